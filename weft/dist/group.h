@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace weft::dist {
+
+enum class ReduceOp { kSum, kAverage, kMin, kMax, kProduct };
+
+/// Collectives on this thread, without the dispatcher and work objects of c10d. A backend that can
+/// run them inline implements it beside c10d::Backend; Group falls back to c10d otherwise.
+class InlineCollectives {
+ public:
+  virtual ~InlineCollectives() = default;
+  /// Reduces contiguous `x` in place over the group. Collective.
+  virtual void all_reduce_inline(at::Tensor& x, ReduceOp op) = 0;
+};
+
+/// A set of ranks that communicate. A cheap value: copies share one process group. In a group of
+/// one every collective is a no-op and there is no process group.
+/// Every method is collective: all ranks of the group call it, in the same order, with tensors of
+/// the same shape and dtype. They throw CommError, naming the rank, when a peer dies or hangs.
+class Group {
+ public:
+  /// The group of this rank alone.
+  Group() = default;
+  /// `name` is used in messages, e.g. "model". `inline_collectives` may be null.
+  Group(std::string name, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
+        std::shared_ptr<InlineCollectives> inline_collectives);
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
+  const std::string& name() const { return name_; }
+  /// libtorch's handle, for code of one's own; null in a group of one.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
+  bool operator==(const Group& other) const { return process_group_ == other.process_group_; }
+
+  /// Reduces `x` in place; x may be strided. Half types are summed in fp32 and rounded once (shm).
+  void all_reduce(at::Tensor& x, ReduceOp op = ReduceOp::kSum) const;
+  /// Concatenates the ranks' shards along `dim`, rank order. Sizes along `dim` may differ.
+  /// `sizes` are all ranks' lengths along dim; empty: they are exchanged first.
+  at::Tensor all_gather(const at::Tensor& shard, int64_t dim,
+                        const std::vector<int64_t>& sizes = {}) const;
+  /// Sums `x` over the ranks and returns this rank's piece along `dim`; `sizes` are all ranks'
+  /// lengths; empty: balanced by shard::part.
+  at::Tensor reduce_scatter(const at::Tensor& x, int64_t dim,
+                            const std::vector<int64_t>& sizes = {}) const;
+  /// Overwrites `x` with the root's; root is a rank within the group.
+  void broadcast(at::Tensor& x, int64_t root) const;
+  /// Point to point within the group; blocking.
+  void send(const at::Tensor& x, int64_t destination) const;
+  void receive(at::Tensor& x, int64_t source) const;
+  void barrier() const;
+  /// Throws CommError listing all ranks' texts unless all ranks pass the same `text`. `what` says
+  /// what should agree, e.g. "model file".
+  void check_agreement(const std::string& what, const std::string& text) const;
+
+ private:
+  std::string name_ = "self";
+  int64_t rank_ = 0;
+  int64_t size_ = 1;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  std::shared_ptr<InlineCollectives> inline_collectives_;
+};
+
+}  // namespace weft::dist

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/dist/group.h"
+#include "weft/dist/rank_info.h"
+
+namespace weft::dist {
+
+struct WorldOptions {
+  /// "auto", or a row of the backend table: "shm", "gloo" (later "mpi", "nccl").
+  std::string backend = "auto";
+  /// How long a collective may wait for a rank that is alive and well.
+  std::chrono::milliseconds timeout{600'000};
+  /// How long ranks may take to meet at the start.
+  std::chrono::milliseconds start_timeout{30'000};
+};
+
+/// All ranks of the job. Made once per process; a world of one has no store and no process group.
+class World {
+ public:
+  /// Meets the other ranks that the environment names. WEFT_BACKEND, WEFT_TIMEOUT_S and
+  /// WEFT_START_TIMEOUT_S override defaults. Collective over all ranks.
+  /// Throws ConfigError (unknown backend lists the table; environment), CommError (a rank did not
+  /// come, port or shared-memory name in use, versions differ).
+  static World from_env(const WorldOptions& options = {});
+
+  const RankInfo& info() const;
+  int rank() const { return info().rank; }
+  int size() const { return info().size; }
+  /// The backend's name that "auto" resolved to; "none" in a world of one.
+  const std::string& backend() const;
+  /// All ranks.
+  const Group& group() const;
+  /// The group of `ranks` (ascending world ranks). Collective over the *world*: every rank calls it
+  /// with the same list, in the same order; ranks outside get a group of one.
+  Group make_group(const std::string& name, const std::vector<int>& ranks) const;
+
+ private:
+  struct State;
+  explicit World(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace weft::dist
