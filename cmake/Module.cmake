@@ -38,5 +38,11 @@ endfunction()
 # Links libtorch and reuses the precompiled header.
 function(weft_use_torch target)
   target_link_libraries(${target} PUBLIC weft_torch)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE)
+    # Programs are compiled with -fPIE otherwise, which does not fit the header's -fPIC.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
   target_precompile_headers(${target} REUSE_FROM weft_pch)
 endfunction()

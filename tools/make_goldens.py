@@ -163,6 +163,7 @@ def write_logits(model, tokenizer, path):
     metadata = {"prompt": LOGITS_TEXT, "tokens": ",".join(map(str, tokens))}
     logits = logits_of(model, tokens).contiguous()
     safetensors.torch.save_file({"logits": logits}, path, metadata)
+    path.chmod(0o644)
 
 
 def write_json(path, about, cases):

@@ -26,6 +26,8 @@ void FileDescriptor::reset() {
 }
 
 File::File(const std::string& path) : path_(path) {
+  check<FormatError>(path.find('\0') == std::string::npos, quote(path),
+                     ": a NUL byte in the path; check the path");
   // O_NONBLOCK: opening a FIFO without a writer would wait for ever.
   fd_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   check<FormatError>(fd_.is_open() || (errno != ENOENT && errno != ENOTDIR), path,
@@ -44,16 +46,16 @@ void File::read_at(uint64_t offset, std::span<std::byte> destination) const {
                                 static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno(path_, join("cannot read at byte ", offset + done), errno);
-    check<FormatError>(got > 0, path_, ": truncated: need ", destination.size(),
-                       " bytes at byte ", offset, ", the file ends at byte ", offset + done);
+    check<FormatError>(got > 0, path_, ": truncated: need ", destination.size(), " bytes at byte ",
+                       offset, ", the file ends at byte ", offset + done);
     done += static_cast<size_t>(got);
   }
 }
 
 std::string read_text_file(const std::string& path, uint64_t max_bytes) {
   const File file(path);
-  check<FormatError>(file.size() <= max_bytes, path, ": ", file.size(),
-                     " bytes, expected at most ", max_bytes);
+  check<FormatError>(file.size() <= max_bytes, path, ": ", file.size(), " bytes, expected at most ",
+                     max_bytes);
   std::string text(file.size(), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   return text;

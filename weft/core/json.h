@@ -16,9 +16,16 @@ struct JsonLimits {
 };
 
 /// Parses exactly one JSON value (RFC 8259, UTF-8). Refuses duplicate keys, nesting deeper than
-/// the limit, numbers that do not fit, and anything after the value.
+/// the limit, a byte order mark, numbers beyond a double, and anything after the value. An integer
+/// beyond 64 bits becomes a double, as tokenizer_config.json's 10^30 does; to_int64 refuses it.
 /// `where` begins the message, e.g. a path. Throws FormatError with the byte offset.
 Json parse_json(std::string_view text, const std::string& where, const JsonLimits& limits = {});
+
+/// For parsers of events: refuses what the JSON library would let pass, a NUL byte (taken for the
+/// end) and a byte order mark (skipped). Throws FormatError as parse_json does.
+void check_json_bytes(std::string_view text, const std::string& where);
+/// The JSON library's message without its prefix, on one line of bounded length.
+std::string json_error_text(std::string_view message);
 
 /// The member `key` of an object, or nullptr. Throws FormatError if `object` is no object.
 const Json* find(const Json& object, const std::string& key, const std::string& where);

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
 
 namespace weft::core {
@@ -27,9 +28,33 @@ std::atomic<LogLevel>& level_slot() {
   return level;
 }
 
-std::string& prefix_slot() {
-  static std::string prefix;
+struct Prefix {
+  std::mutex mutex;
+  std::string text;
+};
+
+Prefix& prefix_slot() {
+  static Prefix prefix;
   return prefix;
+}
+
+std::string prefix_text() {
+  Prefix& prefix = prefix_slot();
+  const std::lock_guard lock(prefix.mutex);
+  return prefix.text;
+}
+
+// A line stays one line: text from a request must not be able to forge the next one.
+std::string one_line(const std::string& line) {
+  std::string out;
+  for (const char c : line) {
+    if (c == '\n' || c == '\r') {
+      out += c == '\n' ? "\\n" : "\\r";
+    } else {
+      out += c;
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -38,11 +63,15 @@ LogLevel log_level() { return level_slot().load(std::memory_order_relaxed); }
 
 void set_log_level(LogLevel level) { level_slot().store(level, std::memory_order_relaxed); }
 
-void set_log_prefix(const std::string& prefix) { prefix_slot() = prefix; }
+void set_log_prefix(const std::string& prefix) {
+  Prefix& slot = prefix_slot();
+  const std::lock_guard lock(slot.mutex);
+  slot.text = prefix;
+}
 
 void write_log(LogLevel level, const std::string& line) {
   const std::string text =
-      join("weft: ", prefix_slot(), kNames[static_cast<size_t>(level)], ": ", line, "\n");
+      join("weft: ", prefix_text(), kNames[static_cast<size_t>(level)], ": ", one_line(line), "\n");
   // A short or failed write to stderr has nowhere better to be reported.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }

@@ -6,9 +6,11 @@
 
 namespace weft::core {
 
+/// How much a line matters; kOff is above all lines.
 enum class LogLevel { kDebug = 0, kInfo = 1, kWarn = 2, kError = 3, kOff = 4 };
 
-/// Least level that is written; WEFT_LOG_LEVEL (debug|info|warn|error|off) at start, warn without it.
+/// Least level that is written; WEFT_LOG_LEVEL (debug|info|warn|error|off) at start, warn without
+/// it.
 LogLevel log_level();
 /// Changes the least level that is written.
 void set_log_level(LogLevel level);

@@ -14,6 +14,10 @@ class ProcessGroup;
 
 namespace weft::dist {
 
+class GroupMonitor;
+class PendingSends;
+
+enum class OpKind : uint8_t;
 enum class ReduceOp { kSum, kAverage, kMin, kMax, kProduct };
 
 /// Collectives on this thread, without the dispatcher and work objects of c10d. A backend that can
@@ -32,10 +36,18 @@ class InlineCollectives {
 class Group {
  public:
   /// The group of this rank alone.
-  Group() = default;
-  /// `name` is used in messages, e.g. "model". `inline_collectives` may be null.
+  Group();
+  /// `name` is used in messages, e.g. "model". `inline_collectives` may be null, and so may
+  /// `monitor`, which names the ranks in errors.
   Group(std::string name, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
-        std::shared_ptr<InlineCollectives> inline_collectives);
+        std::shared_ptr<InlineCollectives> inline_collectives,
+        std::shared_ptr<GroupMonitor> monitor = nullptr);
+  // Defined where c10d::ProcessGroup is complete, so that this header needs not include it.
+  Group(const Group& other);
+  Group(Group&& other) noexcept;
+  Group& operator=(const Group& other);
+  Group& operator=(Group&& other) noexcept;
+  ~Group();
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
@@ -56,7 +68,8 @@ class Group {
                             const std::vector<int64_t>& sizes = {}) const;
   /// Overwrites `x` with the root's; root is a rank within the group.
   void broadcast(at::Tensor& x, int64_t root) const;
-  /// Point to point within the group; blocking.
+  /// Point to point within the group. `send` copies `x` and returns before it is taken, so that all
+  /// ranks may send first; an error shows in a later send. `receive` blocks.
   void send(const at::Tensor& x, int64_t destination) const;
   void receive(at::Tensor& x, int64_t source) const;
   void barrier() const;
@@ -65,11 +78,22 @@ class Group {
   void check_agreement(const std::string& what, const std::string& text) const;
 
  private:
+  std::vector<at::Tensor> gather_parts(const at::Tensor& shard,
+                                       const std::vector<int64_t>& sizes) const;
+  std::vector<int64_t> exchange_sizes(int64_t own) const;
+  at::Tensor scatter_sum(const at::Tensor& x, int64_t dim, const std::vector<int64_t>& sizes) const;
+  void check_peer(const char* where, int64_t peer) const;
+  template <class Function>
+  auto run_operation(OpKind kind, Function&& function) const;
+  void abandon() const;
+
   std::string name_ = "self";
   int64_t rank_ = 0;
   int64_t size_ = 1;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   std::shared_ptr<InlineCollectives> inline_collectives_;
+  std::shared_ptr<GroupMonitor> monitor_;
+  std::shared_ptr<PendingSends> pending_sends_;
 };
 
 }  // namespace weft::dist

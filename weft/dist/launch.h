@@ -11,7 +11,7 @@ struct LaunchOptions {
   /// Passed to the ranks as WEFT_BACKEND.
   std::string backend = "auto";
   /// The program and its arguments.
-  std::vector<std::string> command;
+  std::vector<std::string> command = {};
   /// Port of rank 0's store on 127.0.0.1; 0: any free one.
   int port = 0;
   /// Put "[rank] " before each line of output. Otherwise the ranks write straight through.

@@ -38,6 +38,8 @@ class World {
   /// The group of `ranks` (ascending world ranks). Collective over the *world*: every rank calls it
   /// with the same list, in the same order; ranks outside get a group of one.
   Group make_group(const std::string& name, const std::vector<int>& ranks) const;
+  /// A group of all ranks on another backend of the table. Collective over the world.
+  Group make_group_on(const std::string& backend, const std::string& name) const;
 
  private:
   struct State;

@@ -65,8 +65,8 @@ class TensorFile {
   const TensorMeta& require(const std::string& name) const;
   const std::map<std::string, MetaValue>& metadata() const { return metadata_; }
 
-  /// Fills `destination` with the runs' bytes, one after the other. Neighbouring runs are read as one
-  /// span (gaps up to 64 KiB, spans up to 8 MiB) and gathered; a run of 1 MiB or more is read
+  /// Fills `destination` with the runs' bytes, one after the other. Neighbouring runs are read as
+  /// one span (gaps up to 64 KiB, spans up to 8 MiB) and gathered; a run of 1 MiB or more is read
   /// straight to its place. destination.size() is the runs' sum. Throws FormatError if a file has
   /// become shorter, IoError.
   void read(std::span<const ByteRun> runs, std::span<std::byte> destination,

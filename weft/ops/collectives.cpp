@@ -159,9 +159,9 @@ at::Tensor mp_copy(const at::Tensor& x, const Group& group, ReduceOp op) {
 
 at::Tensor mp_reduce(const at::Tensor& x, const Group& group, ReduceOp op) {
   const bool has_gradient = op == ReduceOp::kSum || op == ReduceOp::kAverage;
-  core::check<core::ConfigError>(
-      has_gradient || !(x.requires_grad() && at::GradMode::is_enabled()),
-      "ops.mp_reduce: min, max and product have no gradient over ranks; detach the input or use sum");
+  core::check<core::ConfigError>(has_gradient || !(x.requires_grad() && at::GradMode::is_enabled()),
+                                 "ops.mp_reduce: min, max and product have no gradient over ranks; "
+                                 "detach the input or use sum");
   if (group.size() == 1) return x;
   return ReduceFunction::apply(x, make_call(group, 0, {}, op));
 }
@@ -189,8 +189,8 @@ at::Tensor gather_sequence(const at::Tensor& x, int64_t dim, const Group& group,
 at::Tensor reduce_scatter_sequence(const at::Tensor& x, int64_t dim, const Group& group) {
   const int64_t d = wrap_dim(x, dim, "ops.reduce_scatter_sequence");
   if (group.size() == 1) return x;
-  return ReduceScatterSequenceFunction::apply(x,
-                                              make_call(group, d, balanced_sizes(x.size(d), group)));
+  return ReduceScatterSequenceFunction::apply(
+      x, make_call(group, d, balanced_sizes(x.size(d), group)));
 }
 
 }  // namespace weft::ops

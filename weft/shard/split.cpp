@@ -11,11 +11,28 @@ using core::check;
 using core::ConfigError;
 using core::ShapeError;
 
+namespace {
+
+void check_segments(const std::vector<int64_t>& segments, int64_t size, const std::string& name) {
+  int64_t sum = 0;
+  for (const int64_t segment : segments) {
+    check<ShapeError>(segment >= 1, name, ": segment of ", segment, " in ",
+                      core::list_text(segments), ", expected at least 1");
+    check<ShapeError>(!__builtin_add_overflow(sum, segment, &sum), name, ": segments ",
+                      core::list_text(segments), " sum to more than 2^63, expected ", size);
+  }
+  check<ShapeError>(sum == size, name, ": segments ", core::list_text(segments), " sum to ", sum,
+                    ", expected ", size);
+}
+
+}  // namespace
+
 Range part(int64_t units, int64_t n, int64_t rank) {
   check<ConfigError>(n >= 1 && rank >= 0 && rank < n, "shard.part: rank ", rank, " of ", n,
                      ", expected 0 <= rank < n");
+  check<ConfigError>(units >= 1, "shard.part: ", units, " units, expected at least 1");
   check<ConfigError>(units >= n, "shard.part: ", units, " units over ", n,
-                     " ranks leaves a rank with nothing; use n from 1 to ", std::max<int64_t>(units, 1));
+                     " ranks leaves a rank with nothing; use 1 to ", units, " ranks");
   const int64_t base = units / n;
   const int64_t extra = units % n;
   return {rank * base + std::min(rank, extra), base + (rank < extra ? 1 : 0)};
@@ -25,9 +42,7 @@ std::vector<Range> slices(const Split& split, int64_t size, int64_t n, int64_t r
                           const std::string& name) {
   const std::vector<int64_t> segments =
       split.segments.empty() ? std::vector<int64_t>{size} : split.segments;
-  const int64_t sum = std::accumulate(segments.begin(), segments.end(), int64_t{0});
-  check<ShapeError>(sum == size, name, ": segments ", core::list_text(segments), " sum to ", sum,
-                    ", expected ", size);
+  check_segments(segments, size, name);
   std::vector<Range> ranges;
   int64_t start = 0;
   for (const int64_t segment : segments) {
@@ -45,8 +60,11 @@ int64_t total_length(const std::vector<Range>& ranges) {
 }
 
 Range NamedSplit::range(int64_t n, int64_t rank) const {
-  check<ShapeError>(unit >= 1 && size >= 1 && size % unit == 0, name, ": size ", size,
-                    " is not a multiple of its unit ", unit);
+  check<ShapeError>(unit >= 1, name, ": unit ", unit, ", expected at least 1");
+  check<ShapeError>(size >= 1 && size % unit == 0, name, ": size ", size,
+                    ", expected a positive multiple of its unit ", unit);
+  check<ConfigError>(n >= 1 && rank >= 0 && rank < n, name, ": rank ", rank, " of ", n,
+                     ", expected 0 <= rank < n");
   check<ConfigError>(size / unit >= n, name, ": ", size / unit, " units of ", unit,
                      " cannot be cut over ", n, " ranks; use 1 to ", size / unit, " ranks");
   const Range units = part(size / unit, n, rank);
@@ -57,7 +75,9 @@ int64_t common_unit(const std::vector<int64_t>& units) {
   int64_t unit = 1;
   for (const int64_t each : units) {
     check<ShapeError>(each >= 1, "shard.common_unit: unit ", each, ", expected at least 1");
-    unit = std::lcm(unit, each);
+    const int64_t factor = each / std::gcd(unit, each);
+    check<ShapeError>(!__builtin_mul_overflow(unit, factor, &unit), "shard.common_unit: units ",
+                      core::list_text(units), " have a common multiple above 2^63");
   }
   return unit;
 }

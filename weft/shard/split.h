@@ -18,7 +18,8 @@ struct Range {
 /// The rule that cuts a whole into shards along `dim`.
 struct Split {
   int64_t dim = 0;
-  /// Lengths of the parts of a fused tensor, each cut by itself (q, k, v of a qkv); empty: one part.
+  /// Lengths of the parts of a fused tensor, each cut by itself (q, k, v of a qkv); empty: one
+  /// part.
   std::vector<int64_t> segments;
   /// The run along `dim` that is never cut, in elements.
   int64_t unit = 1;

@@ -1,0 +1,144 @@
+// Ranks that die or stop, in real processes.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <regex>
+
+#include "tests/support/run_command.h"
+#include "weft/core/error.h"
+#include "weft/dist/launch.h"
+#include "weft/dist/status_page.h"
+#include "weft/dist/world.h"
+
+namespace weft::dist {
+namespace {
+
+using test::BackgroundCommand;
+using test::CommandResult;
+
+// What weft's own program does with an error.
+[[noreturn]] void end_with(const core::Error& error) {
+  const std::string line = core::join("weft: ", error.type(), ": ", error.what());
+  if (should_report(line)) std::fprintf(stderr, "%s\n", line.c_str());
+  std::fflush(nullptr);
+  _exit(error.exit_code());
+}
+
+// A rank that reduces until something goes wrong.
+TEST(FaultProgram, DISABLED_ReducesForever) {
+  try {
+    const World world = World::from_env();
+    at::Tensor x = at::ones({1000});
+    for (int i = 0;; ++i) {
+      if (i == 3) {
+        std::printf("rank %d is process =%d=\n", world.rank(), getpid());
+        std::fflush(stdout);
+      }
+      world.group().all_reduce(x, ReduceOp::kAverage);
+      usleep(2000);
+    }
+  } catch (const core::Error& error) {
+    end_with(error);
+  }
+}
+
+// One of the ranks fails by itself while the others wait for it.
+TEST(FaultProgram, DISABLED_RankOneFindsABadFile) {
+  try {
+    const World world = World::from_env();
+    if (world.rank() == 1) core::fail<core::FormatError>("model.gguf: byte 7: expected GGUF");
+    world.group().barrier();
+  } catch (const core::Error& error) {
+    end_with(error);
+  }
+}
+
+TEST(FaultProgram, DISABLED_AllFindTheSameBadFile) {
+  try {
+    const World world = World::from_env();
+    core::fail<core::FormatError>("model.gguf: byte 7: expected GGUF");
+  } catch (const core::Error& error) {
+    end_with(error);
+  }
+}
+
+LaunchOptions program(const std::string& name, const std::string& backend) {
+  LaunchOptions options;
+  options.num_ranks = 3;
+  options.backend = backend;
+  options.command = {"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
+                     "--gtest_filter=FaultProgram.DISABLED_" + name};
+  return options;
+}
+
+// Sends `number` to rank 1 of a job that is in the middle of its work.
+CommandResult hit_rank_one(const std::string& backend, int number) {
+  BackgroundCommand command([&] { return launch(program("ReducesForever", backend)); });
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_TRUE(command.wait_for_output(core::join("[", rank, "] rank ", rank, " is process =")));
+  }
+  // The line above may stand in the output only in part.
+  EXPECT_TRUE(command.wait_for_output("=\n"));
+  std::smatch match;
+  const std::string seen = command.output();
+  EXPECT_TRUE(std::regex_search(seen, match, std::regex("rank 1 is process =([0-9]+)=")));
+  kill(std::stoi(match[1]), number);
+  return command.finish();
+}
+
+TEST(Fault, AKilledRankIsNamedAndEndsTheJob) {
+  for (const char* backend : {"shm", "gloo"}) {
+    const CommandResult result = hit_rank_one(backend, SIGKILL);
+    EXPECT_FALSE(result.timed_out) << backend;
+    EXPECT_EQ(result.status, 4);
+    EXPECT_TRUE(std::regex_search(
+        result.err,
+        std::regex("weft launch: CommError: rank 1 \\(pid [0-9]+, host .+\\) was killed "
+                   "by SIGKILL (during|after) all_reduce #[0-9]+ of group world; the "
+                   "other ranks were ended\n")))
+        << backend << result.err;
+    EXPECT_TRUE(std::regex_search(
+        result.err,
+        std::regex("\\[0\\] weft: CommError: dist.Group: all_reduce #[0-9]+ of group world: rank 1 "
+                   "\\(pid [0-9]+, host .+\\) was killed or has ended")))
+        << backend << result.err;
+  }
+}
+
+TEST(Fault, AStoppedRankIsNamedAndEndsTheJob) {
+  for (const char* backend : {"shm", "gloo"}) {
+    const CommandResult result = hit_rank_one(backend, SIGSTOP);
+    EXPECT_FALSE(result.timed_out) << backend;
+    EXPECT_EQ(result.status, 4);
+    EXPECT_TRUE(std::regex_search(
+        result.err, std::regex("rank 1 \\(pid [0-9]+, host .+\\) has not answered for [0-9]+ s: "
+                               "stopped or stuck (during|after) all_reduce")))
+        << backend << result.err;
+  }
+}
+
+TEST(Fault, TheErrorOfOneRankIsTheJobs) {
+  const CommandResult result =
+      test::run_forked([] { return launch(program("RankOneFindsABadFile", "auto")); });
+  EXPECT_EQ(result.status, 3);
+  EXPECT_NE(result.err.find("[1] weft: FormatError: model.gguf: byte 7: expected GGUF\n"),
+            std::string::npos)
+      << result.err;
+  EXPECT_TRUE(std::regex_search(
+      result.err,
+      std::regex("weft launch: rank 1 \\(pid [0-9]+, host .+\\) ended with status 3; ")))
+      << result.err;
+}
+
+TEST(Fault, TheSameErrorOfAllRanksIsSaidOnce) {
+  const CommandResult result =
+      test::run_forked([] { return launch(program("AllFindTheSameBadFile", "auto")); });
+  EXPECT_EQ(result.status, 3);
+  EXPECT_EQ(result.err, "[0] weft: FormatError: model.gguf: byte 7: expected GGUF\n");
+}
+
+}  // namespace
+}  // namespace weft::dist

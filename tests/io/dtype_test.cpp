@@ -1,0 +1,57 @@
+#include "weft/io/dtype.h"
+
+#include <gtest/gtest.h>
+
+namespace weft::io {
+namespace {
+
+TEST(Dtype, SafetensorsNamesAreOnlyPlainTypes) {
+  EXPECT_EQ(dtype_from_safetensors("F32"), Dtype::kF32);
+  EXPECT_EQ(dtype_from_safetensors("BF16"), Dtype::kBF16);
+  EXPECT_EQ(dtype_from_safetensors("F8_E4M3"), Dtype::kF8E4M3);
+  EXPECT_EQ(dtype_from_safetensors("BOOL"), Dtype::kBool);
+  for (const char* name : {"", "f32", "F33", "Q4_0", "F4", "C64", "F32 ", "F8_E4M3FNUZ"}) {
+    EXPECT_EQ(dtype_from_safetensors(name), std::nullopt) << name;
+  }
+}
+
+TEST(Dtype, EachNameFindsItsTypeAgain) {
+  for (int i = 0; i <= static_cast<int>(Dtype::kF64); ++i) {
+    const auto dtype = static_cast<Dtype>(i);
+    EXPECT_EQ(dtype_from_safetensors(info(dtype).name), dtype);
+    EXPECT_EQ(info(dtype).block_elements, 1);
+  }
+}
+
+// Bits per weight as ggml's table of types has them.
+TEST(Dtype, BlocksHaveTheirBitsPerWeight) {
+  const auto bits = [](Dtype dtype) {
+    return 8.0 * static_cast<double>(info(dtype).block_bytes) /
+           static_cast<double>(info(dtype).block_elements);
+  };
+  EXPECT_EQ(bits(Dtype::kQ4_0), 4.5);
+  EXPECT_EQ(bits(Dtype::kQ4_1), 5.0);
+  EXPECT_EQ(bits(Dtype::kQ5_0), 5.5);
+  EXPECT_EQ(bits(Dtype::kQ5_1), 6.0);
+  EXPECT_EQ(bits(Dtype::kQ8_0), 8.5);
+  EXPECT_EQ(bits(Dtype::kQ2K), 2.625);
+  EXPECT_EQ(bits(Dtype::kQ3K), 3.4375);
+  EXPECT_EQ(bits(Dtype::kQ4K), 4.5);
+  EXPECT_EQ(bits(Dtype::kQ5K), 5.5);
+  EXPECT_EQ(bits(Dtype::kQ6K), 6.5625);
+  EXPECT_EQ(bits(Dtype::kBF16), 16);
+  EXPECT_EQ(bits(Dtype::kF64), 64);
+}
+
+TEST(Dtype, GgufNumbersThatWereRemovedOrAreUnknownAreNone) {
+  EXPECT_EQ(dtype_from_gguf(0), Dtype::kF32);
+  EXPECT_EQ(dtype_from_gguf(14), Dtype::kQ6K);
+  EXPECT_EQ(dtype_from_gguf(30), Dtype::kBF16);
+  for (const uint32_t type :
+       {4U, 5U, 9U, 15U, 16U, 23U, 29U, 31U, 32U, 33U, 36U, 999U, UINT32_MAX}) {
+    EXPECT_EQ(dtype_from_gguf(type), std::nullopt) << type;
+  }
+}
+
+}  // namespace
+}  // namespace weft::io

@@ -1,0 +1,178 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "tests/core/temp_dir.h"
+#include "tests/io/open_error.h"
+#include "tests/io/safetensors_builder.h"
+#include "weft/io/tensor_file.h"
+
+namespace weft::io {
+namespace {
+
+using testing::error_text;
+using testing::replaced;
+using testing::TempDir;
+
+constexpr uint64_t kKib = 1024;
+constexpr uint64_t kMib = 1024 * kKib;
+
+// `size` is a multiple of 8.
+std::string random_bytes(size_t size, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::string bytes(size, '\0');
+  for (size_t at = 0; at + 8 <= size; at += 8) {
+    const uint64_t word = random();
+    std::memcpy(bytes.data() + at, &word, sizeof word);
+  }
+  return bytes;
+}
+
+// A file of one tensor of 24 MiB, whose bytes the test knows.
+class Read : public ::testing::Test {
+ protected:
+  Read() {
+    const std::string size = std::to_string(data_.size());
+    const std::string header = testing::braces(
+        testing::tensor_json("a", "U8", core::join("[", size, "]"), core::join("[0,", size, "]")));
+    whole_ = testing::safetensors_bytes(header, data_);
+    source_ = TensorFile::open(dir_.write("m.safetensors", whole_));
+    start_ = source_->require("a").offset;
+  }
+
+  // What the runs (offset within the tensor, bytes) hold, read in memory.
+  std::string expected(const std::vector<ByteRun>& runs) const {
+    std::string bytes;
+    for (const ByteRun& run : runs) bytes += whole_.substr(run.offset, run.num_bytes);
+    return bytes;
+  }
+  std::string read(const std::vector<ByteRun>& runs, ReadStats* stats = nullptr) const {
+    std::string bytes(expected(runs).size(), '?');
+    source_->read(runs, std::as_writable_bytes(std::span(bytes)), stats);
+    return bytes;
+  }
+  // Stats of reading the runs, whose bytes are checked too.
+  ReadStats stats_of(const std::vector<ByteRun>& runs) const {
+    ReadStats stats;
+    EXPECT_TRUE(read(runs, &stats) == expected(runs));
+    return stats;
+  }
+  ByteRun run(uint64_t offset, uint64_t num_bytes) const { return {0, start_ + offset, num_bytes}; }
+
+  TempDir dir_;
+  std::string data_ = random_bytes(24 * kMib, 1);
+  std::string whole_;
+  std::shared_ptr<const TensorFile> source_;
+  uint64_t start_ = 0;
+};
+
+TEST_F(Read, NeighboursAreOneSpan) {
+  const ReadStats stats = stats_of({run(0, 100), run(64 * kKib + 100, 100), run(200, 50)});
+  EXPECT_EQ(stats.planned_bytes, 250u);
+  EXPECT_EQ(stats.num_spans, 1u);
+  EXPECT_EQ(stats.read_bytes, 64 * kKib + 200);
+}
+
+TEST_F(Read, AGapAbove64KibIsNotRead) {
+  const ReadStats stats = stats_of({run(0, 100), run(64 * kKib + 101, 100)});
+  EXPECT_EQ(stats.num_spans, 2u);
+  EXPECT_EQ(stats.read_bytes, 200u);
+}
+
+TEST_F(Read, SpansEndAt8Mib) {
+  std::vector<ByteRun> runs;
+  for (uint64_t at = 0; at < 20 * kMib; at += 4 * kKib) runs.push_back(run(at, kKib));
+  const ReadStats stats = stats_of(runs);
+  EXPECT_EQ(stats.num_spans, 3u);
+  EXPECT_EQ(stats.planned_bytes, 5 * kMib);
+  EXPECT_LE(stats.read_bytes, 20 * kMib);
+}
+
+TEST_F(Read, ALongRunIsReadByItself) {
+  const ReadStats stats = stats_of({run(0, 10), run(10, 12 * kMib), run(12 * kMib + 10, 10)});
+  EXPECT_EQ(stats.num_spans, 3u);
+  EXPECT_EQ(stats.read_bytes, stats.planned_bytes);
+}
+
+TEST_F(Read, OrderOverlapRepetitionAndEmptyRunsAreKept) {
+  stats_of({run(500, 10), run(0, 10), run(500, 10), run(505, 10), run(7, 0), run(2, 3)});
+  EXPECT_EQ(stats_of({}).num_spans, 0u);
+  EXPECT_EQ(stats_of({run(9, 0)}).num_spans, 0u);
+}
+
+TEST_F(Read, StatsAddUpOverReads) {
+  ReadStats stats;
+  read({run(0, 10)}, &stats);
+  read({run(5, 20)}, &stats);
+  EXPECT_EQ(stats.planned_bytes, 30u);
+  EXPECT_EQ(stats.read_bytes, 30u);
+  EXPECT_EQ(stats.num_spans, 2u);
+}
+
+TEST_F(Read, RandomRunsEqualTheBytesInMemory) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<ByteRun> runs;
+    const uint64_t longest = uint64_t{1} << (4 + random() % 18);
+    for (uint64_t i = random() % 200; i > 0; --i) {
+      const uint64_t size = std::min<uint64_t>(random() % longest, 2 * kMib);
+      runs.push_back(run(random() % (data_.size() - size), size));
+    }
+    stats_of(runs);
+  }
+}
+
+TEST_F(Read, SeveralThreadsReadAtOnce) {
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (uint64_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const std::vector<ByteRun> runs = {run(i * kMib, 3 * kMib), run(i, 100), run(200 + i, 100)};
+      for (int round = 0; round < 10; ++round) right += read(runs) == expected(runs) ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 40);
+}
+
+TEST_F(Read, AFileThatBecameShorterIsAnError) {
+  std::filesystem::resize_file(dir_.at("m.safetensors"), start_ + 50);
+  std::string bytes(100, '?');
+  const ByteRun wanted = run(0, 100);
+  EXPECT_EQ(replaced(error_text([&] {
+                       source_->read({&wanted, 1}, std::as_writable_bytes(std::span(bytes)));
+                     }),
+                     source_->path(), "FILE"),
+            core::join("FormatError: FILE: truncated: need 100 bytes at byte ", start_,
+                       ", the file ends at byte ", start_ + 50));
+}
+
+TEST_F(Read, RunsMustFitTheDestinationAndTheFile) {
+  const auto error = [&](const ByteRun& wanted, size_t destination) {
+    std::string bytes(destination, '?');
+    return error_text([&] {
+      source_->read({&wanted, 1}, std::as_writable_bytes(std::span(bytes)));
+    });
+  };
+  EXPECT_EQ(error(run(0, 11), 10),
+            "InternalError: io.TensorFile.read: runs exceed the destination of 10 bytes");
+  EXPECT_EQ(error(run(0, 9), 10),
+            "InternalError: io.TensorFile.read: runs of 9 bytes for a destination of 10");
+  EXPECT_EQ(error({0, whole_.size(), 1}, 1),
+            core::join("InternalError: io.TensorFile.read: a run of 1 bytes at byte ",
+                       whole_.size(), " of file 0 is outside of it"));
+  EXPECT_EQ(error({0, UINT64_MAX, 1}, 1),
+            "InternalError: io.TensorFile.read: a run of 1 bytes at byte 18446744073709551615 of "
+            "file 0 is outside of it");
+  EXPECT_EQ(error({1, 0, 1}, 1),
+            "InternalError: io.TensorFile.read: a run of 1 bytes at byte 0 of file 1 is outside of "
+            "it");
+}
+
+}  // namespace
+}  // namespace weft::io

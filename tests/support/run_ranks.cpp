@@ -1,0 +1,90 @@
+#include "tests/support/run_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "tests/support/main.h"
+#include "tests/support/run_command.h"
+#include "weft/core/error.h"
+#include "weft/dist/launch.h"
+
+namespace weft::test {
+namespace {
+
+// Which call of run_ranks within the test the started ranks are to run.
+constexpr const char* kCallVariable = "WEFT_TEST_CALL";
+
+std::string current_test() {
+  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+  core::check<core::InternalError>(info != nullptr, "run_ranks: expected to run inside a test");
+  return std::string(info->test_suite_name()) + "." + info->name();
+}
+
+// Counts the calls within the current test.
+int next_call() {
+  static std::string test;
+  static int calls = 0;
+  if (test != current_test()) {
+    test = current_test();
+    calls = 0;
+  }
+  return calls++;
+}
+
+dist::WorldOptions world_options(const RunOptions& options) {
+  dist::WorldOptions result;
+  result.backend = options.backend;
+  result.timeout = options.timeout;
+  return result;
+}
+
+void start_ranks(int n, int call, const RunOptions& options) {
+  CommandOptions command;
+  command.timeout = options.timeout;
+  command.variables = options.variables;
+  command.variables.emplace_back(kCallVariable, std::to_string(call));
+  command.variables.emplace_back("GTEST_BRIEF", "1");
+  for (const char* name : {"GTEST_OUTPUT", "GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) {
+    command.variables.emplace_back(name, "");
+  }
+  dist::LaunchOptions launch;
+  launch.num_ranks = n;
+  launch.backend = options.backend;
+  launch.command = {"/proc/self/exe", "--gtest_filter=" + current_test()};
+  const CommandResult result = run_forked(
+      [&] {
+        unsetenv("GTEST_OUTPUT");
+        unsetenv("GTEST_TOTAL_SHARDS");
+        unsetenv("GTEST_SHARD_INDEX");
+        return dist::launch(launch);
+      },
+      command);
+  if (result.status == 0) return;
+  ADD_FAILURE() << n << " ranks, backend " << options.backend
+                << (result.timed_out ? ": killed after the time-out" : "") << ": status "
+                << result.status << "\n"
+                << result.out << result.err;
+}
+
+}  // namespace
+
+bool is_rank() {
+  return std::getenv(kCallVariable) != nullptr || dist::rank_info_from_env().size > 1;
+}
+
+void run_ranks(int n, const std::function<void(dist::World&)>& body, const RunOptions& options) {
+  const int call = next_call();
+  if (!is_rank()) {
+    if (n > 1) return start_ranks(n, call, options);
+    dist::World alone = dist::World::from_env(world_options(options));
+    return body(alone);
+  }
+  const char* wanted = std::getenv(kCallVariable);
+  if (wanted != nullptr && std::to_string(call) != wanted) return;
+  dist::World& world = shared_world(world_options(options));
+  if (world.size() == n) body(world);
+}
+
+}  // namespace weft::test

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# What can be checked without building, in seconds: format, layers, sizes, documentation.
+# Runs all of them and ends with 1 if one of them finds something.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+result=0
+run() {
+  echo "check: $1" >&2
+  shift
+  "$@" || result=1
+}
+
+check_format() {
+  local lines shorter='s/^(\S+:[0-9]+):[0-9]+: .*clang-formatted.*/\1: format differs; run clang-format -i/p'
+  lines=$(clang-format --dry-run "$@" 2>&1 | sed -nE "$shorter" | uniq)
+  [[ -z $lines ]] || { echo "$lines" && return 1; }
+}
+
+mapfile -t sources < <(find weft tests bench examples cmake \( -name '*.h' -o -name '*.cpp' \) | sort)
+run format check_format "${sources[@]}"
+for name in layers sizes docs; do
+  run "$name" python3 "tools/check_$name.py"
+done
+exit $result

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "weft/cli/session.h"
+#include "weft/generate/engine.h"
+
+namespace weft::cli {
+
+/// How an answer is generated and shown: shared by chat and generate.
+struct AnswerOptions {
+  generate::GenerateOptions generate;
+  /// Print the text to stdout as it comes.
+  bool is_streamed = true;
+  /// Go on behind the tokens that end a text.
+  bool ignores_end = false;
+};
+
+/// An answer and its text (rank 0; empty on the others).
+struct Answer {
+  generate::GenerateResult result;
+  std::string text;
+};
+
+/// Generates from `prompt` and streams the text. Collective. `tokenizer` is used on rank 0.
+Answer answer(generate::Engine& engine, const text::Tokenizer& tokenizer,
+              const std::vector<int64_t>& prompt, const AnswerOptions& options);
+
+/// The object that --json prints: text, tokens, prompt_tokens, finish_reason, timings, tp.
+nlohmann::json to_json(const Answer& answer, const Session& session);
+
+/// Adds -n, --ctx-size and the sampler's flags.
+void add_answer_flags(CLI::App& app, AnswerOptions& options, int64_t& context);
+
+/// Exit code for an answer: 130 after Ctrl-C.
+int exit_code(const Answer& answer);
+
+}  // namespace weft::cli

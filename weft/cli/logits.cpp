@@ -1,0 +1,74 @@
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <charconv>
+
+#include "weft/cli/session.h"
+#include "weft/cli/verbs.h"
+#include "weft/core/error.h"
+#include "weft/io/write_safetensors.h"
+
+namespace weft::cli {
+namespace {
+
+struct Options {
+  std::vector<int64_t> tokens;
+  std::string out;
+};
+
+std::vector<int64_t> parse_tokens(const std::string& text) {
+  std::vector<int64_t> tokens;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    int64_t token = 0;
+    const auto parsed = std::from_chars(at, end, token);
+    const bool is_separated = parsed.ptr == end || *parsed.ptr == ',';
+    core::check<core::ConfigError>(parsed.ec == std::errc() && is_separated && token >= 0,
+                                   "--tokens: '", text, "', expected ids like 1,2,3");
+    tokens.push_back(token);
+    if (parsed.ptr == end) return tokens;
+    at = parsed.ptr + 1;
+  }
+}
+
+int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const Options*>(untyped);
+  const c10::InferenceMode inference;
+  const Session session = open_session(flags, world);
+  models::CausalLM& model = *session.loaded.model;
+  const auto num_tokens = static_cast<int64_t>(options.tokens.size());
+  core::check<core::ConfigError>(num_tokens <= model.config().max_positions,
+                                 "--tokens: ", num_tokens, " tokens, expected at most ",
+                                 model.config().max_positions);
+  for (const int64_t token : options.tokens) {
+    core::check<core::ConfigError>(token < model.config().vocab_size, "--tokens: ", token,
+                                   ", expected 0 to ", model.config().vocab_size - 1);
+  }
+  const at::Tensor ids_BT = at::tensor(options.tokens, at::kLong).unsqueeze(0);
+  const at::Tensor logits_TV =
+      model.logits(model.forward(ids_BT, nullptr)).squeeze(0).to(at::kFloat).contiguous();
+  if (!session.is_root()) return 0;
+  const auto* bytes = static_cast<const std::byte*>(logits_TV.const_data_ptr());
+  io::write_safetensors(
+      options.out,
+      {{"logits", io::Dtype::kF32, logits_TV.sizes().vec(), {bytes, logits_TV.nbytes()}}}, {});
+  return 0;
+}
+
+}  // namespace
+
+int run_logits(const Args& args) {
+  CLI::App app("Writes the float32 logits [tokens, vocab] of given tokens.", "logits");
+  ModelFlags flags;
+  Options options;
+  std::string tokens;
+  add_model_flags(app, flags);
+  app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3")->required();
+  app.add_option("-o,--out", options.out, "the safetensors file to write")->required();
+  if (!parse_flags(app, args)) return 0;
+  options.tokens = parse_tokens(tokens);
+  return run_on_ranks(flags, "logits", args, run_body, &options);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,85 @@
+#include "weft/cli/program.h"
+
+#include <c10/util/Exception.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "weft/cli/flags.h"
+#include "weft/cli/verbs.h"
+#include "weft/core/error.h"
+#include "weft/dist/status_page.h"
+
+namespace weft::cli {
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+
+std::string help_text() {
+  std::string text =
+      "weft splits transformer models over processes.\n\nUsage: weft VERB [ARGUMENT…]\n\n";
+  for (const Verb& verb : verbs()) {
+    text += "  " + verb.name + std::string(12 - verb.name.size(), ' ') + verb.summary + "\n";
+  }
+  return text +
+         "\n`weft VERB --help` shows a verb's flags. A flag beats its WEFT_* environment "
+         "variable,\n"
+         "which beats --config FILE.toml.\n";
+}
+
+const Verb& find_verb(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Verb& verb : verbs()) {
+    if (verb.name == name) return verb;
+    names.push_back(verb.name);
+  }
+  core::fail<core::ConfigError>("unknown verb '", name, "'", did_you_mean(name, names),
+                                "; `weft help` lists the verbs");
+}
+
+int dispatch(const std::vector<std::string>& args) {
+  const std::string first = args.empty() ? "help" : args[0];
+  if (first == "help" || first == "--help" || first == "-h") {
+    std::fputs(help_text().c_str(), stdout);
+    return 0;
+  }
+  if (first == "--version" || first == "version") {
+    std::printf("weft %s\n", kVersion);
+    return 0;
+  }
+  return find_verb(first).run({args.begin() + 1, args.end()});
+}
+
+int report(const char* type, int exit_code, const std::string& message) {
+  std::string line = message.substr(0, message.find('\n'));
+  if (dist::should_report(line)) {
+    std::fprintf(stderr, "weft: %s: %s\n", type, line.c_str());
+    std::fflush(stderr);
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& args) {
+  // A reader that went away is seen when a write fails; c10d's own stack traces say nothing to
+  // users.
+  std::signal(SIGPIPE, SIG_IGN);
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
+  try {
+    return dispatch(args);
+  } catch (const core::Error& error) {
+    return report(error.type(), error.exit_code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return report("IoError", 5,
+                  "out of memory; use a smaller model, a shorter context or more ranks");
+  } catch (const c10::Error& error) {
+    return report("InternalError", 1, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return report("InternalError", 1, error.what());
+  }
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,156 @@
+#include "weft/cli/session.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/tensor.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "weft/core/error.h"
+#include "weft/core/log.h"
+#include "weft/dist/launch.h"
+#include "weft/dist/status_page.h"
+#include "weft/models/registry.h"
+#include "weft/models/sources.h"
+
+namespace weft::cli {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+constexpr int64_t kDefaultContext = 4096;
+constexpr size_t kMaxStdinBytes = size_t{64} << 20;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void on_interrupt(int) { interrupted = 1; }
+
+// All ranks' plans come from headers, so an impossible cut is refused before any rank is started.
+void check_cut(const ModelFlags& flags) {
+  const auto file = io::TensorFile::open(model_path(flags.model));
+  const models::ModelConfig config = models::read_config(*file);
+  const models::Family& family = models::find_family(config.family);
+  models::check_all_used(*file, family.plan(config, *file, flags.tp, 0));
+}
+
+int relaunch(const ModelFlags& flags, const std::string& verb,
+             const std::vector<std::string>& args) {
+  dist::LaunchOptions options;
+  options.num_ranks = static_cast<int>(flags.tp);
+  options.backend = flags.backend;
+  options.prefix_output = false;
+  options.command = {program_path(), verb};
+  options.command.insert(options.command.end(), args.begin(), args.end());
+  return dist::launch(options);
+}
+
+void set_threads(const ModelFlags& flags, const dist::RankInfo& info) {
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  check<ConfigError>(flags.threads >= 0 && flags.threads <= 1024, "--threads: ", flags.threads,
+                     ", expected 1 to 1024");
+  const int64_t share = std::max<int64_t>(1, cores / info.local_size);
+  at::set_num_threads(static_cast<int>(flags.threads > 0 ? flags.threads : share));
+  if (info.local_size > cores && info.rank == 0) {
+    core::log(core::LogLevel::kInfo, info.local_size, " ranks share ", cores, " cores");
+  }
+}
+
+}  // namespace
+
+int run_on_ranks(const ModelFlags& flags, const std::string& verb,
+                 const std::vector<std::string>& args,
+                 int (*body)(const ModelFlags&, const dist::World&, const void*),
+                 const void* options) {
+  const dist::RankInfo info = dist::rank_info_from_env();
+  const int64_t tp = flags.tp == 0 ? info.size : flags.tp;
+  check<ConfigError>(tp >= 1 && tp <= 1024, "--tp: ", tp, ", expected 1 to 1024");
+  ModelFlags resolved = flags;
+  resolved.tp = tp;
+  resolved.model = model_path(flags.model);
+  if (info.launcher == "none" && tp > 1) {
+    check_cut(resolved);
+    return relaunch(resolved, verb, args);
+  }
+  check<ConfigError>(tp == info.size, "--tp: ", tp, ", but ", info.launcher, " started ", info.size,
+                     " ranks; leave --tp out or make them equal");
+  set_threads(resolved, info);
+  dist::WorldOptions world_options;
+  world_options.backend = flags.backend;
+  const dist::World world = dist::World::from_env(world_options);
+  return body(resolved, world, options);
+}
+
+Session open_session(const ModelFlags& flags, const dist::World& world) {
+  const auto start = std::chrono::steady_clock::now();
+  dist::set_activity("load");
+  Session session;
+  session.path = flags.model;
+  session.file = io::TensorFile::open(session.path);
+  session.loaded = models::load_model(*session.file, world.group());
+  session.load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  dist::set_activity("");
+  return session;
+}
+
+int64_t context_size(int64_t asked, const models::CausalLM& model) {
+  return asked != 0 ? asked : std::min(kDefaultContext, model.config().max_positions);
+}
+
+std::vector<int64_t> share_tokens(const dist::Group& group, const std::vector<int64_t>& tokens) {
+  at::Tensor count = at::tensor({static_cast<int64_t>(tokens.size())}, at::kLong);
+  group.broadcast(count, 0);
+  std::vector<int64_t> shared = tokens;
+  shared.resize(static_cast<size_t>(count.item<int64_t>()));
+  if (shared.empty()) return shared;
+  at::Tensor ids = at::tensor(shared, at::kLong);
+  group.broadcast(ids, 0);
+  const auto* data = ids.const_data_ptr<int64_t>();
+  return {data, data + ids.numel()};
+}
+
+std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+void watch_interrupt() {
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  // No SA_RESTART: a prompt that waits for input ends at once.
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+bool is_interrupted() { return interrupted != 0; }
+
+bool TextOutput::write(const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0 && errno == EPIPE) return false;
+    if (wrote < 0) core::fail_errno("stdout", "cannot write", errno);
+    done += static_cast<size_t>(wrote);
+  }
+  return true;
+}
+
+std::string read_stdin() {
+  std::string text;
+  std::vector<char> buffer(1 << 16);
+  while (true) {
+    const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR && !is_interrupted()) continue;
+    if (got < 0) core::fail_errno("stdin", "cannot read", errno);
+    if (got == 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(got));
+    check<ConfigError>(text.size() <= kMaxStdinBytes, "stdin: more than ", kMaxStdinBytes,
+                       " bytes; give a shorter prompt");
+  }
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/cli/flags.h"
+#include "weft/dist/world.h"
+#include "weft/generate/engine.h"
+#include "weft/models/load.h"
+#include "weft/text/chat_template.h"
+#include "weft/text/tokenizer.h"
+
+namespace weft::cli {
+
+/// Runs the verb on `flags.tp` ranks: if this process is one already, or tp is 1, `body` runs here;
+/// otherwise the same command is started on tp new ranks and its status returned. What follows from
+/// headers and flags is checked before any rank is started.
+/// Throws ConfigError if tp does not fit the ranks that a launcher has started.
+int run_on_ranks(const ModelFlags& flags, const std::string& verb,
+                 const std::vector<std::string>& args,
+                 int (*body)(const ModelFlags& flags, const dist::World& world,
+                             const void* options),
+                 const void* options);
+
+/// A model that is loaded on all ranks, with its tokenizer.
+struct Session {
+  std::string path;
+  std::shared_ptr<const io::TensorFile> file;
+  models::LoadedModel loaded;
+  double load_seconds = 0;
+
+  const dist::Group& group() const { return loaded.model->group(); }
+  bool is_root() const { return group().rank() == 0; }
+};
+
+/// Opens and loads the model over all ranks of the world. Collective.
+Session open_session(const ModelFlags& flags, const dist::World& world);
+
+/// `asked` positions, or without a wish (0) as many as the model has, at most 4096.
+int64_t context_size(int64_t asked, const models::CausalLM& model);
+
+/// Rank 0's tokens on all ranks. Collective.
+std::vector<int64_t> share_tokens(const dist::Group& group, const std::vector<int64_t>& tokens);
+
+/// The tokenizer's ids as the engine takes them.
+std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids);
+
+/// True once the user has pressed Ctrl-C; `watch_interrupt` turns the signal into that.
+void watch_interrupt();
+bool is_interrupted();
+
+/// Writes generated text to stdout as it comes.
+class TextOutput {
+ public:
+  /// Writes and flushes. Returns false once the reader has gone; throws IoError when writing fails.
+  bool write(const std::string& text);
+};
+
+/// The whole of stdin, at most 64 MiB. Throws ConfigError above that, IoError.
+std::string read_stdin();
+
+}  // namespace weft::cli

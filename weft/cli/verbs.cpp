@@ -1,0 +1,19 @@
+#include "weft/cli/verbs.h"
+
+namespace weft::cli {
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> table = {
+      {"chat", "talk to a model, or ask it one question with -p", run_chat},
+      {"generate", "continue a text", run_generate},
+      {"logits", "write the logits of given tokens to a safetensors file", run_logits},
+      {"tokenize", "show the tokens of a text", run_tokenize},
+      {"bench", "measure prompt and generation speed, load time and memory", run_bench},
+      {"inspect", "show a model's tensors and what each rank holds of them", run_inspect},
+      {"doctor", "check this machine: kernels, ranks, tokenizer, a real answer", run_doctor},
+      {"launch", "start a program on n ranks", run_launch},
+  };
+  return table;
+}
+
+}  // namespace weft::cli

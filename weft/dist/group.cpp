@@ -1,0 +1,316 @@
+#include "weft/dist/group.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "weft/core/error.h"
+#include "weft/dist/group_monitor.h"
+#include "weft/dist/pending_sends.h"
+#include "weft/shard/split.h"
+
+namespace weft::dist {
+namespace {
+
+using core::check;
+using core::fail;
+using core::ShapeError;
+
+c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+    case ReduceOp::kProduct:
+      return c10d::ReduceOp::PRODUCT;
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      break;
+  }
+  return c10d::ReduceOp::SUM;
+}
+
+void wait(GroupMonitor* monitor, OpKind kind, const c10::intrusive_ptr<c10d::Work>& work) {
+  if (monitor == nullptr) {
+    work->wait();
+  } else {
+    monitor->wait(*work, kind);
+  }
+}
+
+int64_t checked_dim(const char* where, const at::Tensor& x, int64_t dim) {
+  check<ShapeError>(x.dim() > 0, where, ": expected a tensor with dimensions, got a scalar");
+  check<ShapeError>(dim >= -x.dim() && dim < x.dim(), where, ": expected a dim from ", -x.dim(),
+                    " to ", x.dim() - 1, ", got ", dim);
+  return dim < 0 ? dim + x.dim() : dim;
+}
+
+void check_sizes(const char* where, const std::vector<int64_t>& sizes, int64_t ranks) {
+  check<ShapeError>(static_cast<int64_t>(sizes.size()) == ranks, where, ": expected ", ranks,
+                    " sizes, one per rank, got ", sizes.size());
+  for (const int64_t size : sizes) {
+    check<ShapeError>(size >= 0, where, ": expected sizes >= 0, got ", core::list_text(sizes));
+  }
+}
+
+at::Tensor pad_to(const at::Tensor& x, int64_t length) {
+  if (x.size(0) == length) return x;
+  auto shape = x.sizes().vec();
+  shape[0] = length;
+  at::Tensor padded = at::zeros(shape, x.options());
+  padded.narrow(0, 0, x.size(0)).copy_(x);
+  return padded;
+}
+
+bool is_integral(const at::Tensor& x) { return c10::isIntegralType(x.scalar_type(), true); }
+
+}  // namespace
+
+Group::Group() = default;
+Group::Group(const Group& other) = default;
+Group::Group(Group&& other) noexcept = default;
+Group& Group::operator=(const Group& other) = default;
+Group& Group::operator=(Group&& other) noexcept = default;
+Group::~Group() = default;
+
+Group::Group(std::string name, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
+             std::shared_ptr<InlineCollectives> inline_collectives,
+             std::shared_ptr<GroupMonitor> monitor)
+    : name_(std::move(name)),
+      rank_(process_group ? process_group->getRank() : 0),
+      size_(process_group ? process_group->getSize() : 1),
+      process_group_(std::move(process_group)),
+      inline_collectives_(std::move(inline_collectives)),
+      monitor_(std::move(monitor)),
+      pending_sends_(std::make_shared<PendingSends>()) {}
+
+// Runs one operation: noted in the status page, its errors turned into weft's.
+template <class Function>
+auto Group::run_operation(OpKind kind, Function&& function) const {
+  if (monitor_ == nullptr) return function();
+  monitor_->begin(kind);
+  try {
+    auto result = function();
+    monitor_->end();
+    return result;
+  } catch (const core::CommError&) {
+    abandon();
+    throw;
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    abandon();
+    monitor_->explain(kind, error);
+  }
+}
+
+// A libtorch backend waits in its destructor for what it has begun, and a peer that is gone never
+// ends it: after an error its memory is given up, so that the error can be told.
+void Group::abandon() const {
+  if (inline_collectives_ != nullptr) return;
+  c10::intrusive_ptr<c10d::ProcessGroup>(process_group_).release();
+  pending_sends_->keep_forever(pending_sends_);
+}
+
+void Group::all_reduce(at::Tensor& x, ReduceOp op) const {
+  constexpr const char* kWhere = "dist.Group.all_reduce";
+  check<ShapeError>(op != ReduceOp::kAverage || !is_integral(x), kWhere,
+                    ": expected a floating type for an average, got ", x.scalar_type(),
+                    "; sum and divide as you mean it");
+  check<ShapeError>(op != ReduceOp::kSum || x.scalar_type() != at::kBool, kWhere,
+                    ": expected numbers for a sum, got Bool; use kMax (any) or kMin (all)");
+  if (size_ == 1) return;
+  const at::NoGradGuard no_grad;
+  if (!x.is_contiguous()) {
+    at::Tensor dense = x.contiguous();
+    all_reduce(dense, op);
+    x.copy_(dense);
+    return;
+  }
+  if (inline_collectives_ != nullptr && x.is_cpu()) {
+    run_operation(OpKind::kAllReduce, [&] {
+      inline_collectives_->all_reduce_inline(x, op);
+      return true;
+    });
+    return;
+  }
+  run_operation(OpKind::kAllReduce, [&] {
+    std::vector<at::Tensor> tensors = {x};
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(op);
+    wait(monitor_.get(), OpKind::kAllReduce, process_group_->allreduce(tensors, options));
+    if (op == ReduceOp::kAverage) x.div_(size_);
+    return true;
+  });
+}
+
+at::Tensor Group::all_gather(const at::Tensor& shard, int64_t dim,
+                             const std::vector<int64_t>& sizes) const {
+  constexpr const char* kWhere = "dist.Group.all_gather";
+  dim = checked_dim(kWhere, shard, dim);
+  if (size_ == 1) return shard.detach().clone(at::MemoryFormat::Contiguous);
+  if (sizes.empty()) return all_gather(shard, dim, exchange_sizes(shard.size(dim)));
+  check_sizes(kWhere, sizes, size_);
+  check<ShapeError>(sizes[static_cast<size_t>(rank_)] == shard.size(dim), kWhere,
+                    ": expected this rank's size in sizes ", core::list_text(sizes),
+                    " to be its shard's, got shape ", shard.sizes());
+  const at::NoGradGuard no_grad;
+  return run_operation(OpKind::kAllGather, [&] {
+    const std::vector<at::Tensor> parts = gather_parts(shard.movedim(dim, 0).contiguous(), sizes);
+    std::vector<at::Tensor> turned;
+    for (const at::Tensor& part : parts) turned.push_back(part.movedim(0, dim));
+    return at::cat(turned, dim);
+  });
+}
+
+// All ranks' parts, which differ along dimension 0 at most.
+std::vector<at::Tensor> Group::gather_parts(const at::Tensor& shard,
+                                            const std::vector<int64_t>& sizes) const {
+  // Only our own backends gather unequal parts; for others they are padded.
+  const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
+  const bool pad = inline_collectives_ == nullptr;
+  std::vector<at::Tensor> input = {pad ? pad_to(shard, longest) : shard};
+  std::vector<std::vector<at::Tensor>> outputs(1);
+  auto shape = shard.sizes().vec();
+  for (const int64_t size : sizes) {
+    shape[0] = pad ? longest : size;
+    outputs[0].push_back(at::empty(shape, shard.options()));
+  }
+  c10d::AllgatherOptions options;
+  options.asyncOp = false;
+  wait(monitor_.get(), OpKind::kAllGather, process_group_->allgather(outputs, input, options));
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    outputs[0][i] = outputs[0][i].narrow(0, 0, sizes[i]);
+  }
+  return outputs[0];
+}
+
+std::vector<int64_t> Group::exchange_sizes(int64_t own) const {
+  const at::Tensor mine = at::full({1}, own, at::kLong);
+  const at::Tensor all = all_gather(mine, 0, std::vector<int64_t>(static_cast<size_t>(size_), 1));
+  const int64_t* data = all.const_data_ptr<int64_t>();
+  return {data, data + size_};
+}
+
+at::Tensor Group::reduce_scatter(const at::Tensor& x, int64_t dim,
+                                 const std::vector<int64_t>& sizes) const {
+  constexpr const char* kWhere = "dist.Group.reduce_scatter";
+  dim = checked_dim(kWhere, x, dim);
+  if (size_ == 1) return x.detach().clone(at::MemoryFormat::Contiguous);
+  std::vector<int64_t> lengths = sizes;
+  if (lengths.empty()) {
+    for (int64_t r = 0; r < size_; ++r) {
+      lengths.push_back(shard::part(x.size(dim), size_, r).length);
+    }
+  }
+  check_sizes(kWhere, lengths, size_);
+  check<ShapeError>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) == x.size(dim),
+                    kWhere, ": expected sizes that sum to ", x.size(dim), ", got ",
+                    core::list_text(lengths));
+  check<ShapeError>(x.scalar_type() != at::kBool, kWhere, ": expected numbers for a sum, got Bool");
+  const at::NoGradGuard no_grad;
+  return run_operation(OpKind::kReduceScatter, [&] { return scatter_sum(x, dim, lengths); });
+}
+
+at::Tensor Group::scatter_sum(const at::Tensor& x, int64_t dim,
+                              const std::vector<int64_t>& sizes) const {
+  const auto own = static_cast<size_t>(rank_);
+  if (inline_collectives_ == nullptr) {
+    // Other backends cannot scatter unequal pieces, and Gloo's own is an all-reduce too.
+    std::vector<at::Tensor> whole = {x.clone(at::MemoryFormat::Contiguous)};
+    wait(monitor_.get(), OpKind::kReduceScatter, process_group_->allreduce(whole));
+    const int64_t start = std::accumulate(sizes.begin(), sizes.begin() + rank_, int64_t{0});
+    return whole[0].narrow(dim, start, sizes[own]).contiguous();
+  }
+  std::vector<std::vector<at::Tensor>> pieces(1);
+  for (const at::Tensor& piece : x.split_with_sizes(sizes, dim)) {
+    pieces[0].push_back(piece.contiguous());
+  }
+  std::vector<at::Tensor> output = {at::empty(pieces[0][own].sizes(), x.options())};
+  c10d::ReduceScatterOptions options;
+  options.asyncOp = false;
+  wait(monitor_.get(), OpKind::kReduceScatter,
+       process_group_->reduce_scatter(output, pieces, options));
+  return output[0];
+}
+
+void Group::broadcast(at::Tensor& x, int64_t root) const {
+  check<ShapeError>(root >= 0 && root < size_, "dist.Group.broadcast: expected a root below ",
+                    size_, ", got ", root);
+  if (size_ == 1) return;
+  const at::NoGradGuard no_grad;
+  run_operation(OpKind::kBroadcast, [&] {
+    std::vector<at::Tensor> dense = {x.contiguous()};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    options.asyncOp = false;
+    wait(monitor_.get(), OpKind::kBroadcast, process_group_->broadcast(dense, options));
+    if (rank_ != root && !dense[0].is_same(x)) x.copy_(dense[0]);
+    return true;
+  });
+}
+
+void Group::send(const at::Tensor& x, int64_t destination) const {
+  check_peer("dist.Group.send", destination);
+  const at::NoGradGuard no_grad;
+  run_operation(OpKind::kSend, [&] {
+    std::vector<at::Tensor> copy = {x.detach().clone(at::MemoryFormat::Contiguous)};
+    pending_sends_->rethrow_error();
+    pending_sends_->add(destination, process_group_->send(copy, static_cast<int>(destination), 0),
+                        copy[0]);
+    return true;
+  });
+}
+
+void Group::receive(at::Tensor& x, int64_t source) const {
+  check_peer("dist.Group.receive", source);
+  const at::NoGradGuard no_grad;
+  run_operation(OpKind::kReceive, [&] {
+    std::vector<at::Tensor> dense = {x.contiguous()};
+    process_group_->recv(dense, static_cast<int>(source), 0)->wait();
+    if (!dense[0].is_same(x)) x.copy_(dense[0]);
+    return true;
+  });
+}
+
+void Group::check_peer(const char* where, int64_t peer) const {
+  check<ShapeError>(peer >= 0 && peer < size_ && peer != rank_, where,
+                    ": expected another rank of group ", name_, " below ", size_, ", got ", peer);
+}
+
+void Group::barrier() const {
+  if (size_ == 1) return;
+  run_operation(OpKind::kBarrier, [&] {
+    c10d::BarrierOptions options;
+    options.asyncOp = false;
+    wait(monitor_.get(), OpKind::kBarrier, process_group_->barrier(options));
+    return true;
+  });
+}
+
+void Group::check_agreement(const std::string& what, const std::string& text) const {
+  if (size_ == 1) return;
+  const auto length = static_cast<int64_t>(text.size());
+  at::Tensor bytes = at::empty({length}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
+  const std::vector<int64_t> sizes = exchange_sizes(length);
+  const at::Tensor all = all_gather(bytes, 0, sizes);
+  const auto* data = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
+  bool agree = true;
+  std::string table;
+  for (size_t r = 0; r < sizes.size(); ++r) {
+    constexpr int64_t kShown = 200;
+    const std::string_view theirs(data, static_cast<size_t>(sizes[r]));
+    data += sizes[r];
+    agree = agree && theirs == text;
+    const std::string_view shown = theirs.substr(0, kShown);
+    table += core::join(table.empty() ? "" : ", ", "rank ", r, ": '", shown, "'");
+  }
+  check<core::CommError>(agree, "dist.Group: ", what, ": the ranks of group ", name_,
+                         " disagree: ", table, "; give all of them the same");
+}
+
+}  // namespace weft::dist

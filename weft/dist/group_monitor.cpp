@@ -1,0 +1,82 @@
+#include "weft/dist/group_monitor.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "weft/core/error.h"
+
+namespace weft::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+// libtorch's texts go on with a stack trace after the first line.
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
+struct End {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool reached = false;
+};
+
+}  // namespace
+
+GroupMonitor::GroupMonitor(std::string name, std::shared_ptr<const Peers> peers,
+                           std::vector<int> world_ranks, std::chrono::milliseconds timeout)
+    : name_(std::move(name)),
+      peers_(std::move(peers)),
+      world_ranks_(std::move(world_ranks)),
+      timeout_(timeout),
+      status_(&own_status()),
+      number_(register_group_name(*status_, name_)) {}
+
+std::string GroupMonitor::peer_name(int64_t group_rank) const {
+  return peers_->name(world_ranks_[static_cast<size_t>(group_rank)]);
+}
+
+std::string GroupMonitor::where(OpKind kind) const {
+  return core::join("dist.Group: ", op_name(kind), " #", sequence_, " of group ", name_);
+}
+
+void GroupMonitor::wait(c10d::Work& work, OpKind kind) const {
+  if (!work.isCompleted()) watch_until_done(work, kind);
+  work.wait();
+}
+
+// The work's own wait with a time limit throws when the time is over, which takes libtorch a second
+// of collecting a stack trace; its future tells the end without that.
+void GroupMonitor::watch_until_done(c10d::Work& work, OpKind kind) const {
+  const auto end = std::make_shared<End>();
+  work.getFuture()->addCallback([end](c10::ivalue::Future&) {
+    const std::lock_guard lock(end->mutex);
+    end->reached = true;
+    end->changed.notify_all();
+  });
+  PeerWatch watch(*peers_, world_ranks_);
+  std::unique_lock lock(end->mutex);
+  while (!end->changed.wait_for(lock, 200ms, [&] { return end->reached; })) {
+    if (const auto trouble = watch.trouble()) {
+      core::fail<core::CommError>(where(kind), ": ", *trouble);
+    }
+  }
+}
+
+void GroupMonitor::explain(OpKind kind, const std::exception& error) const {
+  // A connection breaks a moment before the process that held it is seen to be gone.
+  for (int i = 0; i < 20; ++i) {
+    for (const int rank : world_ranks_) {
+      if (rank == peers_->own_rank() || !peers_->is_dead(rank)) continue;
+      core::fail<core::CommError>(where(kind), ": ", peers_->name(rank), " was killed or has ended",
+                                  peers_->last_operation(rank));
+    }
+    std::this_thread::sleep_for(10ms);
+  }
+  core::fail<core::CommError>(where(kind), ": ", first_line(error.what()));
+}
+
+}  // namespace weft::dist

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/dist/peers.h"
+#include "weft/dist/status_page.h"
+
+namespace c10d {
+class Work;
+}
+
+namespace weft::dist {
+
+/// Follows the operations of one group on this rank: notes each in the status page, and turns
+/// what went wrong into a CommError that names the rank.
+class GroupMonitor {
+ public:
+  /// `world_ranks` are the group's ranks, in its order.
+  GroupMonitor(std::string name, std::shared_ptr<const Peers> peers, std::vector<int> world_ranks,
+               std::chrono::milliseconds timeout);
+
+  const std::string& name() const { return name_; }
+  const Peers& peers() const { return *peers_; }
+  const std::vector<int>& world_ranks() const { return world_ranks_; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
+  /// The peer's name by its rank in the group.
+  std::string peer_name(int64_t group_rank) const;
+
+  void begin(OpKind kind) { note_operation(*status_, kind, number_, ++sequence_); }
+  void end() { note_operation_done(*status_); }
+  uint64_t sequence() const { return sequence_; }
+
+  /// Waits for `work`, looking after the peers meanwhile. Throws CommError.
+  void wait(c10d::Work& work, OpKind kind) const;
+  /// Throws CommError with the rank that is gone, or else with the first line of `error`.
+  [[noreturn]] void explain(OpKind kind, const std::exception& error) const;
+  /// "dist.Group: all_reduce #4 of group model".
+  std::string where(OpKind kind) const;
+
+ private:
+  void watch_until_done(c10d::Work& work, OpKind kind) const;
+
+  std::string name_;
+  std::shared_ptr<const Peers> peers_;
+  std::vector<int> world_ranks_;
+  std::chrono::milliseconds timeout_;
+  RankStatus* status_;
+  uint32_t number_;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace weft::dist

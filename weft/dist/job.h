@@ -1,0 +1,117 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+#include <poll.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/core/file.h"
+#include "weft/dist/launch.h"
+#include "weft/dist/launch_output.h"
+#include "weft/dist/status_page.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace weft::dist {
+
+/// Blocks signals and reads them from a descriptor instead, until it goes.
+class SignalReader {
+ public:
+  SignalReader();
+  SignalReader(const SignalReader&) = delete;
+  SignalReader& operator=(const SignalReader&) = delete;
+  ~SignalReader();
+
+  int fd() const { return fd_.get(); }
+  /// The mask from before, for children.
+  const sigset_t& former_mask() const { return former_; }
+  /// The next signal; nothing if there is none.
+  std::optional<siginfo_t> next();
+
+ private:
+  sigset_t former_{};
+  struct sigaction former_pipe_ {};
+  struct sigaction former_child_ {};
+  core::FileDescriptor fd_;
+};
+
+/// The ranks of one `launch`: starts them, carries their output and signals, and ends them.
+class Job {
+ public:
+  explicit Job(const LaunchOptions& options);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job();
+
+  /// Runs to the end and returns the exit status for the program.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Stream {
+    core::FileDescriptor fd;
+    LinePrefixer lines;
+    OutputSink* sink;
+  };
+
+  struct Rank {
+    pid_t pid = 0;
+    bool alive = false;
+    int wait_status = 0;
+    uint32_t last_beat = 0;
+    std::chrono::milliseconds silent{0};
+  };
+
+  void start_all();
+  void start_rank(int rank);
+  std::vector<std::pair<std::string, std::string>> variables_for(int rank) const;
+  void step();
+  void wait_for_events();
+  void read_stream(Stream& stream);
+  void handle_signals();
+  void reap();
+  void note_end(int rank);
+  void note_failure(int rank, int status, const std::string& what);
+  void check_heartbeats();
+  void advance_ending();
+  void signal_all(int signal_number);
+  bool any_alive() const;
+  int timeout_ms() const;
+  void drain_output();
+  void report();
+  bool all_ended_alike() const;
+  std::string name_of(int rank) const;
+
+  const LaunchOptions& options_;
+  SignalReader signals_;
+  StatusPage page_;
+  int port_;
+  core::FileDescriptor socket_;
+  std::string job_id_;
+  bool own_process_group_;
+  pid_t process_group_ = 0;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::vector<Rank> ranks_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  OutputSink out_;
+  OutputSink err_;
+
+  int asked_signal_ = 0;
+  int status_ = 0;
+  int failed_rank_ = -1;
+  std::string failure_;
+  bool ended_by_us_ = false;
+  std::optional<Clock::time_point> terminate_at_;
+  std::optional<Clock::time_point> kill_at_;
+  Clock::time_point last_check_;
+};
+
+}  // namespace weft::dist

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace weft::dist {
+
+/// Start of process `pid` in clock ticks since boot; 0 if there is none. A process id is used
+/// again, an id with its start time is not. Source: proc(5), field 22 of /proc/PID/stat.
+uint64_t process_start_time(pid_t pid);
+
+/// The nearest ancestor of this process whose name is `name` (at most 15 bytes, as in
+/// /proc/PID/comm); 0 if there is none.
+pid_t find_ancestor(std::string_view name);
+
+/// This machine's name, for messages.
+std::string host_name();
+
+/// 16 hexadecimal digits that stand for `text` (64-bit FNV-1a), fit for names of files.
+std::string short_hash(std::string_view text);
+
+/// Name of a signal as people write it: "SIGKILL"; "signal 35" where it has none.
+std::string signal_name(int signal_number);
+
+/// How many processors this process may use.
+int available_cpus();
+
+}  // namespace weft::dist

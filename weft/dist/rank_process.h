@@ -1,0 +1,38 @@
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/core/file.h"
+
+namespace weft::dist {
+
+/// What a rank's process is started with.
+struct SpawnRequest {
+  std::vector<std::string> command;
+  /// Variables that are set; all others are inherited.
+  std::vector<std::pair<std::string, std::string>> variables;
+  /// Descriptor that stays open across exec; -1: none.
+  int kept_fd = -1;
+  /// Descriptors for its stdin, stdout and stderr; -1: inherited.
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+  /// Process group to join; 0: lead a new one; -1: stay in this process's.
+  pid_t process_group = -1;
+  /// Signals blocked in it.
+  sigset_t signal_mask{};
+};
+
+/// Starts a process that is killed when this one ends, however that happens.
+/// Throws IoError if the program cannot be started.
+pid_t spawn_rank(const SpawnRequest& request);
+
+/// A pipe whose read end does not block: {read, write}, both closed on exec. Throws IoError.
+std::pair<core::FileDescriptor, core::FileDescriptor> make_pipe();
+
+}  // namespace weft::dist

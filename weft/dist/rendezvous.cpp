@@ -1,0 +1,117 @@
+#include "weft/dist/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <c10/util/Logging.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "weft/core/error.h"
+#include "weft/dist/process.h"
+
+namespace weft::dist {
+namespace {
+
+using core::CommError;
+using core::ConfigError;
+using core::fail;
+
+[[noreturn]] void fail_bind(int port, int error) {
+  if (error == EADDRINUSE) {
+    fail<core::IoError>("weft launch: port ", port,
+                        " on 127.0.0.1 is in use; choose another with --port");
+  }
+  core::fail_errno("weft launch", core::join("listening on 127.0.0.1:", port), error);
+}
+
+// torchrun and weft launch serve the store themselves; then every rank is a client.
+bool launcher_serves_store() {
+  const char* value = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  return value != nullptr && std::string(value) == "True";
+}
+
+c10::intrusive_ptr<c10d::Store> open_tcp_store(const RankInfo& info,
+                                               std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(info.master_port);
+  options.isServer = info.rank == 0 && !launcher_serves_store();
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  core::FileDescriptor socket;
+  if (options.isServer && (info.master_addr == "127.0.0.1" || info.master_addr == "localhost")) {
+    int port = info.master_port;
+    socket = listen_on_loopback(port);
+    options.masterListenFd = socket.release();
+  }
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(info.master_addr, options);
+  } catch (const std::exception&) {
+    fail<CommError>("dist.rendezvous: ", info.master_addr, ":", info.master_port,
+                    options.isServer ? ": rank 0 cannot listen there; is the port in use?"
+                                     : ": nobody answers; did rank 0 start?");
+  }
+}
+
+c10::intrusive_ptr<c10d::Store> open_file_store(const RankInfo& info) {
+  const std::string name = core::join("weft-", getuid(), "-", short_hash(info.job_id), ".store");
+  const auto path = std::filesystem::temp_directory_path() / name;
+  return c10::make_intrusive<c10d::FileStore>(path.string(), info.size);
+}
+
+}  // namespace
+
+core::FileDescriptor listen_on_loopback(int& port) {
+  core::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) core::fail_errno("weft launch", "socket", errno);
+  const int yes = 1;
+  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(socket.get(), generic, length) != 0 || listen(socket.get(), SOMAXCONN) != 0 ||
+      getsockname(socket.get(), generic, &length) != 0) {
+    fail_bind(port, errno);
+  }
+  port = ntohs(address.sin_port);
+  return socket;
+}
+
+c10::intrusive_ptr<c10d::Store> serve_store(core::FileDescriptor socket, int port,
+                                            std::chrono::milliseconds timeout) {
+  quiet_c10d();
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  options.masterListenFd = socket.release();
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+}
+
+c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info,
+                                           std::chrono::milliseconds timeout) {
+  if (!info.master_addr.empty()) return open_tcp_store(info, timeout);
+  core::check<ConfigError>(info.single_host(), "dist.rendezvous: ", info.size, " ranks, ",
+                           info.local_size, " of them on this host, started by ", info.launcher,
+                           ", don't know where to meet; set MASTER_ADDR to the host of rank 0 and "
+                           "MASTER_PORT to a free port there");
+  auto store = open_file_store(info);
+  store->setTimeout(timeout);
+  return store;
+}
+
+void quiet_c10d() {
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
+  c10::initLogging();
+}
+
+}  // namespace weft::dist

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+#include "weft/dist/backends.h"
+#include "weft/dist/group.h"
+#include "weft/dist/shm_channel.h"
+#include "weft/dist/shm_collectives.h"
+#include "weft/dist/work_queue.h"
+
+namespace weft::dist {
+
+/// c10d's interface over shared memory, for CPU tensors of ranks on one host. With asyncOp a queue
+/// runs the operations in order; without it they run on the caller's thread after the queue is
+/// empty. Tensors may be strided. Errors of peers are CommError, others ShapeError.
+class ShmBackend : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  ShmBackend(ShmSegment segment, int rank, std::shared_ptr<GroupMonitor> monitor);
+  ~ShmBackend() override;
+
+  /// Reduces contiguous `x` on this thread, after everything that is queued.
+  void all_reduce_now(at::Tensor& x, ShmReduce op);
+
+  const std::string getBackendName() const override { return "shm"; }
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes,
+                        const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+
+ private:
+  // One direction to or from one peer; each has its queue, so that a message that nobody takes
+  // holds up no other.
+  struct Outgoing {
+    ShmSender sender;
+    WorkQueue queue;
+  };
+  struct Incoming {
+    ShmReceiver receiver;
+    WorkQueue queue;
+  };
+
+  WorkPtr run(c10d::OpType type, bool async, Tensors outputs, std::function<void()> job);
+  WorkPtr run_in(WorkQueue& queue, c10d::OpType type, Tensors outputs, std::function<void()> job);
+  void check_peer(const char* operation, int peer) const;
+
+  ShmSegment segment_;
+  ShmCollectives collectives_;
+  std::map<int, Outgoing> outgoing_;
+  std::map<int, Incoming> incoming_;
+  WorkQueue queue_;
+};
+
+/// Makes a group over shared memory: its rank 0 creates the segment, announces it in the store, and
+/// removes the name as soon as all have mapped it. Collective over the group.
+GroupHandles make_shm_group(const GroupRequest& request);
+
+/// The kernels' name for c10d's reduction. Throws ShapeError for those that shm has not.
+ShmReduce to_shm_reduce(const c10d::ReduceOp& op);
+/// The same for weft's own.
+ShmReduce to_shm_reduce(ReduceOp op);
+
+}  // namespace weft::dist

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+namespace weft::dist {
+
+/// One operation of the shm backend: done at once, or to be done by a queue.
+class ShmWork : public c10d::Work {
+ public:
+  ShmWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs);
+
+  /// Marks it as done, with an error or without.
+  void complete(std::exception_ptr error = nullptr);
+
+  std::vector<at::Tensor> result() override { return outputs_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  void fulfil();
+
+  std::vector<at::Tensor> outputs_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace weft::dist

@@ -1,0 +1,124 @@
+#include "weft/dist/world.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "weft/core/error.h"
+#include "weft/dist/backends.h"
+#include "weft/dist/group_monitor.h"
+#include "weft/dist/handshake.h"
+#include "weft/dist/peers.h"
+#include "weft/dist/rendezvous.h"
+
+namespace weft::dist {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+std::chrono::milliseconds timeout_from_env(const char* name, std::chrono::milliseconds otherwise) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return otherwise;
+  const std::string_view value(text);
+  int64_t seconds = 0;
+  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  const bool whole = error == std::errc() && stop == value.data() + value.size();
+  check<ConfigError>(whole && seconds >= 1 && seconds <= 1'000'000, "dist.World: ", name,
+                     ": expected seconds from 1 to 1000000, got '", value, "'");
+  return std::chrono::seconds(seconds);
+}
+
+WorldOptions with_environment(WorldOptions options) {
+  if (const char* backend = std::getenv("WEFT_BACKEND")) options.backend = backend;
+  options.timeout = timeout_from_env("WEFT_TIMEOUT_S", options.timeout);
+  options.start_timeout = timeout_from_env("WEFT_START_TIMEOUT_S", options.start_timeout);
+  return options;
+}
+
+}  // namespace
+
+struct World::State {
+  RankInfo info;
+  WorldOptions options;
+  const BackendRow* backend = nullptr;
+  std::string backend_name = "none";
+  c10::intrusive_ptr<c10d::Store> store;
+  std::shared_ptr<const Peers> peers;
+  Group all;
+  int groups_made = 0;
+
+  Group make_group(const BackendRow& row, const std::string& name, const std::vector<int>& ranks);
+};
+
+namespace {
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+World::World(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+World World::from_env(const WorldOptions& given) {
+  quiet_c10d();
+  auto state = std::make_shared<State>();
+  state->info = rank_info_from_env();
+  state->options = with_environment(given);
+  // Also alone: a wrong name is wrong on any number of ranks.
+  state->backend = &find_backend(state->options.backend, state->info);
+  if (state->info.size == 1) return World(std::move(state));
+  state->backend_name = state->backend->name;
+  state->store = open_store(state->info, state->options.start_timeout);
+  state->peers =
+      meet_ranks(*state->store, state->info, state->backend_name, state->options.start_timeout);
+  start_heartbeat();
+  state->all = state->make_group(*state->backend, "world", all_ranks(state->info.size));
+  return World(std::move(state));
+}
+
+const RankInfo& World::info() const { return state_->info; }
+const std::string& World::backend() const { return state_->backend_name; }
+const Group& World::group() const { return state_->all; }
+
+Group World::make_group(const std::string& name, const std::vector<int>& ranks) const {
+  check<ConfigError>(!ranks.empty(), "dist.World.make_group: ", name, ": expected ranks, got none");
+  const bool ascending = std::adjacent_find(ranks.begin(), ranks.end(),
+                                            [](int a, int b) { return a >= b; }) == ranks.end();
+  check<ConfigError>(ascending && ranks.front() >= 0 && ranks.back() < size(),
+                     "dist.World.make_group: ", name, ": expected ascending ranks below ", size(),
+                     ", got ", core::list_text(ranks));
+  return state_->make_group(*state_->backend, name, ranks);
+}
+
+Group World::make_group_on(const std::string& backend, const std::string& name) const {
+  return state_->make_group(find_backend(backend, info()), name, all_ranks(size()));
+}
+
+// Groups are numbered in the order in which they are made, the same on all ranks, so that names
+// of keys and shared memory agree without a word being exchanged.
+Group World::State::make_group(const BackendRow& row, const std::string& name,
+                               const std::vector<int>& ranks) {
+  const int number = groups_made++;
+  const auto own = std::find(ranks.begin(), ranks.end(), info.rank);
+  if (own == ranks.end() || ranks.size() == 1) return Group();
+  auto monitor = std::make_shared<GroupMonitor>(name, peers, ranks, options.timeout);
+  const std::string key = core::join("weft/group/", number, "/", ranks.front(), "/");
+  const GroupRequest request{info,
+                             c10::make_intrusive<c10d::PrefixStore>(key, store),
+                             monitor,
+                             static_cast<int>(own - ranks.begin()),
+                             static_cast<int>(ranks.size()),
+                             core::join(number, "-", ranks.front()),
+                             options.start_timeout};
+  const GroupHandles handles = row.make(request);
+  return Group(name, handles.process_group, handles.inline_collectives, monitor);
+}
+
+}  // namespace weft::dist

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "weft/generate/sampler.h"
+#include "weft/models/model.h"
+
+namespace weft::generate {
+
+/// Why an answer ended.
+enum class FinishReason { kStop, kLength, kCancelled };
+/// "stop", "length" or "cancelled".
+const char* to_text(FinishReason reason);
+
+/// What to generate.
+struct GenerateOptions {
+  /// The most new tokens; 0 only reads the prompt.
+  int64_t max_tokens = 256;
+  SamplerOptions sampler;
+};
+
+/// The answer, and what it took.
+struct GenerateResult {
+  /// The new tokens, without the one that ended the text.
+  std::vector<int64_t> tokens;
+  FinishReason finish_reason = FinishReason::kLength;
+  int64_t num_prompt_tokens = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+};
+
+/// What the caller decides about a token that was drawn, on rank 0 only.
+enum class Verdict { kContinue, kStop, kCancel };
+/// Sees each new token as it comes. kStop drops the token and ends the text.
+using TokenSink = std::function<Verdict(int64_t token)>;
+
+/// Runs one sequence through a model that is cut over ranks: one prefill, then a token at a time.
+/// Tokens are drawn on rank 0 and broadcast, so ranks never diverge. What a prompt shares with the
+/// sequence before it is not read again, so a chat costs only its new words.
+class Engine {
+ public:
+  /// `context` is the most positions kept; at most the model's. Collective.
+  /// Throws ConfigError if it is out of range.
+  Engine(std::shared_ptr<models::CausalLM> model, int64_t context);
+
+  /// Reads `prompt`, then continues it by new tokens. Collective: every rank passes the same prompt
+  /// and options; `sink` is called on rank 0 alone. The prompt may not be empty.
+  /// Throws ConfigError for a token outside the vocabulary or a prompt that leaves no room.
+  GenerateResult generate(const std::vector<int64_t>& prompt, const GenerateOptions& options,
+                          const TokenSink& sink);
+  /// Forgets the sequence.
+  void reset();
+
+  int64_t length() const { return cache_.length(); }
+  int64_t context() const { return cache_.capacity(); }
+  const models::CausalLM& model() const { return *model_; }
+
+ private:
+  struct Step {
+    int64_t token;
+    Verdict verdict;
+  };
+  void check_prompt(const std::vector<int64_t>& prompt) const;
+  size_t reuse_prefix(const std::vector<int64_t>& prompt);
+  at::Tensor next_logits(std::span<const int64_t> tokens);
+  Step next_token(const at::Tensor& logits_V, Sampler& sampler, const TokenSink& sink) const;
+
+  std::shared_ptr<models::CausalLM> model_;
+  nn::KvCache cache_;
+  /// The tokens behind the cache's positions.
+  std::vector<int64_t> read_;
+};
+
+}  // namespace weft::generate

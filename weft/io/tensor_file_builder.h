@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/io/tensor_file.h"
+
+namespace weft::io {
+
+/// Puts a TensorFile together from the headers of one or several files.
+class TensorFileBuilder {
+ public:
+  /// `path` is what the caller opened.
+  explicit TensorFileBuilder(const std::string& path) : source_(std::make_shared<TensorFile>()) {
+    source_->path_ = path;
+  }
+
+  /// Opens one more file, of whichever format its content is, reads its header and adds its
+  /// tensors. The first file's metadata become the source's. Returns this file's own metadata,
+  /// valid until the next call. Throws FormatError (also when a tensor is in two files, or formats
+  /// are mixed) or IoError.
+  const std::map<std::string, MetaValue>& add_file(const std::string& path);
+  /// Tensors so far.
+  const std::vector<TensorMeta>& tensors() const { return source_->tensors_; }
+  /// Path of file number `index`.
+  const std::string& file_path(size_t index) const { return source_->files_[index]->path(); }
+  /// The finished source; the builder is empty after.
+  std::shared_ptr<const TensorFile> finish() { return std::move(source_); }
+
+ private:
+  void add_tensors(std::vector<TensorMeta> tensors);
+
+  std::shared_ptr<TensorFile> source_;
+  std::map<std::string, MetaValue> later_metadata_;
+};
+
+}  // namespace weft::io

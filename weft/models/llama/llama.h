@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "weft/dist/group.h"
+#include "weft/models/load.h"
+#include "weft/models/model.h"
+
+namespace weft::models {
+
+/// A Llama cut over `group`: two all-reduces per layer, one for the embedding, one gather for the
+/// logits. Source: Touvron et al. 2023, arXiv:2302.13971; cut as in Shoeybi et al. 2019.
+std::shared_ptr<CausalLM> make_llama(const ModelConfig& config, const WeightReader& reader,
+                                     const dist::Group& group);
+
+}  // namespace weft::models

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "weft/dist/group.h"
+#include "weft/models/load.h"
+#include "weft/models/model.h"
+#include "weft/models/plan.h"
+
+namespace weft::models {
+
+/// One family of models: a row of the registry.
+struct Family {
+  /// As ModelConfig::family.
+  std::string name;
+  /// What rank `rank` of `n` holds. Pure: headers only.
+  LoadPlan (*plan)(const ModelConfig& config, const io::TensorFile& file, int64_t n, int64_t rank);
+  /// Builds this rank's part.
+  std::shared_ptr<CausalLM> (*make)(const ModelConfig& config, const WeightReader& reader,
+                                    const dist::Group& group);
+};
+
+/// Throws ConfigError that lists the known families.
+const Family& find_family(const std::string& name);
+
+}  // namespace weft::models

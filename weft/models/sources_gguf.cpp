@@ -1,0 +1,172 @@
+#include "weft/models/sources_gguf.h"
+
+#include <algorithm>
+
+#include "weft/core/error.h"
+#include "weft/models/sources.h"
+
+namespace weft::models {
+namespace {
+
+using core::check;
+using core::FormatError;
+using text::TokenKind;
+
+constexpr char kTokens[] = "tokenizer.ggml.tokens";
+
+// llama_token_type of the GGUF specification.
+TokenKind token_kind(int64_t type) {
+  switch (type) {
+    case 2:
+      return TokenKind::kUnknown;
+    case 3:
+      return TokenKind::kControl;
+    case 4:
+      return TokenKind::kUserDefined;
+    case 5:
+      return TokenKind::kUnused;
+    case 6:
+      return TokenKind::kByte;
+    default:
+      return TokenKind::kNormal;
+  }
+}
+
+std::vector<TokenKind> token_kinds(const GgufKeys& keys, size_t num_tokens,
+                                   const std::string& where) {
+  const auto types = keys.integers("tokenizer.ggml.token_type");
+  if (!types) return std::vector<TokenKind>(num_tokens, TokenKind::kNormal);
+  check<FormatError>(types->size() == num_tokens, where, ": ", types->size(), " token types for ",
+                     num_tokens, " tokens");
+  std::vector<TokenKind> kinds(num_tokens);
+  std::transform(types->begin(), types->end(), kinds.begin(), token_kind);
+  return kinds;
+}
+
+}  // namespace
+
+const io::MetaValue& GgufKeys::value(const std::string& key) const {
+  const auto it = file_.metadata().find(key);
+  check<FormatError>(it != file_.metadata().end(), file_.path(), ": missing key '", key, "'");
+  return it->second;
+}
+
+void GgufKeys::fail_type(const std::string& key, const char* expected) const {
+  core::fail<FormatError>(file_.path(), ": key '", key, "': expected ", expected);
+}
+
+int64_t GgufKeys::integer(const std::string& key) const {
+  const io::MetaValue& found = value(key);
+  if (const auto* number = std::get_if<int64_t>(&found)) return *number;
+  if (const auto* number = std::get_if<uint64_t>(&found)) {
+    if (*number <= static_cast<uint64_t>(INT64_MAX)) return static_cast<int64_t>(*number);
+  }
+  fail_type(key, "an integer");
+}
+
+double GgufKeys::real(const std::string& key) const {
+  if (const auto* number = std::get_if<double>(&value(key))) return *number;
+  fail_type(key, "a number");
+}
+
+std::string GgufKeys::text(const std::string& key) const {
+  if (const auto* found = std::get_if<std::string>(&value(key))) return *found;
+  fail_type(key, "a string");
+}
+
+int64_t GgufKeys::integer_or(const std::string& key, int64_t fallback) const {
+  return has(key) ? integer(key) : fallback;
+}
+
+double GgufKeys::real_or(const std::string& key, double fallback) const {
+  return has(key) ? real(key) : fallback;
+}
+
+std::string GgufKeys::text_or(const std::string& key, const std::string& fallback) const {
+  return has(key) ? text(key) : fallback;
+}
+
+bool GgufKeys::flag_or(const std::string& key, bool fallback) const {
+  if (!has(key)) return fallback;
+  if (const auto* found = std::get_if<bool>(&value(key))) return *found;
+  fail_type(key, "true or false");
+}
+
+const std::vector<std::string>& GgufKeys::texts(const std::string& key) const {
+  if (const auto* found = std::get_if<std::vector<std::string>>(&value(key))) return *found;
+  fail_type(key, "an array of strings");
+}
+
+std::optional<std::vector<int64_t>> GgufKeys::integers(const std::string& key) const {
+  if (!has(key)) return std::nullopt;
+  const io::MetaValue& found = value(key);
+  if (const auto* numbers = std::get_if<std::vector<int64_t>>(&found)) return *numbers;
+  if (const auto* numbers = std::get_if<std::vector<uint64_t>>(&found)) {
+    return std::vector<int64_t>(numbers->begin(), numbers->end());
+  }
+  fail_type(key, "an array of integers");
+}
+
+ModelConfig config_from_gguf(const io::TensorFile& file) {
+  const GgufKeys keys(file);
+  ModelConfig config;
+  config.family = keys.text("general.architecture");
+  const auto key = [&](const char* name) { return config.family + "." + name; };
+  check<core::ConfigError>(config.family == "llama", file.path(), ": architecture '", config.family,
+                           "' is not supported; supported: llama");
+  config.width = keys.integer(key("embedding_length"));
+  config.num_layers = keys.integer(key("block_count"));
+  config.num_heads = keys.integer(key("attention.head_count"));
+  config.num_kv_heads = keys.integer_or(key("attention.head_count_kv"), config.num_heads);
+  config.ffn_width = keys.integer(key("feed_forward_length"));
+  config.max_positions = keys.integer(key("context_length"));
+  config.norm_eps = keys.real(key("attention.layer_norm_rms_epsilon"));
+  config.rope_base = keys.real_or(key("rope.freq_base"), config.rope_base);
+  config.vocab_size = keys.has(key("vocab_size"))
+                          ? keys.integer(key("vocab_size"))
+                          : static_cast<int64_t>(keys.texts(kTokens).size());
+  check<FormatError>(config.num_heads >= 1, file.path(), ": config: number of heads is ",
+                     config.num_heads, ", expected at least 1");
+  config.head_dim = keys.integer_or(key("attention.key_length"), config.width / config.num_heads);
+  const int64_t rope_dim = keys.integer_or(key("rope.dimension_count"), config.head_dim);
+  check<FormatError>(rope_dim == config.head_dim, file.path(), ": config: rope over ", rope_dim,
+                     " of ", config.head_dim, " head dims is not supported, expected all");
+  const std::string scaling = keys.text_or(key("rope.scaling.type"), "none");
+  check<core::ConfigError>(scaling == "none", file.path(), ": rope scaling '", scaling,
+                           "' is not supported; supported: none");
+  config.is_tied = file.find("output.weight") == nullptr;
+  config.has_attention_bias = file.find("blk.0.attn_q.bias") != nullptr;
+  return config;
+}
+
+text::Tokenizer tokenizer_from_gguf(const io::TensorFile& file) {
+  const GgufKeys keys(file);
+  text::Vocabulary vocabulary;
+  vocabulary.model = keys.text("tokenizer.ggml.model");
+  vocabulary.pre_tokenizer = keys.text_or("tokenizer.ggml.pre", "default");
+  vocabulary.tokens = keys.texts(kTokens);
+  vocabulary.kinds = token_kinds(keys, vocabulary.tokens.size(), file.path());
+  if (keys.has("tokenizer.ggml.merges")) vocabulary.merges = keys.texts("tokenizer.ggml.merges");
+  const auto id = [&](const char* key) {
+    const int64_t value = keys.integer_or(key, -1);
+    const bool is_valid = value >= -1 && value < static_cast<int64_t>(vocabulary.tokens.size());
+    check<FormatError>(is_valid, file.path(), ": key '", key, "' is ", value, ", expected below ",
+                       vocabulary.tokens.size());
+    return static_cast<text::TokenId>(value);
+  };
+  vocabulary.bos = id("tokenizer.ggml.bos_token_id");
+  vocabulary.eos = id("tokenizer.ggml.eos_token_id");
+  vocabulary.unknown = id("tokenizer.ggml.unknown_token_id");
+  vocabulary.add_bos = keys.flag_or("tokenizer.ggml.add_bos_token", false);
+  vocabulary.add_eos = keys.flag_or("tokenizer.ggml.add_eos_token", false);
+  return text::Tokenizer::make(std::move(vocabulary), file.path());
+}
+
+std::optional<text::ChatTemplate> chat_template_from_gguf(const io::TensorFile& file) {
+  const GgufKeys keys(file);
+  if (!keys.has("tokenizer.chat_template")) return std::nullopt;
+  return text::ChatTemplate::parse(keys.text("tokenizer.chat_template"),
+                                   file.path() + ": tokenizer.chat_template");
+}
+
+}  // namespace weft::models

@@ -1,0 +1,44 @@
+#include "weft/nn/kv_cache.h"
+
+#include <ATen/ops/empty.h>
+
+#include "weft/core/error.h"
+
+namespace weft::nn {
+
+KvCache::KvCache(const Options& options) : capacity_(options.capacity) {
+  core::check<core::ConfigError>(capacity_ >= 1, "nn.KvCache: capacity ", capacity_,
+                                 ", expected at least 1 position");
+  const std::vector<int64_t> shape = {options.batch, options.num_kv_heads, capacity_,
+                                      options.head_dim};
+  for (int64_t layer = 0; layer < options.num_layers; ++layer) {
+    keys_.push_back(at::empty(shape, options.dtype));
+    values_.push_back(at::empty(shape, options.dtype));
+  }
+}
+
+std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tensor& k_BkTH,
+                                                  const at::Tensor& v_BkTH) {
+  const int64_t tokens = k_BkTH.size(2);
+  core::check<core::ConfigError>(length_ + tokens <= capacity_, "nn.KvCache: ", length_ + tokens,
+                                 " positions, expected at most ", capacity_,
+                                 "; use a larger --ctx-size or fewer tokens");
+  keys_[layer].narrow(2, length_, tokens).copy_(k_BkTH);
+  values_[layer].narrow(2, length_, tokens).copy_(v_BkTH);
+  return {keys_[layer].narrow(2, 0, length_ + tokens),
+          values_[layer].narrow(2, 0, length_ + tokens)};
+}
+
+void KvCache::truncate(int64_t length) {
+  core::check<core::InternalError>(length >= 0 && length <= length_, "nn.KvCache: truncate to ",
+                                   length, " of ", length_);
+  length_ = length;
+}
+
+int64_t KvCache::num_bytes() const {
+  int64_t bytes = 0;
+  for (const at::Tensor& keys : keys_) bytes += 2 * static_cast<int64_t>(keys.nbytes());
+  return bytes;
+}
+
+}  // namespace weft::nn

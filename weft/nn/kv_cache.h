@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace weft::nn {
+
+/// Keys and values of all positions so far, for this rank's kv heads. One sequence batch; memory
+/// for `capacity` positions is taken at the start.
+class KvCache {
+ public:
+  struct Options {
+    int64_t num_layers = 0;
+    int64_t batch = 1;
+    int64_t num_kv_heads = 0;
+    int64_t head_dim = 0;
+    int64_t capacity = 0;
+    at::ScalarType dtype = at::kFloat;
+  };
+  explicit KvCache(const Options& options);
+
+  /// Puts k_BkTH and v_BkTH of `layer` behind the positions so far and returns views of all, up to
+  /// and with them. Throws ConfigError when they don't fit into the capacity.
+  std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k_BkTH,
+                                           const at::Tensor& v_BkTH);
+  /// Counts `tokens` more positions, once all layers have appended theirs.
+  void advance(int64_t tokens) { length_ += tokens; }
+  /// Forgets all positions from `length` on.
+  void truncate(int64_t length);
+
+  int64_t length() const { return length_; }
+  int64_t capacity() const { return capacity_; }
+  int64_t num_bytes() const;
+
+ private:
+  int64_t capacity_;
+  int64_t length_ = 0;
+  std::vector<at::Tensor> keys_;
+  std::vector<at::Tensor> values_;
+};
+
+}  // namespace weft::nn

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::text {
+
+/// How one published family of tokenizers cuts text into the pieces that merges never cross.
+struct PreTokenizer {
+  /// The regular expression that the scanner is equal to.
+  enum class Pattern { kGpt2, kLlama3, kGpt4o, kTekken };
+
+  /// The name in a GGUF's `tokenizer.ggml.pre`.
+  std::string_view name;
+  Pattern pattern = Pattern::kGpt2;
+  /// The text is brought to Unicode normalization form C first.
+  bool nfc = false;
+  /// Each numeric character is cut out before the pattern is applied.
+  bool isolate_digits = false;
+  /// How many digits stand in one piece where the pattern counts them.
+  size_t max_digits = 3;
+  /// A piece that is a token as a whole is that token, whatever the merges say.
+  bool ignore_merges = false;
+
+  /// Cuts valid UTF-8 into pieces, in order, without gaps. Linear. The views point into `text`.
+  std::vector<std::string_view> split(std::string_view text) const;
+};
+
+/// The row named `name`. Throws ConfigError that lists the known names, beginning with `where`.
+const PreTokenizer& find_pre_tokenizer(const std::string& name, const std::string& where);
+
+}  // namespace weft::text
