@@ -2,6 +2,7 @@
 // memory, in turns within one run. `bench_all_reduce [--json] [-n RANKS]...` starts its own ranks.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -116,6 +117,21 @@ double measure(const Group& group, int calls, Function&& function) {
   return median(times);
 }
 
+// Each rank on a processor of its own, if there are enough: on a busy machine the scheduler may
+// leave all on one for seconds.
+void pin(int rank, int ranks) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return;
+  int seen = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || seen++ != rank) continue;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(cpu, &own);
+    sched_setaffinity(0, sizeof(own), &own);
+  }
+}
+
 void run_rank(bool json) {
   at::set_num_threads(1);
   const World world = World::from_env();
@@ -124,6 +140,7 @@ void run_rank(bool json) {
   std::byte* memory = share_memory(shm, BareLoop::size_for(world.size(), kMost));
   BareLoop bare(memory, world.rank(), world.size(), kMost);
   const Group gloo = world.make_group_on("gloo", "gloo");
+  pin(world.rank(), world.size());
   auto rows = nlohmann::json::array();
   if (world.rank() == 0 && !json) {
     std::printf("all-reduce, float32 sum, %d ranks: median microseconds per call\n", world.size());

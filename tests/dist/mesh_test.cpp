@@ -57,11 +57,17 @@ TEST(Mesh, EveryRankIsInOneGroupOfAPartition) {
 
 TEST(Mesh, RefusesSizesThatDoNotFitAndSaysWhichDo) {
   const World world = World::from_env();
-  EXPECT_EQ(refusal([&] { Mesh(world, {{"data", 1}, {"model", 2}}); }),
+  EXPECT_EQ(refusal([&] {
+              Mesh(world, {{"data", 1}, {"model", 2}});
+            }),
             "dist.Mesh: data=1 x model=2: expected 1 ranks, got 2; use e.g. data=1 x model=1");
-  EXPECT_EQ(refusal([&] { Mesh(world, {{"data", 0}}); }),
+  EXPECT_EQ(refusal([&] {
+              Mesh(world, {{"data", 0}});
+            }),
             "dist.Mesh: axis data: expected a size of at least 1, got 0");
-  EXPECT_EQ(refusal([&] { Mesh(world, {{"data", 1}, {"data", 1}}); }),
+  EXPECT_EQ(refusal([&] {
+              Mesh(world, {{"data", 1}, {"data", 1}});
+            }),
             "dist.Mesh: expected different names for the axes, got 'data' twice or empty");
   const Mesh mesh(world, {{"data", 1}, {"model", 1}});
   EXPECT_EQ(refusal([&] { mesh.group({"pipe"}); }),

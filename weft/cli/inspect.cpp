@@ -111,7 +111,7 @@ int run_inspect(const Args& args) {
   bool is_json = false;
   app.add_option("model,-m,--model", model, "the model");
   app.add_option("--tp,--tensor-parallel-size", tp, "ranks to cut it over (default: 1)")
-      ->check(CLI::Range(1, 1024));
+      ->check(whole_number(1, 1024));
   app.add_flag("--json", is_json, "print one JSON object");
   if (!parse_flags(app, args)) return 0;
   const auto file = io::TensorFile::open(model_path(model));

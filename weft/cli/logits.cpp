@@ -32,19 +32,22 @@ std::vector<int64_t> parse_tokens(const std::string& text) {
   }
 }
 
+// From the headers alone, so that a bad request costs no loading.
+void check_tokens(const std::vector<int64_t>& tokens, const models::ModelConfig& config) {
+  const auto num_tokens = static_cast<int64_t>(tokens.size());
+  core::check<core::ConfigError>(num_tokens <= config.max_positions, "--tokens: ", num_tokens,
+                                 " tokens, expected at most ", config.max_positions);
+  for (const int64_t token : tokens) {
+    core::check<core::ConfigError>(token < config.vocab_size, "--tokens: ", token,
+                                   ", expected 0 to ", config.vocab_size - 1);
+  }
+}
+
 int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
   const auto& options = *static_cast<const Options*>(untyped);
   const c10::InferenceMode inference;
   const Session session = open_session(flags, world);
   models::CausalLM& model = *session.loaded.model;
-  const auto num_tokens = static_cast<int64_t>(options.tokens.size());
-  core::check<core::ConfigError>(num_tokens <= model.config().max_positions,
-                                 "--tokens: ", num_tokens, " tokens, expected at most ",
-                                 model.config().max_positions);
-  for (const int64_t token : options.tokens) {
-    core::check<core::ConfigError>(token < model.config().vocab_size, "--tokens: ", token,
-                                   ", expected 0 to ", model.config().vocab_size - 1);
-  }
   const at::Tensor ids_BT = at::tensor(options.tokens, at::kLong).unsqueeze(0);
   const at::Tensor logits_TV =
       model.logits(model.forward(ids_BT, nullptr)).squeeze(0).to(at::kFloat).contiguous();
@@ -68,6 +71,7 @@ int run_logits(const Args& args) {
   app.add_option("-o,--out", options.out, "the safetensors file to write")->required();
   if (!parse_flags(app, args)) return 0;
   options.tokens = parse_tokens(tokens);
+  check_tokens(options.tokens, models::read_config(*io::TensorFile::open(model_path(flags.model))));
   return run_on_ranks(flags, "logits", args, run_body, &options);
 }
 

@@ -12,6 +12,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/log.h"
+#include "weft/dist/backends.h"
 #include "weft/dist/launch.h"
 #include "weft/dist/status_page.h"
 #include "weft/models/registry.h"
@@ -30,8 +31,11 @@ volatile std::sig_atomic_t interrupted = 0;
 
 void on_interrupt(int) { interrupted = 1; }
 
-// All ranks' plans come from headers, so an impossible cut is refused before any rank is started.
-void check_cut(const ModelFlags& flags) {
+// What follows from flags and headers is refused before any rank is started.
+void check_request(const ModelFlags& flags) {
+  dist::RankInfo info;
+  info.size = info.local_size = static_cast<int>(flags.tp);
+  dist::find_backend(flags.backend, info);
   const auto file = io::TensorFile::open(model_path(flags.model));
   const models::ModelConfig config = models::read_config(*file);
   const models::Family& family = models::find_family(config.family);
@@ -73,7 +77,7 @@ int run_on_ranks(const ModelFlags& flags, const std::string& verb,
   resolved.tp = tp;
   resolved.model = model_path(flags.model);
   if (info.launcher == "none" && tp > 1) {
-    check_cut(resolved);
+    check_request(resolved);
     return relaunch(resolved, verb, args);
   }
   check<ConfigError>(tp == info.size, "--tp: ", tp, ", but ", info.launcher, " started ", info.size,

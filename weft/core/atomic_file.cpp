@@ -1,6 +1,7 @@
 #include "weft/core/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -41,6 +42,10 @@ AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes)
       expected_bytes_(expected_bytes) {
   check<IoError>(!path.empty() && path.find('\0') == std::string::npos, quote(path),
                  ": not a path to write; check the path");
+  // A rename would put a file in the place of a device or a pipe.
+  struct stat info = {};
+  check<IoError>(::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode), path,
+                 ": not a regular file; write to another path");
   // Left by a process that had our number and was killed; O_EXCL then never follows a link.
   ::unlink(temporary_path_.c_str());
   fd_ = FileDescriptor(

@@ -16,7 +16,7 @@ namespace weft::core {
 class AtomicFile {
  public:
   /// `expected_bytes` is what will be written, for the message when the disk is full.
-  /// Throws IoError.
+  /// Throws IoError, also if there is something at the path that is no regular file.
   AtomicFile(const std::string& path, uint64_t expected_bytes);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

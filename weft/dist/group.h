@@ -18,6 +18,7 @@ class GroupMonitor;
 class PendingSends;
 
 enum class OpKind : uint8_t;
+/// How the ranks' values become one.
 enum class ReduceOp { kSum, kAverage, kMin, kMax, kProduct };
 
 /// Collectives on this thread, without the dispatcher and work objects of c10d. A backend that can

@@ -252,19 +252,18 @@ void Job::note_end(int rank) {
                    describe_operation(page_.rank(rank)));
 }
 
-// The first failure is the cause, but a rank that only complains of another (status 4) gives way
-// to a rank that failed by itself, as long as nobody was ended by us.
+// The first failure is the cause, but a rank that only complains of another (it ended with status 4
+// by itself) gives way to one that failed of its own, as long as nobody was ended by us.
 void Job::note_failure(int rank, int status, const std::string& what) {
   if (ended_by_us_) return;
-  const bool killed = WIFSIGNALED(ranks_[static_cast<size_t>(rank)].wait_status);
-  const bool better = failed_rank_ < 0 ||
-                      (status_ == kCommErrorStatus && !killed && status != kCommErrorStatus &&
-                       failure_.rfind("ended", 0) == 0) ||
-                      (killed && status_ == kCommErrorStatus && failure_.rfind("ended", 0) == 0);
-  if (better) {
+  const Rank& entry = ranks_[static_cast<size_t>(rank)];
+  const bool exited = !entry.alive && WIFEXITED(entry.wait_status);
+  const bool complains = exited && status == kCommErrorStatus;
+  if (failed_rank_ < 0 || (cause_complains_ && !complains)) {
     failed_rank_ = rank;
     status_ = status;
     failure_ = what;
+    cause_complains_ = complains;
   }
   const auto settle = asked_signal_ != 0 ? options_.grace : kSettleTime;
   if (!terminate_at_) terminate_at_ = Clock::now() + settle;

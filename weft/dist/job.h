@@ -108,6 +108,7 @@ class Job {
   int status_ = 0;
   int failed_rank_ = -1;
   std::string failure_;
+  bool cause_complains_ = false;
   bool ended_by_us_ = false;
   std::optional<Clock::time_point> terminate_at_;
   std::optional<Clock::time_point> kill_at_;

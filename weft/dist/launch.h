@@ -6,6 +6,7 @@
 
 namespace weft::dist {
 
+/// What to start, and how.
 struct LaunchOptions {
   int num_ranks = 1;
   /// Passed to the ranks as WEFT_BACKEND.

@@ -10,6 +10,7 @@
 
 namespace weft::dist {
 
+/// A named axis of a mesh and the number of ranks along it.
 struct Axis {
   std::string name;
   int64_t size = 1;

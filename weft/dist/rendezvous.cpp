@@ -4,6 +4,7 @@
 #include <c10/util/Logging.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,10 +59,33 @@ c10::intrusive_ptr<c10d::Store> open_tcp_store(const RankInfo& info,
   }
 }
 
-c10::intrusive_ptr<c10d::Store> open_file_store(const RankInfo& info) {
-  const std::string name = core::join("weft-", getuid(), "-", short_hash(info.job_id), ".store");
-  const auto path = std::filesystem::temp_directory_path() / name;
-  return c10::make_intrusive<c10d::FileStore>(path.string(), info.size);
+// A folder that is this user's alone: names in the temporary folder can be guessed by all.
+std::filesystem::path private_folder() {
+  const auto folder = std::filesystem::temp_directory_path() / core::join("weft-", geteuid());
+  mkdir(folder.c_str(), 0700);
+  struct stat info {};
+  const bool ours = lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+                    info.st_uid == geteuid() && (info.st_mode & 077) == 0;
+  core::check<core::IoError>(ours, "dist.rendezvous: ", folder.string(),
+                             ": expected a folder that only this user may use; remove it, or set "
+                             "TMPDIR");
+  return folder;
+}
+
+// Jobs that were killed leave their file; a day later nobody needs it.
+void remove_old_stores(const std::filesystem::path& folder) {
+  const auto limit = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const bool old = entry.last_write_time(ignored) < limit && !ignored;
+    if (old && entry.path().extension() == ".store") {
+      std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+}
+
+std::filesystem::path store_path(const RankInfo& info) {
+  return private_folder() / (short_hash(info.job_id) + ".store");
 }
 
 }  // namespace
@@ -104,9 +128,17 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info,
                            info.local_size, " of them on this host, started by ", info.launcher,
                            ", don't know where to meet; set MASTER_ADDR to the host of rank 0 and "
                            "MASTER_PORT to a free port there");
-  auto store = open_file_store(info);
+  const auto path = store_path(info);
+  if (info.rank == 0) remove_old_stores(path.parent_path());
+  auto store = c10::make_intrusive<c10d::FileStore>(path.string(), info.size);
   store->setTimeout(timeout);
   return store;
+}
+
+void remove_store(const RankInfo& info) {
+  if (!info.master_addr.empty()) return;
+  std::error_code ignored;
+  std::filesystem::remove(store_path(info), ignored);
 }
 
 void quiet_c10d() {

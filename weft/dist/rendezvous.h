@@ -27,6 +27,10 @@ c10::intrusive_ptr<c10d::Store> serve_store(core::FileDescriptor socket, int por
 /// Throws ConfigError (several hosts, no MASTER_ADDR), CommError (nobody answers).
 c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::milliseconds timeout);
 
+/// Removes the file behind `info`'s store, if it is one, when the ranks did not come together; in a
+/// job that ends well the last rank to leave removes it.
+void remove_store(const RankInfo& info);
+
 /// Makes c10d's own log silent unless TORCH_CPP_LOG_LEVEL asks for it: weft says itself what went
 /// wrong, in one line rather than a stack trace.
 void quiet_c10d();

@@ -51,6 +51,7 @@ struct World::State {
   Group all;
   int groups_made = 0;
 
+  std::shared_ptr<const Peers> meet() const;
   Group make_group(const BackendRow& row, const std::string& name, const std::vector<int>& ranks);
 };
 
@@ -76,8 +77,7 @@ World World::from_env(const WorldOptions& given) {
   if (state->info.size == 1) return World(std::move(state));
   state->backend_name = state->backend->name;
   state->store = open_store(state->info, state->options.start_timeout);
-  state->peers =
-      meet_ranks(*state->store, state->info, state->backend_name, state->options.start_timeout);
+  state->peers = state->meet();
   start_heartbeat();
   state->all = state->make_group(*state->backend, "world", all_ranks(state->info.size));
   return World(std::move(state));
@@ -99,6 +99,15 @@ Group World::make_group(const std::string& name, const std::vector<int>& ranks) 
 
 Group World::make_group_on(const std::string& backend, const std::string& name) const {
   return state_->make_group(find_backend(backend, info()), name, all_ranks(size()));
+}
+
+std::shared_ptr<const Peers> World::State::meet() const {
+  try {
+    return meet_ranks(*store, info, backend_name, options.start_timeout);
+  } catch (const core::Error&) {
+    remove_store(info);
+    throw;
+  }
 }
 
 // Groups are numbered in the order in which they are made, the same on all ranks, so that names

@@ -10,6 +10,7 @@
 
 namespace weft::dist {
 
+/// How the ranks meet and talk.
 struct WorldOptions {
   /// "auto", or a row of the backend table: "shm", "gloo" (later "mpi", "nccl").
   std::string backend = "auto";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "weft/core/error.h"
 
@@ -13,6 +14,11 @@ using core::ConfigError;
 
 int64_t likeliest(std::span<const float> logits) {
   return std::max_element(logits.begin(), logits.end()) - logits.begin();
+}
+
+// Minus infinity is how a token is ruled out; the others come from broken weights.
+bool is_broken(float logit) {
+  return std::isnan(logit) || logit == std::numeric_limits<float>::infinity();
 }
 
 }  // namespace
@@ -34,7 +40,9 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(opt
 
 int64_t Sampler::sample(std::span<const float> logits) {
   const int64_t best = likeliest(logits);
-  check<ConfigError>(!logits.empty() && std::isfinite(logits[best]),
+  const bool is_sound = !logits.empty() && std::isfinite(logits[best]) &&
+                        std::none_of(logits.begin(), logits.end(), is_broken);
+  check<ConfigError>(is_sound,
                      "generate: the model's logits are not finite; its weights or their reading "
                      "are broken");
   if (options_.temperature == 0.0) return best;

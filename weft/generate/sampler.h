@@ -30,7 +30,8 @@ class Sampler {
   explicit Sampler(const SamplerOptions& options);
 
   /// `logits` of the whole vocabulary. Returns an index into it; ties go to the lower one.
-  /// Throws ConfigError if no logit is finite.
+  /// Minus infinity rules a token out. Throws ConfigError if a logit is NaN or plus infinity, or
+  /// none is finite.
   int64_t sample(std::span<const float> logits);
 
  private:

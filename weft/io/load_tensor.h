@@ -30,6 +30,7 @@ struct MatrixSlice {
 /// How a file keeps a matrix.
 enum class MatrixKind { kDense, kGgufBlocks, kAffine };
 
+/// What matrix_format found.
 struct MatrixFormat {
   MatrixKind kind = MatrixKind::kDense;
   /// Columns that are stored together: 1, a GGUF block, or a quant group.

@@ -7,6 +7,7 @@
 
 namespace weft::text {
 
+/// One turn of a chat; roles are the template's, e.g. "user".
 struct Message {
   std::string role;
   std::string content;

@@ -21,7 +21,9 @@ struct CallArgs {
   std::vector<std::pair<std::string, ExprPtr>> named;
 };
 
+/// Operators with one operand.
 enum class UnaryOp { kNot, kMinus, kPlus };
+/// Operators with two operands.
 enum class BinaryOp {
   kAdd,
   kSubtract,
@@ -33,25 +35,32 @@ enum class BinaryOp {
   kAnd,
   kOr
 };
+/// Comparisons and membership.
 enum class CompareOp { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
 
+/// A constant.
 struct LiteralExpr {
   Value value;
 };
+/// A variable.
 struct NameExpr {
   std::string name;
 };
+/// [a, b] or (a, b).
 struct ListExpr {
   std::vector<ExprPtr> items;
   bool is_tuple;
 };
+/// {a: b}.
 struct DictExpr {
   std::vector<std::pair<ExprPtr, ExprPtr>> entries;
 };
+/// -a, +a, not a.
 struct UnaryExpr {
   UnaryOp op;
   ExprPtr operand;
 };
+/// a + b and its like.
 struct BinaryExpr {
   BinaryOp op;
   ExprPtr left;
@@ -72,10 +81,12 @@ struct ConditionExpr {
   ExprPtr yes;
   ExprPtr no;
 };
+/// object.name.
 struct AttributeExpr {
   ExprPtr object;
   std::string name;
 };
+/// object[key].
 struct ItemExpr {
   ExprPtr object;
   ExprPtr key;
@@ -87,6 +98,7 @@ struct SliceExpr {
   ExprPtr end;
   ExprPtr step;
 };
+/// callee(args).
 struct CallExpr {
   ExprPtr callee;
   CallArgs args;
@@ -98,6 +110,7 @@ struct FilterExpr {
   Filter filter;
   CallArgs args;
 };
+/// input is [not] name(args).
 struct TestExpr {
   ExprPtr input;
   std::string name;
@@ -128,16 +141,20 @@ struct Target {
   bool unpack = false;
 };
 
+/// Text between tags.
 struct DataNode {
   Text text;
 };
+/// {{ value }}.
 struct OutputNode {
   ExprPtr value;
 };
+/// {% if %} with its elifs and its else.
 struct IfNode {
   std::vector<std::pair<ExprPtr, Body>> branches;
   Body otherwise;
 };
+/// {% for %}; `filter` may be null.
 struct ForNode {
   Target target;
   ExprPtr items;
@@ -145,6 +162,7 @@ struct ForNode {
   Body body;
   Body otherwise;
 };
+/// {% set target = value %}.
 struct SetNode {
   Target target;
   ExprPtr value;
@@ -155,23 +173,28 @@ struct CaptureNode {
   ExprPtr filter;
   Body body;
 };
+/// A macro's parameter; `fallback` may be null.
 struct Parameter {
   std::string name;
   ExprPtr fallback;
 };
+/// {% macro name(parameters) %}.
 struct MacroNode {
   std::string name;
   std::vector<Parameter> parameters;
   Body body;
 };
+/// {% call %}: its body becomes the macro `caller`.
 struct CallBlockNode {
   MacroNode caller;
   ExprPtr call;
 };
+/// {% filter %}.
 struct FilterBlockNode {
   ExprPtr filter;
   Body body;
 };
+/// {% with %}.
 struct WithNode {
   std::vector<std::pair<Target, ExprPtr>> values;
   Body body;
@@ -180,9 +203,12 @@ struct WithNode {
 struct GenerationNode {
   Body body;
 };
+/// {% break %}.
 struct BreakNode {};
+/// {% continue %}.
 struct ContinueNode {};
 
+/// One tag or text, with its line.
 struct Statement {
   using Node = std::variant<DataNode, OutputNode, IfNode, ForNode, SetNode, CaptureNode, MacroNode,
                             CallBlockNode, FilterBlockNode, WithNode, GenerationNode, BreakNode,

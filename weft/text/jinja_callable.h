@@ -78,6 +78,7 @@ void charge_items(Context& context, size_t count);
 /// Tables of what exists, by name; nullptr for an unknown name.
 using Filter = Value (*)(Context&, const Value& input, const Args&);
 using Test = bool (*)(Context&, const Value& input, const Args&);
+/// The row of the table of this name; nothing if there is none.
 Filter find_filter(std::string_view name);
 Test find_test(std::string_view name);
 Callable::Function find_function(std::string_view name);
@@ -111,6 +112,7 @@ struct JsonStyle {
   bool ascii = false;
   bool sort_keys = false;
 };
+/// The value as JSON, as Python's json.dumps writes it.
 std::string dump_value(Context& context, const Value& value, const JsonStyle& style);
 
 }  // namespace weft::text::jinja

@@ -98,6 +98,7 @@ struct SliceBounds {
   Value end;
   Value step;
 };
+/// object[begin:end:step] as Python has it.
 Value apply_slice(Context& context, const Value& value, const SliceBounds& bounds);
 /// The hint of an undefined value as a Fault.
 [[noreturn]] void fail_undefined(const Value& value);

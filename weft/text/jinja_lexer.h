@@ -8,6 +8,7 @@
 
 namespace weft::text::jinja {
 
+/// Kinds of tokens.
 enum class TokenType {
   kData,
   kVariableBegin,
@@ -22,6 +23,7 @@ enum class TokenType {
   kEnd
 };
 
+/// A token of the template's text and its line.
 struct Token {
   TokenType type;
   /// Data, a name, an operator, or what a string literal stands for.

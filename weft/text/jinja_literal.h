@@ -10,6 +10,7 @@ namespace weft::text::jinja {
 /// What the inside of a string literal stands for, with Python's escapes; nothing for a wrong one.
 std::optional<std::string> unescape(std::string_view literal);
 
+/// What a number in the text means.
 struct NumberLiteral {
   /// False if the number does not fit 64 bits.
   bool ok = true;

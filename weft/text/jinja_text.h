@@ -51,6 +51,7 @@ Text strip(const Text& text, Ends ends, const std::string* chars = nullptr);
 
 /// Case changes as Python's `str` methods do them.
 enum class Case { kUpper, kLower, kTitle, kCapitalize, kSwap };
+/// The text with every character's case changed.
 std::string change_case(std::string_view text, Case to);
 
 }  // namespace weft::text::jinja

@@ -35,6 +35,7 @@ struct LoopState;
 struct Undefined {
   std::shared_ptr<const std::string> hint;
 };
+/// Jinja's none.
 struct None {};
 
 /// Any value of a template, in Python's type system. Immutable but for namespaces.
@@ -93,14 +94,17 @@ struct Extent {
   /// Parts, each as often as it occurs; 64 bytes of a text are one.
   uint64_t weight = 1;
 };
+/// What the value counts against the limits.
 Extent extent_of(const Value& value);
 
+/// A list or tuple.
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
   Extent extent = {};
 };
 
+/// A mapping that keeps its order.
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
   Extent extent = {};
@@ -110,6 +114,7 @@ struct Dict {
   const Value* find(std::string_view key) const;
 };
 
+/// What namespace() makes: attributes that can be set.
 struct Namespace {
   std::vector<std::pair<std::string, Value>> attributes;
 };

@@ -35,6 +35,7 @@ size_t scan_gpt2(CharSpan chars, size_t begin);
 ///  ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 size_t scan_llama3(CharSpan chars, size_t begin, size_t max_digits);
 
+/// What the patterns of this family differ in.
 struct CasedOptions {
   size_t max_digits = 3;
   /// An English contraction stays with its word.

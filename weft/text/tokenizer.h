@@ -10,6 +10,7 @@ namespace weft::text {
 
 using TokenId = int32_t;
 
+/// What a token is for, as GGUF's token types.
 enum class TokenKind { kNormal, kControl, kUserDefined, kByte, kUnknown, kUnused };
 
 struct ChatPiece;

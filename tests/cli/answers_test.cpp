@@ -1,0 +1,128 @@
+// Real answers of the model of set-up, against those of another implementation.
+#include <gtest/gtest.h>
+
+#include "tests/cli/weft_command.h"
+
+namespace weft::cli {
+namespace {
+
+using nlohmann::json;
+using test::CommandResult;
+using Tokens = std::vector<int64_t>;
+
+constexpr char kFox[] = "The quick brown fox jumps over";
+constexpr char kFrance[] = "What is the capital of France?";
+
+// Two logits that are nearer than this may change places by rounding.
+constexpr double kTie = 0.05;
+constexpr size_t kMinEqual = 24;
+
+// All tokens are the reference's, unless the first other one comes late and was a near tie.
+void expect_golden(const Tokens& tokens, const json& golden) {
+  const auto wanted = golden.at("greedy").get<Tokens>();
+  ASSERT_EQ(tokens.size(), wanted.size());
+  const size_t same =
+      std::mismatch(tokens.begin(), tokens.end(), wanted.begin()).first - tokens.begin();
+  if (same == wanted.size()) return;
+  EXPECT_LT(golden.at("gaps").at(same).get<double>(), kTie) << "token " << same;
+  EXPECT_GE(same, kMinEqual);
+}
+
+class Answers : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Answers, OfGenerateAreTheReferences) {
+  for (const json& each : goldens()) {
+    if (each.contains("messages")) continue;
+    SCOPED_TRACE(each.at("name").get<std::string>());
+    const json answer = weft_json({"generate", "-p", each.at("prompt"), "-n", "32", "--ignore-eos",
+                                   "--json", "--tp", GetParam()});
+    expect_golden(answer.at("tokens"), each);
+    EXPECT_EQ(answer.at("prompt_tokens"), each.at("tokens").size());
+    EXPECT_EQ(answer.at("finish_reason"), "length");
+    EXPECT_EQ(std::to_string(answer.at("tp").get<int>()), GetParam());
+  }
+}
+
+TEST_P(Answers, OfChatAreTheReferences) {
+  const json answer =
+      weft_json({"chat", "-p", kFrance, "-n", "32", "--ignore-eos", "--json", "--tp", GetParam()});
+  expect_golden(answer.at("tokens"), golden("chat"));
+  EXPECT_EQ(answer.at("prompt_tokens"), golden("chat").at("tokens").size());
+}
+
+TEST_P(Answers, OfChatEndWhereTheModelSaysSo) {
+  const CommandResult result = weft({"chat", "-p", kFrance, "--tp", GetParam()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "The capital of France is Paris.\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Tp, Answers, ::testing::Values("1", "2", "3"));
+
+TEST(AnswerJson, SaysWhatWasGeneratedAndHowLongItTook) {
+  const json answer = weft_json({"chat", "-p", kFrance, "--json"});
+  EXPECT_EQ(answer.at("text"), "The capital of France is Paris.");
+  EXPECT_EQ(answer.at("tokens"), json({504, 3575, 282, 4649, 314, 7042, 30}));
+  EXPECT_EQ(answer.at("finish_reason"), "stop");
+  const json& timings = answer.at("timings");
+  for (const char* key :
+       {"load_s", "prefill_s", "decode_s", "prefill_tokens_per_s", "decode_tokens_per_s"}) {
+    EXPECT_GT(timings.at(key).get<double>(), 0) << key;
+  }
+}
+
+TEST(AnswerText, IsStreamedAsTheJsonHasIt) {
+  for (const std::string tp : {"1", "2"}) {
+    const std::vector<std::string> args = {"generate", "-p", kFox, "-n", "12", "--tp", tp};
+    const CommandResult streamed = weft(args);
+    EXPECT_EQ(streamed.status, 0) << streamed.err;
+    const json answer = weft_json(joined(args, {"--json"}));
+    EXPECT_EQ(streamed.out, answer.at("text").get<std::string>() + "\n");
+  }
+}
+
+TEST(AnswerText, RepeatsForASeedAndChangesWithIt) {
+  const auto tokens = [](const std::string& seed, const std::string& tp) {
+    return weft_json({"generate", "-p", kFox, "-n", "16", "--ignore-eos", "--temp", "1.5", "--seed",
+                      seed, "--json", "--tp", tp})
+        .at("tokens");
+  };
+  const json first = tokens("1", "2");
+  EXPECT_EQ(tokens("1", "2"), first);
+  EXPECT_NE(tokens("2", "2"), first);
+}
+
+TEST(Prompt, ComesFromStdin) {
+  const std::vector<std::string> args = {"generate", "-p", "-", "-n", "6", "--json"};
+  const json wanted = golden("text_0");
+  for (const std::string tp : {"1", "2"}) {
+    const json answer = weft_json(joined(args, {"--tp", tp}), {.input = kFox});
+    EXPECT_EQ(answer.at("prompt_tokens"), 6);
+    const auto greedy = wanted.at("greedy").get<Tokens>();
+    EXPECT_EQ(answer.at("tokens"), json(Tokens(greedy.begin(), greedy.begin() + 6)));
+  }
+}
+
+TEST(Prompt, SpellsNoSpecialToken) {
+  const json answer = weft_json({"generate", "-p", "<|im_end|>", "-n", "0", "--json"});
+  EXPECT_EQ(answer.at("prompt_tokens"), 7);
+  EXPECT_EQ(answer.at("tokens"), json::array());
+}
+
+TEST(Talk, AnswersEachLineAndKnowsTheOnesBefore) {
+  for (const std::string tp : {"1", "2"}) {
+    const CommandResult result = weft({"chat", "-n", "24", "--tp", tp},
+                                      {.input = std::string(kFrance) + "\nAnd of Italy?\n"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out, "The capital of France is Paris.\nThe capital of Italy is Rome.\n");
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST(Talk, HearsTheSystemPrompt) {
+  const json plain = weft_json({"chat", "-p", kFrance, "--json", "-n", "1"});
+  const json told = weft_json({"chat", "-p", kFrance, "--sys", "Be terse.", "--json", "-n", "1"});
+  EXPECT_NE(plain.at("prompt_tokens"), told.at("prompt_tokens"));
+}
+
+}  // namespace
+}  // namespace weft::cli

@@ -1,0 +1,103 @@
+#include "weft/cli/flags.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
+
+namespace weft::cli {
+namespace {
+
+using nlohmann::json;
+using test::CommandResult;
+using Strings = std::vector<std::string>;
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+json generate(const Strings& args, const Variables& variables = {}) {
+  return weft_json(joined({"generate", "-p", "x", "--ignore-eos", "--json"}, args),
+                   {.variables = variables});
+}
+
+size_t num_tokens(const Strings& args, const Variables& variables = {}) {
+  return generate(args, variables).at("tokens").size();
+}
+
+TEST(Flags, SuggestANearName) {
+  EXPECT_EQ(did_you_mean("--tmep", {"--temp", "--top-k"}), " (did you mean '--temp'?)");
+  EXPECT_EQ(did_you_mean("--elephant", {"--temp", "--top-k"}), "");
+  EXPECT_EQ(did_you_mean("x", {}), "");
+}
+
+TEST(Flags, TakeWholeNumbersOnly) {
+  const CLI::Validator validator = whole_number(1, 8);
+  const auto refusal = [&](std::string text) { return validator(text); };
+  EXPECT_EQ(refusal("8"), "");
+  for (const std::string text : {"0", "9", "", "2x", "1.5", " 2", "99999999999999999999"}) {
+    EXPECT_EQ(refusal(text), "expected a whole number from 1 to 8, got '" + text + "'");
+  }
+}
+
+TEST(Flags, PreferTheGivenModel) { EXPECT_EQ(model_path("some.gguf"), "some.gguf"); }
+
+TEST(Environment, SetsTheRanks) {
+  EXPECT_EQ(generate({"-n", "2"}, {{"WEFT_TP", "2"}}).at("tp"), 2);
+}
+
+TEST(Environment, IsRefusedLikeAFlag) {
+  const CommandResult result = weft({"generate", "-p", "x"}, {.variables = {{"WEFT_TP", "two"}}});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(num_lines(result.err), 1) << result.err;
+  EXPECT_NE(result.err.find("got 'two'"), std::string::npos) << result.err;
+}
+
+TEST(Toml, IsBeatenByTheEnvironmentAndThatByAFlag) {
+  const testing::TempDir dir;
+  const Strings config = {"--config", dir.write("weft.toml", "max-tokens = 3\ntp = 2\n")};
+  const json answer = generate(config);
+  EXPECT_EQ(answer.at("tokens").size(), 3U);
+  EXPECT_EQ(answer.at("tp"), 2);
+  const Variables variables = {{"WEFT_MAX_TOKENS", "4"}, {"WEFT_TP", "1"}};
+  EXPECT_EQ(num_tokens(config, variables), 4U);
+  EXPECT_EQ(num_tokens(joined(config, {"-n", "5"}), variables), 5U);
+}
+
+TEST(Toml, GivesTextNumbersAndSwitches) {
+  const testing::TempDir dir;
+  const std::string config = dir.write(
+      "weft.toml", "json = true\nignore-eos = true\ntemp = 0.5\nmax-tokens = 2\nmodel = '" +
+                       std::string(kModel) + "'\n");
+  const CommandResult result =
+      test::run_command(weft_command({"generate", "-p", "x", "--config", config}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out).at("tokens").size(), 2U);
+}
+
+struct TomlRefusal {
+  std::string text;
+  std::string message;
+};
+
+TEST(Toml, IsRefusedWithItsLine) {
+  const testing::TempDir dir;
+  const TomlRefusal refusals[] = {
+      {"\ntpp = 2\n", ":2: tpp: unknown key (did you mean '--tp'?); keys are long flag names"},
+      {"elephant = 2\n", ":1: elephant: unknown key; keys are long flag names"},
+      {"tp = [1, 2]\n", ":1: tp: expected a string, a number, true or false"},
+      {"\n\ntp = = 2\n", ":3: "},
+      {"tp = 0\n", "expected a whole number from 1 to"},
+  };
+  for (const TomlRefusal& refusal : refusals) {
+    const std::string path = dir.write("bad.toml", refusal.text);
+    const CommandResult result = weft({"generate", "-p", "x", "--config", path});
+    EXPECT_EQ(result.status, 2) << refusal.text;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(num_lines(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(refusal.message), std::string::npos) << result.err;
+  }
+  const CommandResult missing = weft({"generate", "-p", "x", "--config", dir.at("none.toml")});
+  EXPECT_EQ(missing.status, 5);
+  EXPECT_EQ(num_lines(missing.err), 1) << missing.err;
+}
+
+}  // namespace
+}  // namespace weft::cli

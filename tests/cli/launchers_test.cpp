@@ -1,0 +1,84 @@
+// The program on ranks that other launchers have started.
+#include <gtest/gtest.h>
+
+#include "tests/cli/processes.h"
+#include "tests/cli/weft_command.h"
+
+namespace weft::cli {
+namespace {
+
+using test::BackgroundCommand;
+using test::CommandResult;
+using Strings = std::vector<std::string>;
+
+const Strings kAnswer = {"generate", "-p", "The quick brown fox jumps over", "-n", "8"};
+constexpr char kText[] = " a lazy dog\n\nIn this example\n";
+
+Strings answer_command() { return weft_command(kAnswer); }
+
+bool is_installed(const std::string& program) {
+  return test::run_command({"sh", "-c", "command -v " + program}).status == 0;
+}
+
+test::CommandOptions rank_options(const std::string& rank, const std::string& port) {
+  return with_model({.variables = {{"RANK", rank},
+                                   {"WORLD_SIZE", "2"},
+                                   {"LOCAL_RANK", rank},
+                                   {"LOCAL_WORLD_SIZE", "2"},
+                                   {"MASTER_ADDR", "127.0.0.1"},
+                                   {"MASTER_PORT", port}}});
+}
+
+TEST(Launchers, WeftItselfStartsTheRanks) {
+  const CommandResult result = weft(joined({"launch", "-n", "2", "--"}, answer_command()));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "[0]  a lazy dog\n[0] \n[0] In this example\n");
+}
+
+TEST(Launchers, WeftPassesTheStatusOfTheProgram) {
+  EXPECT_EQ(weft({"launch", "-n", "2", "--", "true"}).status, 0);
+  EXPECT_NE(weft({"launch", "-n", "2", "--", "false"}).status, 0);
+}
+
+TEST(Launchers, OpenMpiStartsTheRanks) {
+  if (!is_installed("mpirun.openmpi")) GTEST_SKIP() << "mpirun.openmpi is not installed";
+  const CommandResult result = test::run_command(
+      joined({"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"},
+             answer_command()),
+      with_model());
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, kText);
+}
+
+TEST(Launchers, MpichStartsTheRanks) {
+  if (!is_installed("mpirun.mpich")) GTEST_SKIP() << "mpirun.mpich is not installed";
+  const CommandResult result =
+      test::run_command(joined({"mpirun.mpich", "-n", "2"}, answer_command()), with_model());
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, kText);
+}
+
+TEST(Launchers, VariablesOfTorchrunMakeRanks) {
+  const std::string port = free_port();
+  BackgroundCommand other(answer_command(), rank_options("1", port));
+  BackgroundCommand root(answer_command(), rank_options("0", port));
+  const CommandResult of_root = root.finish();
+  const CommandResult of_other = other.finish();
+  EXPECT_EQ(of_root.status, 0) << of_root.err;
+  EXPECT_EQ(of_root.out, kText);
+  EXPECT_EQ(of_other.status, 0) << of_other.err;
+  EXPECT_EQ(of_other.out + of_other.err, "");
+}
+
+TEST(Launchers, OtherRanksThanAskedForAreRefusedOnce) {
+  const CommandResult result =
+      weft(joined(joined({"launch", "-n", "2", "--"}, answer_command()), {"--tp", "3"}));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find("weft: ConfigError: --tp: 3, but weft started 2 ranks"),
+            std::string::npos)
+      << result.err;
+}
+
+}  // namespace
+}  // namespace weft::cli

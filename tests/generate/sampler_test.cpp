@@ -1,0 +1,157 @@
+#include "weft/generate/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+
+#include "tests/core/error_text.h"
+
+namespace weft::generate {
+namespace {
+
+using testing::error_text;
+
+constexpr int kDraws = 4000;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr char kNotFinite[] =
+    "ConfigError: generate: the model's logits are not finite; its weights or their reading are "
+    "broken";
+
+// Logits of given probabilities.
+std::vector<float> logits_of(const std::vector<double>& probabilities) {
+  std::vector<float> logits;
+  for (const double p : probabilities) logits.push_back(static_cast<float>(std::log(p)));
+  return logits;
+}
+
+// How often each token was drawn, as a share of all draws.
+std::map<int64_t, double> shares(const SamplerOptions& options, const std::vector<float>& logits) {
+  Sampler sampler(options);
+  std::map<int64_t, double> result;
+  for (int i = 0; i < kDraws; ++i) result[sampler.sample(logits)] += 1.0 / kDraws;
+  return result;
+}
+
+std::set<int64_t> drawn(const SamplerOptions& options, const std::vector<float>& logits) {
+  std::set<int64_t> ids;
+  for (const auto& [id, share] : shares(options, logits)) ids.insert(id);
+  return ids;
+}
+
+std::vector<int64_t> sequence(const SamplerOptions& options, const std::vector<float>& logits) {
+  Sampler sampler(options);
+  std::vector<int64_t> ids;
+  for (int i = 0; i < 100; ++i) ids.push_back(sampler.sample(logits));
+  return ids;
+}
+
+std::string refusal(const SamplerOptions& options) {
+  return error_text([&] { check_sampler(options); });
+}
+
+std::string refusal_of(double temperature, const std::vector<float>& logits) {
+  return error_text([&] { Sampler({.temperature = temperature}).sample(logits); });
+}
+
+TEST(Sampler, TakesTheLikeliestAtTemperatureZero) {
+  Sampler sampler(SamplerOptions{});
+  EXPECT_EQ(sampler.sample(std::vector<float>{-3, 1, 7, 6.999F}), 2);
+  EXPECT_EQ(sampler.sample(std::vector<float>{-kInfinity, -9}), 1);
+}
+
+TEST(Sampler, GivesTiesToTheLowerToken) {
+  Sampler sampler(SamplerOptions{});
+  EXPECT_EQ(sampler.sample(std::vector<float>{1, 5, 5, 5}), 1);
+  EXPECT_EQ(drawn({.temperature = 1, .top_k = 2}, {5, 1, 5, 5, 5}), (std::set<int64_t>{0, 2}));
+}
+
+TEST(Sampler, DrawsAsOftenAsTheSoftmaxSays) {
+  const auto result = shares({.temperature = 1}, logits_of({0.1, 0.6, 0.3}));
+  EXPECT_NEAR(result.at(0), 0.1, 0.03);
+  EXPECT_NEAR(result.at(1), 0.6, 0.04);
+  EXPECT_NEAR(result.at(2), 0.3, 0.04);
+}
+
+TEST(Sampler, SharpensOrFlattensByTheTemperature) {
+  const std::vector<float> logits = logits_of({0.2, 0.8});
+  // p^(1/t), normalized: 0.2^2 / (0.2^2 + 0.8^2) and its square root's counterpart.
+  EXPECT_NEAR(shares({.temperature = 0.5}, logits).at(0), 0.0588, 0.02);
+  EXPECT_NEAR(shares({.temperature = 2}, logits).at(0), 0.3333, 0.04);
+}
+
+TEST(Sampler, KeepsTheTopK) {
+  const std::vector<float> logits = logits_of({0.1, 0.3, 0.2, 0.4});
+  const auto result = shares({.temperature = 1, .top_k = 2}, logits);
+  EXPECT_EQ(result.size(), 2U);
+  EXPECT_NEAR(result.at(1), 3.0 / 7, 0.04);
+  EXPECT_NEAR(result.at(3), 4.0 / 7, 0.04);
+  EXPECT_EQ(drawn({.temperature = 1, .top_k = 1}, logits), (std::set<int64_t>{3}));
+  EXPECT_EQ(drawn({.temperature = 1, .top_k = 99}, logits).size(), 4U);
+}
+
+TEST(Sampler, KeepsTheFewestThatReachTopP) {
+  const std::vector<float> logits = logits_of({0.1, 0.3, 0.2, 0.4});
+  EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.6}, logits), (std::set<int64_t>{1, 3}));
+  EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.8}, logits), (std::set<int64_t>{1, 2, 3}));
+  EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.0}, logits), (std::set<int64_t>{3}));
+  EXPECT_EQ(drawn({.temperature = 1, .top_p = 1.0}, logits).size(), 4U);
+}
+
+TEST(Sampler, KeepsWhatReachesMinPOfTheLikeliest) {
+  const std::vector<float> logits = logits_of({0.1, 0.3, 0.2, 0.4});
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.6}, logits), (std::set<int64_t>{1, 3}));
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.4}, logits), (std::set<int64_t>{1, 2, 3}));
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 1.0}, logits), (std::set<int64_t>{3}));
+}
+
+TEST(Sampler, AppliesTopPWithinTheTopK) {
+  // Of the two kept, the first alone holds 4/7.
+  EXPECT_EQ(drawn({.temperature = 1, .top_k = 2, .top_p = 0.5}, logits_of({0.1, 0.3, 0.2, 0.4})),
+            (std::set<int64_t>{3}));
+}
+
+TEST(Sampler, FiltersBeforeTheTemperature) {
+  // At temperature 50 the four would be nearly alike, and top-p 0.6 would keep three.
+  EXPECT_EQ(drawn({.temperature = 50, .top_p = 0.6}, logits_of({0.1, 0.3, 0.2, 0.4})),
+            (std::set<int64_t>{1, 3}));
+}
+
+TEST(Sampler, NeverDrawsWhatIsRuledOut) {
+  EXPECT_EQ(drawn({.temperature = 100}, {1, -kInfinity, 1, -kInfinity}), (std::set<int64_t>{0, 2}));
+}
+
+TEST(Sampler, RepeatsItselfForOneSeedOnly) {
+  const std::vector<float> logits = logits_of({0.25, 0.25, 0.25, 0.25});
+  EXPECT_EQ(sequence({.temperature = 1, .seed = 7}, logits),
+            sequence({.temperature = 1, .seed = 7}, logits));
+  EXPECT_NE(sequence({.temperature = 1, .seed = 7}, logits),
+            sequence({.temperature = 1, .seed = 8}, logits));
+}
+
+TEST(Sampler, RefusesLogitsThatAreNotFinite) {
+  for (const double temperature : {0.0, 1.0}) {
+    EXPECT_EQ(refusal_of(temperature, {kNan, 1, 2}), kNotFinite);
+    EXPECT_EQ(refusal_of(temperature, {1, kNan, 2}), kNotFinite);
+    EXPECT_EQ(refusal_of(temperature, {1, 2, kInfinity}), kNotFinite);
+    EXPECT_EQ(refusal_of(temperature, {-kInfinity, -kInfinity}), kNotFinite);
+    EXPECT_EQ(refusal_of(temperature, {}), kNotFinite);
+  }
+}
+
+TEST(Sampler, RefusesOptionsOutOfRange) {
+  EXPECT_EQ(refusal({.temperature = -1}), "ConfigError: --temp: -1, expected 0 to 100");
+  EXPECT_EQ(refusal({.temperature = std::nan("")}), "ConfigError: --temp: nan, expected 0 to 100");
+  EXPECT_EQ(refusal({.temperature = HUGE_VAL}), "ConfigError: --temp: inf, expected 0 to 100");
+  EXPECT_EQ(refusal({.top_k = -2}), "ConfigError: --top-k: -2, expected 0 or more");
+  EXPECT_EQ(refusal({.top_p = 1.5}), "ConfigError: --top-p: 1.5, expected 0 to 1");
+  EXPECT_EQ(refusal({.min_p = -0.5}), "ConfigError: --min-p: -0.5, expected 0 to 1");
+  EXPECT_EQ(refusal({}), "no error");
+}
+
+}  // namespace
+}  // namespace weft::generate
