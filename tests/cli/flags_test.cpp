@@ -95,7 +95,7 @@ TEST(Toml, IsRefusedWithItsLine) {
     EXPECT_NE(result.err.find(refusal.message), std::string::npos) << result.err;
   }
   const CommandResult missing = weft({"generate", "-p", "x", "--config", dir.at("none.toml")});
-  EXPECT_EQ(missing.status, 5);
+  EXPECT_EQ(missing.status, 3);
   EXPECT_EQ(num_lines(missing.err), 1) << missing.err;
 }
 

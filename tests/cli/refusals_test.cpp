@@ -70,7 +70,7 @@ TEST(Refusals, OfFlagsNameTheFlag) {
       {joined(kGenerate, {"--temp", "nan"}), 2, "--temp: nan, expected 0 to 100"},
       {joined(kGenerate, {"--temp", "hot"}), 2, "--temp"},
       {joined(kGenerate, {"--seed", "-1"}), 2, "--seed"},
-      {joined(kGenerate, {"--tmep", "1"}), 2, "(did you mean '--temp'?)"},
+      {joined(kGenerate, {"--tem", "1"}), 2, "(did you mean '--temp'?)"},
       {joined(kGenerate, {"--elephant"}), 2, "unexpected argument '--elephant'"},
       {joined(kGenerate, {"--backend", "pigeon"}), 2, "pigeon"},
       {joined(kGenerate, {"--backend", "pigeon", "--tp", "2"}), 2, "pigeon"},
@@ -97,13 +97,14 @@ TEST(Refusals, OfTokensShowThem) {
   const std::string out = dir.at("out.safetensors");
   for (const std::string tokens :
        {"", "1,", ",1", "1,,2", "x", "1 2", "-1", "1.5", "99999999999999999999"}) {
-    expect_refused({"logits", "--tokens=" + tokens, "--out", out}, 2, "--tokens");
+    expect_refused({"logits", "--tokens", tokens, "--out", out}, 2, "--tokens");
   }
   expect_refused_everywhere({"logits", "--tokens", "1,49152", "--out", out}, 2,
                             "--tokens: 49152, expected 0 to 49151");
   expect_refused({"logits", "--tokens", "1"}, 2, "--out is required");
-  expect_refused_everywhere({"logits", "--tokens", "1", "--out", dir.at("no/out.safetensors")}, 5,
-                            "no/out.safetensors");
+  const Strings elsewhere = {"logits", "--tokens", "1", "--out", dir.at("no/out.safetensors")};
+  expect_refused(elsewhere, 5, "no/out.safetensors: cannot create");
+  EXPECT_EQ(weft(joined(elsewhere, {"--tp", "2"})).status, 5);
   EXPECT_EQ(dir.num_files(), 0U);
 }
 
@@ -119,14 +120,16 @@ TEST(Refusals, OfMissingFilesNameThem) {
   const TempDir dir;
   for (const Strings& verb : {Strings{"generate", "-p", "x"}, Strings{"chat", "-p", "x"},
                               Strings{"bench"}, Strings{"inspect"}}) {
-    expect_refused_everywhere(joined(verb, {"-m", dir.at("none.gguf")}), 5, dir.at("none.gguf"));
+    expect_refused_everywhere(joined(verb, {"-m", dir.at("none.gguf")}), 3,
+                              dir.at("none.gguf") + ": no such file; check the path");
   }
   expect_refused_everywhere({"generate", "-p", "x", "-m", dir.path()}, 3, dir.path());
 }
 
 TEST(Refusals, OfBadFilesNameThem) {
   const TempDir dir;
-  const GgufBuilder wrong_magic{.magic = "GGUX"};
+  GgufBuilder wrong_magic;
+  wrong_magic.magic = "GGUX";
   const Strings files[] = {
       {dir.write("empty.gguf", ""), "empty.gguf"},
       {dir.write("magic.gguf", wrong_magic.build()), "magic.gguf"},

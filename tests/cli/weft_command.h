@@ -23,10 +23,16 @@ inline test::CommandOptions with_model(test::CommandOptions options = {}) {
   return options;
 }
 
+/// `first`, then `second`.
+inline std::vector<std::string> joined(std::vector<std::string> first,
+                                       const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 /// The program and its arguments, as run_command takes them.
-inline std::vector<std::string> weft_command(std::vector<std::string> args) {
-  args.insert(args.begin(), kWeft);
-  return args;
+inline std::vector<std::string> weft_command(const std::vector<std::string>& args) {
+  return joined({kWeft}, args);
 }
 
 /// Runs `weft ARGS…` on the model of set-up.
@@ -43,12 +49,6 @@ inline nlohmann::json weft_json(const std::vector<std::string>& args,
   if (result.status == 0 && !object.is_discarded()) return object;
   throw std::runtime_error("status " + std::to_string(result.status) + "\n" + result.out +
                            result.err);
-}
-
-inline std::vector<std::string> joined(std::vector<std::string> first,
-                                       const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
 }
 
 inline int64_t num_lines(const std::string& text) {

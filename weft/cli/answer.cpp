@@ -6,7 +6,6 @@
 
 namespace weft::cli {
 
-using generate::FinishReason;
 using generate::Verdict;
 
 Answer answer(generate::Engine& engine, const text::Tokenizer& tokenizer,
