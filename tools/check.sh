@@ -17,7 +17,7 @@ check_format() {
   [[ -z $lines ]] || { echo "$lines" && return 1; }
 }
 
-mapfile -t sources < <(find weft tests bench examples cmake \( -name '*.h' -o -name '*.cpp' \) | sort)
+mapfile -t sources < <(find weft tests bench cmake \( -name '*.h' -o -name '*.cpp' \) | sort)
 run format check_format "${sources[@]}"
 for name in layers sizes docs; do
   run "$name" python3 "tools/check_$name.py"

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <regex>
@@ -100,11 +101,7 @@ TEST(Fault, AKilledRankIsNamedAndEndsTheJob) {
                    "by SIGKILL (during|after) all_reduce #[0-9]+ of group world; the "
                    "other ranks were ended\n")))
         << backend << result.err;
-    EXPECT_TRUE(std::regex_search(
-        result.err,
-        std::regex("\\[0\\] weft: CommError: dist.Group: all_reduce #[0-9]+ of group world: rank 1 "
-                   "\\(pid [0-9]+, host .+\\) was killed or has ended")))
-        << backend << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   }
 }
 
@@ -124,20 +121,14 @@ TEST(Fault, TheErrorOfOneRankIsTheJobs) {
   const CommandResult result =
       test::run_forked([] { return launch(program("RankOneFindsABadFile", "auto")); });
   EXPECT_EQ(result.status, 3);
-  EXPECT_NE(result.err.find("[1] weft: FormatError: model.gguf: byte 7: expected GGUF\n"),
-            std::string::npos)
-      << result.err;
-  EXPECT_TRUE(std::regex_search(
-      result.err,
-      std::regex("weft launch: rank 1 \\(pid [0-9]+, host .+\\) ended with status 3; ")))
-      << result.err;
+  EXPECT_EQ(result.err, "[1] weft: FormatError: model.gguf: byte 7: expected GGUF\n");
 }
 
 TEST(Fault, TheSameErrorOfAllRanksIsSaidOnce) {
   const CommandResult result =
       test::run_forked([] { return launch(program("AllFindTheSameBadFile", "auto")); });
   EXPECT_EQ(result.status, 3);
-  EXPECT_EQ(result.err, "[0] weft: FormatError: model.gguf: byte 7: expected GGUF\n");
+  EXPECT_EQ(result.err, "weft: FormatError: model.gguf: byte 7: expected GGUF\n");
 }
 
 }  // namespace

@@ -25,13 +25,18 @@ constexpr uint64_t kMaxTomlBytes = 1 << 20;
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
+  std::vector<size_t> above;  // the row before the one before
   for (size_t i = 1; i <= a.size(); ++i) {
+    const std::vector<size_t> before = row;
     size_t diagonal = std::exchange(row[0], i);
     for (size_t j = 1; j <= b.size(); ++j) {
       const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
       diagonal = row[j];
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+      const bool is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (is_swap) row[j] = std::min(row[j], above[j - 2] + 1);
     }
+    above = before;
   }
   return row.back();
 }
@@ -113,7 +118,8 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return " (did you mean '" + *nearest + "'?)";
 }
 
-bool parse_flags(CLI::App& app, const std::vector<std::string>& args) {
+bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
+                 const std::vector<std::string>& required) {
   std::string toml_path;
   app.add_option("--config", toml_path, "TOML file with values for these flags");
   app.allow_extras();
@@ -123,8 +129,13 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args) {
     app.parse(std::move(reversed));
     if (!app.remaining().empty()) fail_extras(app, app.remaining());
     if (!toml_path.empty()) apply_toml(app, toml_path);
+    for (const std::string& name : required) {
+      check<ConfigError>(app.get_option(name)->count() != 0, app.get_name(), ": ", name,
+                         " is required");
+    }
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    std::cout << app.help() << std::flush;
+    check<core::IoError>(std::cout.good(), "stdout: cannot write");
     return false;
   } catch (const CLI::ParseError& error) {
     core::fail<ConfigError>(app.get_name(), ": ", error.what());

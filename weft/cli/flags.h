@@ -13,9 +13,11 @@ namespace weft::cli {
 
 /// Parses `args` with `app`. Values come from the flag, else from WEFT_<FLAG> in the environment,
 /// else from the TOML file of --config (keys are the long flag names), else stay as they are.
+/// `required` are flags that must have got a value from one of these.
 /// Returns false when help was asked for and printed.
 /// Throws ConfigError in weft's form, with a near flag's name for one that is unknown.
-bool parse_flags(CLI::App& app, const std::vector<std::string>& args);
+bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
+                 const std::vector<std::string>& required = {});
 
 /// Accepts whole numbers from `low` to `high` and nothing else: "expected 1 to 8, got 9".
 CLI::Validator whole_number(int64_t low, int64_t high);

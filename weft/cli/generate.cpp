@@ -45,10 +45,10 @@ int run_generate(const Args& args) {
   ModelFlags flags;
   Options options;
   add_model_flags(app, flags);
-  app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin")->required();
+  app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");
   add_answer_flags(app, options.answer, options.context);
   app.add_flag("--json", options.is_json, "print one JSON object instead of the text");
-  if (!parse_flags(app, args)) return 0;
+  if (!parse_flags(app, args, {"--prompt"})) return 0;
   generate::check_sampler(options.answer.generate.sampler);
   return run_on_ranks(flags, "generate", args, run_body, &options);
 }

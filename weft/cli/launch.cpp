@@ -13,12 +13,11 @@ int run_launch(const Args& args) {
   dist::LaunchOptions options;
   const auto dashes = std::find(args.begin(), args.end(), "--");
   app.add_option("-n,--num-ranks", options.num_ranks, "number of ranks")
-      ->required()
       ->check(whole_number(1, 1024));
   app.add_option("--backend", options.backend, "auto, shm or gloo (default: auto)");
   app.add_option("--port", options.port, "port of the ranks' store on 127.0.0.1 (default: any)")
       ->check(whole_number(0, 65535));
-  if (!parse_flags(app, {args.begin(), dashes})) return 0;
+  if (!parse_flags(app, {args.begin(), dashes}, {"--num-ranks"})) return 0;
   core::check<core::ConfigError>(dashes != args.end() && dashes + 1 != args.end(),
                                  "launch: no program; write weft launch -n 2 -- PROGRAM ARGS…");
   options.command.assign(dashes + 1, args.end());

@@ -67,9 +67,9 @@ int run_logits(const Args& args) {
   Options options;
   std::string tokens;
   add_model_flags(app, flags);
-  app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3")->required();
-  app.add_option("-o,--out", options.out, "the safetensors file to write")->required();
-  if (!parse_flags(app, args)) return 0;
+  app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3");
+  app.add_option("-o,--out", options.out, "the safetensors file to write");
+  if (!parse_flags(app, args, {"--tokens", "--out"})) return 0;
   options.tokens = parse_tokens(tokens);
   check_tokens(options.tokens, models::read_config(*io::TensorFile::open(model_path(flags.model))));
   return run_on_ranks(flags, "logits", args, run_body, &options);

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "weft/cli/flags.h"
+#include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
 #include "weft/dist/status_page.h"
@@ -42,22 +43,19 @@ const Verb& find_verb(const std::string& name) {
 int dispatch(const std::vector<std::string>& args) {
   const std::string first = args.empty() ? "help" : args[0];
   if (first == "help" || first == "--help" || first == "-h") {
-    std::fputs(help_text().c_str(), stdout);
+    TextOutput().write(help_text());
     return 0;
   }
   if (first == "--version" || first == "version") {
-    std::printf("weft %s\n", kVersion);
+    TextOutput().write(core::join("weft ", kVersion, "\n"));
     return 0;
   }
   return find_verb(first).run({args.begin() + 1, args.end()});
 }
 
 int report(const char* type, int exit_code, const std::string& message) {
-  std::string line = message.substr(0, message.find('\n'));
-  if (dist::should_report(line)) {
-    std::fprintf(stderr, "weft: %s: %s\n", type, line.c_str());
-    std::fflush(stderr);
-  }
+  const std::string line = core::join("weft: ", type, ": ", message.substr(0, message.find('\n')));
+  if (dist::should_report(line)) std::fprintf(stderr, "%s\n", line.c_str());
   return exit_code;
 }
 

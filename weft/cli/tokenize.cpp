@@ -14,9 +14,9 @@ int run_tokenize(const Args& args) {
   std::string model, prompt;
   bool is_json = false;
   app.add_option("model,-m,--model", model, "the model whose tokenizer is used");
-  app.add_option("-p,--prompt", prompt, "the text; - reads stdin")->required();
+  app.add_option("-p,--prompt", prompt, "the text; - reads stdin");
   app.add_flag("--json", is_json, "print {\"tokens\": […]}");
-  if (!parse_flags(app, args)) return 0;
+  if (!parse_flags(app, args, {"--prompt"})) return 0;
   const text::Tokenizer tokenizer =
       models::load_tokenizer(*io::TensorFile::open(model_path(model)));
   const std::vector<text::TokenId> ids = tokenizer.encode(prompt == "-" ? read_stdin() : prompt);

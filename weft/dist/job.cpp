@@ -343,16 +343,44 @@ std::string Job::name_of(int rank) const {
                     host_name(), ")");
 }
 
+// What the ranks said themselves. Complaints about another rank count only where nobody says more;
+// what all say is said once, what some say with their numbers.
+std::string Job::last_words_of_ranks() const {
+  std::vector<std::pair<int, std::string>> causes, complaints;
+  for (int rank = 0; rank < options_.num_ranks; ++rank) {
+    const std::string words = last_words(page_.rank(rank));
+    if (words.empty()) continue;
+    const bool complains = words.find("CommError: ") != std::string::npos;
+    (complains ? complaints : causes).emplace_back(rank, words);
+  }
+  const auto& said = causes.empty() ? complaints : causes;
+  const bool all_alike = std::all_of(said.begin(), said.end(), [&](const auto& each) {
+    return each.second == said.front().second;
+  });
+  if (all_alike && static_cast<int>(said.size()) == options_.num_ranks) {
+    return said.front().second + "\n";
+  }
+  std::string text;
+  for (const auto& [rank, words] : said) text += core::join("[", rank, "] ", words, "\n");
+  return text;
+}
+
 void Job::report() {
   if (asked_signal_ != 0) {
     status_ = 128 + asked_signal_;
     return;
   }
+  if (failed_rank_ < 0 || failure_.empty()) return;
+  const bool exited = WIFEXITED(ranks_[static_cast<size_t>(failed_rank_)].wait_status);
+  std::string text = exited ? last_words_of_ranks() : "";
   // All said the same by themselves: there is no rank to name.
-  if (failed_rank_ < 0 || failure_.empty() || (all_ended_alike() && !ended_by_us_)) return;
-  const char* type = status_ == kCommErrorStatus ? "CommError: " : "";
-  err_.add(core::join("weft launch: ", type, name_of(failed_rank_), " ", failure_,
-                      options_.num_ranks > 1 ? "; the other ranks were ended" : "", "\n"));
+  if (text.empty() && all_ended_alike() && !ended_by_us_) return;
+  if (text.empty()) {
+    const char* type = status_ == kCommErrorStatus ? "CommError: " : "";
+    text = core::join("weft launch: ", type, name_of(failed_rank_), " ", failure_,
+                      options_.num_ranks > 1 ? "; the other ranks were ended" : "", "\n");
+  }
+  err_.add(text);
   err_.flush();
 }
 

@@ -86,6 +86,7 @@ class Job {
   bool any_alive() const;
   int timeout_ms() const;
   void drain_output();
+  std::string last_words_of_ranks() const;
   void report();
   bool all_ended_alike() const;
   std::string name_of(int rank) const;

@@ -44,6 +44,8 @@ struct OwnPage {
   std::unique_ptr<StatusPage> shared;
   std::unique_ptr<StatusPage> alone;
   int rank = 0;
+  /// The page came from weft's launcher, which reports for all ranks.
+  bool has_launcher = false;
 };
 
 OwnPage open_own_page() {
@@ -55,6 +57,7 @@ OwnPage open_own_page() {
     fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
     own.shared = std::make_unique<StatusPage>(StatusPage::attach(std::move(fd), info.size));
     own.rank = info.rank;
+    own.has_launcher = true;
     // A process that this one starts is no rank and must not write here.
     unsetenv("WEFT_STATUS_FD");
   } else {
@@ -66,17 +69,6 @@ OwnPage open_own_page() {
 OwnPage& own_page() {
   static OwnPage own = open_own_page();
   return own;
-}
-
-bool wait_for_same_error(const RankStatus& first, std::string_view message) {
-  constexpr int kTries = 50;
-  const std::string_view kept = message.substr(0, RankStatus::kErrorBytes - 1);
-  for (int i = 0; i < kTries; ++i) {
-    const uint32_t length = first.error_length.load(std::memory_order_acquire);
-    if (length != 0) return std::string_view(first.error.data(), length) == kept;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
 }
 
 }  // namespace
@@ -167,13 +159,16 @@ void share_status_page(StatusPage page, int rank) {
 void set_activity(std::string_view activity) { copy_text(own_status().activity, activity); }
 
 bool should_report(std::string_view message) {
-  const OwnPage& own = own_page();
-  if (own.shared == nullptr) return true;
   RankStatus& status = own_status();
   copy_text(status.error, message);
   const size_t length = std::min(message.size(), RankStatus::kErrorBytes - 1);
   status.error_length.store(static_cast<uint32_t>(length), std::memory_order_release);
-  return own.rank == 0 || !wait_for_same_error(own.shared->rank(0), message);
+  return !own_page().has_launcher;
+}
+
+std::string last_words(const RankStatus& status) {
+  const uint32_t length = status.error_length.load(std::memory_order_acquire);
+  return {status.error.data(), std::min<size_t>(length, RankStatus::kErrorBytes)};
 }
 
 }  // namespace weft::dist

@@ -108,8 +108,11 @@ void share_status_page(StatusPage page, int rank);
 /// Says in a word what this process does outside of collectives, e.g. "load"; shown when it dies.
 void set_activity(std::string_view activity);
 
-/// True if this rank should print `message` as its last words: always on rank 0 and where nobody
-/// shares a status page; on other ranks unless rank 0 says the same within half a second.
+/// Leaves `message`, e.g. "weft: ConfigError: …", as this rank's last words. True if it should
+/// print them itself; under weft's own launcher that one prints what the ranks agree on, once.
 bool should_report(std::string_view message);
+
+/// What should_report left there, or nothing.
+std::string last_words(const RankStatus& status);
 
 }  // namespace weft::dist

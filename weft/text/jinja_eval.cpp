@@ -271,7 +271,7 @@ void Evaluator::bind_parameters(const MacroNode& macro, const Args& args, Scope&
   std::vector<std::pair<Value, Value>> others;
   for (const auto& [name, value] : args.named) {
     const bool known = std::any_of(parameters.begin(), parameters.end(),
-                                   [&](const Parameter& p) { return p.name == name; });
+                                   [&name = name](const Parameter& p) { return p.name == name; });
     if (name == "caller") scope.set(name, value);
     if (!known && name != "caller") others.emplace_back(Value::text(name), value);
   }

@@ -58,8 +58,9 @@ Value Value::dict(std::vector<std::pair<Value, Value>> entries) {
     }
     enclose(dict->extent, key);
     enclose(dict->extent, value);
-    const auto same = std::find_if(dict->entries.begin(), dict->entries.end(),
-                                   [&](const auto& entry) { return equals(entry.first, key); });
+    const auto same =
+        std::find_if(dict->entries.begin(), dict->entries.end(),
+                     [&key = key](const auto& entry) { return equals(entry.first, key); });
     if (same != dict->entries.end()) {
       same->second = std::move(value);
     } else {

@@ -1,0 +1,79 @@
+#include "weft/nn/attention.h"
+
+#include <cmath>
+
+#include "tests/core/error_text.h"
+#include "tests/ops/tensor_checks.h"
+
+namespace weft::nn {
+namespace {
+
+using test::expect_close;
+using test::seeded;
+
+constexpr int64_t kBatch = 2, kDim = 6;
+
+// One query after the other, as the formula is written.
+at::Tensor naive(const at::Tensor& q_BnTH, const at::Tensor& k_BkSH, const at::Tensor& v_BkSH,
+                 const std::vector<int64_t>& kv_of_head) {
+  const int64_t heads = q_BnTH.size(1), tokens = q_BnTH.size(2);
+  const int64_t before = k_BkSH.size(2) - tokens;
+  const at::Tensor y_BTnH = at::zeros({kBatch, tokens, heads, kDim}, at::kDouble);
+  for (int64_t b = 0; b < kBatch; ++b) {
+    for (int64_t n = 0; n < heads; ++n) {
+      for (int64_t t = 0; t < tokens; ++t) {
+        const at::Tensor k_SH = k_BkSH[b][kv_of_head[n]].narrow(0, 0, before + t + 1);
+        const at::Tensor v_SH = v_BkSH[b][kv_of_head[n]].narrow(0, 0, before + t + 1);
+        const at::Tensor scores_S = at::mv(k_SH, q_BnTH[b][n][t]) / std::sqrt(double{kDim});
+        y_BTnH[b][t][n].copy_(at::mv(v_SH.t(), at::softmax(scores_S, 0)));
+      }
+    }
+  }
+  return y_BTnH.flatten(2);
+}
+
+TEST(GroupedQueryAttention, EqualsTheFormulaOneQueryAfterTheOther) {
+  const std::vector<std::vector<int64_t>> maps = {{0, 1}, {0, 0, 1, 1}, {0, 0, 1}, {0, 1, 1, 1}};
+  for (const auto& map : maps) {
+    for (const auto& [tokens, positions] :
+         std::vector<std::pair<int64_t, int64_t>>{{5, 5}, {3, 8}, {1, 8}, {1, 1}, {7, 8}}) {
+      const auto heads = static_cast<int64_t>(map.size());
+      const at::Tensor q = seeded({kBatch, heads, tokens, kDim}, 1);
+      const at::Tensor k = seeded({kBatch, 2, positions, kDim}, 2);
+      const at::Tensor v = seeded({kBatch, 2, positions, kDim}, 3);
+      const std::string what =
+          core::join("T ", tokens, ", S ", positions, ", map ", core::list_text(map));
+      expect_close(grouped_query_attention(q, k, v, map), naive(q, k, v, map), what, 1e-12);
+      expect_close(
+          grouped_query_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), map),
+          naive(q, k, v, map), what + ", float32", 1e-5);
+    }
+  }
+}
+
+TEST(GroupedQueryAttention, ReadsViewsOfALargerCache) {
+  const at::Tensor cache = seeded({kBatch, 2, 20, kDim}, 2);
+  const at::Tensor k = cache.narrow(2, 0, 8), v = cache.narrow(2, 8, 8);
+  const at::Tensor q = seeded({kBatch, 3, 4, kDim}, 1).transpose(1, 2);
+  expect_close(grouped_query_attention(q, k, v, {0, 0, 1, 1}), naive(q, k, v, {0, 0, 1, 1}),
+               "strided");
+}
+
+TEST(GroupedQueryAttention, RefusesShapesThatDoNotFit) {
+  const at::Tensor k = at::zeros({1, 2, 3, 4});
+  EXPECT_EQ(
+      testing::error_text([&] {
+        grouped_query_attention(at::zeros({1, 2, 4, 4}), k, k, {0, 1});
+      }),
+      "ShapeError: nn.grouped_query_attention: q [1, 2, 4, 4] and k [1, 2, 3, 4] with 2 heads "
+      "mapped");
+  EXPECT_EQ(
+      testing::error_text([&] {
+        grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {0});
+      }),
+      "ShapeError: nn.grouped_query_attention: q [1, 2, 1, 4] and k [1, 2, 3, 4] with 1 heads "
+      "mapped");
+}
+
+}  // namespace
+}  // namespace weft::nn

@@ -1,0 +1,86 @@
+#include "weft/nn/linear.h"
+
+#include "tests/core/error_text.h"
+#include "tests/ops/tensor_checks.h"
+
+namespace weft::nn {
+namespace {
+
+using test::expect_close;
+using test::leaf;
+using test::seeded;
+using testing::error_text;
+
+quant::AffineTensor quantized(int64_t out, int64_t in, uint64_t seed) {
+  return quant::quantize_affine(seeded({out, in}, seed, at::kFloat), 4, 16, at::kFloat);
+}
+
+TEST(DenseLinear, IsTheMatrixProductPlusBias) {
+  const at::Tensor w = seeded({3, 5}, 1), b = seeded({3}, 2), x = seeded({2, 4, 5}, 3);
+  DenseLinear linear(w, b);
+  expect_close(linear->forward(x), at::matmul(x, w.t()) + b, "with bias");
+  expect_close(DenseLinear(w)->forward(x), at::matmul(x, w.t()), "without bias");
+  expect_close(linear->rows(at::tensor({2, 0}, at::kLong)), at::stack({w[2], w[0]}), "rows", 0);
+  EXPECT_EQ(linear->in_features(), 5);
+  EXPECT_EQ(linear->out_features(), 3);
+  EXPECT_EQ(linear->weight_bytes(), 3 * 5 * 8);
+  EXPECT_TRUE(linear->has_bias());
+  EXPECT_FALSE(linear->weight.requires_grad());
+  EXPECT_EQ(linear->named_parameters().keys(), (std::vector<std::string>{"weight", "bias"}));
+}
+
+TEST(DenseLinear, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(error_text([] { DenseLinear(at::zeros({3})); }),
+            "ShapeError: nn.DenseLinear: weight [3], expected [out, in]");
+  EXPECT_EQ(error_text([] {
+              DenseLinear(at::zeros({3, 5}), at::zeros({5}));
+            }),
+            "ShapeError: nn.DenseLinear: bias [5], expected [3]");
+  EXPECT_EQ(error_text([] {
+              DenseLinear(at::zeros({3, 5}))->forward(at::zeros({2, 3}));
+            }),
+            "ShapeError: nn.DenseLinear: input [2, 3], expected the last dim to be 5");
+}
+
+TEST(QuantizedLinear, EqualsADenseLinearOfTheDequantizedWeight) {
+  const quant::AffineTensor w = quantized(6, 48, 1);
+  const at::Tensor dense = quant::dequantize(w, at::kFloat);
+  const at::Tensor b = seeded({6}, 2, at::kFloat), grad = seeded({2, 3, 6}, 4, at::kFloat);
+  const at::Tensor x = leaf(seeded({2, 3, 48}, 3, at::kFloat)), x_dense = leaf(x);
+  QuantizedLinear linear(w, b);
+  const at::Tensor y = linear->forward(x), y_dense = DenseLinear(dense, b)->forward(x_dense);
+  expect_close(y, y_dense, "forward", 1e-5);
+  y.backward(grad);
+  y_dense.backward(grad);
+  expect_close(x.grad(), x_dense.grad(), "gradient of the input", 1e-5);
+  const at::Tensor ids = at::tensor({{5, 0}, {1, 5}}, at::kLong);
+  expect_close(linear->rows(ids), at::embedding(dense, ids), "rows", 1e-6);
+  EXPECT_EQ(linear->weight_bytes(), w.num_bytes());
+  EXPECT_TRUE(linear->parameters().empty()) << "a quantized weight is frozen";
+  EXPECT_EQ(linear->named_buffers().keys(),
+            (std::vector<std::string>{"weight", "scales", "offsets", "bias"}));
+}
+
+TEST(QuantizedLinear, BuildsNoGraphWithoutNeed) {
+  QuantizedLinear linear(quantized(6, 48, 1));
+  EXPECT_FALSE(linear->forward(seeded({1, 48}, 3, at::kFloat)).requires_grad());
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(linear->forward(leaf(seeded({1, 48}, 3, at::kFloat))).requires_grad());
+}
+
+TEST(QuantizedLinear, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(error_text([] { QuantizedLinear(quantized(6, 48, 1), at::zeros({5})); }),
+            "ShapeError: nn.QuantizedLinear: bias [5], expected [6]");
+  EXPECT_EQ(error_text([] {
+              QuantizedLinear(quantized(6, 48, 1))->forward(at::zeros({2, 32}));
+            }),
+            "ShapeError: nn.QuantizedLinear: input [2, 32], expected the last dim to be 48");
+  quant::AffineTensor bad = quantized(6, 48, 1);
+  bad.bits = 7;
+  EXPECT_EQ(error_text([&] { QuantizedLinear{bad}; }),
+            "ShapeError: nn.QuantizedLinear: bits, expected one of 2, 3, 4, 5, 6, 8, got 7; "
+            "quantize with another number of bits");
+}
+
+}  // namespace
+}  // namespace weft::nn

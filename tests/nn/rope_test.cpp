@@ -1,0 +1,72 @@
+#include "weft/nn/rope.h"
+
+#include <cmath>
+#include <complex>
+#include <limits>
+
+#include "tests/core/error_text.h"
+#include "tests/ops/tensor_checks.h"
+
+namespace weft::nn {
+namespace {
+
+using test::expect_close;
+using test::seeded;
+using testing::error_text;
+
+// Pair i of a head is the complex number x_i + j x_(i + H/2); position p turns it by p
+// base^(-2i/H).
+at::Tensor rotated(const at::Tensor& x_BTnH, double base, int64_t start) {
+  at::Tensor y_BTnH = x_BTnH.clone();
+  auto y = y_BTnH.accessor<double, 4>();
+  const int64_t half = x_BTnH.size(3) / 2;
+  for (int64_t t = 0; t < y.size(1); ++t) {
+    for (int64_t n = 0; n < y.size(2); ++n) {
+      for (int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(start + t) *
+                             std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
+        const std::complex<double> pair(y[0][t][n][i], y[0][t][n][i + half]);
+        const std::complex<double> turned = pair * std::polar(1.0, angle);
+        y[0][t][n][i] = turned.real();
+        y[0][t][n][i + half] = turned.imag();
+      }
+    }
+  }
+  return y_BTnH;
+}
+
+TEST(Rope, TurnsPairsAsComplexNumbers) {
+  const at::Tensor x_BTnH = seeded({1, 40, 3, 16}, 1);
+  for (const double base : {10'000.0, 500'000.0}) {
+    const Rope rope(16, base, 64);
+    for (const int64_t start : {0, 1, 24}) {
+      const at::Tensor y = rope.apply(x_BTnH.to(at::kFloat), start);
+      expect_close(y, rotated(x_BTnH, base, start), "rotated", 1e-5);
+    }
+  }
+}
+
+TEST(Rope, GivesALaterStartTheSameAsTheWhole) {
+  const Rope rope(8, 10'000, 32);
+  const at::Tensor x_BTnH = seeded({2, 20, 2, 8}, 1, at::kFloat);
+  expect_close(rope.apply(x_BTnH.narrow(1, 7, 13), 7), rope.apply(x_BTnH, 0).narrow(1, 7, 13),
+               "positions from 7", 0);
+  EXPECT_EQ(rope.max_positions(), 32);
+}
+
+TEST(Rope, RefusesWhatItCannotRotate) {
+  EXPECT_EQ(error_text([] { Rope(7, 10'000, 4); }),
+            "ConfigError: nn.Rope: head_dim 7, expected a positive even number");
+  EXPECT_EQ(error_text([] { Rope(8, std::numeric_limits<double>::quiet_NaN(), 4); }),
+            "ConfigError: nn.Rope: base nan, expected a positive finite number");
+  EXPECT_EQ(error_text([] { Rope(8, 10'000, 0); }),
+            "ConfigError: nn.Rope: 0 positions, expected at least 1");
+  EXPECT_EQ(error_text([] {
+              Rope(8, 10'000, 4).apply(at::zeros({1, 3, 1, 8}), 2);
+            }),
+            "ShapeError: nn.Rope: positions 2 to 5, expected at most 4; use a shorter prompt or a "
+            "larger context");
+}
+
+}  // namespace
+}  // namespace weft::nn
