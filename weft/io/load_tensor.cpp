@@ -104,6 +104,13 @@ Range outward(const Range& range, int64_t unit) {
   return {start, end - start};
 }
 
+// The columns that are read for `columns`: whole quant groups in whole words. Words of 32 bits hold
+// whole elements only every lcm(32, bits) bits.
+Range affine_columns(const MatrixFormat& format, const Range& columns) {
+  const int64_t word_elements = 32 / std::gcd<int64_t>(32, format.bits);
+  return outward(columns, std::lcm(format.column_unit, word_elements));
+}
+
 std::span<std::byte> bytes_of(at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
@@ -140,9 +147,7 @@ LoadedMatrix load_affine(const TensorFile& file, const MatrixRef& matrix,
   const TensorMeta& weight = file.require(matrix.name);
   const TensorMeta& scales = file.require(sibling(matrix.name, "scales"));
   const TensorMeta& offsets = file.require(sibling(matrix.name, "biases"));
-  // Words of 32 bits hold whole elements only every lcm(32, bits) bits.
-  const int64_t word_elements = 32 / std::gcd<int64_t>(32, format.bits);
-  const Range columns = outward(slice.columns, std::lcm(format.column_unit, word_elements));
+  const Range columns = affine_columns(format, slice.columns);
   const Range words = {columns.start * format.bits / 32, columns.length * format.bits / 32};
   const Range groups = {columns.start / format.column_unit, columns.length / format.column_unit};
   const at::ScalarType type = *floating_type(scales.dtype);
@@ -180,11 +185,12 @@ std::vector<std::string> matrix_parts(const TensorFile& file, const MatrixRef& m
 uint64_t slice_bytes(const TensorFile& file, const MatrixRef& matrix, const MatrixSlice& slice) {
   const MatrixFormat format = matrix_format(file, matrix);
   const auto rows = static_cast<uint64_t>(shard::total_length(slice.rows));
-  const auto columns = static_cast<uint64_t>(slice.columns.length);
   if (format.kind == MatrixKind::kAffine) {
     const TensorMeta& scales = file.require(sibling(matrix.name, "scales"));
-    const uint64_t groups = outward(slice.columns, format.column_unit).length / format.column_unit;
-    return rows * (columns * format.bits / 8 + 2 * groups * info(scales.dtype).block_bytes);
+    const auto columns = static_cast<uint64_t>(affine_columns(format, slice.columns).length);
+    const uint64_t groups = columns / static_cast<uint64_t>(format.column_unit);
+    return rows * (columns * static_cast<uint64_t>(format.bits) / 8 +
+                   2 * groups * info(scales.dtype).block_bytes);
   }
   const DtypeInfo& type = info(file.require(matrix.name).dtype);
   const uint64_t blocks = outward(slice.columns, type.block_elements).length / type.block_elements;
