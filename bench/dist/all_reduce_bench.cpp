@@ -1,5 +1,6 @@
 // All-reduce between the ranks of this host: shm, Gloo and, as a floor, a bare loop over shared
-// memory, in turns within one run. `bench_all_reduce [--json] [-n RANKS]...` starts its own ranks.
+// memory, in turns within one run. `bench_all_reduce [--json] [--quick] [-n RANKS]...` starts its
+// own ranks.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sched.h>
@@ -132,13 +133,20 @@ void pin(int rank, int ranks) {
   }
 }
 
-void run_rank(bool json) {
+struct Options {
+  bool json = false;
+  /// Only small tensors: shows that it runs.
+  bool quick = false;
+};
+
+void run_rank(const Options& options) {
+  const bool json = options.json;
   at::set_num_threads(1);
   const World world = World::from_env();
   const Group& shm = world.group();
-  constexpr size_t kMost = 64 << 20;
-  std::byte* memory = share_memory(shm, BareLoop::size_for(world.size(), kMost));
-  BareLoop bare(memory, world.rank(), world.size(), kMost);
+  const size_t most = options.quick ? 64 << 10 : 64 << 20;
+  std::byte* memory = share_memory(shm, BareLoop::size_for(world.size(), most));
+  BareLoop bare(memory, world.rank(), world.size(), most);
   const Group gloo = world.make_group_on("gloo", "gloo");
   pin(world.rank(), world.size());
   auto rows = nlohmann::json::array();
@@ -146,7 +154,7 @@ void run_rank(bool json) {
     std::printf("all-reduce, float32 sum, %d ranks: median microseconds per call\n", world.size());
     std::printf("%10s %12s %12s %12s\n", "bytes", "shm", "gloo", "bare loop");
   }
-  for (size_t bytes = 4096; bytes <= kMost; bytes *= 4) {
+  for (size_t bytes = 4096; bytes <= most; bytes *= 4) {
     at::Tensor x = at::zeros({static_cast<int64_t>(bytes / sizeof(float))});
     const int calls = static_cast<int>(std::clamp<size_t>((256 << 20) / bytes, 11, 3000));
     auto* data = x.mutable_data_ptr<float>();
@@ -165,14 +173,14 @@ void run_rank(bool json) {
   }
 }
 
-int start_ranks(const std::vector<int>& sizes, bool json) {
+int start_ranks(const std::vector<int>& sizes, const std::vector<std::string>& flags) {
   for (const int n : sizes) {
     weft::dist::LaunchOptions options;
     options.num_ranks = n;
     options.backend = "shm";
     options.prefix_output = false;
     options.command = {"/proc/self/exe"};
-    if (json) options.command.emplace_back("--json");
+    options.command.insert(options.command.end(), flags.begin(), flags.end());
     const int status = weft::dist::launch(options);
     if (status != 0) return status;
   }
@@ -182,24 +190,26 @@ int start_ranks(const std::vector<int>& sizes, bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool json = false;
+  Options options;
+  std::vector<std::string> flags;
   std::vector<int> sizes;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument == "--json") {
-      json = true;
+    if (argument == "--json" || argument == "--quick") {
+      (argument == "--json" ? options.json : options.quick) = true;
+      flags.push_back(argument);
     } else if (argument == "-n" && i + 1 < argc) {
       sizes.push_back(std::atoi(argv[++i]));
     } else {
-      std::fprintf(stderr, "usage: bench_all_reduce [--json] [-n RANKS]...\n");
+      std::fprintf(stderr, "usage: bench_all_reduce [--json] [--quick] [-n RANKS]...\n");
       return 2;
     }
   }
   try {
     if (std::getenv("WEFT_RANK") == nullptr) {
-      return start_ranks(sizes.empty() ? std::vector<int>{2, 4} : sizes, json);
+      return start_ranks(sizes.empty() ? std::vector<int>{2, 4} : sizes, flags);
     }
-    run_rank(json);
+    run_rank(options);
   } catch (const weft::core::Error& error) {
     std::fprintf(stderr, "bench_all_reduce: %s: %s\n", error.type(), error.what());
     return error.exit_code();
