@@ -72,6 +72,15 @@ TEST(ReadConfig, ReadsTheKeysOfAGguf) {
   EXPECT_TRUE(config.is_tied) << "there is no output.weight";
 }
 
+TEST(ReadConfig, ReadsTheKeysOfARealGguf) {
+  const ModelConfig config = read_config(*io::TensorFile::open(test::smollm2_path()));
+  EXPECT_EQ(config.vocab_size, 49152);
+  EXPECT_EQ(config.num_heads, 9);
+  EXPECT_EQ(config.num_kv_heads, 3);
+  EXPECT_EQ(config.head_dim, 64);
+  EXPECT_TRUE(config.is_tied);
+}
+
 struct BadKey {
   const char* key;
   Value value;

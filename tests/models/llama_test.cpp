@@ -1,5 +1,7 @@
 #include "weft/models/llama/llama.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include "tests/core/error_text.h"
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
@@ -25,7 +27,7 @@ std::shared_ptr<const io::TensorFile> open_fixture(const std::string& name) {
 }
 
 at::Tensor logits_of(CausalLM& model, const at::Tensor& ids_BT, nn::KvCache* cache = nullptr) {
-  const at::NoGradGuard no_grad;
+  const c10::InferenceMode inference;
   return model.logits(model.forward(ids_BT, cache)).squeeze(0);
 }
 

@@ -98,6 +98,14 @@ TEST(LoadPlan, CoversEveryWeightOnceForAnyNumberOfRanks) {
   expect_plans(*io::TensorFile::open(test::smollm2_path()), 9);
 }
 
+TEST(LoadPlan, CutsNineHeadsIntoSixAndThree) {
+  const auto plans = plans_of(*io::TensorFile::open(test::smollm2_path()), 2);
+  EXPECT_EQ(plans[0].heads.heads, (shard::Range{0, 6}));
+  EXPECT_EQ(plans[1].heads.heads, (shard::Range{6, 3}));
+  EXPECT_EQ(plans[0].heads.kv_heads, (shard::Range{0, 2}));
+  EXPECT_EQ(plans[1].heads.kv_heads, (shard::Range{2, 1}));
+}
+
 TEST(LoadPlan, HoldsTheWholeFileOnOneRank) {
   const auto file = io::TensorFile::open(model_data("mlx/plain_f32"));
   uint64_t bytes = 0;

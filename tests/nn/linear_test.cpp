@@ -53,7 +53,7 @@ TEST(QuantizedLinear, EqualsADenseLinearOfTheDequantizedWeight) {
   y.backward(grad);
   y_dense.backward(grad);
   expect_close(x.grad(), x_dense.grad(), "gradient of the input", 1e-5);
-  const at::Tensor ids = at::tensor({{5, 0}, {1, 5}}, at::kLong);
+  const at::Tensor ids = at::tensor({5, 0, 1, 5}, at::kLong).view({2, 2});
   expect_close(linear->rows(ids), at::embedding(dense, ids), "rows", 1e-6);
   EXPECT_EQ(linear->weight_bytes(), w.num_bytes());
   EXPECT_TRUE(linear->parameters().empty()) << "a quantized weight is frozen";
