@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -86,8 +87,17 @@ TEST(AtomicFile, AFolderInTheWayIsAnErrorAndLeavesNothing) {
   const TempDir dir;
   std::filesystem::create_directory(dir.at("a"));
   EXPECT_EQ(save_error(dir.at("a"), "x"),
-            "IoError: FILE: cannot rename FILE.tmp to it: Is a directory");
+            "IoError: FILE: not a regular file; write to another path");
   EXPECT_EQ(dir.num_files(), 1u);
+}
+
+// A rename would put a file in its place.
+TEST(AtomicFile, APipeInTheWayStaysAPipe) {
+  const TempDir dir;
+  ASSERT_EQ(::mkfifo(dir.at("a").c_str(), 0600), 0);
+  EXPECT_EQ(save_error(dir.at("a"), "x"),
+            "IoError: FILE: not a regular file; write to another path");
+  EXPECT_TRUE(std::filesystem::is_fifo(dir.at("a")));
 }
 
 TEST(AtomicFile, AFailureAtAnyByteLeavesTheOldFile) {
