@@ -206,8 +206,9 @@ Value map_attribute(Context& context, const Value& input, const Args& args) {
   const auto arg = bind("map", args, {"attribute", "default"});
   std::vector<Value> out;
   for (const Value& item : items_of(context, input)) {
-    Value value = follow(context, item, *arg[0]);
-    out.push_back(value.is_undefined() && arg[1] != nullptr ? *arg[1] : std::move(value));
+    const Value value = follow(context, item, *arg[0]);
+    const bool is_missing = value.is_undefined() && arg[1] != nullptr;
+    out.push_back(is_missing ? *arg[1] : value);
   }
   return Value::list(std::move(out));
 }

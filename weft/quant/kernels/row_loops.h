@@ -39,6 +39,8 @@ void store_sums(const typename V::F* sums, float* y) {
 
 /// y = x w^T for kRows rows and kTokens tokens; all sums stay in registers.
 template <class V, class Codes, int kRows, int kTokens>
+// The five loops are one unrolled block of registers; a function for the inner ones would spill it.
+// NOLINTNEXTLINE(readability-function-size)
 void multiply_block(const Weights& w, const RowBlock& rows, const float* x, int64_t x_stride,
                     const Outputs& y) {
   constexpr int kBlock = Codes::kVectors * V::kWidth;
