@@ -79,4 +79,27 @@ struct GgufBuilder {
   uint64_t padded(uint64_t size) const { return (size + alignment - 1) / alignment * alignment; }
 };
 
+inline constexpr uint32_t kF32 = 0;
+inline constexpr uint32_t kQ8_0 = 8;
+
+inline std::string alignment_key(uint32_t alignment) {
+  return gguf_key("general.alignment", io::GgufType::kU32, raw(alignment));
+}
+
+inline std::string f32(size_t count) { return std::string(4 * count, 'f'); }
+
+/// A file with one tensor.
+inline std::string one(const GgufTensor& tensor) {
+  GgufBuilder builder;
+  builder.tensors = {tensor};
+  return builder.build();
+}
+
+/// A file with two tensors of 4 floats, the second with this offset.
+inline std::string second_at(uint64_t offset) {
+  GgufBuilder builder;
+  builder.tensors = {{"a", {4}, kF32, f32(4)}, {"b", {4}, kF32, f32(4), offset}};
+  return builder.build();
+}
+
 }  // namespace weft::testing

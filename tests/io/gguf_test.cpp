@@ -12,37 +12,20 @@
 namespace weft::io {
 namespace {
 
+using testing::alignment_key;
 using testing::bytes_error;
+using testing::f32;
 using testing::gguf_key;
 using testing::gguf_text;
 using testing::GgufBuilder;
 using testing::GgufTensor;
+using testing::kF32;
+using testing::kQ8_0;
+using testing::one;
 using testing::raw;
+using testing::second_at;
 using testing::TempDir;
 using testing::tensor_text;
-
-constexpr uint32_t kF32 = 0;
-constexpr uint32_t kQ8_0 = 8;
-
-std::string alignment_key(uint32_t alignment) {
-  return gguf_key("general.alignment", GgufType::kU32, raw(alignment));
-}
-
-std::string f32(size_t count) { return std::string(4 * count, 'f'); }
-
-// A file with one tensor.
-std::string one(const GgufTensor& tensor) {
-  GgufBuilder builder;
-  builder.tensors = {tensor};
-  return builder.build();
-}
-
-// A file with two tensors of 4 floats, the second with this offset.
-std::string second_at(uint64_t offset) {
-  GgufBuilder builder;
-  builder.tensors = {{"a", {4}, kF32, f32(4)}, {"b", {4}, kF32, f32(4), offset}};
-  return builder.build();
-}
 
 TEST(Gguf, ReadsTensorsSlowestDimensionFirst) {
   const TempDir dir;
