@@ -10,7 +10,7 @@
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
 #include "weft/dist/process.h"
-#include "weft/dist/shm_segment.h"
+#include "weft/dist/shm/segment.h"
 
 namespace weft::dist {
 namespace {

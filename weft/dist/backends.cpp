@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "weft/core/error.h"
-#include "weft/dist/shm_backend.h"
+#include "weft/dist/shm/backend.h"
 
 namespace weft::dist {
 namespace {

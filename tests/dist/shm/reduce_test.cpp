@@ -1,4 +1,4 @@
-#include "weft/dist/shm_reduce.h"
+#include "weft/dist/shm/reduce.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

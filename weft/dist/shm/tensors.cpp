@@ -1,4 +1,4 @@
-#include "weft/dist/shm_tensors.h"
+#include "weft/dist/shm/tensors.h"
 
 #include <ATen/ATen.h>
 

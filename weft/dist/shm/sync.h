@@ -5,7 +5,7 @@
 #include <string>
 
 #include "weft/dist/group_monitor.h"
-#include "weft/dist/shm_segment.h"
+#include "weft/dist/shm/segment.h"
 
 namespace weft::dist {
 

@@ -4,7 +4,7 @@
 #include <list>
 #include <vector>
 
-#include "weft/dist/shm_collectives.h"
+#include "weft/dist/shm/collectives.h"
 
 namespace weft::dist {
 

@@ -1,4 +1,4 @@
-#include "weft/dist/shm_segment.h"
+#include "weft/dist/shm/segment.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

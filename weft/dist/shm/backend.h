@@ -9,8 +9,8 @@
 
 #include "weft/dist/backends.h"
 #include "weft/dist/group.h"
-#include "weft/dist/shm_channel.h"
-#include "weft/dist/shm_collectives.h"
+#include "weft/dist/shm/channel.h"
+#include "weft/dist/shm/collectives.h"
 #include "weft/dist/work_queue.h"
 
 namespace weft::dist {

@@ -1,7 +1,7 @@
 // The operations of ShmBackend that deal out pieces.
 #include "weft/core/error.h"
-#include "weft/dist/shm_backend.h"
-#include "weft/dist/shm_tensors.h"
+#include "weft/dist/shm/backend.h"
+#include "weft/dist/shm/tensors.h"
 
 namespace weft::dist {
 

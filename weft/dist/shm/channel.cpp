@@ -1,4 +1,4 @@
-#include "weft/dist/shm_channel.h"
+#include "weft/dist/shm/channel.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,8 @@
-#include "weft/dist/shm_backend.h"
+#include "weft/dist/shm/backend.h"
 
 #include "weft/core/error.h"
-#include "weft/dist/shm_tensors.h"
-#include "weft/dist/shm_work.h"
+#include "weft/dist/shm/tensors.h"
+#include "weft/dist/shm/work.h"
 
 namespace weft::dist {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "weft/dist/shm_collectives.h"
+#include "weft/dist/shm/collectives.h"
 
 // What ShmBackend does to tensors before and after the collectives, which know memory only.
 namespace weft::dist {

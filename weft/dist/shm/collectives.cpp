@@ -1,4 +1,4 @@
-#include "weft/dist/shm_collectives.h"
+#include "weft/dist/shm/collectives.h"
 
 #include <algorithm>
 #include <cstring>

@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "weft/dist/shm_reduce.h"
+#include "weft/dist/shm/reduce.h"
 
 namespace weft::dist {
 namespace {
 
-#include "weft/dist/shm_reduce_loops.inc"
+#include "weft/dist/shm/reduce_loops.inc"
 
 }  // namespace
 

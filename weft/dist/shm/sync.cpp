@@ -1,4 +1,4 @@
-#include "weft/dist/shm_sync.h"
+#include "weft/dist/shm/sync.h"
 
 #include <c10/core/ScalarType.h>
 #include <linux/futex.h>

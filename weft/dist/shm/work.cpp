@@ -1,4 +1,4 @@
-#include "weft/dist/shm_work.h"
+#include "weft/dist/shm/work.h"
 
 namespace weft::dist {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "weft/dist/group_monitor.h"
-#include "weft/dist/shm_reduce.h"
-#include "weft/dist/shm_sync.h"
+#include "weft/dist/shm/reduce.h"
+#include "weft/dist/shm/sync.h"
 
 namespace weft::dist {
 

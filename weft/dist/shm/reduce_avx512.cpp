@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "weft/dist/shm_reduce.h"
+#include "weft/dist/shm/reduce.h"
 
 #pragma GCC target("avx2,f16c,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")
 
 namespace weft::dist {
 namespace {
 
-#include "weft/dist/shm_reduce_loops.inc"
+#include "weft/dist/shm/reduce_loops.inc"
 
 }  // namespace
 

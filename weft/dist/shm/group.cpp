@@ -6,7 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/peers.h"
-#include "weft/dist/shm_backend.h"
+#include "weft/dist/shm/backend.h"
 
 namespace weft::dist {
 namespace {
