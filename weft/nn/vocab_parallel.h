@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "weft/dist/group.h"
-#include "weft/nn/linear.h"
+#include "weft/nn/linear_like.h"
 #include "weft/shard/split.h"
 
 namespace weft::nn {
