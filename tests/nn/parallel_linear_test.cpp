@@ -2,6 +2,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
+#include "weft/nn/linear.h"
 #include "weft/ops/collectives.h"
 
 namespace weft::nn {
@@ -130,8 +131,8 @@ TEST(ParallelLinears, ChainWithoutGatherAndShareOneBackwardAllReduce) {
     ShardedToAllLinear down_layer(down, group, whole.bias.detach().clone(), true);
     const at::Tensor x_rank = leaf(x);
     const at::Tensor shared = ops::mp_copy(x_rank, group);
-    const at::Tensor y_rank = down_layer->forward(at::silu(gate_layer->forward_shared(shared)) *
-                                                  up_layer->forward_shared(shared));
+    const at::Tensor y_rank = down_layer->forward(at::silu(gate_layer->forward(shared)) *
+                                                  up_layer->forward(shared));
     expect_close(y_rank, y, "forward");
     y_rank.backward(grad);
     expect_close(x_rank.grad(), x.grad(), "gradient of the input");

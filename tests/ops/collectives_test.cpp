@@ -357,5 +357,16 @@ TEST(Collectives, RefuseToLeaveARankWithNothing) {
       {3});
 }
 
+TEST(MpCopy, OfItsOwnResultReducesTheGradientOnce) {
+  on_ranks([](const Group& group) {
+    const at::Tensor x = leaf(seeded({3, 2}, 1));
+    const at::Tensor once = mp_copy(x, group);
+    EXPECT_TRUE(mp_copy(once, group).is_same(once));
+    const at::Tensor grad = seeded({3, 2}, 10 + group.rank());
+    mp_copy(once, group).backward(grad);
+    expect_close(x.grad(), seeded_sum({3, 2}, 10, group.size()), "gradient");
+  });
+}
+
 }  // namespace
 }  // namespace weft::ops

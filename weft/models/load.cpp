@@ -39,6 +39,13 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
                                                    std::move(bias));
 }
 
+shard::Layout WeightReader::layout(const std::string& base) const {
+  const WeightPlan& weight = plan_.find(base + ".weight");
+  shard::Layout layout = plan_.layouts.at(weight.split);
+  layout.dim = weight.cut == Cut::kColumns ? 1 : 0;
+  return layout;
+}
+
 at::Tensor WeightReader::vector(const std::string& name) const {
   const WeightPlan& weight = plan_.find(name);
   return io::load_vector(file_, weight.matrix.name, weight.matrix.in, weight.slice.columns,

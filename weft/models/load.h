@@ -20,6 +20,8 @@ class WeightReader {
   /// The inner linear for the matrix "<base>.weight", dense (float32) or quantized as in the file,
   /// with the vector "<base>.bias" if the plan has it and `with_bias`.
   std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const;
+  /// What every rank holds of it along its cut dim.
+  shard::Layout layout(const std::string& base) const;
   /// A vector in float32.
   at::Tensor vector(const std::string& name) const;
   /// The vector, or an undefined tensor if the plan does not have it.

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
 #include "weft/shard/heads.h"
+#include "weft/shard/layout.h"
 #include "weft/shard/split.h"
 
 namespace weft::models {
@@ -32,6 +34,8 @@ struct WeightPlan {
 /// What every rank holds, derived from headers alone: all ranks can plan for all.
 struct LoadPlan {
   std::vector<WeightPlan> weights;
+  /// By the named split: what each rank holds of the features, in the model's order.
+  std::map<std::string, shard::Layout> layouts;
   shard::HeadShard heads;
   shard::Range ffn;
   shard::Range vocab;

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/linear_shards.h"
+#include "weft/ops/shared_gradient.h"
 
 namespace weft::nn {
 namespace {
@@ -60,7 +62,13 @@ DenseLinearImpl::DenseLinearImpl(at::Tensor weight_in, at::Tensor bias_in, bool 
 
 at::Tensor DenseLinearImpl::forward(const at::Tensor& x) {
   check_input(x, in_features(), "nn.DenseLinear");
-  return at::linear(x, weight, bias);
+  if (!shared_) return at::linear(x, weight, bias);
+  const auto summed = [&](const at::Tensor& parameter) {
+    return parameter.defined()
+               ? ops::sum_shared_gradient(parameter, shared_->layout, shared_->group)
+               : parameter;
+  };
+  return at::linear(x, summed(weight), summed(bias));
 }
 
 at::Tensor DenseLinearImpl::rows(const at::Tensor& indices) {
@@ -68,6 +76,29 @@ at::Tensor DenseLinearImpl::rows(const at::Tensor& indices) {
 }
 
 int64_t DenseLinearImpl::weight_bytes() const { return static_cast<int64_t>(weight.nbytes()); }
+
+std::shared_ptr<LinearLike> DenseLinearImpl::shard(const LinearCut& cut) const {
+  const bool by_rows = cut.kind == ShardKind::kAllToSharded;
+  check_shardable(*this, cut, "nn.DenseLinear");
+  auto part = std::make_shared<DenseLinearImpl>(
+      own_part(weight, cut), by_rows && bias.defined() ? own_part(bias, cut) : at::Tensor());
+  part->weight.set_requires_grad(weight.requires_grad());
+  if (part->bias.defined()) part->bias.set_requires_grad(bias.requires_grad());
+  if (cut.layout.overlaps()) part->shared_ = cut;
+  return part;
+}
+
+std::shared_ptr<LinearLike> DenseLinearImpl::unshard(const LinearCut& cut,
+                                                     const at::Tensor& row_bias) const {
+  const bool by_rows = cut.kind == ShardKind::kAllToSharded;
+  at::Tensor whole_bias = row_bias.defined() ? row_bias.detach().clone() : at::Tensor();
+  if (by_rows && bias.defined()) whole_bias = gather_whole(bias, cut);
+  auto whole = std::make_shared<DenseLinearImpl>(gather_whole(weight, cut), whole_bias);
+  whole->weight.set_requires_grad(weight.requires_grad());
+  const at::Tensor& former_bias = by_rows ? bias : row_bias;
+  if (whole_bias.defined()) whole->bias.set_requires_grad(former_bias.requires_grad());
+  return whole;
+}
 
 QuantizedLinearImpl::QuantizedLinearImpl(quant::AffineTensor weight_in, at::Tensor bias_in)
     : weight(std::move(weight_in)) {
@@ -77,6 +108,7 @@ QuantizedLinearImpl::QuantizedLinearImpl(quant::AffineTensor weight_in, at::Tens
   weight.scales = register_buffer("scales", weight.scales);
   if (!weight.is_symmetric()) weight.offsets = register_buffer("offsets", weight.offsets);
   if (bias_in.defined()) bias = register_buffer("bias", std::move(bias_in));
+  whole_group_size_ = weight.group_size;
 }
 
 at::Tensor QuantizedLinearImpl::forward(const at::Tensor& x) {
@@ -90,6 +122,42 @@ at::Tensor QuantizedLinearImpl::forward(const at::Tensor& x) {
 
 at::Tensor QuantizedLinearImpl::rows(const at::Tensor& indices) {
   return quant::affine_rows(weight, indices);
+}
+
+at::Tensor QuantizedLinearImpl::dense_weight() const {
+  return quant::dequantize(weight, at::kFloat);
+}
+
+int64_t QuantizedLinearImpl::column_unit(int64_t n) const {
+  // Runs of 8 elements are whole bytes with any number of bits.
+  constexpr int64_t kByteRun = 8;
+  int64_t unit = weight.group_size;
+  while (in_features() / unit < n && unit % (2 * kByteRun) == 0) unit /= 2;
+  return unit;
+}
+
+std::shared_ptr<LinearLike> QuantizedLinearImpl::shard(const LinearCut& cut) const {
+  check_shardable(*this, cut, "nn.QuantizedLinear");
+  const auto& ranges = cut.layout.of(cut.group.rank());
+  const bool by_rows = cut.kind == ShardKind::kAllToSharded;
+  auto part = std::make_shared<QuantizedLinearImpl>(
+      quant::select_affine(weight, cut.layout.dim, ranges),
+      by_rows && bias.defined() ? own_part(bias, cut) : at::Tensor());
+  part->whole_group_size_ = whole_group_size_;
+  return part;
+}
+
+std::shared_ptr<LinearLike> QuantizedLinearImpl::unshard(const LinearCut& cut,
+                                                         const at::Tensor& row_bias) const {
+  const bool by_rows = cut.kind == ShardKind::kAllToSharded;
+  const int64_t run = by_rows ? weight.group_size : cut.layout.common_run(whole_group_size_);
+  quant::AffineTensor shards = gather_shards(quant::regroup_affine(weight, run), cut);
+  const auto order = cut.layout.gather_ranges();
+  const auto whole = quant::select_affine(shards, cut.layout.dim, order);
+  at::Tensor whole_bias = row_bias.defined() ? row_bias.detach().clone() : at::Tensor();
+  if (by_rows && bias.defined()) whole_bias = gather_whole(bias, cut);
+  return std::make_shared<QuantizedLinearImpl>(quant::regroup_affine(whole, whole_group_size_),
+                                               whole_bias);
 }
 
 }  // namespace weft::nn

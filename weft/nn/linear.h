@@ -1,30 +1,15 @@
 #pragma once
 
-#include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "weft/nn/linear_like.h"
 #include "weft/quant/affine.h"
 
 namespace weft::nn {
-
-/// What every inner linear layer is: y = x w^T + bias on this rank alone, with w [out, in].
-/// Parallel layers hold one and add only the communication, so a new quantization or adapter is one
-/// more subclass and needs no new parallel layer.
-class LinearLike : public torch::nn::Module {
- public:
-  /// x: [..., in]. Returns [..., out] in x's dtype. Throws ShapeError for another last dim.
-  virtual at::Tensor forward(const at::Tensor& x) = 0;
-  /// Rows of w by `indices` (int64, any shape), for embeddings: [..., in], floating.
-  virtual at::Tensor rows(const at::Tensor& indices) = 0;
-  virtual int64_t in_features() const = 0;
-  virtual int64_t out_features() const = 0;
-  /// Bytes of the weight as it is held, scales and offsets included, without the bias.
-  virtual int64_t weight_bytes() const = 0;
-  virtual bool has_bias() const = 0;
-};
 
 /// A floating-point weight; parameters "weight" [out, in] and, if defined, "bias" [out].
 class DenseLinearImpl : public LinearLike {
@@ -36,10 +21,18 @@ class DenseLinearImpl : public LinearLike {
   int64_t in_features() const override { return weight.size(1); }
   int64_t out_features() const override { return weight.size(0); }
   int64_t weight_bytes() const override;
-  bool has_bias() const override { return bias.defined(); }
+  at::Tensor bias_or_undefined() const override { return bias; }
+  at::Tensor dense_weight() const override { return weight.detach(); }
+  int64_t column_unit(int64_t) const override { return 1; }
+  std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
+  std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
 
   at::Tensor weight;
   at::Tensor bias;
+
+ private:
+  // Set where other ranks hold some of this shard's rows, too.
+  std::optional<LinearCut> shared_;
 };
 TORCH_MODULE(DenseLinear);
 
@@ -55,10 +48,19 @@ class QuantizedLinearImpl : public LinearLike {
   int64_t in_features() const override { return weight.in_features(); }
   int64_t out_features() const override { return weight.out_features(); }
   int64_t weight_bytes() const override { return weight.num_bytes(); }
-  bool has_bias() const override { return bias.defined(); }
+  at::Tensor bias_or_undefined() const override { return bias; }
+  at::Tensor dense_weight() const override;
+  int64_t column_unit(int64_t n) const override;
+  std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
+  std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
+  /// The group size that the whole had; a shard's own may be a divisor of it.
+  int64_t whole_group_size() const { return whole_group_size_; }
 
   quant::AffineTensor weight;
   at::Tensor bias;
+
+ private:
+  int64_t whole_group_size_ = 0;
 };
 TORCH_MODULE(QuantizedLinear);
 

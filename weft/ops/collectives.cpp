@@ -100,6 +100,15 @@ struct ReduceScatterSequenceFunction : Function<ReduceScatterSequenceFunction> {
   static variable_list backward(AutogradContext* context, variable_list grads);
 };
 
+// True if x came straight out of mp_copy: its gradient is reduced already.
+bool is_copy_over(const at::Tensor& x, const Group& group, ReduceOp op) {
+  const auto* node = dynamic_cast<const torch::autograd::CppNode<CopyFunction>*>(x.grad_fn().get());
+  if (node == nullptr) return false;
+  const auto call =
+      c10::static_intrusive_pointer_cast<CallHolder>(node->ctx_.saved_data.at("call").toCapsule());
+  return call->group == group && call->op == op;
+}
+
 at::Tensor CopyFunction::forward(AutogradContext* context, const at::Tensor& x, const Call& call) {
   save(context, call);
   return x.view_as(x);
@@ -197,7 +206,7 @@ std::vector<int64_t> exchanged_sizes(const at::Tensor& x, int64_t dim, const Gro
 at::Tensor mp_copy(const at::Tensor& x, const Group& group, ReduceOp op) {
   core::check<core::ConfigError>(op == ReduceOp::kSum || op == ReduceOp::kAverage,
                                  "ops.mp_copy: a gradient is summed or averaged; use one of these");
-  if (group.size() == 1) return x;
+  if (group.size() == 1 || is_copy_over(x, group, op)) return x;
   return CopyFunction::apply(x, make_call(group, 0, {}, op));
 }
 

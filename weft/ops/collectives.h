@@ -17,7 +17,9 @@ namespace weft::ops {
 /// Source: Shoeybi et al. 2019 (arXiv:1909.08053) fig. 3; Korthikanti et al. 2022
 /// (arXiv:2205.05198) for the sequence operations.
 
-/// Identity; the gradient is all-reduced with `op` (sum or average). Returns a view of x.
+/// Identity; the gradient is all-reduced with `op` (sum or average). Returns a view of x, or x
+/// itself if that is the result of mp_copy over the same group: layers that share an input share
+/// one all-reduce when it went through mp_copy before.
 at::Tensor mp_copy(const at::Tensor& x, const dist::Group& group,
                    dist::ReduceOp op = dist::ReduceOp::kSum);
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "weft/shard/split.h"
@@ -49,6 +50,17 @@ at::Tensor dequantize(const AffineTensor& w, at::ScalarType dtype);
 /// is on a byte).
 AffineTensor slice_affine(const AffineTensor& w, const shard::Range& rows,
                           const shard::Range& columns);
+
+/// The rows (dim 0) or columns (dim 1) in `ranges`, one range after another, bit for bit; owns its
+/// memory. For columns all ranges get one group size, the largest that no edge cuts.
+/// Throws ShapeError as slice_affine does.
+AffineTensor select_affine(const AffineTensor& w, int64_t dim,
+                           std::span<const shard::Range> ranges);
+
+/// The same values with another group size: scales and offsets repeated for a divisor of the
+/// present one, or thinned out for a multiple. Throws ShapeError if neither, or if quant groups
+/// that would become one differ.
+AffineTensor regroup_affine(const AffineTensor& w, int64_t group_size);
 
 /// y = x w^T. x: [..., in], float32 or bfloat16 or float16, any strides. Returns [..., out] in x's
 /// dtype, summed in float32. Does not record gradients. Runs on the fastest kernel of this machine.

@@ -23,12 +23,12 @@ namespace {
 
 nn::AllToShardedLinear all_to_sharded(const WeightReader& reader, const std::string& base,
                                       const dist::Group& group) {
-  return nn::AllToShardedLinear(reader.linear(base, true), group);
+  return nn::AllToShardedLinear(reader.linear(base, true), group, reader.layout(base));
 }
 
 nn::ShardedToAllLinear sharded_to_all(const WeightReader& reader, const std::string& base,
                                       const dist::Group& group) {
-  return nn::ShardedToAllLinear(reader.linear(base, false), group,
+  return nn::ShardedToAllLinear(reader.linear(base, false), group, reader.layout(base),
                                 reader.vector_or_undefined(base + ".bias"));
 }
 
@@ -47,10 +47,10 @@ class AttentionImpl : public torch::nn::Module {
                      int64_t layer) {
     const int64_t start = cache == nullptr ? 0 : cache->length();
     const at::Tensor shared_BTD = ops::mp_copy(x_BTD, q_proj_->group());
-    const at::Tensor q_BTnH = rope.apply(heads(q_proj_->forward_shared(shared_BTD)), start);
-    const at::Tensor k_BTkH = rope.apply(heads(k_proj_->forward_shared(shared_BTD)), start);
+    const at::Tensor q_BTnH = rope.apply(heads(q_proj_->forward(shared_BTD)), start);
+    const at::Tensor k_BTkH = rope.apply(heads(k_proj_->forward(shared_BTD)), start);
     at::Tensor k_BkSH = k_BTkH.transpose(1, 2);
-    at::Tensor v_BkSH = heads(v_proj_->forward_shared(shared_BTD)).transpose(1, 2);
+    at::Tensor v_BkSH = heads(v_proj_->forward(shared_BTD)).transpose(1, 2);
     if (cache != nullptr) std::tie(k_BkSH, v_BkSH) = cache->append(layer, k_BkSH, v_BkSH);
     return o_proj_->forward(
         nn::grouped_query_attention(q_BTnH.transpose(1, 2), k_BkSH, v_BkSH, kv_of_head_));
@@ -78,8 +78,8 @@ class MlpImpl : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x_BTD) {
     const at::Tensor shared_BTD = ops::mp_copy(x_BTD, gate_proj_->group());
-    const at::Tensor gate_BTf = at::silu(gate_proj_->forward_shared(shared_BTD));
-    return down_proj_->forward(gate_BTf * up_proj_->forward_shared(shared_BTD));
+    const at::Tensor gate_BTf = at::silu(gate_proj_->forward(shared_BTD));
+    return down_proj_->forward(gate_BTf * up_proj_->forward(shared_BTD));
   }
 
  private:

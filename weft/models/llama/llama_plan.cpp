@@ -62,9 +62,11 @@ class Planner {
   Planner(const ModelConfig& config, const io::TensorFile& file, int64_t n, int64_t rank)
       : config_(config), file_(file) {
     plan_.heads = shard::shard_heads(config.num_heads, config.num_kv_heads, n, rank);
-    plan_.ffn =
-        shard::NamedSplit{file.path() + ": ffn", config.ffn_width, ffn_unit(n)}.range(n, rank);
-    plan_.vocab = shard::NamedSplit{file.path() + ": vocab", config.vocab_size, 1}.range(n, rank);
+    auto heads = shard::head_layouts(config.num_heads, config.num_kv_heads, config.head_dim, n);
+    plan_.layouts["heads"] = std::move(heads.query);
+    plan_.layouts["kv"] = std::move(heads.kv);
+    plan_.ffn = even_split("ffn", config.ffn_width, ffn_unit(n), n, rank);
+    plan_.vocab = even_split("vocab", config.vocab_size, 1, n, rank);
   }
 
   LoadPlan make() {
@@ -78,6 +80,12 @@ class Planner {
   }
 
  private:
+  Range even_split(const std::string& name, int64_t size, int64_t unit, int64_t n, int64_t rank) {
+    const std::string where = core::join(file_.path(), ": ", name);
+    plan_.layouts[name] = shard::make_layout({0, {}, unit}, size, n, where);
+    return plan_.layouts[name].of(rank).front();
+  }
+
   // The ffn is cut where no quant group of down_proj's columns is, unless that would leave a rank
   // with nothing: then groups are cut at runs of 8, which slices losslessly too.
   int64_t ffn_unit(int64_t n) const {

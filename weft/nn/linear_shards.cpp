@@ -1,0 +1,71 @@
+#include "weft/nn/linear_shards.h"
+
+#include <ATen/ops/cat.h>
+
+#include <vector>
+
+#include "weft/core/error.h"
+
+namespace weft::nn {
+namespace {
+
+std::vector<at::Tensor> narrowed(const at::Tensor& x, int64_t dim,
+                                 const std::vector<shard::Range>& ranges) {
+  std::vector<at::Tensor> parts;
+  for (const shard::Range& range : ranges) {
+    parts.push_back(x.narrow(dim, range.start, range.length));
+  }
+  return parts;
+}
+
+}  // namespace
+
+void check_shardable(const LinearLike& linear, const LinearCut& cut, const char* where) {
+  const bool by_rows = cut.kind == ShardKind::kAllToSharded;
+  core::check<core::InternalError>(cut.layout.dim == (by_rows ? 0 : 1), where, ": cut of dim ",
+                                   cut.layout.dim, " for the other kind of layer");
+  const int64_t size = by_rows ? linear.out_features() : linear.in_features();
+  core::check<core::ShapeError>(size == cut.layout.size, where, ": ", size, " ",
+                                by_rows ? "output" : "input", " features, expected ",
+                                cut.layout.size, " as in the layout of the cut");
+  core::check<core::ShapeError>(cut.layout.num_ranks() == cut.group.size(), where, ": layout for ",
+                                cut.layout.num_ranks(), " ranks, expected the group's ",
+                                cut.group.size());
+}
+
+at::Tensor own_part(const at::Tensor& whole, const LinearCut& cut) {
+  const auto parts = narrowed(whole.detach(), cut.layout.dim, cut.layout.of(cut.group.rank()));
+  return parts.size() == 1 ? parts[0].clone(at::MemoryFormat::Contiguous)
+                           : at::cat(parts, cut.layout.dim);
+}
+
+at::Tensor gather_whole(const at::Tensor& part, const LinearCut& cut) {
+  const int64_t dim = cut.layout.dim;
+  const at::Tensor shards = cut.group.all_gather(part.detach(), dim, cut.layout.lengths());
+  const auto order = cut.layout.gather_ranges();
+  if (cut.group.size() == 1 && order.size() == 1) return shards.clone(at::MemoryFormat::Contiguous);
+  return at::cat(narrowed(shards, dim, order), dim);
+}
+
+quant::AffineTensor gather_shards(const quant::AffineTensor& part, const LinearCut& cut) {
+  const int64_t dim = cut.layout.dim;
+  const auto scaled = [&](int64_t numerator, int64_t denominator) {
+    std::vector<int64_t> lengths = cut.layout.lengths();
+    for (int64_t& length : lengths) length = length * numerator / denominator;
+    return lengths;
+  };
+  const bool by_rows = dim == 0;
+  const auto packed_lengths = by_rows ? scaled(1, 1) : scaled(part.bits, 8);
+  const auto scale_lengths = by_rows ? scaled(1, 1) : scaled(1, part.group_size);
+  quant::AffineTensor all;
+  all.bits = part.bits;
+  all.group_size = part.group_size;
+  all.packed = cut.group.all_gather(part.packed, dim, packed_lengths).contiguous();
+  all.scales = cut.group.all_gather(part.scales, dim, scale_lengths).contiguous();
+  if (!part.is_symmetric()) {
+    all.offsets = cut.group.all_gather(part.offsets, dim, scale_lengths).contiguous();
+  }
+  return all;
+}
+
+}  // namespace weft::nn

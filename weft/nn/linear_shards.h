@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "weft/nn/linear_like.h"
+#include "weft/quant/affine.h"
+
+namespace weft::nn {
+
+/// What the linear layers' shard and unshard have in common. None of it records gradients.
+
+/// Throws ShapeError, beginning with `where`, unless `linear` is as large along the cut's dim as
+/// the cut's layout says, and InternalError if dim and kind don't belong together.
+void check_shardable(const LinearLike& linear, const LinearCut& cut, const char* where);
+
+/// This rank's ranges of `whole` along the cut's dim, one after another, in memory of its own.
+at::Tensor own_part(const at::Tensor& whole, const LinearCut& cut);
+
+/// The whole of which `part` is this rank's shard, on every rank. Collective over the cut's group.
+at::Tensor gather_whole(const at::Tensor& part, const LinearCut& cut);
+
+/// All ranks' shards of an affine matrix end to end along the cut's dim, in rank order; all ranks'
+/// `part` must have one group size. Collective over the cut's group.
+quant::AffineTensor gather_shards(const quant::AffineTensor& part, const LinearCut& cut);
+
+}  // namespace weft::nn
