@@ -1,5 +1,9 @@
 #include "weft/ops/collectives.h"
 
+#include <torch/csrc/autograd/autograd.h>
+
+#include <numeric>
+
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
 
@@ -159,34 +163,149 @@ TEST(Collectives, TakeTensorsWithGaps) {
       {3});
 }
 
-// sum(c * (sum over ranks of tanh(x * w_rank))^2): x is the same on all ranks, w is not.
-at::Tensor loss_of(const at::Tensor& x, const at::Tensor& w, const Group& group) {
-  const at::Tensor y = mp_reduce(at::tanh(mp_copy(x, group) * w), group);
-  return (seeded(x.sizes(), 9) * y * y).sum();
+TEST(Collectives, CutBySizesThatFollowNoRule) {
+  on_ranks([](const Group& group) {
+    const int64_t n = group.size(), rank = group.rank();
+    std::vector<int64_t> sizes;  // 1, 2, …, and the last rank has nothing unless it is alone
+    for (int64_t r = 0; r + 1 < n; ++r) sizes.push_back(r + 1);
+    sizes.push_back(n == 1 ? 3 : 0);
+    const int64_t length = std::max<int64_t>(3, n * (n - 1) / 2);
+    sizes[0] += length - std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    const int64_t start = std::accumulate(sizes.begin(), sizes.begin() + rank, int64_t{0});
+    const at::Tensor whole = seeded({2, length}, 1), grad = seeded({2, length}, 2);
+    const at::Tensor mine = whole.narrow(1, start, sizes[rank]);
+    const at::Tensor x = leaf(whole), z = leaf(whole);
+    const at::Tensor y = mp_scatter(x, 1, group, sizes);
+    EXPECT_TRUE(at::equal(y, mine));
+    y.backward(grad.narrow(1, start, sizes[rank]));
+    expect_close(x.grad(), grad, "gradient of a scatter", 0);
+    const at::Tensor summed = reduce_scatter_sequence(z, 1, group, sizes);
+    EXPECT_TRUE(at::allclose(summed, mine * static_cast<double>(n)));
+    summed.backward(grad.narrow(1, start, sizes[rank]));
+    expect_close(z.grad(), grad, "gradient of a reduce-scatter", 0);
+  });
+}
+
+// An operation, and whether what goes in and out is the same on all ranks ("common") or each
+// rank's own. A scalar of a common tensor is that of one rank; one of own tensors sums over ranks.
+struct Checked {
+  const char* name;
+  std::function<at::Tensor(const at::Tensor&, const Group&)> run;
+  bool common_in;
+  bool common_out;
+};
+
+const std::vector<Checked>& checked_operations() {
+  static const std::vector<Checked> all = {
+      {"mp_copy", [](const auto& x, const auto& g) { return mp_copy(x, g); }, true, false},
+      {"mp_reduce", [](const auto& x, const auto& g) { return mp_reduce(x, g); }, false, true},
+      {"mp_reduce, average",
+       [](const auto& x, const auto& g) { return mp_reduce(x, g, ReduceOp::kAverage); }, false,
+       true},
+      {"mp_scatter", [](const auto& x, const auto& g) { return mp_scatter(x, 1, g); }, true, false},
+      {"mp_gather", [](const auto& x, const auto& g) { return mp_gather(x, 1, g); }, false, true},
+      {"gather_sequence", [](const auto& x, const auto& g) { return gather_sequence(x, 1, g); },
+       false, false},
+      {"reduce_scatter_sequence",
+       [](const auto& x, const auto& g) { return reduce_scatter_sequence(x, 1, g); }, false,
+       false}};
+  return all;
+}
+
+// The part of a scalar that this rank's graph holds: weights differ by rank unless y is common.
+at::Tensor own_scalar(const at::Tensor& y, bool is_common, uint64_t seed, const Group& group) {
+  const uint64_t rank = is_common ? 0 : static_cast<uint64_t>(group.rank());
+  return (seeded(y.sizes(), seed + rank) * at::tanh(y)).sum();
+}
+
+double whole_scalar(const at::Tensor& own, bool is_common, const Group& group) {
+  at::Tensor sum = own.detach().clone();
+  if (!is_common) group.all_reduce(sum);
+  return sum.item<double>();
+}
+
+at::Tensor gradient(const at::Tensor& scalar, const at::Tensor& x, bool keep_graph) {
+  return torch::autograd::grad({scalar}, {x}, {}, keep_graph, keep_graph)[0];
+}
+
+// `order` 1: the scalar of the operation itself; 2: a scalar of its gradient.
+at::Tensor scalar_of(const Checked& operation, const at::Tensor& x, int order, const Group& group) {
+  // tanh makes the second derivative depend on the input; .t() makes it one with gaps.
+  const at::Tensor y = operation.run(at::tanh(x).t(), group);
+  const at::Tensor first = own_scalar(y, operation.common_out, 40, group);
+  if (order == 1) return first;
+  return own_scalar(gradient(first, x, true), operation.common_in, 60, group);
+}
+
+// For each order: (f(x + step) - f(x - step)) / (2 step) against the gradient, element by element;
+// a common input changes on all ranks at once, else on one rank after the other.
+void expect_right_gradient(const Checked& operation, int order, const Group& group) {
+  constexpr double kStep = 1e-5;
+  const uint64_t rank = operation.common_in ? 0 : static_cast<uint64_t>(group.rank());
+  const at::Tensor x = leaf(seeded({5, 2}, 30 + rank));
+  const at::Tensor analytic = gradient(scalar_of(operation, x, order, group), x, false);
+  const bool common = order == 1 ? operation.common_out : operation.common_in;
+  const auto value_at = [&](int64_t who, int64_t i, double step) {
+    const at::Tensor moved = leaf(x);
+    const bool moves = operation.common_in || who == group.rank();
+    if (moves) moved.data().view(-1)[i] += step;
+    return whole_scalar(scalar_of(operation, moved, order, group), common, group);
+  };
+  for (int64_t who = 0; who < (operation.common_in ? 1 : group.size()); ++who) {
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double numeric = (value_at(who, i, kStep) - value_at(who, i, -kStep)) / (2 * kStep);
+      if (!operation.common_in && who != group.rank()) continue;
+      EXPECT_NEAR(numeric, analytic.reshape(-1)[i].item<double>(), 1e-8)
+          << operation.name << ", order " << order << ", rank " << who << ", element " << i;
+    }
+  }
 }
 
 TEST(Collectives, HaveTheGradientsThatFiniteDifferencesGive) {
-  constexpr double kStep = 1e-5;
   on_ranks([](const Group& group) {
-    const at::Tensor x = leaf(seeded({3, 2}, 1));
-    const at::Tensor w = leaf(seeded({3, 2}, 30 + static_cast<uint64_t>(group.rank())));
-    loss_of(x, w, group).backward();
-    const at::NoGradGuard no_grad;
-    // -1 stands for x, which all ranks change together; else the rank that changes its w.
-    for (int64_t who = -1; who < group.size(); ++who) {
-      for (int64_t i = 0; i < x.numel(); ++i) {
-        const at::Tensor step = at::zeros_like(x);
-        step.view(-1)[i] = kStep;
-        const at::Tensor dx = who < 0 ? step : at::zeros_like(x);
-        const at::Tensor dw = who == group.rank() ? step : at::zeros_like(x);
-        const double up = loss_of(x + dx, w + dw, group).item<double>();
-        const double down = loss_of(x - dx, w - dw, group).item<double>();
-        if (who >= 0 && who != group.rank()) continue;
-        const double gradient = (who < 0 ? x : w).grad().view(-1)[i].item<double>();
-        EXPECT_NEAR((up - down) / (2 * kStep), gradient, 1e-7) << "of " << who << " at " << i;
-      }
-    }
+    for (const Checked& operation : checked_operations())
+      expect_right_gradient(operation, 1, group);
   });
+}
+
+TEST(Collectives, HaveTheGradientsOfGradientsThatFiniteDifferencesGive) {
+  on_ranks([](const Group& group) {
+    for (const Checked& operation : checked_operations())
+      expect_right_gradient(operation, 2, group);
+  });
+}
+
+TEST(Collectives, SayWhoseStorageTheyReturn) {
+  on_ranks(
+      [](const Group& group) {
+        const at::Tensor x = seeded({6, 6}, 1);
+        EXPECT_TRUE(mp_copy(x, group).is_alias_of(x));
+        for (const at::Tensor& y :
+             {mp_reduce(x, group), mp_scatter(x, 0, group), mp_gather(x, 0, group),
+              gather_sequence(x, 0, group), reduce_scatter_sequence(x, 0, group)}) {
+          EXPECT_FALSE(y.is_alias_of(x));
+          EXPECT_TRUE(y.is_contiguous());
+        }
+        expect_close(x, seeded({6, 6}, 1), "the input stays", 0);
+      },
+      {2});
+}
+
+TEST(Collectives, RefuseSizesThatDoNotSumOnAllRanks) {
+  on_ranks(
+      [](const Group& group) {
+        const at::Tensor x = seeded({6, 2}, 1);
+        for (const auto& [sizes, text] : std::vector<std::pair<std::vector<int64_t>, std::string>>{
+                 {{3, 2}, "[3, 2]"}, {{6}, "[6]"}, {{7, -1}, "[7, -1]"}}) {
+          const std::string tail =
+              ": sizes " + text + ", expected 2 lengths, one per rank, that sum to 6";
+          EXPECT_EQ(error_text([&, &s = sizes] { mp_scatter(x, 0, group, s); }),
+                    "ShapeError: ops.mp_scatter" + tail);
+          EXPECT_EQ(error_text([&, &s = sizes] { reduce_scatter_sequence(x, 0, group, s); }),
+                    "ShapeError: ops.reduce_scatter_sequence" + tail);
+        }
+      },
+      {2});
 }
 
 TEST(Collectives, ReturnTheInputInAGroupOfOne) {

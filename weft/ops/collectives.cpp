@@ -72,15 +72,32 @@ Call saved(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<CallHolder>(context->saved_data["call"].toCapsule());
 }
 
+// A function and the one that its backward pass is: copy and reduce, scatter and gather, gather and
+// reduce-scatter of a sequence. Backward calls its partner as a function of its own, so that a
+// gradient of a gradient goes over the ranks as well.
 struct CopyFunction : Function<CopyFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call) {
-    save(context, call);
-    return x.view_as(x);
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const Call call = saved(context);
-    return {reduced(grads[0], call->group, call->op), at::Tensor()};
-  }
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call);
+  static variable_list backward(AutogradContext* context, variable_list grads);
+};
+struct ReduceFunction : Function<ReduceFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call);
+  static variable_list backward(AutogradContext* context, variable_list grads);
+};
+struct ScatterFunction : Function<ScatterFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call);
+  static variable_list backward(AutogradContext* context, variable_list grads);
+};
+struct GatherFunction : Function<GatherFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call);
+  static variable_list backward(AutogradContext* context, variable_list grads);
+};
+struct GatherSequenceFunction : Function<GatherSequenceFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call);
+  static variable_list backward(AutogradContext* context, variable_list grads);
+};
+struct ReduceScatterSequenceFunction : Function<ReduceScatterSequenceFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call);
+  static variable_list backward(AutogradContext* context, variable_list grads);
 };
 
 // True if x came straight out of mp_copy: its gradient is reduced already.
@@ -92,59 +109,86 @@ bool is_copy_over(const at::Tensor& x, const Group& group, ReduceOp op) {
   return call->group == group && call->op == op;
 }
 
-struct ReduceFunction : Function<ReduceFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call) {
-    save(context, call);
-    return reduced(x, call->group, call->op);
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const Call call = saved(context);
-    if (call->op == ReduceOp::kSum) return {grads[0], at::Tensor()};
-    return {grads[0] / static_cast<double>(call->group.size()), at::Tensor()};
-  }
-};
+at::Tensor CopyFunction::forward(AutogradContext* context, const at::Tensor& x, const Call& call) {
+  save(context, call);
+  return x.view_as(x);
+}
 
-struct ScatterFunction : Function<ScatterFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call) {
-    save(context, call);
-    return own_piece(x, call->dim, call->sizes, call->group.rank());
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const Call call = saved(context);
-    return {call->group.all_gather(grads[0].detach(), call->dim, call->sizes), at::Tensor()};
-  }
-};
+variable_list CopyFunction::backward(AutogradContext* context, variable_list grads) {
+  return {ReduceFunction::apply(grads[0], saved(context)), at::Tensor()};
+}
 
-struct GatherFunction : Function<GatherFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call) {
-    save(context, call);
-    return call->group.all_gather(x.detach(), call->dim, call->sizes);
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const Call call = saved(context);
-    return {own_piece(grads[0], call->dim, call->sizes, call->group.rank()), at::Tensor()};
-  }
-};
+at::Tensor ReduceFunction::forward(AutogradContext* context, const at::Tensor& x,
+                                   const Call& call) {
+  save(context, call);
+  return reduced(x, call->group, call->op);
+}
 
-struct GatherSequenceFunction : Function<GatherSequenceFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call) {
-    return GatherFunction::forward(context, x, call);
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const Call call = saved(context);
-    return {call->group.reduce_scatter(grads[0].detach(), call->dim, call->sizes), at::Tensor()};
-  }
-};
+variable_list ReduceFunction::backward(AutogradContext* context, variable_list grads) {
+  const Call call = saved(context);
+  // Without a graph the gradient goes on as it is: a view of it could end as the .grad of two
+  // tensors that share memory.
+  const at::Tensor grad =
+      at::GradMode::is_enabled() ? CopyFunction::apply(grads[0], make_call(call->group)) : grads[0];
+  if (call->op == ReduceOp::kSum) return {grad, at::Tensor()};
+  return {grad / static_cast<double>(call->group.size()), at::Tensor()};
+}
 
-struct ReduceScatterSequenceFunction : Function<ReduceScatterSequenceFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Call& call) {
-    save(context, call);
-    return call->group.reduce_scatter(x.detach(), call->dim, call->sizes);
+at::Tensor ScatterFunction::forward(AutogradContext* context, const at::Tensor& x,
+                                    const Call& call) {
+  save(context, call);
+  return own_piece(x, call->dim, call->sizes, call->group.rank());
+}
+
+variable_list ScatterFunction::backward(AutogradContext* context, variable_list grads) {
+  return {GatherFunction::apply(grads[0], saved(context)), at::Tensor()};
+}
+
+at::Tensor GatherFunction::forward(AutogradContext* context, const at::Tensor& x,
+                                   const Call& call) {
+  save(context, call);
+  return call->group.all_gather(x.detach(), call->dim, call->sizes);
+}
+
+variable_list GatherFunction::backward(AutogradContext* context, variable_list grads) {
+  return {ScatterFunction::apply(grads[0], saved(context)), at::Tensor()};
+}
+
+at::Tensor GatherSequenceFunction::forward(AutogradContext* context, const at::Tensor& x,
+                                           const Call& call) {
+  save(context, call);
+  return call->group.all_gather(x.detach(), call->dim, call->sizes);
+}
+
+variable_list GatherSequenceFunction::backward(AutogradContext* context, variable_list grads) {
+  return {ReduceScatterSequenceFunction::apply(grads[0], saved(context)), at::Tensor()};
+}
+
+at::Tensor ReduceScatterSequenceFunction::forward(AutogradContext* context, const at::Tensor& x,
+                                                  const Call& call) {
+  save(context, call);
+  return call->group.reduce_scatter(x.detach(), call->dim, call->sizes);
+}
+
+variable_list ReduceScatterSequenceFunction::backward(AutogradContext* context,
+                                                      variable_list grads) {
+  return {GatherSequenceFunction::apply(grads[0], saved(context)), at::Tensor()};
+}
+
+// The lengths that a cut of x along dim uses: those given, or balanced ones.
+std::vector<int64_t> cut_sizes(const at::Tensor& x, int64_t dim, const Group& group,
+                               const std::vector<int64_t>& sizes, const char* where) {
+  if (sizes.empty()) return balanced_sizes(x.size(dim), group);
+  bool fits = static_cast<int64_t>(sizes.size()) == group.size();
+  int64_t sum = 0;
+  for (const int64_t size : sizes) {
+    fits = fits && size >= 0 && !__builtin_add_overflow(sum, size, &sum);
   }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    return ScatterFunction::backward(context, std::move(grads));
-  }
-};
+  core::check<core::ShapeError>(fits && sum == x.size(dim), where, ": sizes ",
+                                core::list_text(sizes), ", expected ", group.size(),
+                                " lengths, one per rank, that sum to ", x.size(dim));
+  return sizes;
+}
 
 // Sizes that the caller left out are the same question on every rank, so all ranks ask it.
 std::vector<int64_t> exchanged_sizes(const at::Tensor& x, int64_t dim, const Group& group,
@@ -175,10 +219,12 @@ at::Tensor mp_reduce(const at::Tensor& x, const Group& group, ReduceOp op) {
   return ReduceFunction::apply(x, make_call(group, 0, {}, op));
 }
 
-at::Tensor mp_scatter(const at::Tensor& x, int64_t dim, const Group& group) {
+at::Tensor mp_scatter(const at::Tensor& x, int64_t dim, const Group& group,
+                      const std::vector<int64_t>& sizes) {
   const int64_t d = wrap_dim(x, dim, "ops.mp_scatter");
+  std::vector<int64_t> lengths = cut_sizes(x, d, group, sizes, "ops.mp_scatter");
   if (group.size() == 1) return x;
-  return ScatterFunction::apply(x, make_call(group, d, balanced_sizes(x.size(d), group)));
+  return ScatterFunction::apply(x, make_call(group, d, std::move(lengths)));
 }
 
 at::Tensor mp_gather(const at::Tensor& x, int64_t dim, const Group& group,
@@ -195,11 +241,12 @@ at::Tensor gather_sequence(const at::Tensor& x, int64_t dim, const Group& group,
   return GatherSequenceFunction::apply(x, make_call(group, d, exchanged_sizes(x, d, group, sizes)));
 }
 
-at::Tensor reduce_scatter_sequence(const at::Tensor& x, int64_t dim, const Group& group) {
+at::Tensor reduce_scatter_sequence(const at::Tensor& x, int64_t dim, const Group& group,
+                                   const std::vector<int64_t>& sizes) {
   const int64_t d = wrap_dim(x, dim, "ops.reduce_scatter_sequence");
+  std::vector<int64_t> lengths = cut_sizes(x, d, group, sizes, "ops.reduce_scatter_sequence");
   if (group.size() == 1) return x;
-  return ReduceScatterSequenceFunction::apply(
-      x, make_call(group, d, balanced_sizes(x.size(d), group)));
+  return ReduceScatterSequenceFunction::apply(x, make_call(group, d, std::move(lengths)));
 }
 
 }  // namespace weft::ops

@@ -10,8 +10,10 @@
 namespace weft::ops {
 
 /// Each operation is collective: every rank of `group` calls it, in the same order, forward and
-/// backward. In a group of one each returns x itself. Unless said otherwise the result shares no
-/// memory with x. Reductions whose gradient is not defined throw ConfigError when x needs one.
+/// backward. Storage: in a group of one each returns x itself; otherwise mp_copy returns a view of
+/// x, and all others return memory of their own, contiguous. x is never written to.
+/// Gradients of gradients are right too: the backward pass of each is another one of them.
+/// Reductions whose gradient is not defined throw ConfigError when x needs one.
 /// Source: Shoeybi et al. 2019 (arXiv:1909.08053) fig. 3; Korthikanti et al. 2022
 /// (arXiv:2205.05198) for the sequence operations.
 
@@ -26,8 +28,11 @@ at::Tensor mp_copy(const at::Tensor& x, const dist::Group& group,
 at::Tensor mp_reduce(const at::Tensor& x, const dist::Group& group,
                      dist::ReduceOp op = dist::ReduceOp::kSum);
 
-/// This rank's balanced shard of x along `dim`; the gradient is all-gathered.
-at::Tensor mp_scatter(const at::Tensor& x, int64_t dim, const dist::Group& group);
+/// This rank's shard of x along `dim`; the gradient is all-gathered. `sizes` are all ranks' lengths
+/// along dim, which may differ and be 0; empty: balanced by shard::part. Throws ShapeError unless
+/// there is one size per rank and they sum to x's, on all ranks alike.
+at::Tensor mp_scatter(const at::Tensor& x, int64_t dim, const dist::Group& group,
+                      const std::vector<int64_t>& sizes = {});
 
 /// Concatenates the ranks' shards along `dim`; the gradient of this rank's shard is cut out.
 /// `sizes` are all ranks' lengths along dim (they may differ); empty: exchanged first.
@@ -38,8 +43,9 @@ at::Tensor mp_gather(const at::Tensor& x, int64_t dim, const dist::Group& group,
 at::Tensor gather_sequence(const at::Tensor& x, int64_t dim, const dist::Group& group,
                            const std::vector<int64_t>& sizes = {});
 
-/// Sums x over the ranks and returns this rank's balanced piece along `dim`; the gradient is
-/// all-gathered.
-at::Tensor reduce_scatter_sequence(const at::Tensor& x, int64_t dim, const dist::Group& group);
+/// Sums x over the ranks and returns this rank's piece along `dim`; the gradient is all-gathered.
+/// `sizes` as in mp_scatter.
+at::Tensor reduce_scatter_sequence(const at::Tensor& x, int64_t dim, const dist::Group& group,
+                                   const std::vector<int64_t>& sizes = {});
 
 }  // namespace weft::ops
