@@ -131,8 +131,8 @@ TEST(ParallelLinears, ChainWithoutGatherAndShareOneBackwardAllReduce) {
     ShardedToAllLinear down_layer(down, group, whole.bias.detach().clone(), true);
     const at::Tensor x_rank = leaf(x);
     const at::Tensor shared = ops::mp_copy(x_rank, group);
-    const at::Tensor y_rank = down_layer->forward(at::silu(gate_layer->forward(shared)) *
-                                                  up_layer->forward(shared));
+    const at::Tensor y_rank =
+        down_layer->forward(at::silu(gate_layer->forward(shared)) * up_layer->forward(shared));
     expect_close(y_rank, y, "forward");
     y_rank.backward(grad);
     expect_close(x_rank.grad(), x.grad(), "gradient of the input");

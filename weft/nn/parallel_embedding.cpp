@@ -33,9 +33,9 @@ at::Tensor initial_shard(int64_t num_embeddings, int64_t embedding_dim, const di
   check<ShapeError>(num_embeddings >= 1, kWhere, ": num_embeddings ", num_embeddings,
                     ", expected at least 1");
   const uint64_t seed = options.device.is_meta() ? 0 : agreed_seed(group);
-  return make_shard(
-      options.init,
-      {{num_embeddings, embedding_dim}, 1, {mine}, options.dtype, options.device}, seed);
+  return make_shard(options.init,
+                    {{num_embeddings, embedding_dim}, 1, {mine}, options.dtype, options.device},
+                    seed);
 }
 
 }  // namespace
@@ -139,8 +139,8 @@ ParallelEmbedding parallel_embedding_from_pretrained(const at::Tensor& whole, di
                     ", expected [num_embeddings, embedding_dim]");
   const int64_t width = whole.size(1);
   const shard::Range mine = columns_of(width, group, group.rank());
-  at::Tensor shard = whole.detach().narrow(1, mine.start, mine.length).clone(
-      at::MemoryFormat::Contiguous);
+  at::Tensor shard =
+      whole.detach().narrow(1, mine.start, mine.length).clone(at::MemoryFormat::Contiguous);
   return ParallelEmbedding(std::move(shard), width, std::move(group), std::move(options), !freeze);
 }
 

@@ -29,9 +29,9 @@ struct ParallelEmbeddingOptions {
 };
 
 /// An embedding whose columns (embedding_dim) are cut over the ranks: each looks up its part of
-/// every row and one all-gather joins them; the gradient of this rank's part is cut out, so backward
-/// communicates nothing. Half the bytes of VocabParallelEmbedding's all-reduce, but a head cut by
-/// vocabulary can't share its weight.
+/// every row and one all-gather joins them; the gradient of this rank's part is cut out, so
+/// backward communicates nothing. Half the bytes of VocabParallelEmbedding's all-reduce, but a head
+/// cut by vocabulary can't share its weight.
 class ParallelEmbeddingImpl : public torch::nn::Module {
  public:
   /// A table [num_embeddings, embedding_dim] that begins as options.init says, the same on any
@@ -43,8 +43,8 @@ class ParallelEmbeddingImpl : public torch::nn::Module {
   ParallelEmbeddingImpl(at::Tensor shard, int64_t embedding_dim, dist::Group group,
                         ParallelEmbeddingOptions options, bool requires_grad);
 
-  /// ids: int64 or int32, any shape, the same on all ranks. Returns [ids…, embedding_dim], whole and
-  /// the same on all ranks. Throws ShapeError for an id outside of the table. Collective.
+  /// ids: int64 or int32, any shape, the same on all ranks. Returns [ids…, embedding_dim], whole
+  /// and the same on all ranks. Throws ShapeError for an id outside of the table. Collective.
   at::Tensor forward(const at::Tensor& ids);
   /// The whole table on every rank, without gradient. Collective.
   at::Tensor master_weight() const;

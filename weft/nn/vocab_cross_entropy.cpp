@@ -58,9 +58,9 @@ Losses losses_of(const at::Tensor& logits_Nv, const at::Tensor& targets_N, const
   const LocalTargets local(targets_N, call.vocab);
   const double smoothing = call.options.label_smoothing;
   // What only sums over ranks goes in one all-reduce.
-  std::vector<at::Tensor> sums = {
-      x_Nv.gather(-1, local.column.unsqueeze(-1)).squeeze(-1).masked_fill(
-          local.is_mine.logical_not(), 0)};
+  std::vector<at::Tensor> sums = {x_Nv.gather(-1, local.column.unsqueeze(-1))
+                                      .squeeze(-1)
+                                      .masked_fill(local.is_mine.logical_not(), 0)};
   if (smoothing != 0) sums.push_back(x_Nv.sum(-1));
   sums.push_back(x_Nv.exp_().sum(-1));
   at::Tensor packed = at::stack(sums);
@@ -131,10 +131,10 @@ void check_call(const at::Tensor& logits, const at::Tensor& targets, const Call&
                     call.vocab.length, "]");
   check<ShapeError>(targets.scalar_type() == at::kLong, kWhere, ": targets of dtype ",
                     c10::toString(targets.scalar_type()), ", expected int64");
-  check<ShapeError>(call.vocab.start >= 0 && call.vocab.length >= 1 &&
-                        call.vocab.end() <= call.vocab_size,
-                    kWhere, ": columns ", call.vocab.start, " to ", call.vocab.end() - 1,
-                    " of a vocabulary of ", call.vocab_size);
+  check<ShapeError>(
+      call.vocab.start >= 0 && call.vocab.length >= 1 && call.vocab.end() <= call.vocab_size,
+      kWhere, ": columns ", call.vocab.start, " to ", call.vocab.end() - 1, " of a vocabulary of ",
+      call.vocab_size);
   check<ConfigError>(options.label_smoothing >= 0 && options.label_smoothing <= 1, kWhere,
                      ": label_smoothing ", options.label_smoothing, ", expected 0 to 1");
   check<ConfigError>(options.z_loss >= 0, kWhere, ": z_loss ", options.z_loss,
@@ -153,11 +153,10 @@ at::Tensor checked_count(const at::Tensor& targets, const Call& call) {
   check<ShapeError>(wrong.numel() == 0, kWhere, ": target ",
                     wrong.numel() == 0 ? 0 : wrong[0].item<int64_t>(), ", expected 0 to ",
                     call.vocab_size - 1, " or ignore_index ", options.ignore_index);
-  check<ShapeError>(numbers[1].item<int64_t>() == 0, kWhere,
-                    ": a target outside of the vocabulary of ", call.vocab_size,
-                    " on another rank of group ",
-                    options.count_group ? options.count_group->name() : "",
-                    "; its own message names it");
+  check<ShapeError>(
+      numbers[1].item<int64_t>() == 0, kWhere, ": a target outside of the vocabulary of ",
+      call.vocab_size, " on another rank of group ",
+      options.count_group ? options.count_group->name() : "", "; its own message names it");
   return numbers[0];
 }
 
@@ -170,8 +169,8 @@ at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits_BTv, const at::
   const auto call = c10::make_intrusive<Call>(vocab, vocab_size, group, options);
   check_call(logits_BTv, targets_BT, *call);
   const at::Tensor count = checked_count(targets_BT, *call);
-  const at::Tensor loss_N = CrossEntropyFunction::apply(
-      logits_BTv.reshape({-1, vocab.length}), targets_BT.reshape(-1), call);
+  const at::Tensor loss_N = CrossEntropyFunction::apply(logits_BTv.reshape({-1, vocab.length}),
+                                                        targets_BT.reshape(-1), call);
   if (options.reduction == Reduction::kNone) return loss_N.view(targets_BT.sizes());
   const at::Tensor sum = loss_N.sum();
   return options.reduction == Reduction::kSum ? sum : sum / count;

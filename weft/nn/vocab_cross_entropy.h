@@ -39,8 +39,8 @@ struct CrossEntropyOptions {
 ///
 /// Forward: two all-reduces over `group` of [...] and [2 or 3, ...] numbers (maximum; sum of
 /// exponentials with the target's logit), and one of two numbers over count_group; backward: none.
-/// The graph keeps the logits, in their dtype, and two numbers per token. Throws ShapeError for shapes
-/// that don't fit and for a target outside of the vocabulary, on all ranks of both groups;
+/// The graph keeps the logits, in their dtype, and two numbers per token. Throws ShapeError for
+/// shapes that don't fit and for a target outside of the vocabulary, on all ranks of both groups;
 /// ConfigError for options out of range and for a gradient of the gradient. Collective.
 /// Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits_BTv, const at::Tensor& targets_BT,
