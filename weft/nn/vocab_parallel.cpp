@@ -1,28 +1,116 @@
 #include "weft/nn/vocab_parallel.h"
 
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/where.h>
 
+#include <ostream>
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/token_ids.h"
 #include "weft/ops/collectives.h"
 
 namespace weft::nn {
+namespace {
 
-VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(std::shared_ptr<LinearLike> inner,
-                                                       shard::Range vocab, dist::Group group)
-    : inner_(register_module("inner", std::move(inner))), vocab_(vocab), group_(std::move(group)) {
-  core::check<core::ShapeError>(inner_->out_features() == vocab_.length,
-                                "nn.VocabParallelEmbedding: table of ", inner_->out_features(),
-                                " rows, expected ", vocab_.length);
+using core::check;
+using core::ConfigError;
+using core::ShapeError;
+
+constexpr const char* kEmbedding = "nn.VocabParallelEmbedding";
+
+shard::Range rows_of(int64_t vocab_size, const dist::Group& group) {
+  const shard::NamedSplit rows{core::join(kEmbedding, ": vocabulary"), vocab_size, 1};
+  return rows.range(group.size(), group.rank());
 }
 
+at::Tensor initial_rows(int64_t vocab_size, int64_t embedding_dim, const shard::Range& rows,
+                        const dist::Group& group, const VocabParallelEmbeddingOptions& options) {
+  check<ShapeError>(embedding_dim >= 1, kEmbedding, ": embedding_dim ", embedding_dim,
+                    ", expected at least 1");
+  const uint64_t seed = options.device.is_meta() ? 0 : agreed_seed(group);
+  at::Tensor table = make_shard(
+      options.init, {{vocab_size, embedding_dim}, 0, {rows}, options.dtype, options.device}, seed);
+  const int64_t padding = options.padding_idx.value_or(-1) - rows.start;
+  if (padding >= 0 && padding < rows.length && !table.is_meta()) table.select(0, padding).zero_();
+  return table;
+}
+
+// The options with a padding_idx that is counted from the front.
+VocabParallelEmbeddingOptions checked_options(VocabParallelEmbeddingOptions options,
+                                              int64_t vocab_size) {
+  if (!options.padding_idx) return options;
+  const int64_t index = *options.padding_idx;
+  check<ConfigError>(index >= -vocab_size && index < vocab_size, kEmbedding, ": padding_idx ",
+                     index, ", expected ", -vocab_size, " to ", vocab_size - 1);
+  if (index < 0) options.padding_idx = index + vocab_size;
+  return options;
+}
+
+std::shared_ptr<LinearLike> new_table(int64_t vocab_size, int64_t embedding_dim,
+                                      const dist::Group& group,
+                                      const VocabParallelEmbeddingOptions& options) {
+  return std::make_shared<DenseLinearImpl>(
+      initial_rows(vocab_size, embedding_dim, rows_of(vocab_size, group), group,
+                   checked_options(options, vocab_size)),
+      at::Tensor(), true);
+}
+
+}  // namespace
+
+VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(std::shared_ptr<LinearLike> inner,
+                                                       shard::Range vocab, int64_t vocab_size,
+                                                       dist::Group group,
+                                                       VocabParallelEmbeddingOptions options)
+    : inner_(register_module("inner", std::move(inner))),
+      vocab_(vocab),
+      vocab_size_(vocab_size),
+      group_(std::move(group)),
+      options_(checked_options(std::move(options), vocab_size)) {
+  check<ShapeError>(inner_->out_features() == vocab_.length, kEmbedding, ": table of ",
+                    inner_->out_features(), " rows, expected ", vocab_.length);
+  check<ShapeError>(vocab_.start >= 0 && vocab_.end() <= vocab_size_, kEmbedding, ": rows ",
+                    vocab_.start, " to ", vocab_.end() - 1, " of a vocabulary of ", vocab_size_);
+}
+
+VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t vocab_size, int64_t embedding_dim,
+                                                       dist::Group group,
+                                                       VocabParallelEmbeddingOptions options)
+    : VocabParallelEmbeddingImpl(new_table(vocab_size, embedding_dim, group, options),
+                                 rows_of(vocab_size, group), vocab_size, group, options) {}
+
 at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& ids_BT) {
-  if (group_.size() == 1) return inner_->rows(ids_BT);
+  check_token_ids(ids_BT, vocab_size_, kEmbedding);
   const at::Tensor local_BT = ids_BT - vocab_.start;
   const at::Tensor elsewhere_BT = (local_BT < 0).logical_or(local_BT >= vocab_.length);
-  const at::Tensor rows_BTD = inner_->rows(local_BT.clamp(0, vocab_.length - 1));
+  at::Tensor rows_BTD = inner_->rows(local_BT.clamp(0, vocab_.length - 1));
+  if (options_.padding_idx) {
+    const at::Tensor is_padding_BT = ids_BT == *options_.padding_idx;
+    rows_BTD = at::where(is_padding_BT.unsqueeze(-1), rows_BTD.detach(), rows_BTD);
+  }
+  if (group_.size() == 1) return rows_BTD;
   return ops::mp_reduce(rows_BTD.masked_fill(elsewhere_BT.unsqueeze(-1), 0), group_);
+}
+
+at::Tensor VocabParallelEmbeddingImpl::master_weight() const {
+  return group_.all_gather(inner_->dense_weight(), 0);
+}
+
+void VocabParallelEmbeddingImpl::reset_parameters() {
+  const auto dense = std::dynamic_pointer_cast<DenseLinearImpl>(inner_);
+  check<ConfigError>(dense != nullptr, kEmbedding,
+                     ".reset_parameters: the table is not dense; reset it before it is quantized");
+  VocabParallelEmbeddingOptions now = options_;
+  now.dtype = dense->weight.scalar_type();
+  now.device = dense->weight.device();
+  const at::NoGradGuard no_grad;
+  const at::Tensor rows = initial_rows(vocab_size_, dense->in_features(), vocab_, group_, now);
+  if (!rows.is_meta()) dense->weight.copy_(rows);
+}
+
+void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
+  stream << "weft::nn::VocabParallelEmbedding(vocab_size=" << vocab_size_
+         << ", embedding_dim=" << inner_->in_features() << ", ranks=" << group_.size() << ")";
 }
 
 VocabParallelHeadImpl::VocabParallelHeadImpl(std::shared_ptr<LinearLike> inner, shard::Range vocab,

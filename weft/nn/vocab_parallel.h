@@ -3,32 +3,62 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/nn/init.h"
 #include "weft/nn/linear_like.h"
 #include "weft/shard/split.h"
 
 namespace weft::nn {
+
+struct VocabParallelEmbeddingOptions {
+  /// The token whose row gets no gradient and begins with zeros; counted from the end if negative.
+  std::optional<int64_t> padding_idx = std::nullopt;
+  Init init = Init::normal();
+  at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+};
 
 /// An embedding whose vocabulary rows are cut over the ranks: each looks up the tokens that it
 /// holds, gives zeros for the others, and the sum over ranks is the embedding. Source: Shoeybi et
 /// al. 2019, arXiv:1909.08053, section 3.
 class VocabParallelEmbeddingImpl : public torch::nn::Module {
  public:
-  /// `inner` holds rows `vocab` of the whole table [V, D].
+  /// `inner` holds rows `vocab` of the whole table [V, D]; `vocab_size` is V. Of `options` only
+  /// padding_idx and init are used, init by reset_parameters.
   VocabParallelEmbeddingImpl(std::shared_ptr<LinearLike> inner, shard::Range vocab,
-                             dist::Group group);
+                             int64_t vocab_size, dist::Group group,
+                             VocabParallelEmbeddingOptions options = {});
+  /// A trainable dense table [V, D] that begins as options.init says, the same on any number of
+  /// ranks, cut evenly. Throws ConfigError if a rank would hold no row. Collective, except on the
+  /// meta device.
+  VocabParallelEmbeddingImpl(int64_t vocab_size, int64_t embedding_dim, dist::Group group,
+                             VocabParallelEmbeddingOptions options = {});
 
-  /// ids_BT: int64, equal on all ranks, each below V. Returns x_BTD. Collective.
+  /// ids_BT: int64 or int32, equal on all ranks. Returns x_BTD. Throws ShapeError, on all ranks,
+  /// for an id outside of the vocabulary. Collective.
   at::Tensor forward(const at::Tensor& ids_BT);
+  /// The whole table [V, D] as numbers on every rank, without gradient. Collective.
+  at::Tensor master_weight() const;
+  /// Draws a new whole table and keeps this rank's rows. Throws ConfigError unless the inner layer
+  /// is dense. Collective.
+  void reset_parameters();
+  void pretty_print(std::ostream& stream) const override;
 
   const std::shared_ptr<LinearLike>& inner() const { return inner_; }
+  const shard::Range& vocab() const { return vocab_; }
+  int64_t vocab_size() const { return vocab_size_; }
 
  private:
   std::shared_ptr<LinearLike> inner_;
   shard::Range vocab_;
+  int64_t vocab_size_;
   dist::Group group_;
+  VocabParallelEmbeddingOptions options_;
 };
 TORCH_MODULE(VocabParallelEmbedding);
 

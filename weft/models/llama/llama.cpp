@@ -130,8 +130,8 @@ class Llama : public CausalLM {
         rope_(config.head_dim, config.rope_base, config.max_positions) {
     const shard::Range vocab = reader.plan().vocab;
     embedding_ = register_module(
-        "embed_tokens",
-        nn::VocabParallelEmbedding(reader.linear("model.embed_tokens", false), vocab, group));
+        "embed_tokens", nn::VocabParallelEmbedding(reader.linear("model.embed_tokens", false),
+                                                   vocab, config.vocab_size, group));
     for (int64_t layer = 0; layer < config.num_layers; ++layer) {
       blocks_.push_back(
           register_module(core::join("layer_", layer), Block(config, reader, layer, group)));
