@@ -76,7 +76,17 @@ void GroupMonitor::explain(OpKind kind, const std::exception& error) const {
     }
     std::this_thread::sleep_for(10ms);
   }
-  core::fail<core::CommError>(where(kind), ": ", first_line(error.what()));
+  core::fail<core::CommError>(where(kind), ": ", first_line(error.what()), what_others_do());
+}
+
+std::string GroupMonitor::what_others_do() const {
+  std::string text;
+  for (const int rank : world_ranks_) {
+    if (rank == peers_->own_rank()) continue;
+    const std::string operation = peers_->last_operation(rank);
+    if (!operation.empty()) text += core::join("; ", peers_->name(rank), ":", operation);
+  }
+  return text;
 }
 
 }  // namespace weft::dist

@@ -40,6 +40,9 @@ class GroupMonitor {
   void wait(c10d::Work& work, OpKind kind) const;
   /// Throws CommError with the rank that is gone, or else with the first line of `error`.
   [[noreturn]] void explain(OpKind kind, const std::exception& error) const;
+  /// What the other ranks of the group are doing, for the message of a wait that was too long:
+  /// "; rank 1 (pid 5, host x): during barrier #2 of group data". Empty if it cannot be seen.
+  std::string what_others_do() const;
   /// "dist.Group: all_reduce #4 of group model".
   std::string where(OpKind kind) const;
 
