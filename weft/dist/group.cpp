@@ -10,6 +10,7 @@
 #include "weft/dist/check/call.h"
 #include "weft/dist/check/call_checker.h"
 #include "weft/dist/group_monitor.h"
+#include "weft/dist/group_tensors.h"
 #include "weft/dist/pending_sends.h"
 #include "weft/shard/split.h"
 
@@ -19,21 +20,6 @@ namespace {
 using core::check;
 using core::fail;
 using core::ShapeError;
-
-c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kMin:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::kMax:
-      return c10d::ReduceOp::MAX;
-    case ReduceOp::kProduct:
-      return c10d::ReduceOp::PRODUCT;
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      break;
-  }
-  return c10d::ReduceOp::SUM;
-}
 
 void wait(GroupMonitor* monitor, OpKind kind, const c10::intrusive_ptr<c10d::Work>& work) {
   if (monitor == nullptr) {
@@ -56,40 +42,6 @@ void check_sizes(const char* where, const std::vector<int64_t>& sizes, int64_t r
   for (const int64_t size : sizes) {
     check<ShapeError>(size >= 0, where, ": expected sizes >= 0, got ", core::list_text(sizes));
   }
-}
-
-at::Tensor pad_to(const at::Tensor& x, int64_t length) {
-  if (x.size(0) == length) return x;
-  auto shape = x.sizes().vec();
-  shape[0] = length;
-  at::Tensor padded = at::zeros(shape, x.options());
-  padded.narrow(0, 0, x.size(0)).copy_(x);
-  return padded;
-}
-
-Call gather_call(const at::Tensor& shard, int64_t dim, const std::vector<int64_t>& sizes) {
-  const std::string how =
-      core::join(" along dim ", dim,
-                 sizes.empty() ? std::string() : core::join(" of ", core::list_text(sizes)));
-  auto others = shard.sizes().vec();
-  others[static_cast<size_t>(dim)] = -1;
-  Call call = call_of(OpKind::kAllGather, core::join(tensor_text(shard), how));
-  call.agreed = core::join(dtype_text(shard.scalar_type()), core::list_text(others), how);
-  return call;
-}
-
-bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
-
-// Gloo adds halves in half precision, and has neither flags nor 16-bit integers; others divide a
-// rounded sum for an average.
-at::ScalarType type_to_reduce_in(const at::Tensor& x, ReduceOp op, bool is_gloo) {
-  const at::ScalarType type = x.scalar_type();
-  const bool rounds =
-      op == ReduceOp::kAverage || (is_gloo && (op == ReduceOp::kSum || op == ReduceOp::kProduct));
-  if (is_half(type) && rounds && x.is_cpu()) return at::kFloat;
-  if (is_gloo && type == at::kBool) return at::kByte;
-  if (is_gloo && type == at::kShort) return at::kInt;
-  return type;
 }
 
 bool is_integral(const at::Tensor& x) { return c10::isIntegralType(x.scalar_type(), true); }
@@ -232,6 +184,11 @@ at::Tensor Group::all_gather(const at::Tensor& shard, int64_t dim,
 // All ranks' parts, which differ along dimension 0 at most.
 std::vector<at::Tensor> Group::gather_parts(const at::Tensor& shard,
                                             const std::vector<int64_t>& sizes) const {
+  if (const auto type = type_to_move_as(shard.scalar_type(), is_gloo_)) {
+    std::vector<at::Tensor> parts = gather_parts(shard.view(*type), sizes);
+    for (at::Tensor& part : parts) part = part.view(shard.scalar_type());
+    return parts;
+  }
   // Only our own backends gather unequal parts; for others they are padded.
   const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
   const bool pad = inline_collectives_ == nullptr;
@@ -318,12 +275,14 @@ void Group::broadcast(at::Tensor& x, int64_t root) const {
     return call_of(OpKind::kBroadcast, core::join(tensor_text(x), " root ", root));
   };
   run_collective(OpKind::kBroadcast, describe, [&] {
-    std::vector<at::Tensor> dense = {x.contiguous()};
+    const at::Tensor dense = x.contiguous();
+    const auto type = type_to_move_as(x.scalar_type(), is_gloo_);
+    std::vector<at::Tensor> tensors = {type ? dense.view(*type) : dense};
     c10d::BroadcastOptions options;
     options.rootRank = root;
     options.asyncOp = false;
-    wait(monitor_.get(), OpKind::kBroadcast, process_group_->broadcast(dense, options));
-    if (rank_ != root && !dense[0].is_same(x)) x.copy_(dense[0]);
+    wait(monitor_.get(), OpKind::kBroadcast, process_group_->broadcast(tensors, options));
+    if (rank_ != root && !dense.is_same(x)) x.copy_(dense);
     return true;
   });
 }

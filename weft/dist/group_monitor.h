@@ -2,6 +2,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -32,8 +33,14 @@ class GroupMonitor {
   /// The peer's name by its rank in the group.
   std::string peer_name(int64_t group_rank) const;
 
-  void begin(OpKind kind) { note_operation(*status_, kind, number_, ++sequence_); }
-  void end() { note_operation_done(*status_); }
+  void begin(OpKind kind) {
+    begun_.store(kind, std::memory_order_relaxed);
+    note_operation(*status_, kind, number_, ++sequence_);
+  }
+  void end() {
+    begun_.store(OpKind::kNone, std::memory_order_relaxed);
+    note_operation_done(*status_);
+  }
   uint64_t sequence() const { return sequence_; }
 
   /// Waits for `work`, looking after the peers meanwhile. Throws CommError.
@@ -56,6 +63,7 @@ class GroupMonitor {
   RankStatus* status_;
   uint32_t number_;
   uint64_t sequence_ = 0;
+  std::atomic<OpKind> begun_ = OpKind::kNone;
 };
 
 }  // namespace weft::dist

@@ -12,6 +12,17 @@ Call call_of(OpKind kind, std::string text) {
   return call;
 }
 
+Call gather_call(const at::Tensor& shard, int64_t dim, const std::vector<int64_t>& sizes) {
+  const std::string how =
+      core::join(" along dim ", dim,
+                 sizes.empty() ? std::string() : core::join(" of ", core::list_text(sizes)));
+  auto others = shard.sizes().vec();
+  others[static_cast<size_t>(dim)] = -1;
+  Call call = call_of(OpKind::kAllGather, core::join(tensor_text(shard), how));
+  call.agreed = core::join(dtype_text(shard.scalar_type()), core::list_text(others), how);
+  return call;
+}
+
 std::string dtype_text(at::ScalarType dtype) {
   switch (dtype) {
     case at::kByte:

@@ -28,6 +28,9 @@ struct Call {
 /// A call of which everything that is shown must be the same on all ranks.
 Call call_of(OpKind kind, std::string text);
 
+/// An all-gather along `dim`: shards may differ in size along it. `sizes` are all ranks', or empty.
+Call gather_call(const at::Tensor& shard, int64_t dim, const std::vector<int64_t>& sizes);
+
 /// "float32", as checkpoints and Python name it.
 std::string dtype_text(at::ScalarType dtype);
 /// "float32 [4, 8]".
