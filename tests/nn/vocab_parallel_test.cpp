@@ -39,7 +39,7 @@ TEST(VocabParallelEmbedding, EqualsTheWholeForwardAndBackward) {
     x.backward(grad);
     const auto inner =
         std::make_shared<DenseLinearImpl>(piece(table, 0, group), at::Tensor(), true);
-    VocabParallelEmbedding embedding(inner, vocab_of(group), kVocab, group);
+    VocabParallelEmbedding embedding(inner, kVocab, group);
     const at::Tensor x_rank = embedding->forward(every_token());
     expect_close(x_rank, x, "forward", 0);
     x_rank.backward(grad);
@@ -53,8 +53,8 @@ TEST(VocabParallelEmbedding, LooksUpInAQuantizedTable) {
         quant::quantize_affine(seeded({kVocab, 32}, 1, at::kFloat), 4, 16, at::kFloat);
     const shard::Range vocab = vocab_of(group);
     VocabParallelEmbedding embedding(
-        std::make_shared<QuantizedLinearImpl>(quant::slice_affine(table, vocab, {0, 32})), vocab,
-        kVocab, group);
+        std::make_shared<QuantizedLinearImpl>(quant::slice_affine(table, vocab, {0, 32})), kVocab,
+        group);
     expect_close(embedding->forward(every_token()),
                  at::embedding(quant::dequantize(table, at::kFloat), every_token()), "forward",
                  1e-6);
@@ -75,8 +75,8 @@ TEST(VocabParallelHead, EqualsTheWholeTiedOrNot) {
       const auto head_inner = is_tied ? inner
                                       : std::make_shared<DenseLinearImpl>(
                                             piece(head_whole, 0, group), at::Tensor(), true);
-      VocabParallelEmbedding embedding(inner, vocab_of(group), kVocab, group);
-      VocabParallelHead head(head_inner, vocab_of(group), kVocab, group);
+      VocabParallelEmbedding embedding(inner, kVocab, group);
+      VocabParallelHead head(head_inner, kVocab, group);
       const at::Tensor logits_BTv = head->forward(at::tanh(embedding->forward(every_token())));
       expect_close(logits_BTv, piece(y, -1, group), "this rank's logits");
       const at::Tensor logits_BTV = head->gather(logits_BTv);
@@ -166,29 +166,20 @@ TEST(VocabParallelEmbedding, RefusesOptionsThatDoNotFit) {
   EXPECT_EQ(error_text([&] { VocabParallelEmbedding(kVocab, 0, Group()); }),
             "ShapeError: nn.VocabParallelEmbedding: embedding_dim 0, expected at least 1");
   const auto table = quant::quantize_affine(seeded({kVocab, 32}, 1, at::kFloat), 4, 16, at::kFloat);
-  VocabParallelEmbedding quantized(std::make_shared<QuantizedLinearImpl>(table),
-                                   shard::Range{0, kVocab}, kVocab, Group());
+  VocabParallelEmbedding quantized(std::make_shared<QuantizedLinearImpl>(table), kVocab, Group());
   EXPECT_EQ(
       error_text([&] { quantized->reset_parameters(); }),
       "ConfigError: nn.VocabParallelEmbedding.reset_parameters: the table is not dense; reset "
       "it before it is quantized");
-  const auto inner = std::make_shared<DenseLinearImpl>(at::zeros({5, kWidth}));
-  EXPECT_EQ(error_text([&] {
-              VocabParallelEmbedding(inner, shard::Range{6, 5}, kVocab, Group());
-            }),
-            "ShapeError: nn.VocabParallelEmbedding: rows 6 to 10 of a vocabulary of 10");
 }
 
 TEST(VocabParallel, RefusesATableOfAnotherSize) {
   const auto inner = std::make_shared<DenseLinearImpl>(at::zeros({5, kWidth}));
-  EXPECT_EQ(error_text([&] {
-              VocabParallelEmbedding(inner, shard::Range{0, 4}, kVocab, Group());
-            }),
-            "ShapeError: nn.VocabParallelEmbedding: table of 5 rows, expected 4");
-  EXPECT_EQ(error_text([&] {
-              VocabParallelHead(inner, shard::Range{0, 4}, kVocab, Group());
-            }),
-            "ShapeError: nn.VocabParallelHead: weight of 5 rows, expected 4");
+  EXPECT_EQ(error_text([&] { VocabParallelEmbedding(inner, kVocab, Group()); }),
+            "ShapeError: nn.VocabParallelEmbedding: weight of 5 rows, expected this "
+            "rank's 10 of 10");
+  EXPECT_EQ(error_text([&] { VocabParallelHead(inner, kVocab, Group()); }),
+            "ShapeError: nn.VocabParallelHead: weight of 5 rows, expected this rank's 10 of 10");
 }
 
 }  // namespace
