@@ -2,7 +2,8 @@
 
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/nn/linear.h"
+#include "weft/nn/dense_linear.h"
+#include "weft/nn/quantized_linear.h"
 #include "weft/ops/collectives.h"
 
 namespace weft::nn {

@@ -7,6 +7,8 @@
 
 #include "tests/core/error_text.h"
 #include "tests/nn/layer_checks.h"
+#include "weft/nn/dense_linear.h"
+#include "weft/nn/quantized_linear.h"
 
 namespace weft::nn {
 namespace {

@@ -5,6 +5,8 @@
 
 #include "weft/core/error.h"
 #include "weft/models/registry.h"
+#include "weft/nn/dense_linear.h"
+#include "weft/nn/quantized_linear.h"
 
 namespace weft::models {
 namespace {

@@ -8,7 +8,7 @@
 #include "weft/dist/group.h"
 #include "weft/models/model.h"
 #include "weft/models/plan.h"
-#include "weft/nn/linear.h"
+#include "weft/nn/linear_like.h"
 
 namespace weft::models {
 

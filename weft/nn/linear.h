@@ -1,67 +1,49 @@
 #pragma once
 
+#include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
 
-#include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
 
 #include "weft/nn/linear_like.h"
-#include "weft/quant/affine.h"
+#include "weft/nn/shard_linear.h"
 
 namespace weft::nn {
 
-/// A floating-point weight; parameters "weight" [out, in] and, if defined, "bias" [out].
-class DenseLinearImpl : public LinearLike {
+/// The place of one linear layer in a model of one's own. What stands there may be exchanged while
+/// the member and its callers stay: first a torch::nn::Linear's weight, then its quantized form,
+/// a LoRA adapter around either, and any of them cut over a group.
+class LinearImpl : public AnyLinear, public LinearHolder {
  public:
-  /// Keeps the tensors given. Throws ShapeError unless weight is 2-d and bias fits.
-  explicit DenseLinearImpl(at::Tensor weight, at::Tensor bias = {}, bool requires_grad = false);
-  at::Tensor forward(const at::Tensor& x) override;
-  at::Tensor rows(const at::Tensor& indices) override;
-  int64_t in_features() const override { return weight.size(1); }
-  int64_t out_features() const override { return weight.size(0); }
-  int64_t weight_bytes() const override;
-  at::Tensor bias_or_undefined() const override { return bias; }
-  at::Tensor dense_weight() const override { return weight.detach(); }
-  int64_t column_unit(int64_t) const override { return 1; }
-  std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
-  std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
+  /// Takes over the linear's own parameters: shared, not copied.
+  LinearImpl(const torch::nn::Linear& linear);
+  /// Any layer; a parallel one stands here as sharded.
+  explicit LinearImpl(std::shared_ptr<AnyLinear> layer);
 
-  at::Tensor weight;
-  at::Tensor bias;
+  /// x: [..., in] (this rank's in, if sharded to all). Collective if sharded.
+  at::Tensor forward(const at::Tensor& x) override { return layer_->forward(x); }
+  int64_t in_features() const override { return layer_->in_features(); }
+  int64_t out_features() const override { return layer_->out_features(); }
+
+  /// Cuts the layer over `group` and lets the whole go. Every rank calls it. Throws as shard_linear
+  /// does, and ConfigError if it is sharded already.
+  void shard(ShardKind kind, const dist::Group& group, const ShardOptions& options = {});
+  /// By heads or another layout of one's own.
+  void shard(ShardKind kind, const dist::Group& group, const shard::Layout& layout);
+  /// Puts the whole back on every rank; nothing if it is whole. Collective.
+  void unshard();
+
+  const std::shared_ptr<AnyLinear>& layer() const { return layer_; }
+  std::shared_ptr<LinearLike> inner() const override;
+  void set_inner(std::shared_ptr<LinearLike> inner) override;
+  const LinearCut* cut() const override { return nullptr; }
 
  private:
-  // Set where other ranks hold some of this shard's rows, too.
-  std::optional<LinearCut> shared_;
+  std::shared_ptr<LinearLike> whole_or_throw() const;
+
+  std::shared_ptr<AnyLinear> layer_;
 };
-TORCH_MODULE(DenseLinear);
-
-/// An affine-quantized weight; buffers "weight" (packed), "scales", "offsets". The weight is
-/// frozen; gradients pass through to the input.
-class QuantizedLinearImpl : public LinearLike {
- public:
-  /// Keeps the tensors given. Throws ShapeError as quant::check_affine does, or if bias does not
-  /// fit.
-  explicit QuantizedLinearImpl(quant::AffineTensor weight, at::Tensor bias = {});
-  at::Tensor forward(const at::Tensor& x) override;
-  at::Tensor rows(const at::Tensor& indices) override;
-  int64_t in_features() const override { return weight.in_features(); }
-  int64_t out_features() const override { return weight.out_features(); }
-  int64_t weight_bytes() const override { return weight.num_bytes(); }
-  at::Tensor bias_or_undefined() const override { return bias; }
-  at::Tensor dense_weight() const override;
-  int64_t column_unit(int64_t n) const override;
-  std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
-  std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
-  /// The group size that the whole had; a shard's own may be a divisor of it.
-  int64_t whole_group_size() const { return whole_group_size_; }
-
-  quant::AffineTensor weight;
-  at::Tensor bias;
-
- private:
-  int64_t whole_group_size_ = 0;
-};
-TORCH_MODULE(QuantizedLinear);
+TORCH_MODULE(Linear);
 
 }  // namespace weft::nn

@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
+#include "weft/nn/dense_linear.h"
 #include "weft/nn/init.h"
-#include "weft/nn/linear.h"
 
 namespace weft::nn {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/dense_linear.h"
 #include "weft/nn/token_ids.h"
 #include "weft/ops/collectives.h"
 

@@ -10,11 +10,12 @@
 
 #include "weft/dist/group.h"
 #include "weft/nn/init.h"
-#include "weft/nn/linear.h"
+#include "weft/nn/linear_like.h"
 #include "weft/shard/split.h"
 
 namespace weft::nn {
 
+/// How a VocabParallelEmbedding begins, with the meanings of torch::nn::Embedding on the whole.
 struct VocabParallelEmbeddingOptions {
   /// The token whose row gets no gradient and begins with zeros; counted from the end if negative.
   std::optional<int64_t> padding_idx = std::nullopt;

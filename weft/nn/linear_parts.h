@@ -7,7 +7,12 @@
 
 namespace weft::nn {
 
-/// What the linear layers' shard and unshard have in common. None of it records gradients.
+/// What the kinds of inner linear layers have in common. None of it records gradients.
+
+/// Throw ShapeError, beginning with `where`: unless x is [..., in_features]; unless the bias is
+/// [out_features] or undefined.
+void check_input(const at::Tensor& x, int64_t in_features, const char* where);
+void check_bias(const at::Tensor& bias, int64_t out_features, const char* where);
 
 /// Throws ShapeError, beginning with `where`, unless `linear` is as large along the cut's dim as
 /// the cut's layout says, and InternalError if dim and kind don't belong together.

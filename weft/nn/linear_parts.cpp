@@ -1,4 +1,4 @@
-#include "weft/nn/linear_shards.h"
+#include "weft/nn/linear_parts.h"
 
 #include <ATen/ops/cat.h>
 
@@ -19,6 +19,18 @@ std::vector<at::Tensor> narrowed(const at::Tensor& x, int64_t dim,
 }
 
 }  // namespace
+
+void check_input(const at::Tensor& x, int64_t in_features, const char* where) {
+  core::check<core::ShapeError>(x.dim() >= 1 && x.size(-1) == in_features, where, ": input ",
+                                core::list_text(x.sizes()), ", expected the last dim to be ",
+                                in_features);
+}
+
+void check_bias(const at::Tensor& bias, int64_t out_features, const char* where) {
+  core::check<core::ShapeError>(
+      !bias.defined() || (bias.dim() == 1 && bias.size(0) == out_features), where, ": bias ",
+      bias.defined() ? core::list_text(bias.sizes()) : "", ", expected [", out_features, "]");
+}
 
 void check_shardable(const LinearLike& linear, const LinearCut& cut, const char* where) {
   const bool by_rows = cut.kind == ShardKind::kAllToSharded;

@@ -1,7 +1,8 @@
-#include "weft/nn/linear.h"
+#include "weft/nn/quantized_linear.h"
 
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
+#include "weft/nn/dense_linear.h"
 
 namespace weft::nn {
 namespace {
@@ -13,33 +14,6 @@ using testing::error_text;
 
 quant::AffineTensor quantized(int64_t out, int64_t in, uint64_t seed) {
   return quant::quantize_affine(seeded({out, in}, seed, at::kFloat), 4, 16, at::kFloat);
-}
-
-TEST(DenseLinear, IsTheMatrixProductPlusBias) {
-  const at::Tensor w = seeded({3, 5}, 1), b = seeded({3}, 2), x = seeded({2, 4, 5}, 3);
-  DenseLinear linear(w, b);
-  expect_close(linear->forward(x), at::matmul(x, w.t()) + b, "with bias");
-  expect_close(DenseLinear(w)->forward(x), at::matmul(x, w.t()), "without bias");
-  expect_close(linear->rows(at::tensor({2, 0}, at::kLong)), at::stack({w[2], w[0]}), "rows", 0);
-  EXPECT_EQ(linear->in_features(), 5);
-  EXPECT_EQ(linear->out_features(), 3);
-  EXPECT_EQ(linear->weight_bytes(), 3 * 5 * 8);
-  EXPECT_TRUE(linear->has_bias());
-  EXPECT_FALSE(linear->weight.requires_grad());
-  EXPECT_EQ(linear->named_parameters().keys(), (std::vector<std::string>{"weight", "bias"}));
-}
-
-TEST(DenseLinear, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(error_text([] { DenseLinear(at::zeros({3})); }),
-            "ShapeError: nn.DenseLinear: weight [3], expected [out, in]");
-  EXPECT_EQ(error_text([] {
-              DenseLinear(at::zeros({3, 5}), at::zeros({5}));
-            }),
-            "ShapeError: nn.DenseLinear: bias [5], expected [3]");
-  EXPECT_EQ(error_text([] {
-              DenseLinear(at::zeros({3, 5}))->forward(at::zeros({2, 3}));
-            }),
-            "ShapeError: nn.DenseLinear: input [2, 3], expected the last dim to be 5");
 }
 
 TEST(QuantizedLinear, EqualsADenseLinearOfTheDequantizedWeight) {
