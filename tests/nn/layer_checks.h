@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/ops/tensor_checks.h"
@@ -53,5 +55,31 @@ inline torch::nn::Linear whole_linear(const nn::ParallelLinearImpl& layer) {
   if (bias.defined()) whole->bias.copy_(bias);
   return whole;
 }
+
+/// A group that counts the all-reduces that go through it. In a group of one there are none.
+class CountedGroup {
+ public:
+  explicit CountedGroup(const dist::Group& group)
+      : counter_(std::make_shared<Counter>(group)),
+        group_(group.name(), group.process_group(), counter_) {}
+
+  const dist::Group& group() const { return group_; }
+  /// How many since the last call.
+  int take_count() { return std::exchange(counter_->count, 0); }
+
+ private:
+  struct Counter : dist::InlineCollectives {
+    explicit Counter(dist::Group g) : group(std::move(g)) {}
+    void all_reduce_inline(at::Tensor& x, dist::ReduceOp op) override {
+      ++count;
+      group.all_reduce(x, op);
+    }
+    dist::Group group;
+    int count = 0;
+  };
+
+  std::shared_ptr<Counter> counter_;
+  dist::Group group_;
+};
 
 }  // namespace weft::test

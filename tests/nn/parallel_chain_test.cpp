@@ -96,6 +96,20 @@ TEST(ParallelChain, OfEmbeddingColumnAndRowEqualsOneProcess) {
   });
 }
 
+TEST(ParallelChain, NeedsOneAllReduceForwardAndOneBackward) {
+  on_ranks(
+      [](const Group& group) {
+        test::CountedGroup counted(group);
+        Chain chain(counted.group(), at::kFloat);
+        counted.take_count();
+        const at::Tensor y = chain.forward(at::tensor({0, 9, 3}, at::kLong));
+        EXPECT_EQ(counted.take_count(), 1) << "of the row layer's output";
+        y.sum().backward();
+        EXPECT_EQ(counted.take_count(), 1) << "of the gradient of the column layer's input";
+      },
+      {2});
+}
+
 TEST(ParallelChain, TrainsAsOneProcessDoes) {
   on_ranks([](const Group& group) {
     torch::manual_seed(4);

@@ -6,6 +6,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/nn/layer_checks.h"
+#include "weft/nn/quantized_linear.h"
 
 namespace weft::nn {
 namespace {

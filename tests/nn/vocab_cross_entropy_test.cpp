@@ -224,6 +224,23 @@ TEST(VocabParallelCrossEntropy, RefusesWhatDoesNotFitOnAllRanks) {
       {2});
 }
 
+TEST(VocabParallelCrossEntropy, NeedsTwoAllReducesForwardAndNoneBackward) {
+  on_ranks(
+      [](const Group& group) {
+        test::CountedGroup counted(group);
+        const at::Tensor logits = leaf(piece(seeded({2, 4, kVocab}, 1), -1, group));
+        CrossEntropyOptions options;
+        options.label_smoothing = 0.1;
+        options.z_loss = 1e-3;
+        const at::Tensor loss = vocab_parallel_cross_entropy(
+            logits, some_targets(), vocab_of(group), kVocab, counted.group(), options);
+        EXPECT_EQ(counted.take_count(), 2);
+        loss.backward();
+        EXPECT_EQ(counted.take_count(), 0);
+      },
+      {2});
+}
+
 TEST(VocabParallelCrossEntropy, RefusesAGradientOfTheGradient) {
   const at::Tensor logits = leaf(seeded({3, kVocab}, 1));
   const at::Tensor loss = vocab_parallel_cross_entropy(logits, at::tensor({1, 2, 3}, at::kLong),

@@ -8,6 +8,7 @@
 
 namespace weft::nn {
 
+/// How a ColumnParallelLinear begins and what it gives.
 struct ColumnParallelOptions {
   bool bias = true;
   /// The output is whole and in the whole's order on all ranks; otherwise it is this rank's shard,

@@ -8,6 +8,7 @@
 
 namespace weft::nn {
 
+/// How a RowParallelLinear begins and what it takes.
 struct RowParallelOptions {
   /// Whole and equal on all ranks; added once.
   bool bias = true;

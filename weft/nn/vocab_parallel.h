@@ -15,6 +15,7 @@
 
 namespace weft::nn {
 
+/// How a VocabParallelEmbedding begins, with the meanings of torch::nn::Embedding on the whole.
 struct VocabParallelEmbeddingOptions {
   /// The token whose row gets no gradient and begins with zeros; counted from the end if negative.
   std::optional<int64_t> padding_idx = std::nullopt;
