@@ -172,6 +172,25 @@ TEST(World, SaysOnEveryRankWhoUsesTheSharedMemory) {
   EXPECT_NE(other_result.out.find(expected), std::string::npos) << other_result.out;
 }
 
+TEST(World, RefusesRanksOfWhichOnlySomeCheckTheirCalls) {
+  const std::string job = "half-checked-" + std::to_string(getpid());
+  const auto variables = [&](const char* rank, const char* checked) {
+    return test::CommandOptions{.variables = {{"RANK", rank},
+                                              {"WORLD_SIZE", "2"},
+                                              {"WEFT_JOB_ID", job},
+                                              {"WEFT_CHECK_COLLECTIVES", checked}}};
+  };
+  test::BackgroundCommand other(program(), variables("1", "1"));
+  const auto result = test::run_command(program(), variables("0", "0"));
+  const auto other_result = other.finish();
+  EXPECT_NE(result.out.find("dist.World: ranks differ: rank 0 has protocol weft-1, backend shm, 2 "
+                            "ranks; rank 1 has protocol weft-1, backend shm(checked), 2 ranks"),
+            std::string::npos)
+      << result.out << result.err;
+  EXPECT_NE(other_result.out.find("dist.World: ranks differ: rank 1 has "), std::string::npos)
+      << other_result.out << other_result.err;
+}
+
 TEST(World, NamesTheRankThatDidNotCome) {
   const auto result = test::run_command(
       program(), {.variables = {{"RANK", "0"},
