@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <regex>
 
 #include "tests/support/run_command.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
+#include "weft/dist/launch.h"
 #include "weft/dist/process.h"
 #include "weft/dist/shm/segment.h"
 
@@ -173,22 +175,17 @@ TEST(World, SaysOnEveryRankWhoUsesTheSharedMemory) {
 }
 
 TEST(World, RefusesRanksOfWhichOnlySomeCheckTheirCalls) {
-  const std::string job = "half-checked-" + std::to_string(getpid());
-  const auto variables = [&](const char* rank, const char* checked) {
-    return test::CommandOptions{.variables = {{"RANK", rank},
-                                              {"WORLD_SIZE", "2"},
-                                              {"WEFT_JOB_ID", job},
-                                              {"WEFT_CHECK_COLLECTIVES", checked}}};
-  };
-  test::BackgroundCommand other(program(), variables("1", "1"));
-  const auto result = test::run_command(program(), variables("0", "0"));
-  const auto other_result = other.finish();
-  EXPECT_NE(result.out.find("dist.World: ranks differ: rank 0 has protocol weft-1, backend shm, 2 "
-                            "ranks; rank 1 has protocol weft-1, backend shm(checked), 2 ranks"),
-            std::string::npos)
-      << result.out << result.err;
-  EXPECT_NE(other_result.out.find("dist.World: ranks differ: rank 1 has "), std::string::npos)
-      << other_result.out << other_result.err;
+  LaunchOptions options;
+  options.num_ranks = 2;
+  options.command = {"sh", "-c", "WEFT_CHECK_COLLECTIVES=$RANK exec \"$@\"", "sh"};
+  for (const auto& word : program()) options.command.push_back(word);
+  const auto result = test::run_forked([&] { return launch(options); });
+  EXPECT_NE(result.status, 0);
+  const std::regex refusal(
+      "dist.World: ranks differ: rank [01] has protocol weft-1, backend shm(\\(checked\\))?, 2 "
+      "ranks; rank [01] has protocol weft-1, backend shm(\\(checked\\))?, 2 ranks; start all ranks "
+      "with the same program and options");
+  EXPECT_TRUE(std::regex_search(result.out + result.err, refusal)) << result.out << result.err;
 }
 
 TEST(World, NamesTheRankThatDidNotCome) {
