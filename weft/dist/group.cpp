@@ -18,7 +18,6 @@ namespace weft::dist {
 namespace {
 
 using core::check;
-using core::fail;
 using core::ShapeError;
 
 void wait(GroupMonitor* monitor, OpKind kind, const c10::intrusive_ptr<c10d::Work>& work) {

@@ -78,7 +78,7 @@ void GroupMonitor::watch_until_done(c10d::Work& work, OpKind kind) const {
 
 void GroupMonitor::explain(OpKind kind, const std::exception& error) const {
   // A connection breaks a moment before the process that held it is seen to be gone.
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 100; ++i) {
     for (const int rank : world_ranks_) {
       if (rank == peers_->own_rank() || !peers_->is_dead(rank)) continue;
       core::fail<core::CommError>(where(kind), ": ", peers_->name(rank), " was killed or has ended",

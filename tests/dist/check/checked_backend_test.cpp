@@ -242,7 +242,7 @@ TEST_P(CheckedBackendOn, TheTimeOutOfCrossedGroupsSaysWhatTheOthersDo) {
   for (const char* checked : {"0", "1"}) {
     test::run_ranks(2, crossed,
                     {.backend = GetParam(),
-                     .variables = {{"WEFT_TIMEOUT_S", "2"}, {"WEFT_CHECK_COLLECTIVES", checked}}});
+                     .variables = {{"WEFT_TIMEOUT_S", "1"}, {"WEFT_CHECK_COLLECTIVES", checked}}});
   }
 }
 
