@@ -1,5 +1,5 @@
 // The shm backend through libtorch's own interface, beside Gloo where Gloo has the operation.
-#include "weft/dist/shm/backend.h"
+#include "weft/dist/shm/transport.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
