@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <regex>
 
+#include "tests/support/backends.h"
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
 #include "weft/dist/launch.h"
@@ -91,7 +92,7 @@ CommandResult hit_rank_one(const std::string& backend, int number) {
 }
 
 TEST(Fault, AKilledRankIsNamedAndEndsTheJob) {
-  for (const char* backend : {"shm", "gloo"}) {
+  for (const char* backend : test::cpu_backends()) {
     const CommandResult result = hit_rank_one(backend, SIGKILL);
     EXPECT_FALSE(result.timed_out) << backend;
     EXPECT_EQ(result.status, 4);
@@ -106,7 +107,7 @@ TEST(Fault, AKilledRankIsNamedAndEndsTheJob) {
 }
 
 TEST(Fault, AStoppedRankIsNamedAndEndsTheJob) {
-  for (const char* backend : {"shm", "gloo"}) {
+  for (const char* backend : test::cpu_backends()) {
     const CommandResult result = hit_rank_one(backend, SIGSTOP);
     EXPECT_FALSE(result.timed_out) << backend;
     EXPECT_EQ(result.status, 4);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/dist/oracle.h"
+#include "tests/support/backends.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
 #include "weft/dist/world.h"
@@ -54,7 +55,7 @@ void expect_all_reduces(const Group& group, bool gloo) {
 }
 
 TEST(Group, AllReduceEqualsTheReductionOfTheWhole) {
-  for (const char* backend : {"shm", "gloo"}) {
+  for (const char* backend : test::cpu_backends()) {
     for (int n = 1; n <= 4; ++n) {
       test::run_ranks(
           n,
@@ -131,7 +132,7 @@ void expect_broadcasts(const Group& group) {
 }
 
 TEST(Group, GathersScattersAndBroadcastsAsOnTheWhole) {
-  for (const char* backend : {"shm", "gloo"}) {
+  for (const char* backend : test::cpu_backends()) {
     const bool gloo = std::string(backend) == "gloo";
     for (int n = 1; n <= 4; ++n) {
       test::run_ranks(
@@ -163,7 +164,7 @@ void pass_around(const Group& group, int64_t count) {
 }
 
 TEST(Group, RanksMayAllSendBeforeTheyReceive) {
-  for (const char* backend : {"shm", "gloo"}) {
+  for (const char* backend : test::cpu_backends()) {
     test::run_ranks(3,
                     [&](World& world) {
                       for (const int64_t count : {0, 1, 1'000'003, 2})
@@ -175,7 +176,7 @@ TEST(Group, RanksMayAllSendBeforeTheyReceive) {
 }
 
 TEST(Group, SubGroupsWorkBesideEachOther) {
-  for (const char* backend : {"shm", "gloo"}) {
+  for (const char* backend : test::cpu_backends()) {
     test::run_ranks(4,
                     [&](World& world) {
                       const Group even = world.make_group("even", {0, 2});
@@ -260,7 +261,7 @@ TEST(Group, TellsWhichRankCalledWhatWhenCallsDiffer) {
 }
 
 TEST(Group, ChecksThatTheRanksAgree) {
-  for (const char* backend : {"shm", "gloo"}) {
+  for (const char* backend : test::cpu_backends()) {
     test::run_ranks(
         2,
         [](World& world) {

@@ -208,9 +208,10 @@ BlockBackend::WorkPtr BlockBackend::send(Tensors& tensors, int destination, int 
   const at::Tensor x = only(call("send"), tensors);
   check_peer("send", destination);
   const at::Tensor copy = x.detach().clone(at::MemoryFormat::Contiguous);
-  const auto job = [this, copy, destination, tag] {
+  const auto wait = transport_->begin_send(destination, message_of(copy, tag), block_of(copy).data);
+  const auto job = [this, copy, wait] {
     try {
-      transport_->send(destination, message_of(copy, tag), block_of(copy).data);
+      wait();
     } catch (const core::Error& error) {
       transport_->give_up(error.what());
       throw;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "weft/dist/group.h"
@@ -62,8 +63,10 @@ class BlockTransport {
   virtual ~BlockTransport() = default;
 
   virtual BlockCollectives& collectives() = 0;
-  /// Returns when the message's bytes may be overwritten. One thread at a time per destination.
-  virtual void send(int destination, const Message& message, const std::byte* data) = 0;
+  /// Begins a message in its turn and returns what waits until `data` may be overwritten, to be
+  /// called once and in the order of the messages to a destination.
+  virtual std::function<void()> begin_send(int destination, const Message& message,
+                                           const std::byte* data) = 0;
   /// Fills `data` with the next message of `message.tag`; CommError if it is another than `message`
   /// says. One thread at a time per source.
   virtual void receive(int source, const Message& message, std::byte* data) = 0;

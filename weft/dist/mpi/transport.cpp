@@ -65,23 +65,30 @@ MpiTransport::MpiTransport(MpiRuntime& runtime, std::shared_ptr<GroupMonitor> mo
       collectives_(collective_comm_.get(), rank_in(collective_comm_.get()),
                    size_of(collective_comm_.get()), waiter_) {}
 
-// The head is sent so that it ends only when it is received: a rank that has ended its sends may
-// leave.
-void MpiTransport::send(int destination, const Message& message, const std::byte* data) {
+// Begun at once, so that the receiver may take messages of different tags in any order. The head is
+// sent so that it ends only when it is received: a rank that has ended its sends may leave.
+std::function<void()> MpiTransport::begin_send(int destination, const Message& message,
+                                               const std::byte* data) {
+  struct Begun {
+    Message head;
+    std::vector<MPI_Request> requests;
+  };
+  const auto begun = std::make_shared<Begun>();
+  begun->head = message;
   const MPI_Comm comm = message_comm_.get();
-  std::vector<MPI_Request> requests(1, MPI_REQUEST_NULL);
-  waiter_.begin(OpKind::kSend, [&] {
-    return MPI_Issend(&message, kHeadBytes, MPI_BYTE, destination, message.tag, comm,
-                      requests.data());
+  const auto begin_piece = [&](auto&& function) {
+    begun->requests.push_back(MPI_REQUEST_NULL);
+    waiter_.begin(OpKind::kSend, [&] { return function(&begun->requests.back()); });
+  };
+  begin_piece([&](MPI_Request* request) {
+    return MPI_Issend(&begun->head, kHeadBytes, MPI_BYTE, destination, message.tag, comm, request);
   });
   for_pieces(message.bytes, [&](uint64_t start, int bytes) {
-    requests.push_back(MPI_REQUEST_NULL);
-    waiter_.begin(OpKind::kSend, [&] {
-      return MPI_Isend(data + start, bytes, MPI_BYTE, destination, message.tag, comm,
-                       &requests.back());
+    begin_piece([&](MPI_Request* request) {
+      return MPI_Isend(data + start, bytes, MPI_BYTE, destination, message.tag, comm, request);
     });
   });
-  waiter_.wait(requests, OpKind::kSend);
+  return [this, begun] { waiter_.wait(begun->requests, OpKind::kSend); };
 }
 
 void MpiTransport::receive(int source, const Message& message, std::byte* data) {

@@ -37,7 +37,8 @@ class MpiTransport : public BlockTransport {
   MpiTransport(MpiRuntime& runtime, std::shared_ptr<GroupMonitor> monitor, int tag);
 
   BlockCollectives& collectives() override { return collectives_; }
-  void send(int destination, const Message& message, const std::byte* data) override;
+  std::function<void()> begin_send(int destination, const Message& message,
+                                   const std::byte* data) override;
   void receive(int source, const Message& message, std::byte* data) override;
   int receive_any(const Message& message, std::byte* data) override;
   void give_up(const char* text) override;

@@ -14,8 +14,10 @@ ShmTransport::ShmTransport(ShmSegment segment, int rank, std::shared_ptr<GroupMo
   }
 }
 
-void ShmTransport::send(int destination, const Message& message, const std::byte* data) {
-  senders_.at(destination).send(message, data);
+std::function<void()> ShmTransport::begin_send(int destination, const Message& message,
+                                               const std::byte* data) {
+  ShmSender& sender = senders_.at(destination);
+  return [&sender, message, data] { sender.send(message, data); };
 }
 
 void ShmTransport::receive(int source, const Message& message, std::byte* data) {

@@ -16,7 +16,8 @@ class ShmTransport : public BlockTransport {
   ShmTransport(ShmSegment segment, int rank, std::shared_ptr<GroupMonitor> monitor);
 
   BlockCollectives& collectives() override { return collectives_; }
-  void send(int destination, const Message& message, const std::byte* data) override;
+  std::function<void()> begin_send(int destination, const Message& message,
+                                   const std::byte* data) override;
   void receive(int source, const Message& message, std::byte* data) override;
   int receive_any(const Message& message, std::byte* data) override;
   void give_up(const char* text) override;
