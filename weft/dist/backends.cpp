@@ -34,6 +34,13 @@ std::string unless_one_host(const RankInfo& info) {
   return info.single_host() ? "" : "it needs all ranks on one host";
 }
 
+#ifdef WEFT_HAS_NCCL
+GroupHandles make_nccl(const GroupRequest& request) {
+  const bool here = request.info.single_host();
+  return add_nccl(request, here ? make_shm_group(request) : make_gloo(request));
+}
+#endif
+
 #ifdef WEFT_HAS_MPI
 bool from_mpirun(const RankInfo& info) {
   return info.launcher == "openmpi" || info.launcher == "mpich";
@@ -42,7 +49,7 @@ bool from_mpirun(const RankInfo& info) {
 
 constexpr auto kTable = std::to_array<BackendRow>({
 #ifdef WEFT_HAS_NCCL
-    {"nccl", make_nccl_group, why_no_nccl, automatic},
+    {"nccl", make_nccl, why_no_nccl, automatic},
 #endif
     {"shm", make_shm_group, unless_one_host, automatic},
 #ifdef WEFT_HAS_MPI
