@@ -1,6 +1,7 @@
 # NCCL for the nccl backend: WEFT_HAS_NCCL says whether CUDA, NCCL and libtorch's own part for them
-# are all there. They are looked for beside libtorch (wheels of PyPI) and where CUDA is installed.
-set(WEFT_NCCL AUTO CACHE STRING "The nccl backend: AUTO (if CUDA and NCCL are found), ON or OFF")
+# are all there. OFF unless asked for: a program that links libtorch_cuda does not start where one of
+# the dozen libraries that it needs is missing. They are looked for beside libtorch (wheels of PyPI) and where CUDA is installed.
+set(WEFT_NCCL OFF CACHE STRING "The nccl backend: OFF, ON or AUTO (if CUDA and NCCL are found)")
 set_property(CACHE WEFT_NCCL PROPERTY STRINGS AUTO ON OFF)
 set(WEFT_HAS_NCCL FALSE)
 if(WEFT_TORCH AND WEFT_NCCL)

@@ -56,11 +56,11 @@ TEST(Backends, SaysWhatABuildWithoutMpiLacks) {
 
 TEST(Backends, SaysWhatABuildWithoutNcclLacks) {
   if (is_built("nccl")) GTEST_SKIP() << "this build has NCCL";
-  EXPECT_EQ(
-      refusal("nccl"),
-      core::join("dist.World: backend: this build has no nccl backend: CUDA and NCCL were not "
-                 "found when it was built; install them and build again, or use one of: ",
-                 names()));
+  EXPECT_EQ(refusal("nccl"),
+            core::join("dist.World: backend: this build has no nccl backend: it was built without "
+                       "CUDA and NCCL; "
+                       "configure with -DWEFT_NCCL=ON and build again, or use one of: ",
+                       names()));
 }
 
 TEST(Backends, ListsTheTableForAnUnknownName) {

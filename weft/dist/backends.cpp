@@ -69,8 +69,8 @@ constexpr std::array<OptionalBackend, 2> kOptional = {{
      ": MPI was not found when it was built; install libopenmpi-dev and build again, or use one "
      "of: "},
     {"nccl",
-     ": CUDA and NCCL were not found when it was built; install them and build again, or use one "
-     "of: "},
+     ": it was built without CUDA and NCCL; configure with -DWEFT_NCCL=ON and build again, or use "
+     "one of: "},
 }};
 
 std::string table_names() {
