@@ -48,12 +48,14 @@ std::string required_failure(const std::string& backend, const std::string& reas
                     "from the list");
 }
 
-void OnEachBackend::SetUp() {
-  const std::string reason = reason_to_skip(GetParam());
-  const std::string failure = required_failure(GetParam(), reason, required_text());
+void skip_or_fail_without(const std::string& backend) {
+  const std::string reason = reason_to_skip(backend);
+  const std::string failure = required_failure(backend, reason, required_text());
   if (!failure.empty()) FAIL() << failure;
   if (!reason.empty()) GTEST_SKIP() << reason;
 }
+
+void OnEachBackend::SetUp() { skip_or_fail_without(GetParam()); }
 
 std::string backend_of(const testing::TestParamInfo<std::string>& info) { return info.param; }
 

@@ -23,6 +23,10 @@ std::string reason_to_skip(const std::string& backend);
 std::string required_failure(const std::string& backend, const std::string& reason,
                              std::string_view required);
 
+/// For a SetUp: skips the test where this build lacks `backend`, or fails it if WEFT_REQUIRE names
+/// the backend.
+void skip_or_fail_without(const std::string& backend);
+
 /// A test that runs once for each backend for CPU tensors, GetParam(). Where this build lacks it
 /// the test is skipped, or fails if WEFT_REQUIRE names it.
 class OnEachBackend : public testing::TestWithParam<std::string> {

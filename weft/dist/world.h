@@ -12,7 +12,7 @@ namespace weft::dist {
 
 /// How the ranks meet and talk.
 struct WorldOptions {
-  /// "auto", or a row of the backend table: "shm", "gloo" (later "mpi", "nccl").
+  /// "auto", or a row of the backend table: "shm", "gloo", "mpi", "nccl".
   std::string backend = "auto";
   /// How long a collective may wait for a rank that is alive and well.
   std::chrono::milliseconds timeout{600'000};

@@ -1,6 +1,4 @@
 // What the shm backend does beyond the conformance suite.
-#include "weft/dist/shm/backend.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include "tests/dist/oracle.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
+#include "weft/dist/block_backend.h"
 #include "weft/dist/world.h"
 
 namespace weft::dist {
