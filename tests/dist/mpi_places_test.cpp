@@ -9,6 +9,7 @@
 
 #include "tests/support/backends.h"
 #include "tests/support/run_command.h"
+#include "weft/core/error.h"
 #include "weft/dist/launch.h"
 
 namespace weft::dist {

@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "weft/core/error.h"
-#include "weft/dist/shm/work.h"
+#include "weft/dist/backend_work.h"
 
 namespace weft::dist {
 namespace {
@@ -57,7 +57,7 @@ void CheckedBackend::finish(const WorkPtr& work, OpKind kind) const {
 
 CheckedBackend::WorkPtr CheckedBackend::run_queued(WorkQueue& queue, Tensors outputs,
                                                    std::function<void()> job) {
-  auto work = c10::make_intrusive<ShmWork>(rank_, c10d::OpType::UNKNOWN, std::move(outputs));
+  auto work = c10::make_intrusive<BackendWork>(rank_, c10d::OpType::UNKNOWN, std::move(outputs));
   queue.push([work, job = std::move(job)] {
     const at::NoGradGuard no_grad;
     try {
