@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <vector>
 
 #include "tests/support/backends.h"
 #include "tests/support/run_command.h"
@@ -52,15 +56,32 @@ TEST_F(MpiPlacesTest, KeepsTheExitStatusAndMpirunsBannersToItself) {
   EXPECT_EQ(std::count(killed.err.begin(), killed.err.end(), '\n'), 1) << killed.err;
 }
 
+// The processes that `pid` has started.
+std::vector<int> children_of(int pid) {
+  std::ifstream file(core::join("/proc/", pid, "/task/", pid, "/children"));
+  return {std::istream_iterator<int>(file), std::istream_iterator<int>()};
+}
+
+// A process that ended and that nobody has asked for is no longer running.
+bool is_running(int pid) {
+  std::ifstream file(core::join("/proc/", pid, "/stat"));
+  std::string text;
+  if (!std::getline(file, text)) return false;
+  return text.substr(text.rfind(')') + 2, 1) != "Z";
+}
+
 TEST_F(MpiPlacesTest, LeavesNothingBehindWhenTheLauncherIsKilled) {
-  test::BackgroundCommand command(
-      [] { return launch(shell(2, "echo parent $PPID; exec sleep 300")); });
-  EXPECT_TRUE(command.wait_for_output("[1] parent "));
+  test::BackgroundCommand command([] { return launch(shell(2, "echo here; exec sleep 300")); });
+  EXPECT_TRUE(command.wait_for_output("[0] here"));
+  EXPECT_TRUE(command.wait_for_output("[1] here"));
+  const std::vector<int> children = children_of(command.pid());
+  EXPECT_EQ(children.size(), 3U);  // mpirun and two ranks
   command.signal(SIGKILL);
-  const CommandResult result = command.finish();
-  EXPECT_EQ(result.status, 128 + SIGKILL);
-  // Pipes of processes that are still there would have kept the reading above from its end.
-  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(command.finish().status, 128 + SIGKILL);
+  for (const int child : children) {
+    for (int i = 0; i < 3000 && is_running(child); ++i) usleep(10'000);
+    EXPECT_FALSE(is_running(child)) << child;
+  }
 }
 
 TEST_F(MpiPlacesTest, SaysThatThereIsNoMpirun) {
