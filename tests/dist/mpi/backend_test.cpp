@@ -24,7 +24,8 @@ class MpiBackend : public testing::Test {
   void SetUp() override { test::skip_or_fail_without("mpi"); }
 
   static void on_ranks(int n, const std::function<void(World&)>& body) {
-    test::run_ranks(n, body, {.backend = "mpi"});
+    // The checking mode refuses sizes that differ and messages from any source.
+    test::run_ranks(n, body, {.backend = "mpi", .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
   }
 };
 

@@ -79,7 +79,8 @@ void MpiWaiter::wait_long(const std::function<bool()>& done, OpKind kind) const 
     look_after_peers(watch, done, kind);
     if (now - start < monitor_->timeout()) continue;
     give_up(kind, core::join("waited for ", monitor_->timeout().count() / 1000,
-                             " s; another rank does not take part (WEFT_TIMEOUT_S)"));
+                             " s; another rank does not take part (WEFT_TIMEOUT_S)",
+                             monitor_->what_others_do()));
   }
 }
 
