@@ -151,39 +151,45 @@ void MpiCollectives::all_to_all(std::span<const Block> inputs, std::span<const B
   exchange(inputs, outputs, OpKind::kAllToAll);
 }
 
+// Begins `begin_one` for each peer's block, in messages that MPI can count, and notes them.
+template <class Function>
+void MpiCollectives::begin_messages(std::span<const Block> blocks, OpKind kind, Messages& messages,
+                                    Function&& begin_one) {
+  for (int i = 1; i < ranks_; ++i) {
+    const int peer = (rank_ + i) % ranks_;
+    if (static_cast<size_t>(peer) >= blocks.size()) continue;
+    const Block& block = blocks[static_cast<size_t>(peer)];
+    for (size_t start = 0; start < block.bytes; start += kMessage) {
+      const Block piece{block.data + start, std::min(kMessage, block.bytes - start)};
+      messages.requests.push_back(MPI_REQUEST_NULL);
+      messages.pieces.push_back(piece);
+      waiter_.begin(kind, [&] {
+        return begin_one(piece.data, static_cast<int>(piece.bytes), peer,
+                         &messages.requests.back());
+      });
+    }
+  }
+}
+
 // Sends each its piece and receives theirs, straight from and to where they lie. Nothing is sent
 // for an empty piece, which both sides know to be empty.
 void MpiCollectives::exchange(std::span<const Block> inputs, std::span<const Block> outputs,
                               OpKind kind) {
-  std::vector<MPI_Request> requests;
-  std::vector<Block> pieces;
-  const auto for_messages = [&](std::span<const Block> blocks, auto&& begin_one) {
-    for (int i = 1; i < ranks_; ++i) {
-      const int peer = (rank_ + i) % ranks_;
-      if (static_cast<size_t>(peer) >= blocks.size()) continue;
-      const Block& block = blocks[static_cast<size_t>(peer)];
-      for (size_t start = 0; start < block.bytes; start += kMessage) {
-        const size_t length = std::min(kMessage, block.bytes - start);
-        requests.push_back(MPI_REQUEST_NULL);
-        waiter_.begin(kind, [&] {
-          return begin_one(block.data + start, static_cast<int>(length), peer, &requests.back());
-        });
-        pieces.push_back({block.data + start, length});
-      }
-    }
-  };
-  for_messages(outputs, [&](std::byte* data, int bytes, int peer, MPI_Request* request) {
-    return MPI_Irecv(data, bytes, MPI_BYTE, peer, kTag, comm_, request);
-  });
-  const size_t received = pieces.size();
-  for_messages(inputs, [&](std::byte* data, int bytes, int peer, MPI_Request* request) {
-    return MPI_Isend(data, bytes, MPI_BYTE, peer, kTag, comm_, request);
-  });
+  Messages messages;
+  begin_messages(outputs, kind, messages,
+                 [&](std::byte* data, int bytes, int peer, MPI_Request* request) {
+                   return MPI_Irecv(data, bytes, MPI_BYTE, peer, kTag, comm_, request);
+                 });
+  const size_t received = messages.pieces.size();
+  begin_messages(inputs, kind, messages,
+                 [&](std::byte* data, int bytes, int peer, MPI_Request* request) {
+                   return MPI_Isend(data, bytes, MPI_BYTE, peer, kTag, comm_, request);
+                 });
   const auto own = static_cast<size_t>(rank_);
   if (own < inputs.size() && own < outputs.size()) copy_block(inputs[own], outputs[own]);
-  std::vector<MPI_Status> statuses(requests.size());
-  waiter_.wait(requests, kind, statuses);
-  check_received({statuses.data(), received}, {pieces.data(), received}, kind);
+  std::vector<MPI_Status> statuses(messages.requests.size());
+  waiter_.wait(messages.requests, kind, statuses);
+  check_received({statuses.data(), received}, {messages.pieces.data(), received}, kind);
 }
 
 void MpiCollectives::check_received(std::span<const MPI_Status> statuses,

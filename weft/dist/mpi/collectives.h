@@ -34,12 +34,21 @@ class MpiCollectives : public BlockCollectives {
   void barrier() override;
 
  private:
+  // Messages under way, and where their bytes are.
+  struct Messages {
+    std::vector<MPI_Request> requests;
+    std::vector<Block> pieces;
+  };
+
   template <class Function>
   void run(OpKind kind, Function&& function);
   std::byte* room(std::vector<std::byte>& buffer, size_t bytes);
   void reduce_piece(std::byte* piece, int count, const MpiReduction& how, int root);
   void reduce_pieces(std::byte* data, int64_t count, const MpiReduction& how, int root);
   void gather_into(Block input, std::span<const Block> outputs);
+  template <class Function>
+  void begin_messages(std::span<const Block> blocks, OpKind kind, Messages& messages,
+                      Function&& begin_one);
   void exchange(std::span<const Block> inputs, std::span<const Block> outputs, OpKind kind);
   void check_received(std::span<const MPI_Status> statuses, std::span<const Block> pieces,
                       OpKind kind) const;
