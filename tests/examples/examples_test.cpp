@@ -11,8 +11,8 @@ using test::run_command;
 
 CommandResult run_example(const std::string& name, int n) {
   const std::string build = WEFT_BINARY_DIR;
-  return run_command({build + "/weft", "launch", "-n", std::to_string(n), "--",
-                      build + "/examples/" + name});
+  return run_command(
+      {build + "/weft", "launch", "-n", std::to_string(n), "--", build + "/examples/" + name});
 }
 
 TEST(Examples, LlamaTpTrainsLikeTheWholeBlock) {

@@ -135,15 +135,6 @@ TEST(LoadPlan, RefusesMoreRanksThanHeads) {
   }
 }
 
-TEST(LoadPlan, RefusesAFileThatLacksATensor) {
-  const auto file = io::TensorFile::open(model_data("mlx/plain_f32"));
-  ModelConfig config = read_config(*file);
-  config.num_layers = 3;
-  EXPECT_EQ(replaced(error_text([&] { find_family("llama").plan(config, *file, 2, 0); }),
-                     file->path(), "FILE"),
-            "");
-}
-
 TEST(LoadPlan, RefusesAFileWithTensorsThatTheModelDoesNotUse) {
   const auto file = io::TensorFile::open(model_data("mlx/plain_f32"));
   ModelConfig config = read_config(*file);

@@ -16,6 +16,7 @@ struct CallName {
   const char* backend;
   const char* operation;
 };
+/// "dist.shm: all_gather", as messages begin.
 std::ostream& operator<<(std::ostream& out, const CallName& name);
 
 /// The memory of a contiguous tensor.
