@@ -18,7 +18,7 @@ int launch(const LaunchOptions& options) {
   check<ConfigError>(options.port >= 0 && options.port <= 65535,
                      "weft launch: --port: expected 0 to 65535, got ", options.port);
   // What this build lacks is said before mpirun is looked for.
-  if (options.backend == "mpi") find_backend(options.backend, RankInfo());
+  if (options.backend != "auto") find_backend(options.backend, RankInfo());
   Job job(options);
   return job.run();
 }
