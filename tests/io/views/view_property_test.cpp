@@ -144,7 +144,7 @@ Pair random_start() {
 void check_tree(const ViewNode& node) {
   size_t leaves = 0;
   for (const ViewNodePtr& child : node.children) {
-    RC_ASSERT(child->is_leaf() || child->cat_dim != node.cat_dim);
+    RC_ASSERT((child->is_leaf() || child->cat_dim != node.cat_dim));
     RC_ASSERT(child->shape[static_cast<size_t>(node.cat_dim)] >= 1);
     leaves += child->num_leaves;
     check_tree(*child);
@@ -153,7 +153,7 @@ void check_tree(const ViewNode& node) {
     RC_ASSERT(node.children.size() >= 2u);
     RC_ASSERT(node.num_leaves >= node.children.size());
   }
-  RC_ASSERT(node.is_leaf() || node.num_leaves >= leaves);
+  RC_ASSERT((node.is_leaf() || node.num_leaves >= leaves));
 }
 
 TEST(ViewProperties, RandomProgramsEqualNaiveIndexing) {
@@ -177,7 +177,7 @@ TEST(ViewProperties, RunsAreExactAndJoined) {
     uint64_t first = UINT64_MAX;
     for (size_t i = 0; i < runs.size(); ++i) {
       RC_ASSERT(runs[i].num_bytes > 0u);
-      RC_ASSERT(i == 0 || runs[i - 1].offset + runs[i - 1].num_bytes != runs[i].offset);
+      if (i > 0) RC_ASSERT(runs[i - 1].offset + runs[i - 1].num_bytes != runs[i].offset);
       bytes += runs[i].num_bytes;
       first = std::min(first, runs[i].offset);
     }
@@ -222,7 +222,7 @@ TEST(ViewProperties, PackedProgramsAreRightOrRefused) {
       return;
     }
     RC_ASSERT(numbers.size() * 4 == pair.array.values.size());
-    RC_ASSERT(pair.array.values.empty() || pair.array.shape.back() % 4 == 0);
+    RC_ASSERT((pair.array.values.empty() || pair.array.shape.back() % 4 == 0));
     for (size_t i = 0; i < pair.array.values.size(); ++i) {
       RC_ASSERT(pair.array.values[i] == numbers[i / 4] * 4 + static_cast<int64_t>(i % 4));
     }

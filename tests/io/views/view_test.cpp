@@ -90,7 +90,7 @@ TEST(View, PiecesThatMeetAgainAreOne) {
 }
 
 TEST(View, RepeatReadsTheSameBytesAgain) {
-  EXPECT_EQ(runs_text(whole({2, 3}).repeat(0, 2)), "0+3 0+3 3+3 3+3 ");
+  EXPECT_EQ(runs_text(whole({2, 3}).repeat(0, 2)), "0+3 0+6 3+3 ");
   EXPECT_EQ(whole({2, 3}).repeat(0, 2).shape(), (Ints{4, 3}));
 }
 
