@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@ inline constexpr size_t kMemoryFile = SIZE_MAX;
 
 /// A function that runs in memory during load, on all of `input`.
 struct EagerStep {
+  std::string name;
   std::shared_ptr<const EagerFunction> function;
   std::vector<Argument> arguments;
   /// Over the file, or over the step before (kMemoryFile).
