@@ -55,6 +55,14 @@ View shard_heads(const FunctionCall& call) {
 
 View shard_whole(const FunctionCall& call) { return call.input(); }
 
+// Pieces that were cut before: one for each rank.
+View shard_pieces(const FunctionCall& call) {
+  check<ConfigError>(static_cast<int64_t>(call.inputs.size()) == call.num_ranks, call.inputs.size(),
+                     " pieces for ", call.num_ranks,
+                     " ranks; use as many ranks as pieces, or cut anew: cat, then shard");
+  return call.inputs[static_cast<size_t>(call.rank)];
+}
+
 // TVM's way, with the number of shards as an argument: [n, …, size / n, …].
 View stack_shards(const View& input, int64_t dim, int64_t n, const std::vector<int64_t>& lengths) {
   check<ShapeError>(n >= 1, n, " shards, expected at least 1");
@@ -80,13 +88,14 @@ View stack_dim(const FunctionCall& call) {
 }
 
 ViewFunction row(const char* name, FunctionKind kind, const char* signature, const char* summary,
-                 std::function<View(const FunctionCall&)> apply) {
+                 std::function<View(const FunctionCall&)> apply, bool takes_many = false) {
   ViewFunction function;
   function.name = name;
   function.kind = kind;
   function.signature = signature;
   function.summary = summary;
   function.apply = std::move(apply);
+  function.takes_many = takes_many;
   return function;
 }
 
@@ -102,6 +111,8 @@ std::vector<ViewFunction> shard_functions() {
           "whole heads of 'q', 'kv' or 'qkv'; kv heads are replicated beyond their number",
           shard_heads),
       row("shard_whole", shard, "", "all of it on every rank", shard_whole),
+      row("shard_pieces", shard, "", "the rank's own of pieces that were cut before", shard_pieces,
+          true),
       row("weft.stack_shards", FunctionKind::kStack, "dim n lengths*",
           "TVM's way: n equal shards along a new dim 0", stack_dim),
   };
