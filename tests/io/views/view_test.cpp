@@ -190,10 +190,18 @@ TEST(PackedView, UnitsOfAllBitWidths) {
   EXPECT_EQ(packing_of(Dtype::kQ4K), (Packing{256, 144 * 8}));
 }
 
+using ErrorCases = std::vector<std::pair<std::function<void()>, const char*>>;
+
+void expect_errors(const ErrorCases& cases) {
+  for (const auto& [action, text] : cases) {
+    EXPECT_EQ(error_text(action), std::string("ShapeError: io.View.") + text);
+  }
+}
+
 TEST(ViewErrors, NameOperationShapeAndNumbers) {
   const View view = whole({4, 6});
   const auto max = INT64_MAX;
-  const std::vector<std::pair<std::function<void()>, const char*>> cases = {
+  expect_errors({
       {[&] { view.narrow(2, 0, 1); }, "narrow: 'w' [4, 6]: dim 2, expected 0 to 1"},
       {[&] { view.narrow(-1, 0, 1); }, "narrow: 'w' [4, 6]: dim -1, expected 0 to 1"},
       {[&] { view.narrow(0, 3, 2); },
@@ -232,6 +240,13 @@ TEST(ViewErrors, NameOperationShapeAndNumbers) {
       {[&] { view.unflatten(0, Ints(17, 1)); },
        "unflatten: 'w' [4, 6]: dim 0 of 4 into [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, "
        "1], which is 1; the product must be the dim's size"},
+  });
+}
+
+TEST(ViewErrors, OfRepeatSegmentAndCat) {
+  const View view = whole({4, 6});
+  const auto max = INT64_MAX;
+  expect_errors({
       {[&] { view.repeat(0, 0); },
        "repeat: 'w' [4, 6]: 0 times along dim 0, expected at least 1 and a size below 2^63"},
       {[&] { view.repeat(0, max).repeat(1, 2); },
@@ -258,10 +273,7 @@ TEST(ViewErrors, NameOperationShapeAndNumbers) {
          View::cat(std::vector{view, View::of(tensor_meta("v", Dtype::kF16, {4, 6}))}, 0);
        },
        "cat: 'w' [4, 6]: U8 with 'v' of F16 as input 1; convert one of them first"},
-  };
-  for (const auto& [action, text] : cases) {
-    EXPECT_EQ(error_text(action), std::string("ShapeError: io.View.") + text);
-  }
+  });
 }
 
 TEST(ViewErrors, ShardsThatWouldBeEmptyNameTheRanksThatWork) {

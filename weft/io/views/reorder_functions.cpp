@@ -63,14 +63,14 @@ View swap(const View& view, int64_t a, int64_t b) {
 
 View interleave(const FunctionCall& call) {
   const int64_t dim = call.integer(0);
-  return swap(cut_dim(call.input(), dim, call.integer(1), true), dim, dim + 1)
-      .flatten(dim, dim + 1);
+  const View parts = cut_dim(call.input(), dim, call.integer(1), true);
+  return swap(parts, dim, dim + 1).flatten(dim, dim + 1);
 }
 
 View deinterleave(const FunctionCall& call) {
   const int64_t dim = call.integer(0);
-  return swap(cut_dim(call.input(), dim, call.integer(1), false), dim, dim + 1)
-      .flatten(dim, dim + 1);
+  const View parts = cut_dim(call.input(), dim, call.integer(1), false);
+  return swap(parts, dim, dim + 1).flatten(dim, dim + 1);
 }
 
 // Rows of each head [half, 2] to [2, half], or back.

@@ -36,12 +36,15 @@ View shard_heads(const FunctionCall& call) {
   const bool is_fused = what == "qkv";
   check<ConfigError>(is_fused || what == "q" || what == "kv", "heads of ", core::quote(what),
                      ", expected 'q', 'kv' or 'qkv'");
-  const shard::HeadShard mine = shard::shard_heads(heads, kv_heads, call.num_ranks, call.rank);
+  constexpr int64_t kMost = 1 << 20;
+  check<ConfigError>(heads >= 1 && kv_heads >= 1 && heads <= kMost && kv_heads <= kMost, heads,
+                     " heads and ", kv_heads, " kv heads, expected 1 to ", kMost);
   const View& input = call.input();
   const int64_t count = is_fused ? heads + 2 * kv_heads : (what == "q" ? heads : kv_heads);
   check<ShapeError>(dim >= 0 && dim < input.num_dims() && input.size(dim) % count == 0, "dim ", dim,
                     " of ", core::list_text(input.shape()), " is no multiple of ", count,
                     " heads; check the head counts");
+  const shard::HeadShard mine = shard::shard_heads(heads, kv_heads, call.num_ranks, call.rank);
   const int64_t head_dim = input.size(dim) / count;
   std::vector<Range> ranges;
   if (what != "kv") ranges.push_back(scaled(mine.heads, 0, head_dim));
