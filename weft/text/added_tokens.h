@@ -25,6 +25,8 @@ struct AddedToken {
   bool is_single_word = false;
   /// It never comes out of what a user typed.
   bool is_guarded = false;
+  /// Of a change: one that is there already stays as it is.
+  bool keeps_options = false;
 };
 
 /// Which bytes of a text come from a chat template, where guarded tokens count, and which were

@@ -45,6 +45,7 @@ void Tokenizer::Impl::index_tokens() {
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     ids.emplace(vocabulary.tokens[i], static_cast<TokenId>(i));
   }
+  ends.insert(spec.ends.begin(), spec.ends.end());
   if (vocabulary.eos >= 0) ends.insert(vocabulary.eos);
   for (const std::string_view spelling : kEndSpellings) {
     const auto it = ids.find(spelling);

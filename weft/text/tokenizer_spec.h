@@ -24,6 +24,8 @@ struct TokenizerSpec {
   /// Ids that go around a text.
   std::vector<TokenId> prefix;
   std::vector<TokenId> suffix;
+  /// Tokens that end a turn, besides eos and the usual spellings.
+  std::vector<TokenId> ends;
   /// At most so many spaces are taken off the start of a decoded text.
   size_t num_stripped = 0;
   /// All of these are taken off the first token of a decoded text; empty for none.

@@ -8,9 +8,9 @@
 
 namespace weft::text {
 
-/// The results of tools/make_tokenizer_json_goldens.py.
-inline const core::Json& json_cases() {
-  static const core::Json file = read_golden("tokenizer_json/cases.json");
+/// The texts and the names of the shapes of tools/make_tokenizer_json_goldens.py.
+inline const core::Json& json_inputs() {
+  static const core::Json file = read_golden("tokenizer_json/inputs.json");
   return file;
 }
 

@@ -77,6 +77,7 @@ std::vector<AddedToken> read_added_tokens(const JsonField& field, const TokenIds
     check<FormatError>(change.id < 0 || change.id == token.id, field.where(), ": ",
                        core::quote(token.content), ": expected id ", token.id, ", got ", change.id,
                        " in tokenizer_config.json; the files are of two models");
+    if (change.keeps_options) continue;
     const TokenId id = token.id;
     token = change;
     token.id = id;
