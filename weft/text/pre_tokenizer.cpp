@@ -96,6 +96,12 @@ const PreTokenizer* find_pattern(std::string_view pattern) {
   return nullptr;
 }
 
+std::vector<std::string_view> known_patterns() {
+  std::vector<std::string_view> texts;
+  for (const KnownPattern& known : kPatterns) texts.push_back(known.text);
+  return texts;
+}
+
 std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
   const std::vector<Char> chars = decode_chars(text);
   const auto offset = [&](size_t i) { return i < chars.size() ? chars[i].offset : text.size(); };

@@ -38,5 +38,7 @@ PieceStep family_step(const PreTokenizer& row);
 /// The row without a name whose pattern has the text `pattern`, or nullptr: a shorter way than
 /// `Regex` to the same pieces.
 const PreTokenizer* find_pattern(std::string_view pattern);
+/// All texts that `find_pattern` knows.
+std::vector<std::string_view> known_patterns();
 
 }  // namespace weft::text
