@@ -195,9 +195,10 @@ TEST(Tokenizer, RefusesIdsOutsideTheVocabulary) {
 TEST(Tokenizer, ListsKnownModelsAndPreTokenizers) {
   Vocabulary vocabulary = small_vocabulary();
   vocabulary.model = "bert";
-  EXPECT_EQ(message_of<ConfigError>([&] { Tokenizer::make(vocabulary, "x.gguf"); }),
-            "x.gguf: tokenizer model: expected one of gpt2; got \"bert\"; use a model with a "
-            "byte-level BPE tokenizer");
+  EXPECT_EQ(
+      message_of<ConfigError>([&] { Tokenizer::make(vocabulary, "x.gguf"); }),
+      "x.gguf: tokenizer model: expected one of gpt2, llama; got \"bert\"; use a model with a "
+      "BPE tokenizer");
   vocabulary = small_vocabulary();
   vocabulary.pre_tokenizer = "default";
   const std::string message =

@@ -36,12 +36,10 @@ MergeTable::Merge MergeTable::find(TokenId left, TokenId right) const {
   return slots_[place_of(pair_key(left, right))].merge;
 }
 
-void BpeMerger::load(std::string_view piece) {
+void BpeMerger::load(std::span<const TokenId> ids) {
   symbols_.clear();
   heap_.clear();
-  for (const char byte : piece) {
-    const TokenId id = byte_ids_[static_cast<uint8_t>(byte)];
-    if (id < 0) continue;
+  for (const TokenId id : ids) {
     const auto index = static_cast<int32_t>(symbols_.size());
     symbols_.push_back({id, index - 1, index + 1});
   }
@@ -81,8 +79,8 @@ void BpeMerger::apply(const Candidate& candidate) {
   }
 }
 
-void BpeMerger::encode(std::string_view piece, std::vector<TokenId>& out) {
-  load(piece);
+void BpeMerger::merge(std::span<const TokenId> ids, std::vector<TokenId>& out) {
+  load(ids);
   if (symbols_.empty()) return;
   for (size_t i = 0; i < symbols_.size(); ++i) offer(static_cast<int32_t>(i));
   std::make_heap(heap_.begin(), heap_.end(), kWorse);

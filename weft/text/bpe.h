@@ -1,8 +1,8 @@
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <span>
 #include <vector>
 
 namespace weft::text {
@@ -44,13 +44,11 @@ class MergeTable {
 /// O(n log n) in the piece's length. Keeps its buffers between calls; use one per thread.
 class BpeMerger {
  public:
-  /// Both are kept by reference. `byte_ids` is the token of each byte, or -1 to leave the byte out,
-  /// as Hugging Face does for bytes that a vocabulary lacks.
-  BpeMerger(const MergeTable& merges, const std::array<TokenId, 256>& byte_ids)
-      : merges_(merges), byte_ids_(byte_ids) {}
+  /// `merges` is kept by reference.
+  explicit BpeMerger(const MergeTable& merges) : merges_(merges) {}
 
-  /// Appends the ids of `piece`.
-  void encode(std::string_view piece, std::vector<TokenId>& out);
+  /// Appends what is left of `ids`, the tokens of a piece's single characters, when all is merged.
+  void merge(std::span<const TokenId> ids, std::vector<TokenId>& out);
 
  private:
   struct Symbol {
@@ -66,12 +64,11 @@ class BpeMerger {
     TokenId right_id;
   };
 
-  void load(std::string_view piece);
+  void load(std::span<const TokenId> ids);
   void offer(int32_t left);
   void apply(const Candidate& candidate);
 
   const MergeTable& merges_;
-  const std::array<TokenId, 256>& byte_ids_;
   std::vector<Symbol> symbols_;
   std::vector<Candidate> heap_;
 };

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "weft/core/error.h"
-#include "weft/text/jinja_eval.h"
-#include "weft/text/jinja_parser.h"
+#include "weft/text/jinja/eval.h"
+#include "weft/text/jinja/parser.h"
 #include "weft/text/utf8.h"
 
 namespace weft::text {

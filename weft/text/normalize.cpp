@@ -104,13 +104,7 @@ void compose(std::vector<Item>& items) {
   items.resize(out);
 }
 
-}  // namespace
-
-std::string normalize_nfc(std::string_view text) {
-  // Everything below U+0300 is its own normal form, and so is ASCII next to anything unmarked.
-  const bool plain = std::all_of(text.begin(), text.end(),
-                                 [](char byte) { return static_cast<unsigned char>(byte) < 0xCC; });
-  if (plain) return std::string(text);
+std::vector<Item> decomposed(std::string_view text) {
   std::vector<Item> items;
   items.reserve(text.size());
   for (std::string_view rest = text; !rest.empty();) {
@@ -119,11 +113,28 @@ std::string normalize_nfc(std::string_view text) {
     rest.remove_prefix(step.size);
   }
   sort_marks(items);
-  compose(items);
+  return items;
+}
+
+std::string to_text(const std::vector<Item>& items) {
   std::string out;
-  out.reserve(text.size());
+  out.reserve(items.size());
   for (const Item& item : items) append_utf8(out, item.code);
   return out;
 }
+
+}  // namespace
+
+std::string normalize_nfc(std::string_view text) {
+  // Everything below U+0300 is its own normal form, and so is ASCII next to anything unmarked.
+  const bool plain = std::all_of(text.begin(), text.end(),
+                                 [](char byte) { return static_cast<unsigned char>(byte) < 0xCC; });
+  if (plain) return std::string(text);
+  std::vector<Item> items = decomposed(text);
+  compose(items);
+  return to_text(items);
+}
+
+std::string normalize_nfd(std::string_view text) { return to_text(decomposed(text)); }
 
 }  // namespace weft::text

@@ -49,7 +49,58 @@ size_t field_end(CharSpan chars, size_t begin) {
   return end;
 }
 
+struct KnownPattern {
+  std::string_view text;
+  PreTokenizer row;
+};
+
+// As tokenizer.json files spell them; any other spelling goes through Regex.
+constexpr KnownPattern kPatterns[] = {
+    {R"re('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kGpt2}},
+    {R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)re"
+     R"re(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kLlama3}},
+    {R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)re"
+     R"re(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kLlama3, .max_digits = 1}},
+    {R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)re"
+     R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)re"
+     R"re(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kGpt4o}},
+    {R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)re"
+     R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)re"
+     R"re(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kTekken, .max_digits = 1}},
+};
+
 }  // namespace
+
+PieceStep family_step(const PreTokenizer& row) {
+  const auto find = [row](std::string_view text) {
+    std::vector<TextSpan> spans;
+    size_t begin = 0;
+    for (const std::string_view piece : row.split(text)) {
+      spans.push_back({begin, begin + piece.size()});
+      begin += piece.size();
+    }
+    return spans;
+  };
+  return split_step(find, SplitBehavior::kIsolated, false);
+}
+
+const PreTokenizer* find_pattern(std::string_view pattern) {
+  for (const KnownPattern& known : kPatterns) {
+    if (known.text == pattern) return &known.row;
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> known_patterns() {
+  std::vector<std::string_view> texts;
+  for (const KnownPattern& known : kPatterns) texts.push_back(known.text);
+  return texts;
+}
 
 std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
   const std::vector<Char> chars = decode_chars(text);

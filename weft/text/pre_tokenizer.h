@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/text/text_steps.h"
+
 namespace weft::text {
 
 /// How one published family of tokenizers cuts text into the pieces that merges never cross.
@@ -12,7 +14,7 @@ struct PreTokenizer {
   enum class Pattern { kGpt2, kLlama3, kGpt4o, kTekken };
 
   /// The name in a GGUF's `tokenizer.ggml.pre`.
-  std::string_view name;
+  std::string_view name = {};
   Pattern pattern = Pattern::kGpt2;
   /// The text is brought to Unicode normalization form C first.
   bool nfc = false;
@@ -29,5 +31,14 @@ struct PreTokenizer {
 
 /// The row named `name`. Throws ConfigError that lists the known names, beginning with `where`.
 const PreTokenizer& find_pre_tokenizer(const std::string& name, const std::string& where);
+
+/// `row.split` as a step of a tokenizer. `row` is copied; its name must live on.
+PieceStep family_step(const PreTokenizer& row);
+
+/// The row without a name whose pattern has the text `pattern`, or nullptr: a shorter way than
+/// `Regex` to the same pieces.
+const PreTokenizer* find_pattern(std::string_view pattern);
+/// All texts that `find_pattern` knows.
+std::vector<std::string_view> known_patterns();
 
 }  // namespace weft::text

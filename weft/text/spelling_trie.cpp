@@ -7,7 +7,7 @@ void SpellingTrie::add(std::string_view spelling, int32_t id) {
   for (size_t i = 0; i < spelling.size(); ++i) {
     const Node fresh{static_cast<uint32_t>(edges_.size() + 1), -1};
     Node& next = edges_.try_emplace(edge(node, spelling[i]), fresh).first->second;
-    if (i + 1 == spelling.size()) next.id = id;
+    if (i + 1 == spelling.size() && next.id < 0) next.id = id;
     node = next.index;
   }
 }

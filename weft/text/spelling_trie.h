@@ -14,7 +14,7 @@ class SpellingTrie {
     int32_t id = -1;
   };
 
-  /// Adds a spelling; an empty one is never found.
+  /// Adds a spelling; an empty one is never found, and of equal ones the first counts.
   void add(std::string_view spelling, int32_t id);
   /// The longest spelling that `text` begins with; id -1 if none.
   Match longest(std::string_view text) const;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace weft::text {
 
@@ -14,6 +15,10 @@ enum UnicodeClass : uint16_t {
   kNumeric = 16,  // isolated by the `Digits` pre-tokenizer
   kUpper = 32,    // \p{Lu}, \p{Lt}
   kLower = 64,    // \p{Ll}
+  // Isolated by the `Punctuation` pre-tokenizer.
+  kPunctuation = 128,
+  // Not beside an added token that is a `single_word`.
+  kWord = 256,
 };
 
 /// The class bits hold from `first` up to the next entry's.
@@ -21,6 +26,15 @@ struct ClassRange {
   char32_t first;
   uint16_t bits;
 };
+/// The general category holds from `first` up to the next entry's: 0 for none, else one more than
+/// the index into `kCategoryNames`.
+struct CategoryRange {
+  char32_t first;
+  uint8_t category;
+};
+inline constexpr std::string_view kCategoryNames[] = {
+    "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+    "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
 /// `size` code points of `kDecomposed` from `begin`: the full canonical decomposition of `code`.
 struct Decomposition {
   char32_t code;
@@ -48,6 +62,7 @@ struct CaseMap {
 
 /// Generated, each sorted by its first members.
 extern const std::span<const ClassRange> kClassRanges;
+extern const std::span<const CategoryRange> kCategoryRanges;
 extern const std::span<const Decomposition> kDecompositions;
 extern const std::span<const char32_t> kDecomposed;
 extern const std::span<const Composition> kCompositions;

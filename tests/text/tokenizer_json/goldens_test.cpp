@@ -1,0 +1,89 @@
+// What Hugging Face tokenizers does with tokenizer.json files of every published shape, see
+// tools/make_tokenizer_json_goldens.py.
+#include <gtest/gtest.h>
+
+#include "tests/text/tokenizer_json/tokenizer_file.h"
+#include "weft/text/chat_template.h"
+#include "weft/text/utf8.h"
+
+namespace weft::text {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+class TokenizerJsonGoldens : public ::testing::TestWithParam<std::string> {};
+
+std::vector<std::string> shape_names() {
+  return json_inputs().at("shapes").get<std::vector<std::string>>();
+}
+
+core::Json results_of(const std::string& shape) {
+  return read_golden("tokenizer_json/" + shape + ".results.json");
+}
+
+std::vector<std::string> golden_texts() {
+  std::vector<std::string> texts;
+  for (const auto& hex : json_inputs().at("inputs")) {
+    texts.push_back(from_hex(hex.get<std::string>()));
+  }
+  return texts;
+}
+
+// Compares what `act` makes of every input with the results of the shape under `key`.
+template <class Result, class Act>
+void expect_results(const std::string& shape, const char* key, Act act) {
+  const std::vector<std::string> texts = golden_texts();
+  const auto expected = results_of(shape).at(key).get<std::vector<Result>>();
+  ASSERT_EQ(texts.size(), expected.size());
+  size_t failures = 0;
+  for (size_t i = 0; i < texts.size() && failures < 10; ++i) {
+    const Result got = act(texts[i]);
+    EXPECT_EQ(got, expected[i]) << core::quote(texts[i]);
+    failures += got != expected[i] ? 1 : 0;
+  }
+}
+
+TEST_P(TokenizerJsonGoldens, EncodeWhatWasTypedAlike) {
+  const Tokenizer tokenizer = shape_tokenizer(GetParam());
+  expect_results<Ids>(GetParam(), "plain",
+                      [&](const std::string& text) { return tokenizer.encode(text); });
+}
+
+TEST_P(TokenizerJsonGoldens, EncodeSpecialTokensAlike) {
+  const Tokenizer tokenizer = shape_tokenizer(GetParam());
+  expect_results<Ids>(GetParam(), "special",
+                      [&](const std::string& text) { return tokenizer.encode_with_special(text); });
+  expect_results<Ids>(GetParam(), "special", [&](const std::string& text) {
+    return tokenizer.encode_chat({{text, true}});
+  });
+  expect_results<Ids>(GetParam(), "plain", [&](const std::string& text) {
+    return tokenizer.encode_chat({{text, false}});
+  });
+}
+
+TEST_P(TokenizerJsonGoldens, DecodeAlikeAtOnceAndInAStream) {
+  const Tokenizer tokenizer = shape_tokenizer(GetParam());
+  expect_results<std::string>(GetParam(), "decoded", [&](const std::string& text) {
+    return to_valid_utf8(tokenizer.decode(tokenizer.encode_with_special(text), true));
+  });
+  expect_results<std::string>(GetParam(), "decoded", [&](const std::string& text) {
+    TokenStream stream(tokenizer, true);
+    std::string out;
+    for (const TokenId id : tokenizer.encode_with_special(text)) out += stream.push(id);
+    return out + stream.finish();
+  });
+}
+
+TEST_P(TokenizerJsonGoldens, PutTheSameIdsAroundAText) {
+  const Tokenizer tokenizer = shape_tokenizer(GetParam());
+  Ids ids = tokenizer.prefix();
+  for (const TokenId id : tokenizer.encode_with_special("a")) ids.push_back(id);
+  ids.insert(ids.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
+  EXPECT_EQ(ids, results_of(GetParam()).at("around").get<Ids>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, TokenizerJsonGoldens, ::testing::ValuesIn(shape_names()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace weft::text

@@ -1,0 +1,71 @@
+#include "weft/core/error.h"
+#include "weft/text/normalize.h"
+#include "weft/text/tokenizer_json/parts.h"
+
+namespace weft::text {
+namespace {
+
+TextStep read_nfc(const JsonField& field) {
+  field.allow_only({"type"});
+  return [](const std::string& text) { return normalize_nfc(text); };
+}
+
+TextStep read_nfd(const JsonField& field) {
+  field.allow_only({"type"});
+  return [](const std::string& text) { return normalize_nfd(text); };
+}
+
+TextStep read_prepend(const JsonField& field) {
+  field.allow_only({"type", "prepend"});
+  return prepend_step(field.at("prepend").text());
+}
+
+TextStep read_replace(const JsonField& field) {
+  field.allow_only({"type", "pattern", "content"});
+  return replace_step(read_pattern(field.at("pattern")), field.at("content").text());
+}
+
+TextStep read_strip(const JsonField& field) {
+  field.allow_only({"type", "strip_left", "strip_right"});
+  return strip_step(field.at("strip_left").flag(), field.at("strip_right").flag());
+}
+
+struct Row {
+  std::string_view type;
+  TextStep (*read)(const JsonField&);
+};
+constexpr Row kRows[] = {{"NFC", read_nfc},
+                         {"NFD", read_nfd},
+                         {"Prepend", read_prepend},
+                         {"Replace", read_replace},
+                         {"Strip", read_strip}};
+
+}  // namespace
+
+TextFinder read_pattern(const JsonField& field) {
+  field.allow_only({"String", "Regex"});
+  if (const auto regex = field.find("Regex")) {
+    return regex_finder(Regex::parse(regex->text(), regex->where()));
+  }
+  const JsonField literal = field.at("String");
+  if (literal.text().empty()) literal.refuse("a text", "an empty one");
+  return literal_finder(literal.text());
+}
+
+std::vector<TextStep> read_normalizer(const JsonField& field) {
+  std::vector<TextStep> out;
+  for (const JsonField& step : steps_of(field, "normalizers")) {
+    const std::string type = step.at("type").text();
+    const Row* row = nullptr;
+    std::string known = "Sequence";
+    for (const Row& candidate : kRows) {
+      if (candidate.type == type) row = &candidate;
+      known += core::join(", ", candidate.type);
+    }
+    if (row == nullptr) step.at("type").refuse(core::join("one of ", known), core::quote(type));
+    out.push_back(row->read(step));
+  }
+  return out;
+}
+
+}  // namespace weft::text
