@@ -115,7 +115,7 @@ void apply_step(const FoundStep& step, int64_t num_ranks, int64_t rank, Progress
                     ": input ", list_text(first.shape()), ", expected ",
                     list_text(given.input_shape.value_or(first.shape())),
                     " as shard_info says; check that it is the right model");
-  View result = with_where(step.where, [&] {
+  const View result = with_where(step.where, [&] {
     return step.function.view != nullptr
                ? step.function.view->apply({progress.inputs, step.arguments, num_ranks, rank})
                : run_eager(step, progress);
@@ -124,7 +124,7 @@ void apply_step(const FoundStep& step, int64_t num_ranks, int64_t rank, Progress
                     to_text(first.type()), " gives ", to_text(result.type()), ", expected ",
                     to_text(given.output.value_or(result.type())),
                     " as shard_info says; correct its shape, type or extras");
-  progress.inputs.assign(1, std::move(result));
+  progress.inputs.assign(1, result);
 }
 
 void check_num_shards(const FoundStep& last, const TensorType& source, const TensorType& result,

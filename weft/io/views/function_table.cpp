@@ -71,7 +71,7 @@ FoundFunction FunctionTable::find(const std::string& name, const std::string& wh
   } else {
     std::string known;
     for (const auto& [other, row_of_other] : view_functions_) {
-      known += (known.empty() ? "" : ", ") + other;
+      known.append(known.empty() ? "" : ", ").append(other);
     }
     core::fail<ConfigError>(where, ": unknown function ", quote(target), "; register it, or use ",
                             known);
@@ -110,7 +110,7 @@ void check_arguments(const ViewFunction& function, std::span<const Argument> arg
                      const std::string& where) {
   if (matches(function.signature, arguments)) return;
   std::string given;
-  for (const Argument& argument : arguments) given += " " + to_text(argument);
+  for (const Argument& argument : arguments) given.append(" ").append(to_text(argument));
   core::fail<ConfigError>(where, ": arguments", given.empty() ? " (none)" : given, ", expected ",
                           function.name, " ", function.signature,
                           "; x[] is a list, x: a text, x? may be left out, x* any number");

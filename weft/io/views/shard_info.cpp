@@ -101,7 +101,7 @@ void read_steps(const Json& value, const std::string& where, ParamRule& rule) {
 void check_keys(const Json& object, const std::set<std::string>& known, const std::string& where) {
   for (const auto& [key, value] : object.items()) {
     std::string names;
-    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+    for (const std::string& name : known) names.append(names.empty() ? "" : ", ").append(name);
     check<FormatError>(known.contains(key), where, ": unknown key ", quote(key), ", expected ",
                        names);
   }
