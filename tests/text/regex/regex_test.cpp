@@ -110,9 +110,8 @@ TEST(Regex, EqualsTheScannersOfPublishedPatterns) {
 }
 
 TEST(Regex, IsLinearWhateverThePattern) {
-  for (const char* pattern :
-       {"(a|a)+b", "(a+)+b", "\\s+$", "\\s++$", "a+a+a+b", "(?:a|aa)+(?!\\S)b",
-        "a{0,100}b|\\s{1,50}x", "a?b|\\s*\\s*\\s*x"}) {
+  for (const char* pattern : {"(a|a)+b", "(a+)+b", "\\s+$", "\\s++$", "a+a+a+b",
+                              "(?:a|aa)+(?!\\S)b", "a{0,100}b|\\s{1,50}x", "a?b|\\s*\\s*\\s*x"}) {
     for (const char unit : {'a', ' ', '\n'}) {
       const std::string text = std::string(300'000, unit) + "x";
       EXPECT_LE(Regex::parse(pattern, "t").find_all(text).size(), text.size()) << pattern;
