@@ -69,7 +69,7 @@ TEST(Rope, DividesTheFrequenciesByTheDivisors) {
   options.max_positions = 32;
   options.divisors = at::full({4}, 4.0);
   RopeOptions linear = options;
-  linear.divisors = {};
+  linear.divisors = at::Tensor();
   linear.scaling.type = RopeType::kLinear;
   linear.scaling.factor = 4;
   expect_close(Rope(options).apply(x_BTnH, 2), Rope(linear).apply(x_BTnH, 2), "divided by 4", 1e-6);

@@ -112,10 +112,12 @@ void read_biases(const JsonKeys& keys, BiasStyle style, ModelConfig& config) {
   }
 }
 
-// "full_attention" or "sliding_attention" for each layer.
-std::vector<int64_t> windows_of_types(const Json& types, int64_t window, const std::string& where) {
+// "full_attention" or "sliding_attention" for each layer; nothing if all layers see all.
+std::vector<int64_t> windows_of_types(const Json& types, int64_t window, int64_t num_layers,
+                                      const std::string& where) {
   check<FormatError>(types.is_array(), where, ": expected a list");
   std::vector<int64_t> windows;
+  bool is_any = false;
   for (const Json& type : types) {
     const std::string name = core::to_string(type, where);
     const bool is_sliding = name == "sliding_attention";
@@ -125,7 +127,9 @@ std::vector<int64_t> windows_of_types(const Json& types, int64_t window, const s
                        ": 'sliding_attention' without sliding_window; set it and "
                        "use_sliding_window");
     windows.push_back(is_sliding ? window : 0);
+    is_any = is_any || is_sliding;
   }
+  if (!is_any && static_cast<int64_t>(windows.size()) == num_layers) windows.clear();
   return windows;
 }
 
@@ -146,7 +150,8 @@ void read_windows(const JsonKeys& keys, const FolderFamily& family, ModelConfig&
   const bool is_by_layer = family.window == WindowStyle::kByLayer;
   const Json* types = keys.find("layer_types");
   if (is_by_layer && types != nullptr) {
-    config.windows = windows_of_types(*types, window, keys.where() + ": layer_types");
+    config.windows =
+        windows_of_types(*types, window, config.num_layers, keys.where() + ": layer_types");
     return;
   }
   if (window == 0) return;

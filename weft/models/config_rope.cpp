@@ -38,7 +38,7 @@ RopeScaling scaling_from(const JsonKeys& keys, int64_t positions) {
   scaling.type = nn::rope_type_of(type_name(keys), keys.where());
   if (scaling.type == RopeType::kDefault) return scaling;
   scaling.factor = keys.real("factor");
-  scaling.original_positions = positions;
+  if (scaling.type == RopeType::kDynamic) scaling.original_positions = positions;
   if (scaling.type == RopeType::kLlama3) {
     scaling.low_freq_factor = keys.real("low_freq_factor");
     scaling.high_freq_factor = keys.real("high_freq_factor");
