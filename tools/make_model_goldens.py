@@ -59,6 +59,10 @@ CASES = {
     "qwen3_moe_mixed": ("Qwen3Moe", EXPERTS | dict(
         num_hidden_layers=3, mlp_only_layers=[1], intermediate_size=20, moe_intermediate_size=12,
         num_experts=4, num_experts_per_tok=2, norm_topk_prob=False, head_dim=8), None),
+    # Only as GGUF: matrices in Q8_0, whose blocks of 32 do not divide evenly over ranks.
+    "mixtral_q8_0": ("Mixtral", EXPERTS | dict(
+        hidden_size=64, intermediate_size=64, num_local_experts=3, num_experts_per_tok=2,
+        num_attention_heads=8, head_dim=8), "llama"),
 }
 # Hugging Face's name of a layer's tensor -> GGUF's.
 LAYER_NAMES = {
@@ -145,6 +149,20 @@ def llama3_divisors(config, dim):
     return (plain / scaled.double()).float()
 
 
+def is_quantized(name, tensor):
+    return tensor.dim() == 2 and "gate.weight" not in name
+
+
+def quantize_matrices(model):
+    """Puts in the place of matrices what their Q8_0 form stands for."""
+    kind = gguf.GGMLQuantizationType.Q8_0
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if is_quantized(name, parameter):
+                blocks = gguf.quants.quantize(parameter.numpy(), kind)
+                parameter.copy_(torch.from_numpy(gguf.quants.dequantize(blocks, kind)))
+
+
 def add_keys(writer, config, dim):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -176,7 +194,7 @@ def add_keys(writer, config, dim):
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
 
 
-def write_gguf(path, architecture, config, state):
+def write_gguf(path, architecture, config, state, matrix_kind):
     writer = gguf.GGUFWriter(path, architecture)
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     add_keys(writer, config, dim)
@@ -188,9 +206,10 @@ def write_gguf(path, architecture, config, state):
         if numbers.ndim == 1:
             writer.add_tensor(name, numbers)
             continue
-        kind = gguf.GGMLQuantizationType.BF16
-        writer.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(numbers), kind),
-                          raw_dtype=kind)
+        kind = gguf.GGMLQuantizationType.BF16 if "ffn_gate_inp" in name else matrix_kind
+        blocks = gguf.quants.quantize(np.ascontiguousarray(numbers), kind)
+        assert np.array_equal(gguf.quants.dequantize(blocks, kind), numbers), name
+        writer.add_tensor(name, blocks, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -201,15 +220,22 @@ def write_case(folder, name, seed):
     kind, values, architecture = CASES[name]
     config, model = make_model(kind, values, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.loads(config.to_json_string(use_diff=True))
-    (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")
+    is_gguf_only = name.endswith("q8_0")
+    if is_gguf_only:
+        quantize_matrices(model)
+    write_reference(folder, config, model, "dynamic" in name)
     state = {key: tensor for key, tensor in model.state_dict().items()
              if not (config.tie_word_embeddings and key == "lm_head.weight")}
+    if architecture:
+        kinds = gguf.GGMLQuantizationType
+        write_gguf(folder / "model.gguf", architecture, config, state,
+                   kinds.Q8_0 if is_gguf_only else kinds.BF16)
+    if is_gguf_only:
+        return
+    text = json.loads(config.to_json_string(use_diff=True))
+    (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")
     safetensors.torch.save_file({key: tensor.to(torch.bfloat16) for key, tensor in state.items()},
                                 folder / "model.safetensors", {"format": "pt"})
-    write_reference(folder, config, model, "dynamic" in name)
-    if architecture:
-        write_gguf(folder / "model.gguf", architecture, config, state)
 
 
 def main():

@@ -21,19 +21,21 @@ using testing::error_text;
 using testing::replaced;
 
 const std::vector<std::string> kCases = {
-    "llama",      "llama_bias", "llama_linear", "llama_dynamic",  "llama_llama3",
-    "llama_yarn", "mistral",    "qwen2",        "qwen2_window",   "qwen3",
-    "mixtral",    "qwen2_moe",  "qwen3_moe",    "qwen3_moe_mixed"};
+    "llama",      "llama_bias", "llama_linear", "llama_dynamic",   "llama_llama3",
+    "llama_yarn", "mistral",    "qwen2",        "qwen2_window",    "qwen3",
+    "mixtral",    "qwen2_moe",  "qwen3_moe",    "qwen3_moe_mixed", "mixtral_q8_0"};
 
 std::string case_path(const std::string& name, const std::string& file = "") {
   return model_data("families/" + name + "/" + file);
 }
 
-// A case's folder, and its GGUF if there is one.
+// A case's folder and its GGUF, as far as there are.
 std::vector<std::string> forms_of(const std::string& name) {
-  std::vector<std::string> forms = {case_path(name)};
+  std::vector<std::string> forms;
+  if (std::filesystem::exists(case_path(name, "config.json"))) forms.push_back(case_path(name));
   const std::string gguf = case_path(name, "model.gguf");
   if (std::filesystem::exists(gguf)) forms.push_back(gguf);
+  EXPECT_FALSE(forms.empty()) << name;
   return forms;
 }
 
