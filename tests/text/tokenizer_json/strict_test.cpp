@@ -79,7 +79,7 @@ TEST(TokenizerJson, RefusesByNameWhatItDoesNotDo) {
       {set("/model/continuing_subword_prefix", "##"),
        "t.json.model.continuing_subword_prefix: expected none, got '##'"},
       {set_text("/normalizer", R"({"type": "Precompiled"})"),
-       "t.json.normalizer.type: expected one of Sequence, NFC, NFD, Prepend, Replace, Strip, got "
+       "t.json.normalizer.type: expected one of Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, got "
        "'Precompiled'"},
       {set_text("/pre_tokenizer", R"({"type": "BertPreTokenizer"})"),
        "t.json.pre_tokenizer.type: expected one of Sequence, ByteLevel, Digits, Metaspace, "
