@@ -3,9 +3,9 @@
 # One folder = one namespace = one target weft_<NAME>, of all .cpp files beside the call.
 # DEPS is the list of folders that it may include: the layer check reads it from here.
 # TORCH: the folder uses libtorch. TORCH_SOURCES: only these files do (they and TORCH_DEPS are left
-# out of a build without libtorch).
+# out of a build without libtorch). LEAVE_OUT: patterns of files that this build leaves out.
 function(weft_module)
-  cmake_parse_arguments(ARG "TORCH" "NAME" "DEPS;TORCH_SOURCES;TORCH_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "NAME" "DEPS;TORCH_SOURCES;TORCH_DEPS;LEAVE_OUT" ${ARGN})
   if(ARG_TORCH AND NOT WEFT_TORCH)
     return()
   endif()
@@ -13,6 +13,9 @@ function(weft_module)
   if(NOT WEFT_TORCH)
     list(REMOVE_ITEM sources ${ARG_TORCH_SOURCES})
   endif()
+  foreach(pattern ${ARG_LEAVE_OUT})
+    list(FILTER sources EXCLUDE REGEX "${pattern}")
+  endforeach()
   if(NOT sources)
     return()
   endif()

@@ -23,7 +23,7 @@ BANDS = {
     "serve": 7,
     "cli": 8,
 }
-KEYWORDS = {"NAME", "DEPS", "TORCH", "TORCH_SOURCES", "TORCH_DEPS"}
+KEYWORDS = {"NAME", "DEPS", "TORCH", "TORCH_SOURCES", "TORCH_DEPS", "LEAVE_OUT"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 

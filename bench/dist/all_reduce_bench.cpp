@@ -1,6 +1,6 @@
-// All-reduce between the ranks of this host: shm, Gloo and, as a floor, a bare loop over shared
-// memory, in turns within one run. `bench_all_reduce [--json] [--quick] [-n RANKS]...` starts its
-// own ranks.
+// All-reduce between the ranks of this host: the backend (shm, or what --backend names), Gloo and,
+// as a floor, a bare loop over shared memory, in turns within one run. `bench_all_reduce [--json]
+// [--quick] [--backend NAME] [-n RANKS]...` starts its own ranks.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sched.h>
@@ -143,28 +143,31 @@ void run_rank(const Options& options) {
   const bool json = options.json;
   at::set_num_threads(1);
   const World world = World::from_env();
-  const Group& shm = world.group();
+  const Group& own = world.group();
+  const char* name = world.backend().c_str();
   const size_t most = options.quick ? 64 << 10 : 64 << 20;
-  std::byte* memory = share_memory(shm, BareLoop::size_for(world.size(), most));
+  std::byte* memory = share_memory(own, BareLoop::size_for(world.size(), most));
   BareLoop bare(memory, world.rank(), world.size(), most);
   const Group gloo = world.make_group_on("gloo", "gloo");
   pin(world.rank(), world.size());
   auto rows = nlohmann::json::array();
   if (world.rank() == 0 && !json) {
     std::printf("all-reduce, float32 sum, %d ranks: median microseconds per call\n", world.size());
-    std::printf("%10s %12s %12s %12s\n", "bytes", "shm", "gloo", "bare loop");
+    std::printf("%10s %12s %12s %12s\n", "bytes", name, "gloo", "bare loop");
   }
   for (size_t bytes = 4096; bytes <= most; bytes *= 4) {
     at::Tensor x = at::zeros({static_cast<int64_t>(bytes / sizeof(float))});
     const int calls = static_cast<int>(std::clamp<size_t>((256 << 20) / bytes, 11, 3000));
     auto* data = x.mutable_data_ptr<float>();
-    const double shm_us = measure(shm, calls, [&] { shm.all_reduce(x); });
-    const double gloo_us = measure(shm, std::min(calls, 101), [&] { gloo.all_reduce(x); });
-    const double bare_us = measure(shm, calls, [&] { bare.add(data, x.numel()); });
-    rows.push_back(
-        {{"bytes", bytes}, {"shm_us", shm_us}, {"gloo_us", gloo_us}, {"bare_us", bare_us}});
+    const double own_us = measure(own, calls, [&] { own.all_reduce(x); });
+    const double gloo_us = measure(own, std::min(calls, 101), [&] { gloo.all_reduce(x); });
+    const double bare_us = measure(own, calls, [&] { bare.add(data, x.numel()); });
+    rows.push_back({{"bytes", bytes},
+                    {world.backend() + "_us", own_us},
+                    {"gloo_us", gloo_us},
+                    {"bare_us", bare_us}});
     if (world.rank() == 0 && !json) {
-      std::printf("%10zu %12.2f %12.1f %12.2f\n", bytes, shm_us, gloo_us, bare_us);
+      std::printf("%10zu %12.2f %12.1f %12.2f\n", bytes, own_us, gloo_us, bare_us);
       std::fflush(stdout);
     }
   }
@@ -173,11 +176,12 @@ void run_rank(const Options& options) {
   }
 }
 
-int start_ranks(const std::vector<int>& sizes, const std::vector<std::string>& flags) {
+int start_ranks(const std::vector<int>& sizes, const std::string& backend,
+                const std::vector<std::string>& flags) {
   for (const int n : sizes) {
     weft::dist::LaunchOptions options;
     options.num_ranks = n;
-    options.backend = "shm";
+    options.backend = backend;
     options.prefix_output = false;
     options.command = {"/proc/self/exe"};
     options.command.insert(options.command.end(), flags.begin(), flags.end());
@@ -193,21 +197,25 @@ int main(int argc, char** argv) {
   Options options;
   std::vector<std::string> flags;
   std::vector<int> sizes;
+  std::string backend = "shm";
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--json" || argument == "--quick") {
       (argument == "--json" ? options.json : options.quick) = true;
       flags.push_back(argument);
+    } else if (argument == "--backend" && i + 1 < argc) {
+      backend = argv[++i];
     } else if (argument == "-n" && i + 1 < argc) {
       sizes.push_back(std::atoi(argv[++i]));
     } else {
-      std::fprintf(stderr, "usage: bench_all_reduce [--json] [--quick] [-n RANKS]...\n");
+      std::fprintf(stderr,
+                   "usage: bench_all_reduce [--json] [--quick] [--backend NAME] [-n RANKS]...\n");
       return 2;
     }
   }
   try {
     if (std::getenv("WEFT_RANK") == nullptr) {
-      return start_ranks(sizes.empty() ? std::vector<int>{2, 4} : sizes, flags);
+      return start_ranks(sizes.empty() ? std::vector<int>{2, 4} : sizes, backend, flags);
     }
     run_rank(options);
   } catch (const weft::core::Error& error) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <regex>
 
+#include "tests/support/backends.h"
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
 #include "weft/dist/launch.h"
@@ -76,8 +77,9 @@ LaunchOptions program(const std::string& name, const std::string& backend) {
 }
 
 // Sends `number` to rank 1 of a job that is in the middle of its work.
-CommandResult hit_rank_one(const std::string& backend, int number) {
-  BackgroundCommand command([&] { return launch(program("ReducesForever", backend)); });
+CommandResult hit_rank_one(const std::string& backend, int number, const std::string& checked) {
+  BackgroundCommand command([&] { return launch(program("ReducesForever", backend)); },
+                            {.variables = {{"WEFT_CHECK_COLLECTIVES", checked}}});
   for (const char* rank : {"0", "1", "2"}) {
     EXPECT_TRUE(command.wait_for_output(core::join("[", rank, "] rank ", rank, " is process =")));
   }
@@ -90,31 +92,32 @@ CommandResult hit_rank_one(const std::string& backend, int number) {
   return command.finish();
 }
 
-TEST(Fault, AKilledRankIsNamedAndEndsTheJob) {
-  for (const char* backend : {"shm", "gloo"}) {
-    const CommandResult result = hit_rank_one(backend, SIGKILL);
-    EXPECT_FALSE(result.timed_out) << backend;
+class FaultOn : public test::OnEachBackend {};
+INSTANTIATE_TEST_SUITE_P(Backends, FaultOn, test::kEachBackend, test::backend_of);
+
+TEST_P(FaultOn, AKilledRankIsNamedAndEndsTheJob) {
+  for (const char* checked : {"0", "1"}) {
+    const CommandResult result = hit_rank_one(GetParam(), SIGKILL, checked);
+    EXPECT_FALSE(result.timed_out);
     EXPECT_EQ(result.status, 4);
     EXPECT_TRUE(std::regex_search(
         result.err,
         std::regex("weft launch: CommError: rank 1 \\(pid [0-9]+, host .+\\) was killed "
                    "by SIGKILL (during|after) all_reduce #[0-9]+ of group world; the "
                    "other ranks were ended\n")))
-        << backend << result.err;
+        << result.err;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   }
 }
 
-TEST(Fault, AStoppedRankIsNamedAndEndsTheJob) {
-  for (const char* backend : {"shm", "gloo"}) {
-    const CommandResult result = hit_rank_one(backend, SIGSTOP);
-    EXPECT_FALSE(result.timed_out) << backend;
-    EXPECT_EQ(result.status, 4);
-    EXPECT_TRUE(std::regex_search(
-        result.err, std::regex("rank 1 \\(pid [0-9]+, host .+\\) has not answered for [0-9]+ s: "
-                               "stopped or stuck (during|after) all_reduce")))
-        << backend << result.err;
-  }
+TEST_P(FaultOn, AStoppedRankIsNamedAndEndsTheJob) {
+  const CommandResult result = hit_rank_one(GetParam(), SIGSTOP, "0");
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.status, 4);
+  EXPECT_TRUE(std::regex_search(
+      result.err, std::regex("rank 1 \\(pid [0-9]+, host .+\\) has not answered for [0-9]+ s: "
+                             "stopped or stuck (during|after) all_reduce")))
+      << result.err;
 }
 
 TEST(Fault, TheErrorOfOneRankIsTheJobs) {

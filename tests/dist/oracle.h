@@ -17,6 +17,10 @@ at::Tensor input_of(int rank, at::IntArrayRef shape, at::ScalarType dtype, bool 
 /// The reduction of all inputs, computed here: half types in float, in rank order, rounded once.
 at::Tensor reduced(const std::vector<at::Tensor>& inputs, ReduceOp op);
 
+/// True if `result` is the reduction of `inputs`, computed in any order: sums, averages and
+/// products of half types in float and rounded once, of others in their own type.
+bool is_reduction(const at::Tensor& result, const std::vector<at::Tensor>& inputs, ReduceOp op);
+
 /// All ranks' inputs.
 std::vector<at::Tensor> inputs_of(int ranks, at::IntArrayRef shape, at::ScalarType dtype,
                                   bool exact);

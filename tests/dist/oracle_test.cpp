@@ -42,6 +42,27 @@ at::Tensor reduced(const std::vector<at::Tensor>& inputs, ReduceOp op) {
   return total.to(dtype);
 }
 
+bool is_reduction(const at::Tensor& result, const std::vector<at::Tensor>& inputs, ReduceOp op) {
+  const at::ScalarType dtype = inputs[0].scalar_type();
+  if (result.scalar_type() != dtype || result.sizes() != inputs[0].sizes()) return false;
+  const bool rounds = op != ReduceOp::kMin && op != ReduceOp::kMax;
+  if (!c10::isFloatingType(dtype) || !rounds) return at::equal(result, reduced(inputs, op));
+  std::vector<at::Tensor> exact;
+  at::Tensor size = at::zeros(inputs[0].sizes(), at::kDouble);
+  for (const at::Tensor& x : inputs) {
+    exact.push_back(x.to(at::kDouble));
+    size += exact.back().abs();
+  }
+  const at::Tensor value = reduced(exact, op);
+  // What each of a few operations may have been off by before the last rounding.
+  const double unit = dtype == at::kDouble ? 0x1p-52 : 0x1p-23;
+  const auto steps = static_cast<double>(inputs.size());
+  const at::Tensor slack = (op == ReduceOp::kProduct ? value.abs() : size) * (unit * steps);
+  return at::logical_and(result >= (value - slack).to(dtype), result <= (value + slack).to(dtype))
+      .all()
+      .item<bool>();
+}
+
 at::Tensor strided_copy(const at::Tensor& x) {
   auto shape = x.sizes().vec();
   shape.push_back(3);
@@ -56,6 +77,16 @@ TEST(Oracle, RoundsASumOfHalvesOnce) {
                                           at::full({1}, 1.0, at::kHalf),
                                           at::full({1}, 1.0, at::kHalf)};
   EXPECT_EQ(reduced(inputs, ReduceOp::kSum).item<float>(), 2050.0F);
+}
+
+TEST(Oracle, KnowsOneRoundingOfASumFromTwo) {
+  // 2048 + 1 is 2048 in half precision, so that two roundings lose both ones.
+  const std::vector<at::Tensor> inputs = {at::full({1}, 2048.0, at::kHalf),
+                                          at::full({1}, 1.0, at::kHalf),
+                                          at::full({1}, 1.0, at::kHalf)};
+  EXPECT_TRUE(is_reduction(at::full({1}, 2050.0, at::kHalf), inputs, ReduceOp::kSum));
+  EXPECT_FALSE(is_reduction(at::full({1}, 2048.0, at::kHalf), inputs, ReduceOp::kSum));
+  EXPECT_FALSE(is_reduction(at::full({1}, 2050.0, at::kFloat), inputs, ReduceOp::kSum));
 }
 
 }  // namespace weft::test

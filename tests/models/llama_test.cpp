@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "tests/core/error_text.h"
+#include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load.h"
@@ -18,6 +19,7 @@ using test::on_ranks;
 using test::read_reference;
 using test::ReferenceLogits;
 using testing::error_text;
+using testing::replaced;
 
 const std::vector<std::string> kFixtures = {"mlx/plain_f32", "mlx/affine_b4_g64_f32",
                                             "mlx/affine_b8_g32_f32"};
@@ -173,6 +175,26 @@ TEST(LoadModel, ReadsThisRanksShareAlone) {
     for (const std::string& name : kFixtures) expect_reads_its_share(*open_fixture(name), group);
     expect_reads_its_share(*io::TensorFile::open(test::smollm2_path()), group);
   });
+}
+
+TEST(LoadModel, RefusesOnAllRanksAFileThatLacksATensor) {
+  // The configuration says that there is a layer more than the file has.
+  const testing::TempDir folder;
+  std::filesystem::copy(model_data("mlx/plain_f32"), folder.path());
+  const std::string config = folder.read("config.json");
+  folder.write("config.json",
+               replaced(config, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
+  on_ranks(
+      [&](const Group& group) {
+        const auto file = io::TensorFile::open(folder.path());
+        EXPECT_EQ(
+            replaced(error_text([&] { load_model(*file, group); }), file->path(), "FILE"),
+            "FormatError: FILE: missing tensor 'model.layers.2.self_attn.q_proj.weight'; near "
+            "names: 'model.layers.0.self_attn.q_proj.weight', "
+            "'model.layers.1.self_attn.q_proj.weight', 'model.layers.0.mlp.down_proj.weight'; "
+            "check that it is the right model");
+      },
+      {2});
 }
 
 TEST(LoadModel, FailsOnAllRanksWhenTheirFilesDisagree) {

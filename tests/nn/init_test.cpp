@@ -112,6 +112,17 @@ TEST(Init, DependsOnSeedAndStreamAndBlocksJoin) {
   EXPECT_EQ(std::get<0>(at::_unique(whole.to(at::kDouble))).numel() > 650'000, true);
 }
 
+// The whole would be 64 GiB.
+TEST(Init, ComputesTheShardAlone) {
+  const std::vector<int64_t> sizes = {1 << 20, 1 << 14};
+  const at::Tensor rows = make_shard(Init::normal(), {sizes, 0, {{(1 << 20) - 3, 3}}}, 1);
+  EXPECT_TRUE(at::equal(make_shard(Init::normal(), {sizes, 0, {{(1 << 20) - 1, 1}}}, 1),
+                        rows.narrow(0, 2, 1)));
+  const at::Tensor first = make_shard(Init::normal(), {sizes, 0, {{0, 1}}}, 1);
+  const at::Tensor far = make_shard(Init::normal(), {sizes, 0, {{1 << 19, 1}}}, 1);
+  EXPECT_FALSE(at::equal(first, far)) << "2^32 pairs apart, so the counter's second word counts";
+}
+
 struct Moments {
   double mean;
   double std;

@@ -1,7 +1,9 @@
 #include "weft/nn/norm.h"
 
+#include <ATen/ops/rms_norm.h>
+
 #include "tests/core/error_text.h"
-#include "tests/ops/tensor_checks.h"
+#include "tests/nn/layer_checks.h"
 
 namespace weft::nn {
 namespace {
@@ -44,6 +46,74 @@ TEST(RMSNorm, RefusesAWeightThatIsNoVector) {
               RMSNorm(at::zeros({2, 3}), kEps);
             }),
             "ShapeError: nn.RMSNorm: weight [2, 3], expected [D]");
+}
+
+// Of torch, on the whole, in float64: output and gradients for x [2, T, D].
+struct WholeNorm {
+  WholeNorm(const at::Tensor& x_in, const at::Tensor& w_in, const at::Tensor& grad)
+      : x(leaf(x_in.to(at::kDouble))), w(leaf(w_in.to(at::kDouble))) {
+    y = at::rms_norm(x, w.sizes(), w, kEps);
+    y.backward(grad.to(at::kDouble));
+  }
+  at::Tensor x;
+  at::Tensor w;
+  at::Tensor y;
+};
+
+TEST(SequenceParallelRMSNorm, EqualsTheWholeAndSumsTheWeightsGradient) {
+  test::on_ranks([](const dist::Group& group) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const double tolerance = test::layer_tolerance(dtype);
+      const at::Tensor x_all = seeded({2, 7, 24}, 1, dtype), w_all = seeded({24}, 2, dtype);
+      const at::Tensor grad = seeded({2, 7, 24}, 3, dtype);
+      const WholeNorm whole(x_all, w_all, grad);
+      SequenceParallelRMSNorm norm(w_all.clone(), kEps, group, true);
+      const at::Tensor x = leaf(test::piece(x_all, 1, group));
+      const at::Tensor y = norm->forward(x);
+      EXPECT_EQ(y.scalar_type(), dtype);
+      expect_close(y, test::piece(whole.y, 1, group), "output", tolerance);
+      y.backward(test::piece(grad, 1, group));
+      expect_close(x.grad(), test::piece(whole.x.grad(), 1, group), "input", tolerance);
+      expect_close(norm->weight.grad(), whole.w.grad(), "weight", tolerance);
+      test::expect_equal_on_all_ranks(norm->weight.grad(), group, "gradient of the weight");
+    }
+  });
+}
+
+TEST(ShardedRMSNorm, EqualsTheWholeOverADividedDim) {
+  test::on_ranks([](const dist::Group& group) {
+    for (const auto dtype : test::layer_dtypes()) {
+      const double tolerance = test::layer_tolerance(dtype);
+      const at::Tensor x_all = seeded({2, 3, 25}, 1, dtype), w_all = seeded({25}, 2, dtype);
+      const at::Tensor grad = seeded({2, 3, 25}, 3, dtype);
+      const WholeNorm whole(x_all, w_all, grad);
+      ShardedRMSNorm norm(test::piece(w_all, 0, group), 25, kEps, group, true);
+      const at::Tensor x = leaf(test::piece(x_all, -1, group));
+      const at::Tensor y = norm->forward(x);
+      EXPECT_EQ(y.scalar_type(), dtype);
+      expect_close(y, test::piece(whole.y, -1, group), "output", tolerance);
+      y.backward(test::piece(grad, -1, group));
+      expect_close(x.grad(), test::piece(whole.x.grad(), -1, group), "input", tolerance);
+      expect_close(norm->weight.grad(), test::piece(whole.w.grad(), 0, group), "weight", tolerance);
+    }
+  });
+}
+
+TEST(ShardedRMSNorm, RefusesSizesThatDoNotFit) {
+  const dist::Group alone;
+  EXPECT_EQ(testing::error_text([&] { ShardedRMSNorm(at::ones({5}), 4, kEps, alone); }),
+            "ShapeError: nn.ShardedRMSNorm: weight [5] of a whole of 4; give this rank's part");
+  ShardedRMSNorm norm(at::ones({5}), 9, kEps, alone);
+  EXPECT_EQ(
+      testing::error_text([&] {
+        norm->forward(at::ones({2, 9}));
+      }),
+      "ShapeError: nn.ShardedRMSNorm: input [2, 9], expected the last dim to be this rank's 5 "
+      "of 9");
+  EXPECT_EQ(testing::error_text([&] {
+              SequenceParallelRMSNorm(at::ones({2, 2}), kEps, alone);
+            }),
+            "ShapeError: nn.SequenceParallelRMSNorm: weight [2, 2], expected [D]");
 }
 
 }  // namespace

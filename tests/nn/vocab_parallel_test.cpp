@@ -1,7 +1,12 @@
 #include "weft/nn/vocab_parallel.h"
 
+#include <torch/nn/modules/embedding.h>
+#include <torch/utils.h>
+
+#include <sstream>
+
 #include "tests/core/error_text.h"
-#include "tests/ops/tensor_checks.h"
+#include "tests/nn/layer_checks.h"
 #include "weft/nn/dense_linear.h"
 #include "weft/nn/quantized_linear.h"
 
@@ -34,7 +39,7 @@ TEST(VocabParallelEmbedding, EqualsTheWholeForwardAndBackward) {
     x.backward(grad);
     const auto inner =
         std::make_shared<DenseLinearImpl>(piece(table, 0, group), at::Tensor(), true);
-    VocabParallelEmbedding embedding(inner, vocab_of(group), group);
+    VocabParallelEmbedding embedding(inner, kVocab, group);
     const at::Tensor x_rank = embedding->forward(every_token());
     expect_close(x_rank, x, "forward", 0);
     x_rank.backward(grad);
@@ -48,7 +53,7 @@ TEST(VocabParallelEmbedding, LooksUpInAQuantizedTable) {
         quant::quantize_affine(seeded({kVocab, 32}, 1, at::kFloat), 4, 16, at::kFloat);
     const shard::Range vocab = vocab_of(group);
     VocabParallelEmbedding embedding(
-        std::make_shared<QuantizedLinearImpl>(quant::slice_affine(table, vocab, {0, 32})), vocab,
+        std::make_shared<QuantizedLinearImpl>(quant::slice_affine(table, vocab, {0, 32})), kVocab,
         group);
     expect_close(embedding->forward(every_token()),
                  at::embedding(quant::dequantize(table, at::kFloat), every_token()), "forward",
@@ -70,8 +75,8 @@ TEST(VocabParallelHead, EqualsTheWholeTiedOrNot) {
       const auto head_inner = is_tied ? inner
                                       : std::make_shared<DenseLinearImpl>(
                                             piece(head_whole, 0, group), at::Tensor(), true);
-      VocabParallelEmbedding embedding(inner, vocab_of(group), group);
-      VocabParallelHead head(head_inner, vocab_of(group), kVocab, group);
+      VocabParallelEmbedding embedding(inner, kVocab, group);
+      VocabParallelHead head(head_inner, kVocab, group);
       const at::Tensor logits_BTv = head->forward(at::tanh(embedding->forward(every_token())));
       expect_close(logits_BTv, piece(y, -1, group), "this rank's logits");
       const at::Tensor logits_BTV = head->gather(logits_BTv);
@@ -83,16 +88,98 @@ TEST(VocabParallelHead, EqualsTheWholeTiedOrNot) {
   });
 }
 
+TEST(VocabParallelEmbedding, EqualsTorchsEmbeddingMadeFromSizes) {
+  on_ranks([](const Group& group) {
+    for (const auto dtype : test::layer_dtypes()) {
+      for (const auto padding :
+           {std::optional<int64_t>(), std::optional<int64_t>(3), std::optional<int64_t>(-1)}) {
+        VocabParallelEmbeddingOptions options;
+        options.padding_idx = padding;
+        options.dtype = dtype;
+        VocabParallelEmbedding layer(kVocab, kWidth, group, options);
+        torch::nn::Embedding whole(torch::nn::EmbeddingOptions(kVocab, kWidth)
+                                       .padding_idx(padding)
+                                       ._weight(layer->master_weight()));
+        const at::Tensor grad = seeded({2, 6, kWidth}, 2, dtype);
+        const at::Tensor x_whole = whole->forward(every_token());
+        const at::Tensor x = layer->forward(every_token());
+        expect_close(x, x_whole, "forward", 0);
+        x_whole.backward(grad);
+        x.backward(grad);
+        expect_close(layer->named_parameters()["inner.weight"].grad(),
+                     piece(whole->weight.grad(), 0, group), "gradient",
+                     test::layer_tolerance(dtype));
+      }
+    }
+  });
+}
+
+TEST(VocabParallelEmbedding, BeginsAlikeOnAnyNumberOfRanks) {
+  on_ranks([](const Group& group) {
+    VocabParallelEmbeddingOptions options;
+    options.padding_idx = 7;
+    options.init = Init::trunc_normal(0, 0.02, -0.04, 0.04);
+    torch::manual_seed(3);
+    const VocabParallelEmbedding alone(kVocab, kWidth, Group(), options);
+    torch::manual_seed(3 + static_cast<uint64_t>(group.rank()));
+    VocabParallelEmbedding layer(kVocab, kWidth, group, options);
+    const at::Tensor first = layer->master_weight();
+    EXPECT_TRUE(at::equal(first, alone->master_weight()));
+    EXPECT_EQ(first[7].abs().max().item<double>(), 0) << "padding begins with zeros";
+    EXPECT_GT(first.abs().max().item<double>(), 0.01);
+    layer->reset_parameters();
+    EXPECT_FALSE(at::equal(layer->master_weight(), first));
+    EXPECT_EQ(layer->master_weight()[7].abs().max().item<double>(), 0);
+    std::ostringstream text;
+    layer->pretty_print(text);
+    EXPECT_EQ(text.str(), core::join("weft::nn::VocabParallelEmbedding(vocab_size=10, "
+                                     "embedding_dim=4, ranks=",
+                                     group.size(), ")"));
+  });
+}
+
+TEST(VocabParallelEmbedding, RefusesBadIdsAndSizesOnAllRanks) {
+  on_ranks(
+      [](const Group& group) {
+        VocabParallelEmbedding layer(kVocab, kWidth, group);
+        const auto lookup = [&](const at::Tensor& ids) {
+          return error_text([&] { layer->forward(ids); });
+        };
+        const std::string where = "ShapeError: nn.VocabParallelEmbedding: ";
+        EXPECT_EQ(lookup(at::tensor({0, 10}, at::kLong)),
+                  where + "id 10, expected 0 to 9; use the tokenizer that belongs to this table");
+        EXPECT_EQ(lookup(at::tensor({0, -1}, at::kLong)),
+                  where + "id -1, expected 0 to 9; use the tokenizer that belongs to this table");
+        if (group.size() == 1) return;
+        EXPECT_EQ(error_text([&] { VocabParallelEmbedding(2, kWidth, group); }),
+                  "ConfigError: nn.VocabParallelEmbedding: vocabulary: 2 units of 1 cannot be cut "
+                  "over 3 ranks; use 1 to 2 ranks");
+      },
+      {1, 3});
+}
+
+TEST(VocabParallelEmbedding, RefusesOptionsThatDoNotFit) {
+  VocabParallelEmbeddingOptions options;
+  options.padding_idx = 10;
+  EXPECT_EQ(error_text([&] { VocabParallelEmbedding(kVocab, kWidth, Group(), options); }),
+            "ConfigError: nn.VocabParallelEmbedding: padding_idx 10, expected -10 to 9");
+  EXPECT_EQ(error_text([&] { VocabParallelEmbedding(kVocab, 0, Group()); }),
+            "ShapeError: nn.VocabParallelEmbedding: embedding_dim 0, expected at least 1");
+  const auto table = quant::quantize_affine(seeded({kVocab, 32}, 1, at::kFloat), 4, 16, at::kFloat);
+  VocabParallelEmbedding quantized(std::make_shared<QuantizedLinearImpl>(table), kVocab, Group());
+  EXPECT_EQ(
+      error_text([&] { quantized->reset_parameters(); }),
+      "ConfigError: nn.VocabParallelEmbedding.reset_parameters: the table is not dense; reset "
+      "it before it is quantized");
+}
+
 TEST(VocabParallel, RefusesATableOfAnotherSize) {
   const auto inner = std::make_shared<DenseLinearImpl>(at::zeros({5, kWidth}));
-  EXPECT_EQ(error_text([&] {
-              VocabParallelEmbedding(inner, shard::Range{0, 4}, Group());
-            }),
-            "ShapeError: nn.VocabParallelEmbedding: table of 5 rows, expected 4");
-  EXPECT_EQ(error_text([&] {
-              VocabParallelHead(inner, shard::Range{0, 4}, kVocab, Group());
-            }),
-            "ShapeError: nn.VocabParallelHead: weight of 5 rows, expected 4");
+  EXPECT_EQ(error_text([&] { VocabParallelEmbedding(inner, kVocab, Group()); }),
+            "ShapeError: nn.VocabParallelEmbedding: weight of 5 rows, expected this "
+            "rank's 10 of 10");
+  EXPECT_EQ(error_text([&] { VocabParallelHead(inner, kVocab, Group()); }),
+            "ShapeError: nn.VocabParallelHead: weight of 5 rows, expected this rank's 10 of 10");
 }
 
 }  // namespace

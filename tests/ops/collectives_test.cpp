@@ -368,5 +368,18 @@ TEST(MpCopy, OfItsOwnResultReducesTheGradientOnce) {
   });
 }
 
+TEST(Collectives, TakeTheModelGroupWhenNoneIsGiven) {
+  test::run_ranks(4, [](dist::World& world) {
+    EXPECT_EQ(error_text([] { mp_reduce(at::ones({2})); }).rfind("ConfigError: ", 0), 0U);
+    dist::init_parallelism(world, 2, 1);
+    const at::Tensor x = at::full({2}, world.rank(), at::kDouble);
+    const double first = static_cast<double>(world.rank() / 2 * 2);
+    expect_close(mp_reduce(x), at::full({2}, 2 * first + 1, at::kDouble), "sum of a pair");
+    expect_close(mp_gather(x.narrow(0, 0, 1), 0), at::tensor({first, first + 1}, at::kDouble),
+                 "a pair side by side");
+    dist::reset_parallelism();
+  });
+}
+
 }  // namespace
 }  // namespace weft::ops

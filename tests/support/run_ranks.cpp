@@ -40,7 +40,10 @@ dist::WorldOptions world_options(const RunOptions& options) {
 void start_ranks(int n, int call, const RunOptions& options) {
   CommandOptions command;
   command.timeout = options.timeout;
-  command.variables = options.variables;
+  // First, so that a test may say otherwise.
+  command.variables = {{"WEFT_CHECK_COLLECTIVES", "1"}};
+  command.variables.insert(command.variables.end(), options.variables.begin(),
+                           options.variables.end());
   command.variables.emplace_back(kCallVariable, std::to_string(call));
   command.variables.emplace_back("GTEST_BRIEF", "1");
   for (const char* name : {"GTEST_OUTPUT", "GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) {

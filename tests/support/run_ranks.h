@@ -14,7 +14,7 @@ struct RunOptions {
   std::string backend = "auto";
   /// All ranks are killed and the test fails when they take longer.
   std::chrono::milliseconds timeout{120'000};
-  /// Further variables for the ranks.
+  /// Further variables for the ranks. WEFT_CHECK_COLLECTIVES is 1 unless it stands here.
   std::vector<std::pair<std::string, std::string>> variables = {};
 };
 

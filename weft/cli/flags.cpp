@@ -151,7 +151,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
       ->check(whole_number(1, kMaxRanks));
   app.add_option("-t,--threads", flags.threads, "threads per rank (default: cores / ranks)")
       ->check(whole_number(1, 1024));
-  app.add_option("--backend", flags.backend, "auto, shm or gloo");
+  app.add_option("--backend", flags.backend, "auto, shm, gloo, mpi or nccl");
 }
 
 void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {

@@ -14,7 +14,7 @@ int run_launch(const Args& args) {
   const auto dashes = std::find(args.begin(), args.end(), "--");
   app.add_option("-n,--num-ranks", options.num_ranks, "number of ranks")
       ->check(whole_number(1, 1024));
-  app.add_option("--backend", options.backend, "auto, shm or gloo (default: auto)");
+  app.add_option("--backend", options.backend, "auto, shm, gloo, mpi or nccl (default: auto)");
   app.add_option("--port", options.port, "port of the ranks' store on 127.0.0.1 (default: any)")
       ->check(whole_number(0, 65535));
   if (!parse_flags(app, {args.begin(), dashes}, {"--num-ranks"})) return 0;

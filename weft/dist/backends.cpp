@@ -5,12 +5,19 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "weft/core/error.h"
-#include "weft/dist/shm/backend.h"
+#include "weft/dist/shm/transport.h"
+#ifdef WEFT_HAS_MPI
+#include "weft/dist/mpi/group.h"
+#endif
+#ifdef WEFT_HAS_NCCL
+#include "weft/dist/nccl/group.h"
+#endif
 
 namespace weft::dist {
 namespace {
 
 std::string always(const RankInfo&) { return ""; }
+bool automatic(const RankInfo&) { return true; }
 
 GroupHandles make_gloo(const GroupRequest& request) {
   auto options = c10d::ProcessGroupGloo::Options::create(request.monitor->timeout());
@@ -27,9 +34,43 @@ std::string unless_one_host(const RankInfo& info) {
   return info.single_host() ? "" : "it needs all ranks on one host";
 }
 
-constexpr std::array<BackendRow, 2> kTable = {{
-    {"shm", make_shm_group, unless_one_host},
-    {"gloo", make_gloo, always},
+#ifdef WEFT_HAS_NCCL
+GroupHandles make_nccl(const GroupRequest& request) {
+  const bool here = request.info.single_host();
+  return add_nccl(request, here ? make_shm_group(request) : make_gloo(request));
+}
+#endif
+
+#ifdef WEFT_HAS_MPI
+bool from_mpirun(const RankInfo& info) {
+  return info.launcher == "openmpi" || info.launcher == "mpich";
+}
+#endif
+
+constexpr auto kTable = std::to_array<BackendRow>({
+#ifdef WEFT_HAS_NCCL
+    {"nccl", make_nccl, why_no_nccl, automatic},
+#endif
+    {"shm", make_shm_group, unless_one_host, automatic},
+#ifdef WEFT_HAS_MPI
+    {"mpi", make_mpi_group, always, from_mpirun},
+#endif
+    {"gloo", make_gloo, always, automatic},
+});
+
+// What a build may lack, and how to get it.
+struct OptionalBackend {
+  const char* name;
+  const char* remedy;
+};
+
+constexpr std::array<OptionalBackend, 2> kOptional = {{
+    {"mpi",
+     ": MPI was not found when it was built; install libopenmpi-dev and build again, or use one "
+     "of: "},
+    {"nccl",
+     ": it was built without CUDA and NCCL; configure with -DWEFT_NCCL=ON and build again, or use "
+     "one of: "},
 }};
 
 std::string table_names() {
@@ -44,15 +85,20 @@ std::span<const BackendRow> backend_table() { return kTable; }
 
 const BackendRow& find_backend(const std::string& name, const RankInfo& info) {
   for (const BackendRow& row : kTable) {
+    const bool is_auto = name == "auto" && row.is_automatic(info);
+    if (!is_auto && name != row.name) continue;
     const std::string reason = row.why_not(info);
-    if (name == "auto" && reason.empty()) return row;
-    if (name != row.name) continue;
+    if (is_auto && !reason.empty()) continue;
     core::check<core::ConfigError>(reason.empty(), "dist.World: backend ", name, ": ", reason,
                                    "; use auto");
     return row;
   }
-  core::fail<core::ConfigError>("dist.World: backend: this build has no ", name,
-                                " backend; use one of: ", table_names(), ", auto");
+  std::string remedy = "; use one of: ";
+  for (const OptionalBackend& each : kOptional) {
+    if (name == each.name) remedy = each.remedy;
+  }
+  core::fail<core::ConfigError>("dist.World: backend: this build has no ", name, " backend", remedy,
+                                table_names(), ", auto");
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> wrap_backend(const GroupRequest& request, bool is_gloo,

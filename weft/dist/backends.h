@@ -43,6 +43,8 @@ struct BackendRow {
   GroupHandles (*make)(const GroupRequest& request);
   /// Why `info`'s ranks cannot use it; empty if they can.
   std::string (*why_not)(const RankInfo& info);
+  /// True if `auto` takes it when the ranks can use it.
+  bool (*is_automatic)(const RankInfo& info);
 };
 
 /// All backends of this build, in the order in which `auto` tries them.

@@ -7,7 +7,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "weft/core/error.h"
+#include "weft/dist/check/call.h"
+#include "weft/dist/check/call_checker.h"
 #include "weft/dist/group_monitor.h"
+#include "weft/dist/group_tensors.h"
 #include "weft/dist/pending_sends.h"
 #include "weft/shard/split.h"
 
@@ -15,23 +18,7 @@ namespace weft::dist {
 namespace {
 
 using core::check;
-using core::fail;
 using core::ShapeError;
-
-c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kMin:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::kMax:
-      return c10d::ReduceOp::MAX;
-    case ReduceOp::kProduct:
-      return c10d::ReduceOp::PRODUCT;
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      break;
-  }
-  return c10d::ReduceOp::SUM;
-}
 
 void wait(GroupMonitor* monitor, OpKind kind, const c10::intrusive_ptr<c10d::Work>& work) {
   if (monitor == nullptr) {
@@ -56,15 +43,6 @@ void check_sizes(const char* where, const std::vector<int64_t>& sizes, int64_t r
   }
 }
 
-at::Tensor pad_to(const at::Tensor& x, int64_t length) {
-  if (x.size(0) == length) return x;
-  auto shape = x.sizes().vec();
-  shape[0] = length;
-  at::Tensor padded = at::zeros(shape, x.options());
-  padded.narrow(0, 0, x.size(0)).copy_(x);
-  return padded;
-}
-
 bool is_integral(const at::Tensor& x) { return c10::isIntegralType(x.scalar_type(), true); }
 
 }  // namespace
@@ -78,13 +56,15 @@ Group::~Group() = default;
 
 Group::Group(std::string name, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
              std::shared_ptr<InlineCollectives> inline_collectives,
-             std::shared_ptr<GroupMonitor> monitor)
+             std::shared_ptr<GroupMonitor> monitor, std::shared_ptr<CallChecker> checker)
     : name_(std::move(name)),
       rank_(process_group ? process_group->getRank() : 0),
       size_(process_group ? process_group->getSize() : 1),
       process_group_(std::move(process_group)),
       inline_collectives_(std::move(inline_collectives)),
       monitor_(std::move(monitor)),
+      checker_(std::move(checker)),
+      is_gloo_(process_group_ && process_group_->getDefaultBackend()->getBackendName() == "gloo"),
       pending_sends_(std::make_shared<PendingSends>()) {}
 
 // Runs one operation: noted in the status page, its errors turned into weft's.
@@ -105,6 +85,18 @@ auto Group::run_operation(OpKind kind, Function&& function) const {
     abandon();
     monitor_->explain(kind, error);
   }
+}
+
+// The same for a collective: under check_collectives the ranks compare their calls first. Whatever
+// `function` runs is part of it and not compared again.
+template <class Describe, class Function>
+auto Group::run_collective(OpKind kind, Describe&& describe, Function&& function) const {
+  if (checker_ == nullptr) return run_operation(kind, std::forward<Function>(function));
+  return run_operation(kind, [&] {
+    checker_->check_after_queue(describe());
+    const CallChecker::PassScope parts;
+    return function();
+  });
 }
 
 // A libtorch backend waits in its destructor for what it has begun, and a peer that is gone never
@@ -130,21 +122,40 @@ void Group::all_reduce(at::Tensor& x, ReduceOp op) const {
     x.copy_(dense);
     return;
   }
-  if (inline_collectives_ != nullptr && x.is_cpu()) {
-    run_operation(OpKind::kAllReduce, [&] {
+  const auto describe = [&] {
+    return call_of(OpKind::kAllReduce, core::join(tensor_text(x), ' ', reduce_text(op)));
+  };
+  run_collective(OpKind::kAllReduce, describe, [&] {
+    if (inline_collectives_ != nullptr && x.is_cpu()) {
       inline_collectives_->all_reduce_inline(x, op);
-      return true;
-    });
-    return;
-  }
-  run_operation(OpKind::kAllReduce, [&] {
-    std::vector<at::Tensor> tensors = {x};
-    c10d::AllreduceOptions options;
-    options.reduceOp = to_c10d(op);
-    wait(monitor_.get(), OpKind::kAllReduce, process_group_->allreduce(tensors, options));
-    if (op == ReduceOp::kAverage) x.div_(size_);
+    } else {
+      reduce_dense(x, op, OpKind::kAllReduce);
+    }
     return true;
   });
+}
+
+// In a wider type where the backend would round at each step or lacks the type, a piece at a time
+// to bound the memory for it.
+void Group::reduce_dense(at::Tensor& x, ReduceOp op, OpKind kind) const {
+  const at::ScalarType type = type_to_reduce_in(x, op, is_gloo_);
+  if (type == x.scalar_type()) return reduce_by_backend(x, op, kind);
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  const at::Tensor flat = x.view({-1});
+  for (int64_t start = 0; start < flat.numel(); start += kPiece) {
+    const at::Tensor piece = flat.narrow(0, start, std::min(kPiece, flat.numel() - start));
+    at::Tensor wide = piece.to(type);
+    reduce_by_backend(wide, op, kind);
+    piece.copy_(wide);
+  }
+}
+
+void Group::reduce_by_backend(at::Tensor& x, ReduceOp op, OpKind kind) const {
+  std::vector<at::Tensor> tensors = {x};
+  c10d::AllreduceOptions options;
+  options.reduceOp = to_c10d(op);
+  wait(monitor_.get(), kind, process_group_->allreduce(tensors, options));
+  if (op == ReduceOp::kAverage) x.div_(size_);
 }
 
 at::Tensor Group::all_gather(const at::Tensor& shard, int64_t dim,
@@ -152,14 +163,17 @@ at::Tensor Group::all_gather(const at::Tensor& shard, int64_t dim,
   constexpr const char* kWhere = "dist.Group.all_gather";
   dim = checked_dim(kWhere, shard, dim);
   if (size_ == 1) return shard.detach().clone(at::MemoryFormat::Contiguous);
-  if (sizes.empty()) return all_gather(shard, dim, exchange_sizes(shard.size(dim)));
-  check_sizes(kWhere, sizes, size_);
-  check<ShapeError>(sizes[static_cast<size_t>(rank_)] == shard.size(dim), kWhere,
-                    ": expected this rank's size in sizes ", core::list_text(sizes),
-                    " to be its shard's, got shape ", shard.sizes());
+  if (!sizes.empty()) {
+    check_sizes(kWhere, sizes, size_);
+    check<ShapeError>(sizes[static_cast<size_t>(rank_)] == shard.size(dim), kWhere,
+                      ": expected this rank's size in sizes ", core::list_text(sizes),
+                      " to be its shard's, got shape ", shard.sizes());
+  }
   const at::NoGradGuard no_grad;
-  return run_operation(OpKind::kAllGather, [&] {
-    const std::vector<at::Tensor> parts = gather_parts(shard.movedim(dim, 0).contiguous(), sizes);
+  const auto describe = [&] { return gather_call(shard, dim, sizes); };
+  return run_collective(OpKind::kAllGather, describe, [&] {
+    const std::vector<int64_t> lengths = sizes.empty() ? exchange_sizes(shard.size(dim)) : sizes;
+    const std::vector<at::Tensor> parts = gather_parts(shard.movedim(dim, 0).contiguous(), lengths);
     std::vector<at::Tensor> turned;
     for (const at::Tensor& part : parts) turned.push_back(part.movedim(0, dim));
     return at::cat(turned, dim);
@@ -169,6 +183,11 @@ at::Tensor Group::all_gather(const at::Tensor& shard, int64_t dim,
 // All ranks' parts, which differ along dimension 0 at most.
 std::vector<at::Tensor> Group::gather_parts(const at::Tensor& shard,
                                             const std::vector<int64_t>& sizes) const {
+  if (const auto type = type_to_move_as(shard.scalar_type(), is_gloo_)) {
+    std::vector<at::Tensor> parts = gather_parts(shard.view(*type), sizes);
+    for (at::Tensor& part : parts) part = part.view(shard.scalar_type());
+    return parts;
+  }
   // Only our own backends gather unequal parts; for others they are padded.
   const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
   const bool pad = inline_collectives_ == nullptr;
@@ -188,11 +207,15 @@ std::vector<at::Tensor> Group::gather_parts(const at::Tensor& shard,
   return outputs[0];
 }
 
+// Part of an operation.
 std::vector<int64_t> Group::exchange_sizes(int64_t own) const {
   const at::Tensor mine = at::full({1}, own, at::kLong);
-  const at::Tensor all = all_gather(mine, 0, std::vector<int64_t>(static_cast<size_t>(size_), 1));
-  const int64_t* data = all.const_data_ptr<int64_t>();
-  return {data, data + size_};
+  std::vector<int64_t> sizes;
+  for (const at::Tensor& theirs :
+       gather_parts(mine, std::vector<int64_t>(static_cast<size_t>(size_), 1))) {
+    sizes.push_back(theirs.item<int64_t>());
+  }
+  return sizes;
 }
 
 at::Tensor Group::reduce_scatter(const at::Tensor& x, int64_t dim,
@@ -212,7 +235,12 @@ at::Tensor Group::reduce_scatter(const at::Tensor& x, int64_t dim,
                     core::list_text(lengths));
   check<ShapeError>(x.scalar_type() != at::kBool, kWhere, ": expected numbers for a sum, got Bool");
   const at::NoGradGuard no_grad;
-  return run_operation(OpKind::kReduceScatter, [&] { return scatter_sum(x, dim, lengths); });
+  const auto describe = [&] {
+    return call_of(OpKind::kReduceScatter, core::join(tensor_text(x), " sum along dim ", dim,
+                                                      " to ", core::list_text(lengths)));
+  };
+  return run_collective(OpKind::kReduceScatter, describe,
+                        [&] { return scatter_sum(x, dim, lengths); });
 }
 
 at::Tensor Group::scatter_sum(const at::Tensor& x, int64_t dim,
@@ -220,10 +248,10 @@ at::Tensor Group::scatter_sum(const at::Tensor& x, int64_t dim,
   const auto own = static_cast<size_t>(rank_);
   if (inline_collectives_ == nullptr) {
     // Other backends cannot scatter unequal pieces, and Gloo's own is an all-reduce too.
-    std::vector<at::Tensor> whole = {x.clone(at::MemoryFormat::Contiguous)};
-    wait(monitor_.get(), OpKind::kReduceScatter, process_group_->allreduce(whole));
+    at::Tensor whole = x.clone(at::MemoryFormat::Contiguous);
+    reduce_dense(whole, ReduceOp::kSum, OpKind::kReduceScatter);
     const int64_t start = std::accumulate(sizes.begin(), sizes.begin() + rank_, int64_t{0});
-    return whole[0].narrow(dim, start, sizes[own]).contiguous();
+    return whole.narrow(dim, start, sizes[own]).contiguous();
   }
   std::vector<std::vector<at::Tensor>> pieces(1);
   for (const at::Tensor& piece : x.split_with_sizes(sizes, dim)) {
@@ -242,13 +270,18 @@ void Group::broadcast(at::Tensor& x, int64_t root) const {
                     size_, ", got ", root);
   if (size_ == 1) return;
   const at::NoGradGuard no_grad;
-  run_operation(OpKind::kBroadcast, [&] {
-    std::vector<at::Tensor> dense = {x.contiguous()};
+  const auto describe = [&] {
+    return call_of(OpKind::kBroadcast, core::join(tensor_text(x), " root ", root));
+  };
+  run_collective(OpKind::kBroadcast, describe, [&] {
+    const at::Tensor dense = x.contiguous();
+    const auto type = type_to_move_as(x.scalar_type(), is_gloo_);
+    std::vector<at::Tensor> tensors = {type ? dense.view(*type) : dense};
     c10d::BroadcastOptions options;
     options.rootRank = root;
     options.asyncOp = false;
-    wait(monitor_.get(), OpKind::kBroadcast, process_group_->broadcast(dense, options));
-    if (rank_ != root && !dense[0].is_same(x)) x.copy_(dense[0]);
+    wait(monitor_.get(), OpKind::kBroadcast, process_group_->broadcast(tensors, options));
+    if (rank_ != root && !dense.is_same(x)) x.copy_(dense);
     return true;
   });
 }
@@ -283,12 +316,14 @@ void Group::check_peer(const char* where, int64_t peer) const {
 
 void Group::barrier() const {
   if (size_ == 1) return;
-  run_operation(OpKind::kBarrier, [&] {
-    c10d::BarrierOptions options;
-    options.asyncOp = false;
-    wait(monitor_.get(), OpKind::kBarrier, process_group_->barrier(options));
-    return true;
-  });
+  run_collective(
+      OpKind::kBarrier, [] { return call_of(OpKind::kBarrier, ""); },
+      [&] {
+        c10d::BarrierOptions options;
+        options.asyncOp = false;
+        wait(monitor_.get(), OpKind::kBarrier, process_group_->barrier(options));
+        return true;
+      });
 }
 
 void Group::check_agreement(const std::string& what, const std::string& text) const {
@@ -296,18 +331,20 @@ void Group::check_agreement(const std::string& what, const std::string& text) co
   const auto length = static_cast<int64_t>(text.size());
   at::Tensor bytes = at::empty({length}, at::kByte);
   std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
-  const std::vector<int64_t> sizes = exchange_sizes(length);
-  const at::Tensor all = all_gather(bytes, 0, sizes);
-  const auto* data = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
+  const auto describe = [&] {
+    return call_of(OpKind::kAllGather, core::join("to agree on the ", what));
+  };
+  const auto texts = run_collective(OpKind::kAllGather, describe,
+                                    [&] { return gather_parts(bytes, exchange_sizes(length)); });
   bool agree = true;
   std::string table;
-  for (size_t r = 0; r < sizes.size(); ++r) {
-    constexpr int64_t kShown = 200;
-    const std::string_view theirs(data, static_cast<size_t>(sizes[r]));
-    data += sizes[r];
+  for (size_t r = 0; r < texts.size(); ++r) {
+    constexpr size_t kShown = 200;
+    const std::string_view theirs(reinterpret_cast<const char*>(texts[r].const_data_ptr<uint8_t>()),
+                                  static_cast<size_t>(texts[r].numel()));
     agree = agree && theirs == text;
-    const std::string_view shown = theirs.substr(0, kShown);
-    table += core::join(table.empty() ? "" : ", ", "rank ", r, ": '", shown, "'");
+    table +=
+        core::join(table.empty() ? "" : ", ", "rank ", r, ": '", theirs.substr(0, kShown), "'");
   }
   check<core::CommError>(agree, "dist.Group: ", what, ": the ranks of group ", name_,
                          " disagree: ", table, "; give all of them the same");

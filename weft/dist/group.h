@@ -14,6 +14,8 @@ class ProcessGroup;
 
 namespace weft::dist {
 
+struct Call;
+class CallChecker;
 class GroupMonitor;
 class PendingSends;
 
@@ -34,15 +36,17 @@ class InlineCollectives {
 /// one every collective is a no-op and there is no process group.
 /// Every method is collective: all ranks of the group call it, in the same order, with tensors of
 /// the same shape and dtype. They throw CommError, naming the rank, when a peer dies or hangs.
+/// Whether the calls fit each other is checked in full under WorldOptions::check_collectives.
 class Group {
  public:
   /// The group of this rank alone.
   Group();
   /// `name` is used in messages, e.g. "model". `inline_collectives` may be null, and so may
-  /// `monitor`, which names the ranks in errors.
+  /// `monitor`, which names the ranks in errors, and `checker`, which compares the ranks' calls.
   Group(std::string name, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
         std::shared_ptr<InlineCollectives> inline_collectives,
-        std::shared_ptr<GroupMonitor> monitor = nullptr);
+        std::shared_ptr<GroupMonitor> monitor = nullptr,
+        std::shared_ptr<CallChecker> checker = nullptr);
   // Defined where c10d::ProcessGroup is complete, so that this header needs not include it.
   Group(const Group& other);
   Group(Group&& other) noexcept;
@@ -57,7 +61,8 @@ class Group {
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
   bool operator==(const Group& other) const { return process_group_ == other.process_group_; }
 
-  /// Reduces `x` in place; x may be strided. Half types are summed in fp32 and rounded once (shm).
+  /// Reduces `x` in place; x may be strided. Sums, averages and products of half types are
+  /// computed in fp32 and rounded once, on every backend for CPU tensors.
   void all_reduce(at::Tensor& x, ReduceOp op = ReduceOp::kSum) const;
   /// Concatenates the ranks' shards along `dim`, rank order. Sizes along `dim` may differ.
   /// `sizes` are all ranks' lengths along dim; empty: they are exchanged first.
@@ -82,10 +87,14 @@ class Group {
   std::vector<at::Tensor> gather_parts(const at::Tensor& shard,
                                        const std::vector<int64_t>& sizes) const;
   std::vector<int64_t> exchange_sizes(int64_t own) const;
+  void reduce_dense(at::Tensor& x, ReduceOp op, OpKind kind) const;
+  void reduce_by_backend(at::Tensor& x, ReduceOp op, OpKind kind) const;
   at::Tensor scatter_sum(const at::Tensor& x, int64_t dim, const std::vector<int64_t>& sizes) const;
   void check_peer(const char* where, int64_t peer) const;
   template <class Function>
   auto run_operation(OpKind kind, Function&& function) const;
+  template <class Describe, class Function>
+  auto run_collective(OpKind kind, Describe&& describe, Function&& function) const;
   void abandon() const;
 
   std::string name_ = "self";
@@ -94,6 +103,8 @@ class Group {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   std::shared_ptr<InlineCollectives> inline_collectives_;
   std::shared_ptr<GroupMonitor> monitor_;
+  std::shared_ptr<CallChecker> checker_;
+  bool is_gloo_ = false;
   std::shared_ptr<PendingSends> pending_sends_;
 };
 

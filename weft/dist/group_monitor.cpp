@@ -39,7 +39,11 @@ std::string GroupMonitor::peer_name(int64_t group_rank) const {
   return peers_->name(world_ranks_[static_cast<size_t>(group_rank)]);
 }
 
+// A collective may be made of others, and is known by its own name.
 std::string GroupMonitor::where(OpKind kind) const {
+  const bool is_message = kind == OpKind::kSend || kind == OpKind::kReceive;
+  const OpKind begun = begun_.load(std::memory_order_relaxed);
+  if (!is_message && begun != OpKind::kNone) kind = begun;
   return core::join("dist.Group: ", op_name(kind), " #", sequence_, " of group ", name_);
 }
 
@@ -52,7 +56,13 @@ void GroupMonitor::wait(c10d::Work& work, OpKind kind) const {
 // of collecting a stack trace; its future tells the end without that.
 void GroupMonitor::watch_until_done(c10d::Work& work, OpKind kind) const {
   const auto end = std::make_shared<End>();
-  work.getFuture()->addCallback([end](c10::ivalue::Future&) {
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  try {
+    future = work.getFuture();
+  } catch (const std::exception&) {
+    return;  // Some of libtorch's works can only be waited for.
+  }
+  future->addCallback([end](c10::ivalue::Future&) {
     const std::lock_guard lock(end->mutex);
     end->reached = true;
     end->changed.notify_all();
@@ -68,7 +78,7 @@ void GroupMonitor::watch_until_done(c10d::Work& work, OpKind kind) const {
 
 void GroupMonitor::explain(OpKind kind, const std::exception& error) const {
   // A connection breaks a moment before the process that held it is seen to be gone.
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 100; ++i) {
     for (const int rank : world_ranks_) {
       if (rank == peers_->own_rank() || !peers_->is_dead(rank)) continue;
       core::fail<core::CommError>(where(kind), ": ", peers_->name(rank), " was killed or has ended",
@@ -76,7 +86,17 @@ void GroupMonitor::explain(OpKind kind, const std::exception& error) const {
     }
     std::this_thread::sleep_for(10ms);
   }
-  core::fail<core::CommError>(where(kind), ": ", first_line(error.what()));
+  core::fail<core::CommError>(where(kind), ": ", first_line(error.what()), what_others_do());
+}
+
+std::string GroupMonitor::what_others_do() const {
+  std::string text;
+  for (const int rank : world_ranks_) {
+    if (rank == peers_->own_rank()) continue;
+    const std::string operation = peers_->last_operation(rank);
+    if (!operation.empty()) text += core::join("; ", peers_->name(rank), ":", operation);
+  }
+  return text;
 }
 
 }  // namespace weft::dist

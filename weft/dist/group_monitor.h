@@ -2,6 +2,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -32,14 +33,23 @@ class GroupMonitor {
   /// The peer's name by its rank in the group.
   std::string peer_name(int64_t group_rank) const;
 
-  void begin(OpKind kind) { note_operation(*status_, kind, number_, ++sequence_); }
-  void end() { note_operation_done(*status_); }
+  void begin(OpKind kind) {
+    begun_.store(kind, std::memory_order_relaxed);
+    note_operation(*status_, kind, number_, ++sequence_);
+  }
+  void end() {
+    begun_.store(OpKind::kNone, std::memory_order_relaxed);
+    note_operation_done(*status_);
+  }
   uint64_t sequence() const { return sequence_; }
 
   /// Waits for `work`, looking after the peers meanwhile. Throws CommError.
   void wait(c10d::Work& work, OpKind kind) const;
   /// Throws CommError with the rank that is gone, or else with the first line of `error`.
   [[noreturn]] void explain(OpKind kind, const std::exception& error) const;
+  /// What the other ranks of the group are doing, for the message of a wait that was too long:
+  /// "; rank 1 (pid 5, host x): during barrier #2 of group data". Empty if it cannot be seen.
+  std::string what_others_do() const;
   /// "dist.Group: all_reduce #4 of group model".
   std::string where(OpKind kind) const;
 
@@ -53,6 +63,7 @@ class GroupMonitor {
   RankStatus* status_;
   uint32_t number_;
   uint64_t sequence_ = 0;
+  std::atomic<OpKind> begun_ = OpKind::kNone;
 };
 
 }  // namespace weft::dist

@@ -99,6 +99,9 @@ int Job::run() {
 }
 
 void Job::start_all() {
+  if (options_.backend == "mpi") {
+    places_ = std::make_unique<MpiPlaces>(options_.num_ranks, signals_.former_mask());
+  }
   for (int rank = 0; rank < options_.num_ranks; ++rank) start_rank(rank);
 }
 
@@ -160,6 +163,10 @@ std::vector<std::pair<std::string, std::string>> Job::variables_for(int rank) co
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     const int threads = std::max(1, available_cpus() / options_.num_ranks);
     variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+  }
+  if (places_ != nullptr) {
+    const auto& lent = places_->variables(rank);
+    variables.insert(variables.end(), lent.begin(), lent.end());
   }
   return variables;
 }

@@ -13,6 +13,7 @@
 #include "weft/core/file.h"
 #include "weft/dist/launch.h"
 #include "weft/dist/launch_output.h"
+#include "weft/dist/mpi_places.h"
 #include "weft/dist/status_page.h"
 
 namespace c10d {
@@ -100,6 +101,8 @@ class Job {
   bool own_process_group_;
   pid_t process_group_ = 0;
   c10::intrusive_ptr<c10d::Store> store_;
+  /// Only for the mpi backend.
+  std::unique_ptr<MpiPlaces> places_;
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Stream>> streams_;
   OutputSink out_;

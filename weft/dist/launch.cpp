@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "weft/core/error.h"
+#include "weft/dist/backends.h"
 #include "weft/dist/job.h"
 
 namespace weft::dist {
@@ -16,6 +17,8 @@ int launch(const LaunchOptions& options) {
                      "weft launch: expected a program to start, got none; write it after --");
   check<ConfigError>(options.port >= 0 && options.port <= 65535,
                      "weft launch: --port: expected 0 to 65535, got ", options.port);
+  // What this build lacks is said before mpirun is looked for.
+  if (options.backend != "auto") find_backend(options.backend, RankInfo());
   Job job(options);
   return job.run();
 }

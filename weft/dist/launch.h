@@ -9,7 +9,8 @@ namespace weft::dist {
 /// What to start, and how.
 struct LaunchOptions {
   int num_ranks = 1;
-  /// Passed to the ranks as WEFT_BACKEND.
+  /// Passed to the ranks as WEFT_BACKEND. For "mpi" the ranks also get places in a job of mpirun
+  /// (its path in WEFT_MPIRUN, else that of the MPI of this build).
   std::string backend = "auto";
   /// The program and its arguments.
   std::vector<std::string> command = {};
@@ -28,8 +29,9 @@ struct LaunchOptions {
 /// exit code, 4 for a rank killed by a signal that nobody asked for, 128+signal when asked to stop.
 /// Children die with this process, however it ends.
 /// Rank 0 inherits stdin; the others read /dev/null.
-/// Throws ConfigError (num_ranks < 1, no command), IoError (port in use, program not found).
-/// Call before any other thread is started.
+/// Throws ConfigError (num_ranks < 1, no command, a build without the mpi backend that is asked
+/// for), IoError (port in use, program or mpirun not found). Call before any other thread is
+/// started.
 int launch(const LaunchOptions& options);
 
 }  // namespace weft::dist

@@ -48,7 +48,7 @@ class ExecImage {
 // Runs in the child: only calls that are safe between fork and exec.
 [[noreturn]] void become_rank(const SpawnRequest& request, ExecImage& image, pid_t launcher,
                               int error_fd) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PDEATHSIG, request.death_signal);
   // The launcher may have died before the line above.
   if (getppid() != launcher) _exit(127);
   if (request.process_group >= 0) setpgid(0, request.process_group);

@@ -24,11 +24,13 @@ struct SpawnRequest {
   int stderr_fd = -1;
   /// Process group to join; 0: lead a new one; -1: stay in this process's.
   pid_t process_group = -1;
+  /// What it gets when this process ends.
+  int death_signal = SIGKILL;
   /// Signals blocked in it.
   sigset_t signal_mask{};
 };
 
-/// Starts a process that is killed when this one ends, however that happens.
+/// Starts a process that gets its death signal when this one ends, however that happens.
 /// Throws IoError if the program cannot be started.
 pid_t spawn_rank(const SpawnRequest& request);
 

@@ -9,6 +9,7 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/backends.h"
+#include "weft/dist/check/checked_backend.h"
 #include "weft/dist/group_monitor.h"
 #include "weft/dist/handshake.h"
 #include "weft/dist/peers.h"
@@ -32,10 +33,20 @@ std::chrono::milliseconds timeout_from_env(const char* name, std::chrono::millis
   return std::chrono::seconds(seconds);
 }
 
+bool flag_from_env(const char* name, bool otherwise) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return otherwise;
+  const std::string_view value(text);
+  check<ConfigError>(value == "0" || value == "1", "dist.World: ", name, ": expected 0 or 1, got '",
+                     value, "'");
+  return value == "1";
+}
+
 WorldOptions with_environment(WorldOptions options) {
   if (const char* backend = std::getenv("WEFT_BACKEND")) options.backend = backend;
   options.timeout = timeout_from_env("WEFT_TIMEOUT_S", options.timeout);
   options.start_timeout = timeout_from_env("WEFT_START_TIMEOUT_S", options.start_timeout);
+  options.check_collectives = flag_from_env("WEFT_CHECK_COLLECTIVES", options.check_collectives);
   return options;
 }
 
@@ -103,7 +114,9 @@ Group World::make_group_on(const std::string& backend, const std::string& name) 
 
 std::shared_ptr<const Peers> World::State::meet() const {
   try {
-    return meet_ranks(*store, info, backend_name, options.start_timeout);
+    // Ranks that check and ranks that don't would take each other's words for data.
+    const std::string agreed = backend_name + (options.check_collectives ? "(checked)" : "");
+    return meet_ranks(*store, info, agreed, options.start_timeout);
   } catch (const core::Error&) {
     remove_store(info);
     throw;
@@ -126,8 +139,9 @@ Group World::State::make_group(const BackendRow& row, const std::string& name,
                              static_cast<int>(ranks.size()),
                              core::join(number, "-", ranks.front()),
                              options.start_timeout};
-  const GroupHandles handles = row.make(request);
-  return Group(name, handles.process_group, handles.inline_collectives, monitor);
+  GroupHandles handles = row.make(request);
+  const auto checker = options.check_collectives ? add_checks(request, handles) : nullptr;
+  return Group(name, handles.process_group, handles.inline_collectives, monitor, checker);
 }
 
 }  // namespace weft::dist

@@ -12,21 +12,25 @@ namespace weft::dist {
 
 /// How the ranks meet and talk.
 struct WorldOptions {
-  /// "auto", or a row of the backend table: "shm", "gloo" (later "mpi", "nccl").
+  /// "auto", or a row of the backend table: "shm", "gloo", "mpi", "nccl".
   std::string backend = "auto";
   /// How long a collective may wait for a rank that is alive and well.
   std::chrono::milliseconds timeout{600'000};
   /// How long ranks may take to meet at the start.
   std::chrono::milliseconds start_timeout{30'000};
+  /// Compare what the ranks are about to call before every collective and message, and throw
+  /// CommError on all ranks with both ranks' calls where they differ. Costs one more exchange for
+  /// each call; for CPU tensors. All ranks must say the same.
+  bool check_collectives = false;
 };
 
 /// All ranks of the job. Made once per process; a world of one has no store and no process group.
 class World {
  public:
-  /// Meets the other ranks that the environment names. WEFT_BACKEND, WEFT_TIMEOUT_S and
-  /// WEFT_START_TIMEOUT_S override defaults. Collective over all ranks.
-  /// Throws ConfigError (unknown backend lists the table; environment), CommError (a rank did not
-  /// come, port or shared-memory name in use, versions differ).
+  /// Meets the other ranks that the environment names. WEFT_BACKEND, WEFT_TIMEOUT_S,
+  /// WEFT_START_TIMEOUT_S and WEFT_CHECK_COLLECTIVES (0 or 1) override defaults. Collective over
+  /// all ranks. Throws ConfigError (unknown backend lists the table; environment), CommError (a
+  /// rank did not come, port or shared-memory name in use, versions differ).
   static World from_env(const WorldOptions& options = {});
 
   const RankInfo& info() const;

@@ -1,6 +1,6 @@
 #include "weft/models/sources.h"
 
-#include "weft/core/error.h"
+#include "weft/text/tokenizer_json/tokenizer_folder.h"
 
 namespace weft::models {
 
@@ -9,13 +9,15 @@ text::Tokenizer tokenizer_from_gguf(const io::TensorFile& file);
 std::optional<text::ChatTemplate> chat_template_from_gguf(const io::TensorFile& file);
 
 text::Tokenizer load_tokenizer(const io::TensorFile& file) {
-  core::check<core::ConfigError>(file.is_gguf(), file.path(),
-                                 ": no tokenizer that weft reads; use a GGUF file");
-  return tokenizer_from_gguf(file);
+  return file.is_gguf() ? tokenizer_from_gguf(file)
+                        : text::read_tokenizer_folder(folder_of(file)).tokenizer;
 }
 
 std::optional<text::ChatTemplate> load_chat_template(const io::TensorFile& file) {
-  return file.is_gguf() ? chat_template_from_gguf(file) : std::nullopt;
+  if (file.is_gguf()) return chat_template_from_gguf(file);
+  const auto loaded = text::read_tokenizer_folder(folder_of(file));
+  if (!loaded.chat_templates.contains("default")) return std::nullopt;
+  return loaded.chat_template();
 }
 
 }  // namespace weft::models

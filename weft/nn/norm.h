@@ -3,6 +3,10 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <cstdint>
+
+#include "weft/dist/group.h"
+
 namespace weft::nn {
 
 /// x * weight / sqrt(mean(x^2) + eps) over the last dim, computed in float32.
@@ -19,5 +23,45 @@ class RMSNormImpl : public torch::nn::Module {
   double eps_;
 };
 TORCH_MODULE(RMSNorm);
+
+/// RMSNorm for activations that are cut along the sequence. Each rank norms its own tokens; the
+/// weight is whole and equal on all ranks, and so is its gradient, which is summed over them.
+/// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.
+class SequenceParallelRMSNormImpl : public torch::nn::Module {
+ public:
+  /// weight: [D], equal on all ranks.
+  SequenceParallelRMSNormImpl(at::Tensor weight, double eps, dist::Group group,
+                              bool requires_grad = false);
+  /// x: [..., D] floating, this rank's tokens; numbers may differ. Returns the same shape and
+  /// dtype. Collective in backward: one all-reduce of [D].
+  at::Tensor forward(const at::Tensor& x);
+
+  at::Tensor weight;
+
+ private:
+  double eps_;
+  dist::Group group_;
+};
+TORCH_MODULE(SequenceParallelRMSNorm);
+
+/// RMSNorm over a dim that is cut over the ranks: the mean is that of the whole dim.
+class ShardedRMSNormImpl : public torch::nn::Module {
+ public:
+  /// weight: [d], this rank's part of [D]; `whole_size` is D.
+  ShardedRMSNormImpl(at::Tensor weight, int64_t whole_size, double eps, dist::Group group,
+                     bool requires_grad = false);
+  /// x: [..., d] floating, this rank's part of [..., D]. Returns the same shape and dtype; computed
+  /// in float32 (float64 for float64). Collective: one all-reduce of [...] float32 sums of squares,
+  /// and one in backward.
+  at::Tensor forward(const at::Tensor& x);
+
+  at::Tensor weight;
+
+ private:
+  int64_t whole_size_;
+  double eps_;
+  dist::Group group_;
+};
+TORCH_MODULE(ShardedRMSNorm);
 
 }  // namespace weft::nn

@@ -14,6 +14,7 @@ namespace weft::nn {
 /// What the losses of the tokens become.
 enum class Reduction { kNone, kSum, kMean };
 
+/// The options of torch::nn::functional::cross_entropy, with its meanings on the whole, and more.
 struct CrossEntropyOptions {
   /// Tokens with this target count for nothing.
   int64_t ignore_index = -100;

@@ -1,47 +1,142 @@
 #include "weft/nn/vocab_parallel.h"
 
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/where.h>
 
+#include <ostream>
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/dense_linear.h"
+#include "weft/nn/linear_parts.h"
+#include "weft/nn/token_ids.h"
 #include "weft/ops/collectives.h"
 
 namespace weft::nn {
+namespace {
+
+using core::check;
+using core::ConfigError;
+using core::ShapeError;
+
+constexpr const char* kEmbedding = "nn.VocabParallelEmbedding";
+
+shard::Range rows_of(int64_t vocab_size, const dist::Group& group) {
+  const shard::NamedSplit rows{core::join(kEmbedding, ": vocabulary"), vocab_size, 1};
+  return rows.range(group.size(), group.rank());
+}
+
+at::Tensor initial_rows(int64_t vocab_size, int64_t embedding_dim, const shard::Range& rows,
+                        const dist::Group& group, const VocabParallelEmbeddingOptions& options) {
+  check<ShapeError>(embedding_dim >= 1, kEmbedding, ": embedding_dim ", embedding_dim,
+                    ", expected at least 1");
+  const uint64_t seed = options.device.is_meta() ? 0 : agreed_seed(group);
+  at::Tensor table = make_shard(
+      options.init, {{vocab_size, embedding_dim}, 0, {rows}, options.dtype, options.device}, seed);
+  const int64_t padding = options.padding_idx.value_or(-1) - rows.start;
+  if (padding >= 0 && padding < rows.length && !table.is_meta()) table.select(0, padding).zero_();
+  return table;
+}
+
+// The options with a padding_idx that is counted from the front.
+VocabParallelEmbeddingOptions checked_options(VocabParallelEmbeddingOptions options,
+                                              int64_t vocab_size) {
+  if (!options.padding_idx) return options;
+  const int64_t index = *options.padding_idx;
+  check<ConfigError>(index >= -vocab_size && index < vocab_size, kEmbedding, ": padding_idx ",
+                     index, ", expected ", -vocab_size, " to ", vocab_size - 1);
+  if (index < 0) options.padding_idx = index + vocab_size;
+  return options;
+}
+
+std::shared_ptr<LinearLike> new_table(int64_t vocab_size, int64_t embedding_dim,
+                                      const dist::Group& group,
+                                      const VocabParallelEmbeddingOptions& options) {
+  return std::make_shared<DenseLinearImpl>(
+      initial_rows(vocab_size, embedding_dim, rows_of(vocab_size, group), group,
+                   checked_options(options, vocab_size)),
+      at::Tensor(), true);
+}
+
+}  // namespace
+
+VocabParallelImpl::VocabParallelImpl(std::shared_ptr<LinearLike> inner, int64_t vocab_size,
+                                     dist::Group group, const char* where)
+    : inner_(register_module("inner", std::move(inner))) {
+  cut_.kind = ShardKind::kAllToSharded;
+  cut_.layout =
+      shard::make_layout({0, {}, 1}, vocab_size, group.size(), core::join(where, ": vocabulary"));
+  cut_.group = std::move(group);
+  check<ShapeError>(inner_->out_features() == vocab().length, where, ": weight of ",
+                    inner_->out_features(), " rows, expected this rank's ", vocab().length, " of ",
+                    vocab_size);
+}
+
+void VocabParallelImpl::set_inner(std::shared_ptr<LinearLike> inner) {
+  check<ShapeError>(inner->in_features() == inner_->in_features() &&
+                        inner->out_features() == inner_->out_features(),
+                    "nn.VocabParallel.set_inner: [", inner->out_features(), ", ",
+                    inner->in_features(), "], expected [", inner_->out_features(), ", ",
+                    inner_->in_features(), "] as before");
+  inner_ = replace_module("inner", std::move(inner));
+}
+
+at::Tensor VocabParallelImpl::master_weight() const {
+  return gather_whole(inner_->dense_weight(), cut_);
+}
 
 VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(std::shared_ptr<LinearLike> inner,
-                                                       shard::Range vocab, dist::Group group)
-    : inner_(register_module("inner", std::move(inner))), vocab_(vocab), group_(std::move(group)) {
-  core::check<core::ShapeError>(inner_->out_features() == vocab_.length,
-                                "nn.VocabParallelEmbedding: table of ", inner_->out_features(),
-                                " rows, expected ", vocab_.length);
-}
+                                                       int64_t vocab_size, dist::Group group,
+                                                       VocabParallelEmbeddingOptions options)
+    : VocabParallelImpl(std::move(inner), vocab_size, std::move(group), kEmbedding),
+      options_(checked_options(std::move(options), vocab_size)) {}
+
+VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t vocab_size, int64_t embedding_dim,
+                                                       dist::Group group,
+                                                       VocabParallelEmbeddingOptions options)
+    : VocabParallelEmbeddingImpl(new_table(vocab_size, embedding_dim, group, options), vocab_size,
+                                 group, options) {}
 
 at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& ids_BT) {
-  if (group_.size() == 1) return inner_->rows(ids_BT);
-  const at::Tensor local_BT = ids_BT - vocab_.start;
-  const at::Tensor elsewhere_BT = (local_BT < 0).logical_or(local_BT >= vocab_.length);
-  const at::Tensor rows_BTD = inner_->rows(local_BT.clamp(0, vocab_.length - 1));
-  return ops::mp_reduce(rows_BTD.masked_fill(elsewhere_BT.unsqueeze(-1), 0), group_);
+  check_token_ids(ids_BT, vocab_size(), kEmbedding);
+  const at::Tensor local_BT = ids_BT - vocab().start;
+  const at::Tensor elsewhere_BT = (local_BT < 0).logical_or(local_BT >= vocab().length);
+  at::Tensor rows_BTD = inner_->rows(local_BT.clamp(0, vocab().length - 1));
+  if (options_.padding_idx) {
+    const at::Tensor is_padding_BT = ids_BT == *options_.padding_idx;
+    rows_BTD = at::where(is_padding_BT.unsqueeze(-1), rows_BTD.detach(), rows_BTD);
+  }
+  if (group().size() == 1) return rows_BTD;
+  return ops::mp_reduce(rows_BTD.masked_fill(elsewhere_BT.unsqueeze(-1), 0), group());
 }
 
-VocabParallelHeadImpl::VocabParallelHeadImpl(std::shared_ptr<LinearLike> inner, shard::Range vocab,
-                                             int64_t vocab_size, dist::Group group)
-    : inner_(register_module("inner", std::move(inner))), vocab_(vocab), group_(std::move(group)) {
-  core::check<core::ShapeError>(inner_->out_features() == vocab_.length,
-                                "nn.VocabParallelHead: weight of ", inner_->out_features(),
-                                " rows, expected ", vocab_.length);
-  for (int64_t rank = 0; rank < group_.size(); ++rank) {
-    sizes_.push_back(shard::part(vocab_size, group_.size(), rank).length);
-  }
+void VocabParallelEmbeddingImpl::reset_parameters() {
+  const auto dense = std::dynamic_pointer_cast<DenseLinearImpl>(inner_);
+  check<ConfigError>(dense != nullptr, kEmbedding,
+                     ".reset_parameters: the table is not dense; reset it before it is quantized");
+  VocabParallelEmbeddingOptions now = options_;
+  now.dtype = dense->weight.scalar_type();
+  now.device = dense->weight.device();
+  const at::NoGradGuard no_grad;
+  const at::Tensor rows = initial_rows(vocab_size(), dense->in_features(), vocab(), group(), now);
+  if (!rows.is_meta()) dense->weight.copy_(rows);
 }
+
+void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
+  stream << "weft::nn::VocabParallelEmbedding(vocab_size=" << vocab_size()
+         << ", embedding_dim=" << inner_->in_features() << ", ranks=" << group().size() << ")";
+}
+
+VocabParallelHeadImpl::VocabParallelHeadImpl(std::shared_ptr<LinearLike> inner, int64_t vocab_size,
+                                             dist::Group group)
+    : VocabParallelImpl(std::move(inner), vocab_size, std::move(group), "nn.VocabParallelHead") {}
 
 at::Tensor VocabParallelHeadImpl::forward(const at::Tensor& x_BTD) {
-  return inner_->forward(ops::mp_copy(x_BTD, group_));
+  return inner_->forward(ops::mp_copy(x_BTD, group()));
 }
 
 at::Tensor VocabParallelHeadImpl::gather(const at::Tensor& logits_BTv) {
-  return ops::mp_gather(logits_BTv, -1, group_, sizes_);
+  return ops::mp_gather(logits_BTv, -1, group(), cut_.layout.lengths());
 }
 
 }  // namespace weft::nn

@@ -13,7 +13,7 @@ ShmSender::ShmSender(ShmSegment& segment, int from, int to, const ShmWaiter& wai
       capacity_(segment.layout().channel_bytes()),
       waiter_(waiter) {}
 
-void ShmSender::send(const ShmMessage& message, const std::byte* data) {
+void ShmSender::send(const Message& message, const std::byte* data) {
   write(reinterpret_cast<const std::byte*>(&message), sizeof(message));
   write(data, message.bytes);
 }
@@ -42,7 +42,7 @@ ShmReceiver::ShmReceiver(ShmSegment& segment, int from, int to, const ShmWaiter&
       from_(from),
       waiter_(waiter) {}
 
-void ShmReceiver::receive(const ShmMessage& message, std::byte* data) {
+void ShmReceiver::receive(const Message& message, std::byte* data) {
   const auto same_tag = [&](const Kept& kept) { return kept.message.tag == message.tag; };
   const auto known = std::find_if(kept_.begin(), kept_.end(), same_tag);
   if (known != kept_.end()) {
@@ -52,7 +52,7 @@ void ShmReceiver::receive(const ShmMessage& message, std::byte* data) {
     return;
   }
   while (true) {
-    ShmMessage got;
+    Message got;
     read(reinterpret_cast<std::byte*>(&got), sizeof(got));
     if (got.tag == message.tag) {
       check(message, got);
@@ -77,7 +77,7 @@ void ShmReceiver::read(std::byte* data, size_t bytes) {
   }
 }
 
-void ShmReceiver::check(const ShmMessage& expected, const ShmMessage& got) const {
+void ShmReceiver::check(const Message& expected, const Message& got) const {
   if (expected.bytes == got.bytes && expected.dtype == got.dtype) return;
   const auto name = [](int32_t dtype) {
     return c10::toString(static_cast<c10::ScalarType>(dtype));

@@ -8,20 +8,13 @@
 
 namespace weft::dist {
 
-/// One message as it goes ahead of its bytes.
-struct ShmMessage {
-  int32_t tag = 0;
-  int32_t dtype = 0;
-  uint64_t bytes = 0;
-};
-
 /// The sending end of one direction between two ranks. Used by one thread at a time.
 class ShmSender {
  public:
   ShmSender(ShmSegment& segment, int from, int to, const ShmWaiter& waiter);
 
   /// Returns when all of `data` is in the channel or taken out of it. Throws CommError.
-  void send(const ShmMessage& message, const std::byte* data);
+  void send(const Message& message, const std::byte* data);
 
  private:
   void write(const std::byte* data, size_t bytes);
@@ -40,16 +33,16 @@ class ShmReceiver {
 
   /// Waits for the next message with `message`'s tag; earlier ones with other tags are kept for
   /// later. Throws CommError if it is not what `message` says.
-  void receive(const ShmMessage& message, std::byte* data);
+  void receive(const Message& message, std::byte* data);
 
  private:
   struct Kept {
-    ShmMessage message;
+    Message message;
     std::vector<std::byte> data;
   };
 
   void read(std::byte* data, size_t bytes);
-  void check(const ShmMessage& expected, const ShmMessage& got) const;
+  void check(const Message& expected, const Message& got) const;
 
   ShmChannel& channel_;
   const std::byte* ring_;

@@ -34,6 +34,22 @@ ShmOperation describe_call(OpKind kind, c10::ScalarType dtype, uint64_t count) {
   return operation;
 }
 
+ShmReduce to_shm_reduce(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return ShmReduce::kSum;
+    case ReduceOp::kAverage:
+      return ShmReduce::kAverage;
+    case ReduceOp::kMin:
+      return ShmReduce::kMin;
+    case ReduceOp::kMax:
+      return ShmReduce::kMax;
+    case ReduceOp::kProduct:
+      return ShmReduce::kProduct;
+  }
+  core::fail<core::InternalError>("dist.shm: unknown reduction");
+}
+
 }  // namespace
 
 ShmCollectives::ShmCollectives(ShmSegment& segment, int rank, std::shared_ptr<GroupMonitor> monitor)
@@ -52,12 +68,16 @@ void ShmCollectives::guarded(const ShmOperation& operation, Function&& function)
   }
 }
 
+void ShmCollectives::check_reduction(c10::ScalarType dtype, ReduceOp op) const {
+  find_reduce_kernel(dtype, to_shm_reduce(op));
+}
+
 void ShmCollectives::all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype,
-                                ShmReduce op) {
-  const Kernel kernel{find_reduce_kernel(dtype, op), c10::elementSize(dtype)};
+                                ReduceOp op) {
+  const Kernel kernel{find_reduce_kernel(dtype, to_shm_reduce(op)), c10::elementSize(dtype)};
   const Block block{data, static_cast<size_t>(count) * kernel.item};
   ShmOperation operation = describe_call(OpKind::kAllReduce, dtype, static_cast<uint64_t>(count));
-  operation.reduce = static_cast<uint8_t>(op);
+  operation.reduce = static_cast<uint8_t>(to_shm_reduce(op));
   guarded(operation, [&] {
     if (block.bytes <= kSmallBytes) {
       all_reduce_small(block, kernel);
@@ -127,13 +147,13 @@ void ShmCollectives::collect_parts(std::byte* chunk, size_t bytes) const {
   }
 }
 
-void ShmCollectives::reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ShmReduce op,
+void ShmCollectives::reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op,
                             int root) {
-  const Kernel kernel{find_reduce_kernel(dtype, op), c10::elementSize(dtype)};
+  const Kernel kernel{find_reduce_kernel(dtype, to_shm_reduce(op)), c10::elementSize(dtype)};
   const size_t total = static_cast<size_t>(count) * kernel.item;
   const size_t chunk = steps_.segment().layout().slot_bytes();
   ShmOperation operation = describe_call(OpKind::kReduce, dtype, static_cast<uint64_t>(count));
-  operation.reduce = static_cast<uint8_t>(op);
+  operation.reduce = static_cast<uint8_t>(to_shm_reduce(op));
   operation.root = static_cast<uint32_t>(root);
   guarded(operation, [&] {
     for (uint64_t i = 0; i < std::max<uint64_t>(1, chunks_of(total, chunk)); ++i) {
@@ -274,10 +294,10 @@ void ShmCollectives::scatter(std::span<const Block> inputs, Block output, c10::S
 }
 
 void ShmCollectives::reduce_scatter(std::span<const Block> inputs, Block output,
-                                    c10::ScalarType dtype, ShmReduce op) {
-  const Kernel kernel{find_reduce_kernel(dtype, op), c10::elementSize(dtype)};
+                                    c10::ScalarType dtype, ReduceOp op) {
+  const Kernel kernel{find_reduce_kernel(dtype, to_shm_reduce(op)), c10::elementSize(dtype)};
   ShmOperation operation = describe_call(OpKind::kReduceScatter, dtype, output.bytes / kernel.item);
-  operation.reduce = static_cast<uint8_t>(op);
+  operation.reduce = static_cast<uint8_t>(to_shm_reduce(op));
   guarded(operation, [&] {
     // Every rank brings a piece as large as the output.
     const std::vector<Block> outputs(static_cast<size_t>(ranks()), output);

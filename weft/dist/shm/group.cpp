@@ -5,8 +5,9 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "weft/core/error.h"
+#include "weft/dist/block_backend.h"
 #include "weft/dist/peers.h"
-#include "weft/dist/shm/backend.h"
+#include "weft/dist/shm/transport.h"
 
 namespace weft::dist {
 namespace {
@@ -15,18 +16,6 @@ using core::CommError;
 
 constexpr const char* kAnnouncement = "shm";
 constexpr const char* kReady = "ready";
-
-class InlineShm : public InlineCollectives {
- public:
-  explicit InlineShm(c10::intrusive_ptr<ShmBackend> backend) : backend_(std::move(backend)) {}
-
-  void all_reduce_inline(at::Tensor& x, ReduceOp op) override {
-    backend_->all_reduce_now(x, to_shm_reduce(op));
-  }
-
- private:
-  c10::intrusive_ptr<ShmBackend> backend_;
-};
 
 // The name goes as soon as nobody needs it, so that nothing is left behind however the job ends.
 class NameGuard {
@@ -92,8 +81,9 @@ GroupHandles make_shm_group(const GroupRequest& request) {
   const ShmLayout layout(request.size);
   ShmSegment segment =
       request.rank == 0 ? create_and_announce(request, layout) : open_announced(request, layout);
-  auto backend = c10::make_intrusive<ShmBackend>(std::move(segment), request.rank, request.monitor);
-  return {wrap_backend(request, false, backend), std::make_shared<InlineShm>(backend)};
+  auto transport =
+      std::make_unique<ShmTransport>(std::move(segment), request.rank, request.monitor);
+  return make_block_group(request, "shm", std::move(transport));
 }
 
 }  // namespace weft::dist

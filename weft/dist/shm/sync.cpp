@@ -94,7 +94,8 @@ void ShmWaiter::wait_asleep(ShmCounter& counter, uint64_t value, OpKind kind) co
     check_peers(watch, counter, value, kind);
     if (now - start < monitor_->timeout()) continue;
     fail<CommError>(monitor_->where(kind), ": waited for ", monitor_->timeout().count() / 1000,
-                    " s; another rank does not take part (WEFT_TIMEOUT_S)");
+                    " s; another rank does not take part (WEFT_TIMEOUT_S)",
+                    monitor_->what_others_do());
   }
 }
 

@@ -128,10 +128,9 @@ class Llama : public CausalLM {
         group_(group),
         num_kv_heads_(reader.plan().heads.kv_heads.length),
         rope_(config.head_dim, config.rope_base, config.max_positions) {
-    const shard::Range vocab = reader.plan().vocab;
     embedding_ = register_module(
-        "embed_tokens",
-        nn::VocabParallelEmbedding(reader.linear("model.embed_tokens", false), vocab, group));
+        "embed_tokens", nn::VocabParallelEmbedding(reader.linear("model.embed_tokens", false),
+                                                   config.vocab_size, group));
     for (int64_t layer = 0; layer < config.num_layers; ++layer) {
       blocks_.push_back(
           register_module(core::join("layer_", layer), Block(config, reader, layer, group)));
@@ -140,7 +139,7 @@ class Llama : public CausalLM {
     head_ = register_module(
         "lm_head",
         nn::VocabParallelHead(config.is_tied ? embedding_->inner() : reader.linear("lm_head", true),
-                              vocab, config.vocab_size, group));
+                              config.vocab_size, group));
   }
 
   const ModelConfig& config() const override { return config_; }

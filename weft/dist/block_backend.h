@@ -8,28 +8,29 @@
 #include <vector>
 
 #include "weft/dist/backends.h"
+#include "weft/dist/block_collectives.h"
 #include "weft/dist/group.h"
-#include "weft/dist/shm/channel.h"
-#include "weft/dist/shm/collectives.h"
+#include "weft/dist/tensor_lists.h"
 #include "weft/dist/work_queue.h"
 
 namespace weft::dist {
 
-/// c10d's interface over shared memory, for CPU tensors of ranks on one host. With asyncOp a queue
+/// c10d's interface over a transport of our own, for CPU tensors. With asyncOp a queue
 /// runs the operations in order; without it they run on the caller's thread after the queue is
 /// empty. Tensors may be strided. Errors of peers are CommError, others ShapeError.
-class ShmBackend : public c10d::Backend {
+class BlockBackend : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  ShmBackend(ShmSegment segment, int rank, std::shared_ptr<GroupMonitor> monitor);
-  ~ShmBackend() override;
+  /// `name` is the backend's, e.g. "shm".
+  BlockBackend(const char* name, std::unique_ptr<BlockTransport> transport, int rank, int size);
+  ~BlockBackend() override;
 
   /// Reduces contiguous `x` on this thread, after everything that is queued.
-  void all_reduce_now(at::Tensor& x, ShmReduce op);
+  void all_reduce_now(at::Tensor& x, ReduceOp op);
 
-  const std::string getBackendName() const override { return "shm"; }
+  const std::string getBackendName() const override { return name_; }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_coalesced(Tensors& tensors,
@@ -59,38 +60,32 @@ class ShmBackend : public c10d::Backend {
                         const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int destination, int tag) override;
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  // One direction to or from one peer; each has its queue, so that a message that nobody takes
-  // holds up no other.
-  struct Outgoing {
-    ShmSender sender;
-    WorkQueue queue;
-  };
-  struct Incoming {
-    ShmReceiver receiver;
-    WorkQueue queue;
-  };
-
   WorkPtr run(c10d::OpType type, bool async, Tensors outputs, std::function<void()> job);
   WorkPtr run_in(WorkQueue& queue, c10d::OpType type, Tensors outputs, std::function<void()> job);
   void check_peer(const char* operation, int peer) const;
 
-  ShmSegment segment_;
-  ShmCollectives collectives_;
-  std::map<int, Outgoing> outgoing_;
-  std::map<int, Incoming> incoming_;
+  CallName call(const char* operation) const;
+
+  const char* name_;
+  std::unique_ptr<BlockTransport> transport_;
+  BlockCollectives& collectives_;
+  int exceptions_;
+  // Each direction to or from a peer has its queue, so that a message that nobody takes holds up
+  // no other.
+  std::map<int, WorkQueue> outgoing_;
+  std::map<int, WorkQueue> incoming_;
   WorkQueue queue_;
 };
 
-/// Makes a group over shared memory: its rank 0 creates the segment, announces it in the store, and
-/// removes the name as soon as all have mapped it. Collective over the group.
-GroupHandles make_shm_group(const GroupRequest& request);
+/// weft's name for c10d's reduction. Throws ShapeError for those that our transports have not.
+ReduceOp to_reduce_op(const c10d::ReduceOp& op);
 
-/// The kernels' name for c10d's reduction. Throws ShapeError for those that shm has not.
-ShmReduce to_shm_reduce(const c10d::ReduceOp& op);
-/// The same for weft's own.
-ShmReduce to_shm_reduce(ReduceOp op);
+/// A group over `transport`. Collective over the group, as far as its calls are.
+GroupHandles make_block_group(const GroupRequest& request, const char* name,
+                              std::unique_ptr<BlockTransport> transport);
 
 }  // namespace weft::dist

@@ -1,18 +1,18 @@
-#include "weft/dist/shm/work.h"
+#include "weft/dist/backend_work.h"
 
 namespace weft::dist {
 
-ShmWork::ShmWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs)
+BackendWork::BackendWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs)
     : Work(rank, type), outputs_(std::move(outputs)) {}
 
-void ShmWork::complete(std::exception_ptr error) {
+void BackendWork::complete(std::exception_ptr error) {
   finish(error);
   const std::lock_guard lock(future_mutex_);
   if (future_) fulfil();
 }
 
 // Made only when asked for: most callers wait on the work itself.
-c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
+c10::intrusive_ptr<c10::ivalue::Future> BackendWork::getFuture() {
   const std::lock_guard lock(future_mutex_);
   if (!future_) {
     future_ =
@@ -22,7 +22,7 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
   return future_;
 }
 
-void ShmWork::fulfil() {
+void BackendWork::fulfil() {
   if (future_->completed()) return;
   if (const auto error = exception()) {
     future_->setError(error);

@@ -7,14 +7,18 @@
 
 namespace weft::dist {
 
-/// One operation of the shm backend: done at once, or to be done by a queue.
-class ShmWork : public c10d::Work {
+/// One operation of a backend of our own: done at once, or to be done by a queue.
+class BackendWork : public c10d::Work {
  public:
-  ShmWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs);
+  BackendWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs);
 
   /// Marks it as done, with an error or without.
   void complete(std::exception_ptr error = nullptr);
 
+  /// Notes who sent what a receive from any source got; before complete().
+  void set_source(int rank) { source_ = rank; }
+
+  int sourceRank() const override { return source_; }
   std::vector<at::Tensor> result() override { return outputs_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
@@ -22,6 +26,7 @@ class ShmWork : public c10d::Work {
   void fulfil();
 
   std::vector<at::Tensor> outputs_;
+  int source_ = -1;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

@@ -1,0 +1,222 @@
+// The mpi backend: what it does beyond what all backends are tested for.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "tests/dist/oracle.h"
+#include "tests/support/backends.h"
+#include "tests/support/run_ranks.h"
+#include "weft/core/error.h"
+#include "weft/dist/world.h"
+
+namespace weft::dist {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+class MpiBackend : public testing::Test {
+ protected:
+  void SetUp() override { test::skip_or_fail_without("mpi"); }
+
+  static void on_ranks(int n, const std::function<void(World&)>& body) {
+    // The checking mode refuses sizes that differ and messages from any source.
+    test::run_ranks(n, body, {.backend = "mpi", .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
+  }
+};
+
+at::Tensor numbers(int rank, int64_t count) {
+  return test::input_of(rank, {count}, at::kFloat, true);
+}
+
+// Values that no half type adds up exactly.
+at::Tensor halves(int rank, int64_t count, at::ScalarType dtype) {
+  return (at::arange(count, at::kFloat) * 0.37F + static_cast<float>(rank) * 1.7F + 0.01F)
+      .sin()
+      .mul(100)
+      .to(dtype);
+}
+
+at::Tensor float_sum(int ranks, int64_t count, at::ScalarType dtype) {
+  at::Tensor sum = at::zeros({count});
+  for (int r = 0; r < ranks; ++r) sum += halves(r, count, dtype).to(at::kFloat);
+  return sum;
+}
+
+// At most one representable number away from the rounded sum: bits of one sign count up with size.
+void expect_within_one_rounding(const at::Tensor& got, const at::Tensor& sum) {
+  const at::Tensor wanted = sum.to(got.scalar_type());
+  const at::Tensor apart =
+      (got.view(at::kShort).to(at::kInt) - wanted.view(at::kShort).to(at::kInt)).abs();
+  EXPECT_LE(apart.max().item<int>(), 1) << got.scalar_type();
+}
+
+TEST_F(MpiBackend, SumsTwoHalvesExactlyAsFloatsRoundedOnce) {
+  on_ranks(2, [](World& world) {
+    for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+      for (const int64_t count : {1, 1000, 2'500'000}) {
+        at::Tensor x = halves(world.rank(), count, dtype);
+        world.group().all_reduce(x);
+        EXPECT_TRUE(at::equal(x, float_sum(2, count, dtype).to(dtype)));
+      }
+    }
+  });
+}
+
+TEST_F(MpiBackend, SumsHalvesOfManyRanksWithinOneRounding) {
+  on_ranks(4, [](World& world) {
+    const int64_t count = 100'003;
+    for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+      const at::Tensor sum = float_sum(4, count, dtype);
+      at::Tensor x = halves(world.rank(), count, dtype);
+      world.group().all_reduce(x);
+      expect_within_one_rounding(x, sum);
+      Tensors reduced = {halves(world.rank(), count, dtype)};
+      c10d::ReduceOptions options;
+      options.rootRank = 3;
+      world.group().process_group()->reduce(reduced, options)->wait();
+      if (world.rank() == 3) expect_within_one_rounding(reduced[0], sum);
+      const at::Tensor piece = world.group().reduce_scatter(halves(world.rank(), count, dtype), 0,
+                                                            {50'000, 0, 3, 50'000});
+      const int64_t starts[] = {0, 50'000, 50'000, 50'003};
+      const int64_t start = starts[world.rank()];
+      if (piece.numel() != 0)
+        expect_within_one_rounding(piece, sum.narrow(0, start, piece.size(0)));
+    }
+  });
+}
+
+TEST_F(MpiBackend, GivesAllRanksTheSameBits) {
+  on_ranks(3, [](World& world) {
+    at::Tensor x = halves(world.rank(), 300'000, at::kFloat);
+    world.group().all_reduce(x);
+    const at::Tensor all = world.group().all_gather(x.unsqueeze(0), 0);
+    EXPECT_TRUE(at::equal(all[0], all[1]) && at::equal(all[0], all[2]));
+  });
+}
+
+TEST_F(MpiBackend, LetsNaNWinOnAllRanks) {
+  on_ranks(2, [](World& world) {
+    for (const auto op : {ReduceOp::kMin, ReduceOp::kMax}) {
+      at::Tensor x = at::ones({2});
+      x[world.rank()] = NAN;
+      world.group().all_reduce(x, op);
+      EXPECT_TRUE(x.isnan().all().item<bool>());
+    }
+  });
+}
+
+TEST_F(MpiBackend, RefusesComplexSums) {
+  on_ranks(2, [](World& world) {
+    at::Tensor x = at::ones({2}, at::kComplexFloat);
+    try {
+      world.group().all_reduce(x);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const core::ShapeError& error) {
+      EXPECT_EQ(std::string(error.what()).rfind("dist.mpi: sum of ComplexFloat: expected", 0), 0U)
+          << error.what();
+    }
+    world.group().barrier();
+  });
+}
+
+TEST_F(MpiBackend, MakesGroupsOfAnyRanks) {
+  on_ranks(4, [](World& world) {
+    for (const auto& ranks : {std::vector<int>{0, 2}, {1, 3}, {1, 2, 3}, {0, 1, 2, 3}, {3}}) {
+      const Group group = world.make_group("some", ranks);
+      const bool is_in = std::find(ranks.begin(), ranks.end(), world.rank()) != ranks.end();
+      EXPECT_EQ(group.size(), is_in ? static_cast<int64_t>(ranks.size()) : 1);
+      at::Tensor x = at::full({5}, world.rank(), at::kLong);
+      group.all_reduce(x);
+      int64_t sum = world.rank();
+      if (is_in) sum = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+      EXPECT_EQ(x[4].item<int64_t>(), sum);
+    }
+  });
+}
+
+TEST_F(MpiBackend, DoesQueuedOperationsInOrderWhileTheCallerGoesOn) {
+  on_ranks(3, [](World& world) {
+    const Group other = world.make_group("other", {0, 1, 2});
+    at::Tensor x = at::ones({50'000});
+    at::Tensor y = at::full({1000}, world.rank(), at::kFloat);
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    for (int i = 0; i < 10; ++i) {
+      Tensors list = {x};
+      works.push_back(world.group().process_group()->allreduce(list));
+      other.all_reduce(y, ReduceOp::kMax);
+    }
+    world.group().barrier();
+    for (const auto& work : works) EXPECT_TRUE(work->isCompleted());
+    EXPECT_EQ(x[49'999].item<float>(), 59'049.0F);
+    EXPECT_EQ(y[999].item<float>(), 2.0F);
+  });
+}
+
+TEST_F(MpiBackend, GathersAndScattersTensorsOfDifferentSizes) {
+  on_ranks(3, [](World& world) {
+    c10d::ProcessGroup& group = *world.group().process_group();
+    const int rank = world.rank();
+    Tensors own = {numbers(rank, 70'000 * rank)};
+    std::vector<Tensors> all(1);
+    for (int r = 0; r < 3; ++r) all[0].push_back(at::zeros({70'000 * r}));
+    group.allgather(all, own)->wait();
+    for (int r = 0; r < 3; ++r) {
+      EXPECT_TRUE(at::equal(all[0][static_cast<size_t>(r)], numbers(r, 70'000 * r)));
+    }
+    std::vector<Tensors> pieces;
+    if (rank == 1) pieces = {{numbers(0, 0), numbers(1, 5), numbers(2, 90'000)}};
+    const int64_t sizes[] = {0, 5, 90'000};
+    Tensors piece = {test::strided_copy(at::zeros({sizes[rank]}))};
+    c10d::ScatterOptions options;
+    options.rootRank = 1;
+    group.scatter(piece, pieces, options)->wait();
+    EXPECT_TRUE(at::equal(piece[0], numbers(rank, sizes[rank])));
+  });
+}
+
+TEST_F(MpiBackend, MatchesMessagesByTagAndTakesThemFromAnySource) {
+  on_ranks(3, [](World& world) {
+    c10d::ProcessGroup& group = *world.group().process_group();
+    if (world.rank() != 0) {
+      Tensors first = {numbers(0, 1000)};
+      Tensors second = {numbers(world.rank(), 500'000)};
+      group.send(first, 0, 7)->wait();
+      group.send(second, 0, 9)->wait();
+    } else {
+      for (int i = 0; i < 2; ++i) {
+        Tensors second = {at::zeros({500'000})};
+        const auto work = group.recvAnysource(second, 9);
+        work->wait();
+        EXPECT_TRUE(at::equal(second[0], numbers(work->sourceRank(), 500'000)));
+        Tensors first = {at::zeros({1000})};
+        group.recv(first, work->sourceRank(), 7)->wait();
+        EXPECT_TRUE(at::equal(first[0], numbers(0, 1000)));
+      }
+    }
+    world.group().barrier();
+  });
+}
+
+TEST_F(MpiBackend, NamesARankThatLeavesInTheMiddle) {
+  on_ranks(2, [](World& world) {
+    if (world.rank() == 1) _exit(0);
+    try {
+      world.group().barrier();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const core::CommError& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(text.rfind("dist.Group: barrier #1 of group world: rank 1 (pid ", 0), 0U) << text;
+      EXPECT_NE(text.find("was killed or has ended before its first operation"), std::string::npos)
+          << text;
+    }
+    EXPECT_THROW(world.group().barrier(), core::CommError);
+  });
+}
+
+}  // namespace
+}  // namespace weft::dist

@@ -1,0 +1,49 @@
+"""What the documentation shows is there: code, tests, links and the programs of its commands."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CODE = re.compile(r"^```cpp\n(.*?)^```", re.M | re.S)
+TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+EXAMPLE = re.compile(r"build/examples/(\w+)")
+
+
+def tests_of_tree():
+    names = set()
+    for path in (ROOT / "tests").rglob("*_test.cpp"):
+        names.update(re.findall(r"^TEST(?:_P|_F)?\((\w+),\s*(\w+)\)", path.read_text(), re.M))
+    return names
+
+
+class Docs(unittest.TestCase):
+    def test_code_stands_in_an_example(self):
+        examples = [path.read_text() for path in (ROOT / "examples").glob("*.cpp")]
+        blocks = [block for page in PAGES for block in CODE.findall(page.read_text())]
+        self.assertGreater(len(blocks), 2)
+        for block in blocks:
+            self.assertTrue(any(block in example for example in examples), block)
+
+    def test_tests_that_are_named_exist(self):
+        known = tests_of_tree()
+        named = [name for page in PAGES for name in TEST_NAME.findall(page.read_text())]
+        self.assertGreater(len(named), 8)
+        for name in named:
+            self.assertIn(name, known)
+
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for link in LINK.findall(page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
+
+    def test_examples_that_are_run_exist(self):
+        named = {name for page in PAGES for name in EXAMPLE.findall(page.read_text())}
+        for name in named:
+            self.assertTrue((ROOT / "examples" / f"{name}.cpp").exists(), name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,124 @@
+#include "weft/core/error.h"
+#include "weft/io/views/function_table.h"
+#include "weft/shard/heads.h"
+
+// One function and one row of the table for each way to cut a parameter for n ranks.
+
+namespace weft::io {
+namespace {
+
+using core::check;
+using core::ConfigError;
+using core::ShapeError;
+using shard::Range;
+
+View shard_dim(const FunctionCall& call) {
+  return call.input().shard({call.integer(0), {}, call.integer_or(1, 1)}, call.num_ranks,
+                            call.rank);
+}
+
+View shard_segments(const FunctionCall& call) {
+  return call.input().shard({call.integer(0), call.list(1), call.integer_or(2, 1)}, call.num_ranks,
+                            call.rank);
+}
+
+Range scaled(const Range& range, int64_t start, int64_t head_dim) {
+  return {start + range.start * head_dim, range.length * head_dim};
+}
+
+// Query heads, kv heads, or a fused [q | k | v] of both; kv heads are replicated beyond their
+// number.
+View shard_heads(const FunctionCall& call) {
+  const int64_t dim = call.integer(0);
+  const int64_t heads = call.integer(1);
+  const int64_t kv_heads = call.integer(2);
+  const std::string& what = call.text(3);
+  const bool is_fused = what == "qkv";
+  check<ConfigError>(is_fused || what == "q" || what == "kv", "heads of ", core::quote(what),
+                     ", expected 'q', 'kv' or 'qkv'");
+  constexpr int64_t kMost = 1 << 20;
+  check<ConfigError>(heads >= 1 && kv_heads >= 1 && heads <= kMost && kv_heads <= kMost, heads,
+                     " heads and ", kv_heads, " kv heads, expected 1 to ", kMost);
+  const View& input = call.input();
+  const int64_t count = is_fused ? heads + 2 * kv_heads : (what == "q" ? heads : kv_heads);
+  check<ShapeError>(dim >= 0 && dim < input.num_dims() && input.size(dim) % count == 0, "dim ", dim,
+                    " of ", core::list_text(input.shape()), " is no multiple of ", count,
+                    " heads; check the head counts");
+  const shard::HeadShard mine = shard::shard_heads(heads, kv_heads, call.num_ranks, call.rank);
+  const int64_t head_dim = input.size(dim) / count;
+  std::vector<Range> ranges;
+  if (what != "kv") ranges.push_back(scaled(mine.heads, 0, head_dim));
+  if (what == "kv") ranges.push_back(scaled(mine.kv_heads, 0, head_dim));
+  if (is_fused) {
+    ranges.push_back(scaled(mine.kv_heads, heads * head_dim, head_dim));
+    ranges.push_back(scaled(mine.kv_heads, (heads + kv_heads) * head_dim, head_dim));
+  }
+  return input.ranges(dim, ranges);
+}
+
+View shard_whole(const FunctionCall& call) { return call.input(); }
+
+// Pieces that were cut before: one for each rank.
+View shard_pieces(const FunctionCall& call) {
+  check<ConfigError>(static_cast<int64_t>(call.inputs.size()) == call.num_ranks, call.inputs.size(),
+                     " pieces for ", call.num_ranks,
+                     " ranks; use as many ranks as pieces, or cut anew: cat, then shard");
+  return call.inputs[static_cast<size_t>(call.rank)];
+}
+
+// TVM's way, with the number of shards as an argument: [n, …, size / n, …].
+View stack_shards(const View& input, int64_t dim, int64_t n, const std::vector<int64_t>& lengths) {
+  check<ShapeError>(n >= 1, n, " shards, expected at least 1");
+  const std::vector<int64_t> segments = lengths.empty() ? std::vector{input.size(dim)} : lengths;
+  for (const int64_t segment : segments) {
+    check<ShapeError>(segment % n == 0, "a segment of ", segment, " in ", n,
+                      " equal shards; weft's form cuts unevenly");
+  }
+  std::vector<View> shards;
+  for (int64_t rank = 0; rank < n; ++rank)
+    shards.push_back(input.shard({dim, lengths, 1}, n, rank));
+  return View::stack(shards, 0);
+}
+
+View stack_dim(const FunctionCall& call) {
+  const int64_t dim = call.integer(0);
+  check<ShapeError>(dim >= 0 && dim < call.input().num_dims(), "dim ", dim, " of ",
+                    core::list_text(call.input().shape()), ", expected 0 to ",
+                    call.input().num_dims() - 1);
+  std::vector<int64_t> lengths;
+  for (size_t i = 2; call.has(i); ++i) lengths.push_back(call.integer(i));
+  return stack_shards(call.input(), dim, call.integer(1), lengths);
+}
+
+ViewFunction row(const char* name, FunctionKind kind, const char* signature, const char* summary,
+                 std::function<View(const FunctionCall&)> apply, bool takes_many = false) {
+  ViewFunction function;
+  function.name = name;
+  function.kind = kind;
+  function.signature = signature;
+  function.summary = summary;
+  function.apply = std::move(apply);
+  function.takes_many = takes_many;
+  return function;
+}
+
+}  // namespace
+
+std::vector<ViewFunction> shard_functions() {
+  const auto shard = FunctionKind::kShard;
+  return {
+      row("shard", shard, "dim unit?", "balanced along a dim, by whole units", shard_dim),
+      row("shard_segments", shard, "dim lengths[] unit?", "each part of a fused dim by itself",
+          shard_segments),
+      row("shard_heads", shard, "dim heads kv_heads what:",
+          "whole heads of 'q', 'kv' or 'qkv'; kv heads are replicated beyond their number",
+          shard_heads),
+      row("shard_whole", shard, "", "all of it on every rank", shard_whole),
+      row("shard_pieces", shard, "", "the rank's own of pieces that were cut before", shard_pieces,
+          true),
+      row("weft.stack_shards", FunctionKind::kStack, "dim n lengths*",
+          "TVM's way: n equal shards along a new dim 0", stack_dim),
+  };
+}
+
+}  // namespace weft::io
