@@ -13,12 +13,12 @@ TextStep read_form(const JsonField& field) {
 
 TextStep read_prepend(const JsonField& field) {
   field.allow_only({"type", "prepend"});
-  return prepend_step(field.at("prepend").text());
+  return prepend_step(field.at("prepend").short_text());
 }
 
 TextStep read_replace(const JsonField& field) {
   field.allow_only({"type", "pattern", "content"});
-  return replace_step(read_pattern(field.at("pattern")), field.at("content").text());
+  return replace_step(read_pattern(field.at("pattern")), field.at("content").short_text());
 }
 
 TextStep read_strip(const JsonField& field) {

@@ -23,6 +23,7 @@ struct PreTokenizerPart {
   std::vector<PieceStep> steps;
   bool is_byte_level = false;
 };
+/// The part of `pre_tokenizer`.
 PreTokenizerPart read_pre_tokenizer(const JsonField& field, const TokenizerChanges& changes);
 
 /// `decoder`.
@@ -36,6 +37,7 @@ struct DecoderPart {
   /// What a token stands for.
   std::string bytes(const std::string& token, bool is_added) const;
 };
+/// The part of `decoder`.
 DecoderPart read_decoder(const JsonField& field);
 
 /// `model.vocab`: tokens by id. No hole, no id twice.
