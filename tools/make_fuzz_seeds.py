@@ -7,6 +7,7 @@ Usage: make_fuzz_seeds.py [OUT_FOLDER]
 """
 
 import json
+import math
 import pathlib
 import struct
 import sys
@@ -70,6 +71,7 @@ def safetensors_seeds():
     yield "f1_overlap", two("[0,4]", "[3,7]", b"abcdefg")
     yield "f1_same_place", two("[0,4]", "[0,4]", b"abcd")
     yield "f1_trailing", two("[0,4]", "[4,8]", b"abcdefghi")
+    yield from matrix_seeds()
     yield "e47_odd_place", safetensors(
         "{" + entry(shape="[1]", offsets="[0,1]") + "," + entry("F32", "[1]", "[1,5]", "b") + "} ", b"abcde")
     for name, names in {
@@ -81,6 +83,28 @@ def safetensors_seeds():
     }.items():
         yield f"e41_{name}", safetensors("{" + entry(name=names[0]) + "," + entry("U8", "[4]", "[4,8]", names[1]) + "}",
                                          b"abcdefgh")
+
+
+def matrix(parts):
+    """A file of the tensors of one matrix, zeros."""
+    sizes = {"U32": 4, "I32": 4, "F16": 2, "U8": 1}
+    entries, data = [], 0
+    for name, (dtype, shape) in parts.items():
+        size = sizes[dtype] * math.prod(shape)
+        entries.append(entry(dtype, json.dumps(shape), f"[{data},{data + size}]", f"l.0.{name}"))
+        data += size
+    return safetensors("{" + ",".join(entries) + "}", bytes(data))
+
+
+def matrix_seeds():
+    yield "e28_mlx", matrix({"weight": ("U32", [8, 8]), "scales": ("F16", [8, 1]), "biases": ("F16", [8, 1])})
+    yield "e33_scales_shape", matrix({"weight": ("U32", [8, 8]), "scales": ("F16", [8, 3]), "biases": ("F16", [8, 1])})
+    yield "e33_no_scales", matrix({"weight": ("U32", [8, 8]), "biases": ("F16", [8, 1])})
+    yield "e33_zero", matrix({"weight": ("U32", [0, 8]), "scales": ("F16", [0, 0]), "biases": ("F16", [0, 0])})
+    yield "mxfp4", matrix({"weight": ("U32", [8, 8]), "scales": ("U8", [8, 2])})
+    yield "e34_awq", matrix({"qweight": ("I32", [32, 2]), "qzeros": ("I32", [1, 2]), "scales": ("F16", [1, 16])})
+    yield "e34_gptq", matrix({"qweight": ("I32", [4, 16]), "qzeros": ("I32", [1, 2]), "scales": ("F16", [1, 16]),
+                              "g_idx": ("I32", [32])})
 
 
 def text(value):

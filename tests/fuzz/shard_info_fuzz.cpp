@@ -1,5 +1,6 @@
 // shard_info.json in all its forms, planned over a small file.
 #include "tests/fuzz/fuzz.h"
+#include "weft/io/views/read_view.h"
 #include "weft/io/views/shard_plan.h"
 #include "weft/io/write_safetensors.h"
 
@@ -35,8 +36,8 @@ void read_shards(const weft::io::TensorFile& source, const weft::io::ShardPlan& 
       const bool is_small =
           recipe.result.num_bytes() <= kMaxBytes && recipe.file_view().max_runs() <= kMaxRuns;
       if (!is_small) continue;
-      weft::testing::expect(read_shard(source, recipe).size() == recipe.result.num_bytes(),
-                            "a shard has the bytes that were planned");
+      std::vector<std::byte> bytes(recipe.result.num_bytes());
+      weft::io::read_shard(source, recipe, bytes);
     }
   }
 }
