@@ -112,38 +112,6 @@ const std::vector<double>& GgufKeys::reals(const std::string& key) const {
   fail_type(key, "an array of numbers");
 }
 
-ModelConfig config_from_gguf(const io::TensorFile& file) {
-  const GgufKeys keys(file);
-  ModelConfig config;
-  config.family = keys.text("general.architecture");
-  const auto key = [&](const char* name) { return config.family + "." + name; };
-  check<core::ConfigError>(config.family == "llama", file.path(), ": architecture '", config.family,
-                           "' is not supported; supported: llama");
-  config.width = keys.integer(key("embedding_length"));
-  config.num_layers = keys.integer(key("block_count"));
-  config.num_heads = keys.integer(key("attention.head_count"));
-  config.num_kv_heads = keys.integer_or(key("attention.head_count_kv"), config.num_heads);
-  config.ffn_width = keys.integer(key("feed_forward_length"));
-  config.max_positions = keys.integer(key("context_length"));
-  config.norm_eps = keys.real(key("attention.layer_norm_rms_epsilon"));
-  config.rope_base = keys.real_or(key("rope.freq_base"), config.rope_base);
-  config.vocab_size = keys.has(key("vocab_size"))
-                          ? keys.integer(key("vocab_size"))
-                          : static_cast<int64_t>(keys.texts(kTokens).size());
-  check<FormatError>(config.num_heads >= 1, file.path(), ": config: number of heads is ",
-                     config.num_heads, ", expected at least 1");
-  config.head_dim = keys.integer_or(key("attention.key_length"), config.width / config.num_heads);
-  const int64_t rope_dim = keys.integer_or(key("rope.dimension_count"), config.head_dim);
-  check<FormatError>(rope_dim == config.head_dim, file.path(), ": config: rope over ", rope_dim,
-                     " of ", config.head_dim, " head dims is not supported, expected all");
-  const std::string scaling = keys.text_or(key("rope.scaling.type"), "none");
-  check<core::ConfigError>(scaling == "none", file.path(), ": rope scaling '", scaling,
-                           "' is not supported; supported: none");
-  config.is_tied = file.find("output.weight") == nullptr;
-  config.has_attention_bias = file.find("blk.0.attn_q.bias") != nullptr;
-  return config;
-}
-
 namespace {
 
 // An id by the name of its key; `fallback` for a missing one, if there is such a token.
