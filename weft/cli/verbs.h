@@ -25,6 +25,8 @@ int run_generate(const Args& args);
 int run_logits(const Args& args);
 int run_tokenize(const Args& args);
 int run_bench(const Args& args);
+int run_perplexity(const Args& args);
+int run_shard(const Args& args);
 int run_inspect(const Args& args);
 int run_doctor(const Args& args);
 int run_launch(const Args& args);

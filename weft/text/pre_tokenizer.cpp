@@ -96,6 +96,15 @@ const PreTokenizer* find_pattern(std::string_view pattern) {
   return nullptr;
 }
 
+std::string_view pattern_text(const PreTokenizer& row) {
+  for (const KnownPattern& known : kPatterns) {
+    const bool is_same = known.row.pattern == row.pattern &&
+                         (row.pattern == Pattern::kGpt2 || known.row.max_digits == row.max_digits);
+    if (is_same) return known.text;
+  }
+  core::fail<core::InternalError>("text.pattern_text: pattern without a text");
+}
+
 std::vector<std::string_view> known_patterns() {
   std::vector<std::string_view> texts;
   for (const KnownPattern& known : kPatterns) texts.push_back(known.text);

@@ -38,6 +38,8 @@ PieceStep family_step(const PreTokenizer& row);
 /// The row without a name whose pattern has the text `pattern`, or nullptr: a shorter way than
 /// `Regex` to the same pieces.
 const PreTokenizer* find_pattern(std::string_view pattern);
+/// The text of the regular expression that `row` cuts by, isolated digits apart.
+std::string_view pattern_text(const PreTokenizer& row);
 /// All texts that `find_pattern` knows.
 std::vector<std::string_view> known_patterns();
 
