@@ -27,8 +27,7 @@ int64_t likeliest_next(const std::string& path, int64_t num_tokens) {
   EXPECT_EQ(meta.shape, (std::vector<int64_t>{num_tokens, 49152}));
   EXPECT_EQ(meta.dtype, io::Dtype::kF32);
   std::vector<float> logits(meta.num_bytes / sizeof(float));
-  const io::ByteRun all = {meta.file, meta.offset, meta.num_bytes};
-  file->read({&all, 1}, std::as_writable_bytes(std::span(logits)));
+  file->read_at(meta.file, meta.offset, std::as_writable_bytes(std::span(logits)));
   const auto last = logits.end() - 49152;
   return std::max_element(last, logits.end()) - last;
 }

@@ -24,8 +24,7 @@ inline std::string bytes_error(const TempDir& dir, const std::string& name,
 inline std::string tensor_text(const io::TensorFile& source, const std::string& name) {
   const io::TensorMeta& meta = source.require(name);
   std::string bytes(meta.num_bytes, '?');
-  const io::ByteRun run{meta.file, meta.offset, meta.num_bytes};
-  source.read({&run, 1}, std::as_writable_bytes(std::span(bytes)));
+  source.read_at(meta.file, meta.offset, std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }
 

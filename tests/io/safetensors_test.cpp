@@ -115,9 +115,8 @@ TEST(Safetensors, AHundredGigabytesOpenWithoutBeingRead) {
   const auto source =
       TensorFile::open(dir.write_sparse("m.safetensors", head, head.size() + bytes));
   EXPECT_EQ(source->require("a").num_bytes, bytes);
-  const ByteRun last{0, head.size() + bytes - 2, 2};
   std::string text = "??";
-  source->read({&last, 1}, std::as_writable_bytes(std::span(text)));
+  source->read_at(0, head.size() + bytes - 2, std::as_writable_bytes(std::span(text)));
   EXPECT_EQ(text, std::string(2, '\0'));
 }
 

@@ -8,6 +8,7 @@
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load.h"
 #include "weft/models/registry.h"
+#include "weft/shard/heads.h"
 
 namespace weft::models {
 namespace {
@@ -21,8 +22,9 @@ using test::ReferenceLogits;
 using testing::error_text;
 using testing::replaced;
 
-const std::vector<std::string> kFixtures = {"mlx/plain_f32", "mlx/affine_b4_g64_f32",
-                                            "mlx/affine_b8_g32_f32"};
+const std::vector<std::string> kFixtures = {"mlx/plain_f32",          "mlx/affine_b4_g64_f32",
+                                            "mlx/affine_b8_g32_f32",  "mlx/affine_b3_g64_f32",
+                                            "mlx/affine_b4_g128_f32", "mlx/affine_b4_g64_bf16"};
 
 std::shared_ptr<const io::TensorFile> open_fixture(const std::string& name) {
   return io::TensorFile::open(model_data(name));
@@ -150,24 +152,27 @@ TEST(Llama, CountsTheBytesOfTheFileOnOneRank) {
 }
 
 void expect_reads_its_share(const io::TensorFile& file, const Group& group) {
-  const ModelConfig config = read_config(file);
-  const LoadPlan plan = find_family(config.family).plan(config, file, group.size(), group.rank());
+  const LoadPlan plan = make_plan(file, group.size());
+  const LoadPlan whole = make_plan(file, 1);
   uint64_t planned = 0, with_gaps = 0;
-  for (const WeightPlan& weight : plan.weights) {
-    const uint64_t bytes = planned_bytes(file, weight);
+  for (const PlannedWeight& weight : plan.weights()) {
+    const uint64_t bytes = plan.planned_bytes(weight, group.rank());
     planned += bytes;
     // Pieces of rows lie close together, so the gaps between them may be read with them.
-    const WeightPlan whole{weight.name,
-                           weight.matrix,
-                           Cut::kWhole,
-                           "",
-                           {{{0, weight.matrix.out}}, {0, weight.matrix.in}}};
-    with_gaps += weight.cut == Cut::kColumns ? planned_bytes(file, whole) : bytes;
+    with_gaps += weight.rule.cut == Cut::kColumns
+                     ? whole.planned_bytes(whole.require(weight.rule.name), 0)
+                     : bytes;
   }
   const io::ReadStats stats = load_model(file, group).stats;
   EXPECT_EQ(stats.planned_bytes, planned) << file.path();
   EXPECT_GE(stats.read_bytes, planned) << file.path();
   EXPECT_LE(stats.read_bytes, with_gaps) << file.path();
+  const io::ReadStats counted = io::count_reads(plan.params(), group.rank());
+  EXPECT_EQ(counted.planned_bytes, stats.planned_bytes);
+  // What has to be decoded is read in chunks of rows, so large matrices take a few spans more.
+  EXPECT_EQ(counted.read_bytes, stats.read_bytes);
+  EXPECT_LE(counted.num_spans, stats.num_spans);
+  EXPECT_GE(counted.peak_buffer_bytes, stats.peak_buffer_bytes);
 }
 
 TEST(LoadModel, ReadsThisRanksShareAlone) {
@@ -189,10 +194,10 @@ TEST(LoadModel, RefusesOnAllRanksAFileThatLacksATensor) {
         const auto file = io::TensorFile::open(folder.path());
         EXPECT_EQ(
             replaced(error_text([&] { load_model(*file, group); }), file->path(), "FILE"),
-            "FormatError: FILE: missing tensor 'model.layers.2.self_attn.q_proj.weight'; near "
-            "names: 'model.layers.0.self_attn.q_proj.weight', "
-            "'model.layers.1.self_attn.q_proj.weight', 'model.layers.0.mlp.down_proj.weight'; "
-            "check that it is the right model");
+            "FormatError: FILE: missing tensor 'model.layers.2.input_layernorm.weight'; near "
+            "names: "
+            "'model.layers.0.input_layernorm.weight', 'model.layers.1.input_layernorm.weight', "
+            "'model.layers.0.post_attention_layernorm.weight'; check that it is the right model");
       },
       {2});
 }

@@ -38,10 +38,7 @@ inline ReferenceLogits read_reference(const std::string& path) {
   std::vector<int64_t> ids;
   std::istringstream list(std::get<std::string>(file->metadata().at("tokens")));
   for (std::string id; std::getline(list, id, ',');) ids.push_back(std::stoll(id));
-  const std::vector<int64_t>& shape = file->require("logits").shape;
-  const auto logits = io::load_matrix(*file, {"logits", shape[0], shape[1]},
-                                      {{{0, shape[0]}}, {0, shape[1]}}, at::kFloat);
-  return {at::tensor(ids, at::kLong).unsqueeze(0), std::get<at::Tensor>(logits)};
+  return {at::tensor(ids, at::kLong).unsqueeze(0), io::load_tensor(*file, "logits", at::kFloat)};
 }
 
 }  // namespace weft::test

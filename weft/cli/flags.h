@@ -31,6 +31,8 @@ struct ModelFlags {
   int64_t tp = 0;
   int64_t threads = 0;
   std::string backend = "auto";
+  /// Path of rules for loading; empty: the model's own.
+  std::string shard_info;
 };
 /// Adds the flags, bound to `flags`, which must outlive the parse.
 void add_model_flags(CLI::App& app, ModelFlags& flags);

@@ -5,74 +5,89 @@
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
-#include "weft/models/registry.h"
+#include "weft/models/load.h"
 
 namespace weft::cli {
 namespace {
 
 using models::Cut;
 using models::LoadPlan;
-using models::WeightPlan;
+using models::PlannedWeight;
 using nlohmann::json;
 
-// Smallest row and one past the largest: rows may be reordered within.
-shard::Range row_span(const WeightPlan& weight) {
-  int64_t start = INT64_MAX, end = 0;
-  for (const shard::Range& rows : weight.slice.rows) {
-    start = std::min(start, rows.start);
-    end = std::max(end, rows.end());
-  }
-  return {start, end - start};
+// What a rank holds of a weight's cut dim, as a range.
+shard::Range held(const LoadPlan& plan, const PlannedWeight& weight, int64_t rank) {
+  const io::MatrixSlice slice = plan.slice(weight, rank);
+  const bool is_by_columns = weight.rule.is_vector() || weight.rule.cut == Cut::kColumns;
+  const auto& ranges = is_by_columns ? slice.columns : slice.rows;
+  return {ranges.front().start, ranges.back().end() - ranges.front().start};
 }
 
-shard::Range held(const WeightPlan& weight) {
-  return weight.is_vector() || weight.cut == Cut::kColumns ? weight.slice.columns
-                                                           : row_span(weight);
+const char* cut_text(const models::WeightRule& rule) {
+  if (rule.cut == Cut::kWhole) return "whole";
+  return rule.cut == Cut::kRows ? "rows" : "columns";
 }
 
-const char* cut_text(const WeightPlan& weight) {
-  if (weight.cut == Cut::kWhole) return "whole";
-  return weight.cut == Cut::kRows ? "rows" : "columns";
-}
-
-json tensor_json(const io::TensorFile& file, const std::vector<LoadPlan>& plans, size_t index) {
-  const WeightPlan& first = plans[0].weights[index];
-  json tensor = {{"name", first.name},
-                 {"file_name", first.matrix.name},
-                 {"cut", cut_text(first)},
-                 {"dtype", models::stored_as(file, first)}};
-  tensor["shape"] =
-      first.is_vector() ? json{first.matrix.in} : json{first.matrix.out, first.matrix.in};
-  tensor["split"] = first.split.empty() ? json() : json(first.split);
-  for (const LoadPlan& plan : plans) {
-    const WeightPlan& weight = plan.weights[index];
-    const shard::Range range = held(weight);
+json tensor_json(const LoadPlan& plan, const PlannedWeight& weight) {
+  const models::WeightRule& rule = weight.rule;
+  json tensor = {{"name", rule.name},
+                 {"file_name", rule.file_name},
+                 {"cut", cut_text(rule)},
+                 {"dtype", weight.format.text}};
+  tensor["shape"] = rule.is_vector() ? json{rule.in} : json{rule.out, rule.in};
+  tensor["split"] = rule.split.empty() ? json() : json(rule.split);
+  for (int64_t rank = 0; rank < plan.num_ranks(); ++rank) {
+    const shard::Range range = held(plan, weight, rank);
     tensor["ranks"].push_back({{"start", range.start},
                                {"end", range.end()},
-                               {"bytes", models::planned_bytes(file, weight)}});
+                               {"bytes", plan.planned_bytes(weight, rank)}});
   }
   return tensor;
 }
 
 // What one rank alone would hold, and what every rank holds whole.
-json report(const io::TensorFile& file, const std::string& family,
-            const std::vector<LoadPlan>& plans, const LoadPlan& whole) {
-  json out = {{"file", file.path()}, {"family", family}, {"tp", plans.size()}};
-  std::vector<uint64_t> rank_bytes(plans.size());
+json report(const io::TensorFile& file, const std::string& family, const LoadPlan& plan,
+            const LoadPlan& whole) {
+  json out = {{"file", file.path()}, {"family", family}, {"tp", plan.num_ranks()}};
   uint64_t whole_bytes = 0, replicated_bytes = 0;
-  for (size_t i = 0; i < whole.weights.size(); ++i) {
-    json tensor = tensor_json(file, plans, i);
-    for (size_t r = 0; r < plans.size(); ++r)
-      rank_bytes[r] += tensor["ranks"][r]["bytes"].get<uint64_t>();
-    const uint64_t bytes = models::planned_bytes(file, whole.weights[i]);
+  for (const PlannedWeight& weight : plan.weights()) {
+    out["tensors"].push_back(tensor_json(plan, weight));
+    const uint64_t bytes = whole.planned_bytes(whole.require(weight.rule.name), 0);
     whole_bytes += bytes;
-    if (whole.weights[i].cut == Cut::kWhole) replicated_bytes += bytes;
-    out["tensors"].push_back(std::move(tensor));
+    if (weight.rule.cut == Cut::kWhole) replicated_bytes += bytes;
   }
   out["whole_bytes"] = whole_bytes;
   out["replicated_bytes"] = replicated_bytes;
-  out["rank_bytes"] = rank_bytes;
+  for (int64_t rank = 0; rank < plan.num_ranks(); ++rank) {
+    out["rank_bytes"].push_back(plan.params().planned_bytes(rank));
+  }
   return out;
+}
+
+// What loading will do, counted without reading.
+json reads_json(const LoadPlan& plan) {
+  json ranks = json::array();
+  for (int64_t rank = 0; rank < plan.num_ranks(); ++rank) {
+    const io::ReadStats stats = io::count_reads(plan.params(), rank);
+    ranks.push_back({{"planned_bytes", stats.planned_bytes},
+                     {"read_bytes", stats.read_bytes},
+                     {"spans", stats.num_spans},
+                     {"peak_host_bytes", stats.peak_host_bytes}});
+  }
+  return {{"hash", core::join(std::hex, plan.params().hash())}, {"ranks", ranks}};
+}
+
+std::string reads_table(const json& reads) {
+  std::string text = core::join("plan ", reads["hash"].get<std::string>(), "\n");
+  size_t rank = 0;
+  for (const json& each : reads["ranks"]) {
+    text += core::join("rank ", rank, ": reads ", each["read_bytes"].get<uint64_t>(), " bytes for ",
+                       each["planned_bytes"].get<uint64_t>(), " in ", each["spans"].get<uint64_t>(),
+                       " spans, at most ", each["peak_host_bytes"].get<uint64_t>(),
+                       " bytes beside the weights\n");
+    ++rank;
+  }
+  return text;
 }
 
 std::string table(const json& report) {
@@ -113,16 +128,18 @@ int run_inspect(const Args& args) {
   app.add_option("--tp,--tensor-parallel-size", tp, "ranks to cut it over (default: 1)")
       ->check(whole_number(1, 1024));
   app.add_flag("--json", is_json, "print one JSON object");
+  bool shows_plan = false;
+  app.add_flag("--plan", shows_plan, "also count what each rank will read, and how");
   if (!parse_flags(app, args)) return 0;
   const auto file = io::TensorFile::open(model_path(model));
   const models::ModelConfig config = models::read_config(*file);
-  const models::Family& family = models::find_family(config.family);
-  std::vector<LoadPlan> plans;
-  for (int64_t rank = 0; rank < tp; ++rank) plans.push_back(family.plan(config, *file, tp, rank));
-  const LoadPlan whole = family.plan(config, *file, 1, 0);
-  models::check_all_used(*file, whole);
-  const json out = report(*file, config.family, plans, whole);
-  TextOutput().write(is_json ? core::dump_json(out) + "\n" : table(out));
+  const LoadPlan whole = models::make_plan(*file, 1);
+  const LoadPlan plan = models::make_plan(*file, tp);
+  json out = report(*file, config.family, plan, whole);
+  if (shows_plan) out["plan"] = reads_json(plan);
+  std::string text = is_json ? core::dump_json(out) + "\n" : table(out);
+  if (shows_plan && !is_json) text += reads_table(out["plan"]);
+  TextOutput().write(text);
   return 0;
 }
 

@@ -8,14 +8,16 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <thread>
 
+#include "weft/cli/progress.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
 #include "weft/dist/backends.h"
 #include "weft/dist/launch.h"
 #include "weft/dist/status_page.h"
-#include "weft/models/registry.h"
+#include "weft/models/load.h"
 #include "weft/models/sources.h"
 
 namespace weft::cli {
@@ -31,15 +33,21 @@ volatile std::sig_atomic_t interrupted = 0;
 
 void on_interrupt(int) { interrupted = 1; }
 
+std::optional<io::ShardInfo> read_shard_info(const ModelFlags& flags) {
+  if (flags.shard_info.empty()) return std::nullopt;
+  return io::ShardInfo::read(flags.shard_info);
+}
+
 // What follows from flags and headers is refused before any rank is started.
 void check_request(const ModelFlags& flags) {
   dist::RankInfo info;
   info.size = info.local_size = static_cast<int>(flags.tp);
   dist::find_backend(flags.backend, info);
   const auto file = io::TensorFile::open(model_path(flags.model));
-  const models::ModelConfig config = models::read_config(*file);
-  const models::Family& family = models::find_family(config.family);
-  models::check_all_used(*file, family.plan(config, *file, flags.tp, 0));
+  const auto info_file = read_shard_info(flags);
+  models::LoadOptions load;
+  load.shard_info = info_file ? &*info_file : nullptr;
+  models::make_plan(*file, flags.tp, load);
 }
 
 int relaunch(const ModelFlags& flags, const std::string& verb,
@@ -62,6 +70,17 @@ void set_threads(const ModelFlags& flags, const dist::RankInfo& info) {
   if (info.local_size > cores && info.rank == 0) {
     core::log(core::LogLevel::kInfo, info.local_size, " ranks share ", cores, " cores");
   }
+}
+
+models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
+                         const dist::Group& group) {
+  constexpr double kMegabyte = 1e6;
+  const auto shard_info = read_shard_info(flags);
+  ProgressBar bar("loading", "MB", kMegabyte, group.rank() == 0);
+  models::LoadOptions options;
+  options.shard_info = shard_info ? &*shard_info : nullptr;
+  options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
+  return models::load_model(file, group, options);
 }
 
 }  // namespace
@@ -95,7 +114,7 @@ Session open_session(const ModelFlags& flags, const dist::World& world) {
   Session session;
   session.path = flags.model;
   session.file = io::TensorFile::open(session.path);
-  session.loaded = models::load_model(*session.file, world.group());
+  session.loaded = load(flags, *session.file, world.group());
   session.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   dist::set_activity("");

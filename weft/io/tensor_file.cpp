@@ -64,4 +64,13 @@ const TensorMeta& TensorFile::require(const std::string& name) const {
   return *tensor;
 }
 
+void TensorFile::read_at(size_t file, uint64_t offset, std::span<std::byte> destination) const {
+  const bool is_inside = file < files_.size() && destination.size() <= files_[file]->size() &&
+                         offset <= files_[file]->size() - destination.size();
+  core::check<core::InternalError>(is_inside, "io.TensorFile.read_at: ", destination.size(),
+                                   " bytes at byte ", offset, " of file ", file,
+                                   " are outside of it");
+  files_[file]->read_at(offset, destination);
+}
+
 }  // namespace weft::io

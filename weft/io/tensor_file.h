@@ -41,9 +41,14 @@ using MetaValue = std::variant<bool, int64_t, uint64_t, double, std::string, std
 
 /// What was read so far, for reports and tests.
 struct ReadStats {
+  /// Of the exact runs, and of the spans that were read for them.
   uint64_t planned_bytes = 0;
   uint64_t read_bytes = 0;
   uint64_t num_spans = 0;
+  /// The most that lay in a span's buffer, and in buffers and undecoded parts, at a time: what
+  /// loading takes beside the weights.
+  uint64_t peak_buffer_bytes = 0;
+  uint64_t peak_host_bytes = 0;
 };
 
 /// A source of named tensors: one or several files whose headers were read and checked, and whose
@@ -65,12 +70,9 @@ class TensorFile {
   const TensorMeta& require(const std::string& name) const;
   const std::map<std::string, MetaValue>& metadata() const { return metadata_; }
 
-  /// Fills `destination` with the runs' bytes, one after the other. Neighbouring runs are read as
-  /// one span (gaps up to 64 KiB, spans up to 8 MiB) and gathered; a run of 1 MiB or more is read
-  /// straight to its place. destination.size() is the runs' sum. Throws FormatError if a file has
-  /// become shorter, IoError.
-  void read(std::span<const ByteRun> runs, std::span<std::byte> destination,
-            ReadStats* stats = nullptr) const;
+  /// Fills `destination` from byte `offset` of file `file` (TensorMeta::file). Throws FormatError
+  /// if the file has become shorter, IoError, InternalError outside of it.
+  void read_at(size_t file, uint64_t offset, std::span<std::byte> destination) const;
 
  private:
   friend class TensorFileBuilder;
@@ -81,12 +83,5 @@ class TensorFile {
   std::map<std::string, size_t> by_name_;
   std::map<std::string, MetaValue> metadata_;
 };
-
-/// Byte runs of the sub-matrix rows × columns of a tensor seen as [rows, columns] = [product of all
-/// dims but the last, last dim] (a 1-d tensor is one row). Rows are taken in the given order, so a
-/// list of single rows reorders; adjacent runs are merged. Column edges must lie on blocks.
-/// Throws ShapeError naming the tensor.
-std::vector<ByteRun> matrix_runs(const TensorMeta& meta, const std::vector<shard::Range>& rows,
-                                 const shard::Range& columns);
 
 }  // namespace weft::io

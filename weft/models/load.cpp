@@ -1,6 +1,5 @@
 #include "weft/models/load.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -9,30 +8,25 @@
 #include "weft/nn/quantized_linear.h"
 
 namespace weft::models {
-namespace {
 
-// FNV-1a: enough to see that two ranks look at different headers.
-uint64_t hash_text(const std::string& text, uint64_t hash) {
-  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ULL;
-  return hash;
-}
-
-std::string fingerprint(const io::TensorFile& file, const LoadPlan& plan) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const io::TensorMeta& meta : file.tensors()) {
-    hash = hash_text(core::join(meta.name, meta.offset, core::list_text(meta.shape)), hash);
-  }
-  for (const WeightPlan& weight : plan.weights) hash = hash_text(weight.name + weight.split, hash);
-  return core::join(file.tensors().size(), " tensors, header hash ", std::hex, hash);
-}
-
-}  // namespace
+WeightReader::WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
+                           Progress progress)
+    : file_(file),
+      plan_(plan),
+      rank_(rank),
+      progress_(std::move(progress)),
+      planned_bytes_(plan.params().planned_bytes(rank)) {}
 
 std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
                                                      bool with_bias) const {
-  const WeightPlan& weight = plan_.find(base + ".weight");
-  io::LoadedMatrix loaded =
-      io::load_matrix(file_, weight.matrix, weight.slice, at::kFloat, &stats_);
+  const PlannedWeight& weight = plan_.require(base + ".weight");
+  const io::MatrixSlice wanted = plan_.slice(weight, rank_);
+  io::MatrixSource source{weight.format, {}, wanted};
+  for (size_t i = 0; i < weight.parts.size(); ++i) {
+    source.parts.push_back(&plan_.recipe(weight, i, rank_));
+  }
+  io::LoadedMatrix loaded = io::load_matrix(file_, source, at::kFloat, &stats_);
+  report();
   at::Tensor bias = with_bias ? vector_or_undefined(base + ".bias") : at::Tensor();
   if (auto* dense = std::get_if<at::Tensor>(&loaded)) {
     return std::make_shared<nn::DenseLinearImpl>(std::move(*dense), std::move(bias));
@@ -42,34 +36,42 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
 }
 
 shard::Layout WeightReader::layout(const std::string& base) const {
-  const WeightPlan& weight = plan_.find(base + ".weight");
-  shard::Layout layout = plan_.layouts.at(weight.split);
-  layout.dim = weight.cut == Cut::kColumns ? 1 : 0;
+  const WeightRule& rule = plan_.require(base + ".weight").rule;
+  shard::Layout layout = plan_.split(rule.split);
+  layout.dim = rule.cut == Cut::kColumns ? 1 : 0;
   return layout;
 }
 
 at::Tensor WeightReader::vector(const std::string& name) const {
-  const WeightPlan& weight = plan_.find(name);
-  return io::load_vector(file_, weight.matrix.name, weight.matrix.in, weight.slice.columns,
-                         at::kFloat, &stats_);
+  at::Tensor vector =
+      io::load_tensor(file_, plan_.recipe(plan_.require(name), 0, rank_), at::kFloat, &stats_);
+  report();
+  return vector;
 }
 
 at::Tensor WeightReader::vector_or_undefined(const std::string& name) const {
-  const auto& weights = plan_.weights;
-  const bool is_planned = std::any_of(weights.begin(), weights.end(),
-                                      [&](const auto& weight) { return weight.name == name; });
-  return is_planned ? vector(name) : at::Tensor();
+  return plan_.find(name) == nullptr ? at::Tensor() : vector(name);
 }
 
-LoadedModel load_model(const io::TensorFile& file, const dist::Group& group) {
+void WeightReader::report() const {
+  if (progress_) progress_(stats_.planned_bytes, planned_bytes_);
+}
+
+LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOptions& options) {
   const ModelConfig config = read_config(file);
-  const Family& family = find_family(config.family);
-  const LoadPlan plan = family.plan(config, file, group.size(), group.rank());
-  check_all_used(file, plan);
-  group.check_agreement("model file", fingerprint(file, plan));
-  const WeightReader reader(file, plan);
+  return LoadPlan(file, find_family(config.family).rules(config, file), num_ranks,
+                  options.shard_info, options.functions);
+}
+
+LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
+                       const LoadOptions& options) {
+  const ModelConfig config = read_config(file);
+  const LoadPlan plan = make_plan(file, group.size(), options);
+  group.check_agreement("model file", core::join(file.tensors().size(), " tensors, plan hash ",
+                                                 std::hex, plan.params().hash()));
+  const WeightReader reader(file, plan, group.rank(), options.progress);
   LoadedModel loaded;
-  loaded.model = family.make(config, reader, group);
+  loaded.model = find_family(config.family).make(config, reader, group);
   loaded.model->eval();
   loaded.stats = reader.stats();
   return loaded;

@@ -6,42 +6,201 @@
 #include "weft/core/error.h"
 
 namespace weft::models {
+namespace {
 
-const WeightPlan& LoadPlan::find(const std::string& name) const {
-  const auto it = std::find_if(weights.begin(), weights.end(),
-                               [&](const WeightPlan& weight) { return weight.name == name; });
-  core::check<core::InternalError>(it != weights.end(), "models: no weight '", name,
-                                   "' in the plan");
-  return *it;
+using core::check;
+using core::fail;
+using core::FormatError;
+using core::join;
+using core::list_text;
+using core::quote;
+using core::ShapeError;
+
+// Recomputed by every implementation; old files hold them nevertheless.
+bool is_derived(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
+
+std::string param_name(const WeightRule& rule, const io::MatrixPart& part) {
+  return rule.is_vector() ? rule.name : rule.base() + part.suffix;
 }
 
-uint64_t planned_bytes(const io::TensorFile& file, const WeightPlan& weight) {
-  if (!weight.is_vector()) return io::slice_bytes(file, weight.matrix, weight.slice);
-  const io::TensorMeta& meta = file.require(weight.matrix.name);
-  return static_cast<uint64_t>(weight.slice.columns.length * io::info(meta.dtype).block_bytes);
-}
+// What a user's rules make of a matrix that the file does not have under its own name: one dense or
+// block part, or MLX's three. `columns` are those that rank 0 wants.
+class MadeFormat {
+ public:
+  MadeFormat(const io::ShardPlan& params, const WeightRule& rule, int64_t columns)
+      : params_(params), rule_(rule), columns_(columns) {}
 
-std::string stored_as(const io::TensorFile& file, const WeightPlan& weight) {
-  if (!weight.is_vector()) return io::matrix_format(file, weight.matrix).text;
-  return std::string(io::info(file.require(weight.matrix.name).dtype).name);
-}
+  io::MatrixFormat find() const {
+    const io::View& weight = part(".weight");
+    io::MatrixFormat format;
+    if (weight.dtype() == io::Dtype::kU32) return affine(weight);
+    format.group_size = io::info(weight.dtype()).block_elements;
+    format.in_unit = format.group_size;
+    format.kind = format.group_size > 1 ? io::MatrixKind::kGgufBlocks : io::MatrixKind::kDense;
+    format.text = io::info(weight.dtype()).name;
+    format.parts.emplace_back().suffix = ".weight";
+    return format;
+  }
 
-void check_all_used(const io::TensorFile& file, const LoadPlan& plan) {
-  std::set<std::string> unused;
-  for (const io::TensorMeta& meta : file.tensors()) unused.insert(meta.name);
-  for (const WeightPlan& weight : plan.weights) {
-    if (weight.is_vector()) {
-      unused.erase(weight.matrix.name);
-    } else {
-      for (const std::string& part : io::matrix_parts(file, weight.matrix)) unused.erase(part);
+ private:
+  io::MatrixFormat affine(const io::View& weight) const {
+    const int64_t groups = part(".scales").size(1);
+    part(".biases");
+    const io::Packing packing = weight.packing();
+    check<ShapeError>(packing.unit_elements > 1 && groups > 0 && columns_ % groups == 0,
+                      "parameter ", quote(rule_.name), ": rank 0 gets ", io::to_text(weight.type()),
+                      " with ", groups, " scales a row, expected packed values for ", columns_,
+                      " columns; begin with as_bits");
+    io::MatrixFormat format;
+    format.kind = io::MatrixKind::kAffine;
+    format.bits = packing.unit_bits / packing.unit_elements;
+    format.group_size = columns_ / groups;
+    format.text = join("affine ", format.bits, "-bit g", format.group_size);
+    for (const char* suffix : {".weight", ".scales", ".biases"}) {
+      format.parts.emplace_back().suffix = suffix;
     }
+    format.parts[1].per_in = format.parts[2].per_in = format.group_size;
+    return format;
+  }
+
+  const io::View& part(const char* suffix) const {
+    const io::PlannedParam* param = params_.find(rule_.base() + suffix);
+    check<ShapeError>(param != nullptr && param->of(0).result.num_dims() == 2, "parameter ",
+                      quote(rule_.base() + suffix), ": expected a matrix; add a rule for it");
+    return param->of(0).result;
+  }
+
+  const io::ShardPlan& params_;
+  const WeightRule& rule_;
+  int64_t columns_;
+};
+
+int64_t num_indices(const std::vector<shard::Range>& wanted, int64_t cover, int64_t per) {
+  return shard::total_length(io::covering(wanted, cover)) / per;
+}
+
+io::MatrixFormat vector_format(const io::PlannedParam& param) {
+  io::MatrixFormat format;
+  format.text = io::info(param.of(0).result.dtype()).name;
+  format.parts.emplace_back();
+  return format;
+}
+
+}  // namespace
+
+LoadPlan::LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t num_ranks,
+                   const io::ShardInfo* override, const io::FunctionTable& functions) {
+  for (const auto& [name, split] : rules.splits) {
+    layouts_[name] = split.layout(num_ranks, join(file.path(), ": ", name));
+  }
+  params_ = io::ShardPlan::make(file, shard_info(file, rules, override), num_ranks, functions);
+  for (const WeightRule& rule : rules.weights) add_weight(file, rule);
+  check_all_used(file, override);
+  for (const PlannedWeight& weight : weights_) {
+    check_shapes(weight, override == nullptr ? file.path() : override->where);
+  }
+}
+
+void LoadPlan::add_weight(const io::TensorFile& file, const WeightRule& rule) {
+  PlannedWeight weight;
+  weight.rule = rule;
+  const std::string stored = rule.matrix().base;
+  if (rule.is_vector()) {
+    weight.format = vector_format(*params_.find(rule.name));
+  } else if (file.find(stored + ".weight") != nullptr ||
+             file.find(stored + ".qweight") != nullptr) {
+    weight.format = io::matrix_format(file, rule.matrix());
+  } else {
+    const int64_t columns = shard::total_length(slice(weight, 0).columns);
+    weight.format = MadeFormat(params_, rule, columns).find();
+  }
+  for (const io::MatrixPart& part : weight.format.parts) {
+    const std::string name = param_name(rule, part);
+    const io::PlannedParam* param = params_.find(name);
+    check<FormatError>(param != nullptr, file.path(), ": parameter ", quote(name), " of ",
+                       weight.format.text, " has no rule; add one to shard_info");
+    weight.parts.push_back(static_cast<size_t>(param - params_.params().data()));
+  }
+  by_name_[rule.name] = weights_.size();
+  weights_.push_back(std::move(weight));
+}
+
+void LoadPlan::check_all_used(const io::TensorFile& file, const io::ShardInfo* override) const {
+  std::set<size_t> used;
+  for (const PlannedWeight& weight : weights_)
+    used.insert(weight.parts.begin(), weight.parts.end());
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < params_.params().size(); ++i) {
+    const std::string& name = params_.params()[i].name;
+    if (!used.contains(i) && !is_derived(name)) unused.push_back(name);
   }
   if (unused.empty()) return;
-  const size_t shown = std::min<size_t>(unused.size(), 5);
-  const std::vector<std::string> first(unused.begin(), std::next(unused.begin(), shown));
-  core::fail<core::FormatError>(file.path(), ": ", unused.size(),
-                                " tensors that the model does not use, e.g. ",
-                                core::list_text(first), "; the file holds another model");
+  const size_t count = unused.size();
+  unused.resize(std::min<size_t>(count, 5));
+  const std::string where =
+      override == nullptr ? file.path() : join(file.path(), " with ", override->where);
+  fail<FormatError>(where, ": ", count, " tensors that the model does not use, e.g. ",
+                    list_text(unused), "; the file holds another model");
+}
+
+void LoadPlan::check_shapes(const PlannedWeight& weight, const std::string& where) const {
+  const io::MatrixFormat& format = weight.format;
+  for (int64_t rank = 0; rank < num_ranks(); ++rank) {
+    const io::MatrixSlice wanted = slice(weight, rank);
+    for (size_t i = 0; i < weight.parts.size(); ++i) {
+      const io::MatrixPart& part = format.parts[i];
+      const io::TensorType type = recipe(weight, i, rank).result.type();
+      std::vector<int64_t> expected = {num_indices(wanted.rows, format.out_unit, part.per_out),
+                                       num_indices(wanted.columns, format.in_unit, part.per_in)};
+      if (part.out_dim == 1) std::swap(expected[0], expected[1]);
+      if (weight.rule.is_vector() || part.out_dim < 0) expected = {expected[1]};
+      if (type.shape == expected) continue;
+      fail<ShapeError>(where, ": parameter ", quote(param_name(weight.rule, part)), ": rank ", rank,
+                       " of ", num_ranks(), " gets ", io::to_text(type), ", expected ",
+                       list_text(expected), "; the model cuts it ",
+                       weight.rule.split.empty() ? "not at all" : "by " + weight.rule.split);
+    }
+  }
+}
+
+const PlannedWeight* LoadPlan::find(const std::string& name) const {
+  const auto at = by_name_.find(name);
+  return at == by_name_.end() ? nullptr : &weights_[at->second];
+}
+
+const PlannedWeight& LoadPlan::require(const std::string& name) const {
+  const PlannedWeight* weight = find(name);
+  check<core::InternalError>(weight != nullptr, "models: no weight ", quote(name), " in the plan");
+  return *weight;
+}
+
+const shard::Layout& LoadPlan::split(const std::string& name) const {
+  const auto at = layouts_.find(name);
+  check<core::InternalError>(at != layouts_.end(), "models: no split ", quote(name),
+                             " in the plan");
+  return at->second;
+}
+
+io::MatrixSlice LoadPlan::slice(const PlannedWeight& weight, int64_t rank) const {
+  const WeightRule& rule = weight.rule;
+  io::MatrixSlice slice{{{0, std::max<int64_t>(rule.out, 1)}}, {{0, rule.in}}};
+  if (rule.cut == Cut::kWhole) return slice;
+  const bool is_by_rows = rule.cut == Cut::kRows && !rule.is_vector();
+  (is_by_rows ? slice.rows : slice.columns) = split(rule.split).of(rank);
+  return slice;
+}
+
+const io::ShardRecipe& LoadPlan::recipe(const PlannedWeight& weight, size_t part,
+                                        int64_t rank) const {
+  return params_.params()[weight.parts[part]].of(rank);
+}
+
+uint64_t LoadPlan::planned_bytes(const PlannedWeight& weight, int64_t rank) const {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < weight.parts.size(); ++i) {
+    bytes += recipe(weight, i, rank).file_view().num_bytes();
+  }
+  return bytes;
 }
 
 }  // namespace weft::models

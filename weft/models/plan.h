@@ -7,49 +7,57 @@
 
 #include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
-#include "weft/shard/heads.h"
+#include "weft/io/views/shard_plan.h"
+#include "weft/models/weight_rules.h"
 #include "weft/shard/layout.h"
-#include "weft/shard/split.h"
 
 namespace weft::models {
 
-/// How a weight is cut: not at all, by rows (output features), or by columns (input features).
-enum class Cut { kWhole, kRows, kColumns };
-
-/// One weight of the model: where the file keeps it and what one rank holds of it.
-struct WeightPlan {
-  /// The model's own name, Hugging Face's spelling, e.g. "model.layers.0.mlp.up_proj.weight".
-  std::string name;
-  /// The tensor in the file and the whole's logical shape; out = 0 for a vector of `in` elements.
-  io::MatrixRef matrix;
-  Cut cut = Cut::kWhole;
-  /// The named split: "heads", "kv", "ffn", "vocab"; empty if whole.
-  std::string split;
-  /// What this rank holds. Rows are in the model's order, which may differ from the file's.
-  io::MatrixSlice slice;
-
-  bool is_vector() const { return matrix.out == 0; }
+/// One weight on all ranks.
+struct PlannedWeight {
+  WeightRule rule;
+  /// How it is stored; a vector is one dense part.
+  io::MatrixFormat format;
+  /// The parts in format.parts' order, by their index in LoadPlan::params.
+  std::vector<size_t> parts;
 };
 
-/// What every rank holds, derived from headers alone: all ranks can plan for all.
-struct LoadPlan {
-  std::vector<WeightPlan> weights;
-  /// By the named split: what each rank holds of the features, in the model's order.
-  std::map<std::string, shard::Layout> layouts;
-  shard::HeadShard heads;
-  shard::Range ffn;
-  shard::Range vocab;
+/// What every rank holds and reads, derived from headers alone: each rank plans for all.
+class LoadPlan {
+ public:
+  /// `override` holds rules of a user that take the place of the model's own for the parameters
+  /// that they name; null: none. Throws FormatError (the file and the rules differ), ConfigError (a
+  /// cut that leaves a rank with nothing; the message says which sizes work), ShapeError (a user's
+  /// rule gives another shape than the model needs).
+  LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t num_ranks,
+           const io::ShardInfo* override = nullptr, const io::FunctionTable& functions = {});
 
+  int64_t num_ranks() const { return params_.num_ranks(); }
+  const std::vector<PlannedWeight>& weights() const { return weights_; }
+  /// Null for a name that the plan does not have.
+  const PlannedWeight* find(const std::string& name) const;
   /// Throws InternalError for a name that the plan does not have.
-  const WeightPlan& find(const std::string& name) const;
+  const PlannedWeight& require(const std::string& name) const;
+  /// By named split: which elements each rank holds.
+  const shard::Layout& split(const std::string& name) const;
+  const io::ShardPlan& params() const { return params_; }
+
+  /// What a rank wants of a weight, in the model's order.
+  io::MatrixSlice slice(const PlannedWeight& weight, int64_t rank) const;
+  /// Bytes of the file that a rank reads for it.
+  uint64_t planned_bytes(const PlannedWeight& weight, int64_t rank) const;
+  /// The recipe of one of its parts.
+  const io::ShardRecipe& recipe(const PlannedWeight& weight, size_t part, int64_t rank) const;
+
+ private:
+  void add_weight(const io::TensorFile& file, const WeightRule& rule);
+  void check_shapes(const PlannedWeight& weight, const std::string& where) const;
+  void check_all_used(const io::TensorFile& file, const io::ShardInfo* override) const;
+
+  std::vector<PlannedWeight> weights_;
+  std::map<std::string, size_t> by_name_;
+  std::map<std::string, shard::Layout> layouts_;
+  io::ShardPlan params_;
 };
-
-/// Bytes of the file that a rank reads for one weight.
-uint64_t planned_bytes(const io::TensorFile& file, const WeightPlan& weight);
-/// "F32", "Q4_1", "affine 4-bit g64": how the file keeps one weight.
-std::string stored_as(const io::TensorFile& file, const WeightPlan& weight);
-
-/// Throws FormatError that names the tensors of the file that no weight of the plan uses.
-void check_all_used(const io::TensorFile& file, const LoadPlan& plan);
 
 }  // namespace weft::models

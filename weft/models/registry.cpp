@@ -5,14 +5,14 @@
 
 #include "weft/core/error.h"
 #include "weft/models/llama/llama.h"
-#include "weft/models/llama/llama_plan.h"
+#include "weft/models/llama/llama_rules.h"
 
 namespace weft::models {
 namespace {
 
 const std::array<Family, 1>& families() {
   static const std::array<Family, 1> table = {{
-      {"llama", plan_llama, make_llama},
+      {"llama", llama_rules, make_llama},
   }};
   return table;
 }

@@ -6,7 +6,7 @@
 #include "weft/dist/group.h"
 #include "weft/models/load.h"
 #include "weft/models/model.h"
-#include "weft/models/plan.h"
+#include "weft/models/weight_rules.h"
 
 namespace weft::models {
 
@@ -14,8 +14,8 @@ namespace weft::models {
 struct Family {
   /// As ModelConfig::family.
   std::string name;
-  /// What rank `rank` of `n` holds. Pure: headers only.
-  LoadPlan (*plan)(const ModelConfig& config, const io::TensorFile& file, int64_t n, int64_t rank);
+  /// The weights in `file` and how they are cut. Pure: headers only.
+  WeightRules (*rules)(const ModelConfig& config, const io::TensorFile& file);
   /// Builds this rank's part.
   std::shared_ptr<CausalLM> (*make)(const ModelConfig& config, const WeightReader& reader,
                                     const dist::Group& group);

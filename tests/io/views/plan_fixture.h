@@ -11,7 +11,7 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/io/views/naive_array.h"
-#include "weft/io/views/shard_plan.h"
+#include "weft/io/views/read_view.h"
 #include "weft/io/write_safetensors.h"
 
 namespace weft::testing {
@@ -79,8 +79,10 @@ class PlanFile {
                    io::ReadStats* stats = nullptr) const {
     const io::PlannedParam* param = plan.find(name);
     if (param == nullptr) return "no such parameter";
-    const std::vector<std::byte> bytes = io::read_shard(*file_, param->of(rank), stats);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    const io::ShardRecipe& recipe = param->of(rank);
+    std::string bytes(recipe.result.num_bytes(), '?');
+    io::read_shard(*file_, recipe, std::as_writable_bytes(std::span(bytes)), stats);
+    return bytes;
   }
 
  private:

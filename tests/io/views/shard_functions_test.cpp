@@ -151,9 +151,66 @@ TEST(FunctionTable, RefusesNamesThatAreTakenOrUnknown) {
             "ConfigError: io.FunctionTable.add: there is a function 'shard' already; choose "
             "another name");
   const std::string text = error_text([&] { table.find("shards", "here"); });
-  EXPECT_TRUE(text.starts_with(
-      "ConfigError: here: unknown function 'shards'; register it, or use cat, combine_qkv, "))
+  EXPECT_TRUE(
+      text.starts_with("ConfigError: here: unknown function 'shards'; register it, or use as_bits, "
+                       "cat, combine_qkv, "))
       << text;
+}
+
+// Dim 1 as words of `per` elements each: the cut is that of the elements.
+TEST(ShardFunctions, IndicesMayStandForSeveralElements) {
+  // 96 columns by units of 8 over 3 ranks: 32 each, which are 4 words of 8 or 2 scales of 16.
+  EXPECT_EQ(unit_numbers(apply("shard", {1, 8, 0, 8, 8}, tensor({1, 12}), 3, 1)),
+            (Ints{4, 5, 6, 7}));
+  EXPECT_EQ(unit_numbers(apply("shard", {1, 8, 0, 16, 16}, tensor({1, 6}), 3, 2)), (Ints{4, 5}));
+  // 2 heads of 24 elements: scales of 16 that an edge cuts are on both ranks.
+  EXPECT_EQ(
+      unit_numbers(apply("shard_heads", {1, 2, 2, std::string("q"), 16, 16}, tensor({1, 3}), 2, 0)),
+      (Ints{0, 1}));
+  EXPECT_EQ(
+      unit_numbers(apply("shard_heads", {1, 2, 2, std::string("q"), 16, 16}, tensor({1, 3}), 2, 1)),
+      (Ints{1, 2}));
+}
+
+TEST(ShardFunctions, FineUnitsAreTakenWhereTheOthersDontSuffice) {
+  EXPECT_EQ(apply("shard", {0, 64, 8}, tensor({128, 1}), 2, 0).size(0), 64);
+  EXPECT_EQ(apply("shard", {0, 64, 8}, tensor({128, 1}), 3, 0).size(0), 48);
+  EXPECT_EQ(apply("shard", {0, 64, 8}, tensor({128, 1}), 3, 2).size(0), 40);
+  EXPECT_EQ(error_text([] {
+              apply("shard", {0, 64}, tensor({128, 1}), 3, 0);
+            }),
+            "ConfigError: io.View.shard: 'w' [128, 1]: dim 0: 2 units of 64 cannot be cut over 3 "
+            "ranks; use 1 to 2 ranks");
+}
+
+TEST(ShardFunctions, RefuseScalesThatDontFit) {
+  const auto error = [](const Arguments& arguments) {
+    return error_text([&] { apply("shard", arguments, tensor({4, 6}), 2, 0); });
+  };
+  EXPECT_EQ(error({1, 1, 0, 0, 1}),
+            "ConfigError: each index for 0 elements, cut at multiples of 1, expected 1 to "
+            "2147483648");
+  EXPECT_EQ(error({1, 1, 0, 8, 12}),
+            "ConfigError: cut at multiples of 12 elements, expected a multiple of the 8 that each "
+            "index is for");
+  EXPECT_EQ(error({2, 1, 0, 8, 8}), "ShapeError: dim 2 of [4, 6], expected 0 to 1");
+}
+
+TEST(ReorderFunctions, WordsAreSeenAsPackedValues) {
+  const View words = View::of(tensor_meta("w", Dtype::kU32, {2, 6}, 0));
+  const View values = apply("as_bits", {3}, words, 1, 0);
+  EXPECT_EQ(values.shape(), (Ints{2, 64}));
+  EXPECT_EQ(values.num_bytes(), 48u);
+  EXPECT_EQ(apply("shard", {1, 8}, values, 2, 1).num_bytes(), 24u);
+  EXPECT_EQ(error_text([&] { apply("as_bits", {3}, words.narrow(0, 0, 1), 1, 0); }),
+            "ShapeError: io.View.as_bits: 'w' [1, 6]: not the whole tensor; make this the first "
+            "step");
+  const View square = View::of(tensor_meta("w", Dtype::kU32, {4, 4}, 0));
+  EXPECT_EQ(error_text([&] {
+              apply("as_bits", {4}, square.permute(Ints{1, 0}), 1, 0);
+            }),
+            "ShapeError: io.View.as_bits: 'w' [4, 4]: not the whole tensor; make this the first "
+            "step");
 }
 
 TEST(FunctionTable, ChecksArgumentsAgainstTheSignature) {
@@ -165,15 +222,18 @@ TEST(FunctionTable, ChecksArgumentsAgainstTheSignature) {
   EXPECT_EQ(error("shard", {1, 2}), "no error");
   const std::string rest = "; x[] is a list, x: a text, x? may be left out, x* any number";
   EXPECT_EQ(error("shard", {}),
-            "ConfigError: here: arguments (none), expected shard dim unit?" + rest);
-  EXPECT_EQ(error("shard", {1, 2, 3}),
-            "ConfigError: here: arguments 1 2 3, expected shard dim unit?" + rest);
+            "ConfigError: here: arguments (none), expected shard dim unit? fine_unit? per? cover?" +
+                rest);
+  EXPECT_EQ(
+      error("shard", {1, 2, 3, 4, 5, 6}),
+      "ConfigError: here: arguments 1 2 3 4 5 6, expected shard dim unit? fine_unit? per? cover?" +
+          rest);
   EXPECT_EQ(
       error("shard_segments", {0, std::string("x")}),
       "ConfigError: here: arguments 0 'x', expected shard_segments dim lengths[] unit?" + rest);
   EXPECT_EQ(error("shard_heads", {0, 1, 1, Ints{1, 2}}),
             "ConfigError: here: arguments 0 1 1 [1, 2], expected shard_heads dim heads kv_heads "
-            "what:" +
+            "what: per? cover?" +
                 rest);
   EXPECT_EQ(error("weft.stack_shards", {0, 2, 1, 1, 1, 1, 1}), "no error");
   EXPECT_EQ(error("combine_qkv", {1}),

@@ -164,6 +164,8 @@ std::vector<ViewFunction> reorder_functions() {
           [](const Call& c) { return c.input().unflatten(c.integer(0), c.list(1)); }),
       row("reshape", "shape[]", "another shape, row-major",
           [](const Call& c) { return c.input().reshape(c.list(0)); }),
+      row("as_bits", "bits", "words along the last dim as values of so many bits",
+          [](const Call& c) { return c.input().as_bits(c.integer(0)); }),
       row("repeat", "dim times", "each index several times",
           [](const Call& c) { return c.input().repeat(c.integer(0), c.integer(1)); }),
       row(

@@ -1,4 +1,5 @@
 #include "weft/core/error.h"
+#include "weft/io/matrix_rules.h"
 #include "weft/io/views/function_table.h"
 #include "weft/shard/heads.h"
 
@@ -12,9 +13,58 @@ using core::ConfigError;
 using core::ShapeError;
 using shard::Range;
 
+constexpr int64_t kMostPer = int64_t{1} << 31;
+
+// The optional arguments `per` and `cover` of a cut, from argument `first` on.
+struct Scale {
+  int64_t per = 1;
+  int64_t cover = 1;
+
+  Scale(const FunctionCall& call, size_t first)
+      : per(call.integer_or(first, 1)), cover(call.integer_or(first + 1, 1)) {
+    check<ConfigError>(per >= 1 && cover >= 1 && per <= kMostPer && cover <= kMostPer,
+                       "each index for ", per, " elements, cut at multiples of ", cover,
+                       ", expected 1 to ", kMostPer);
+    check<ConfigError>(cover % per == 0, "cut at multiples of ", cover,
+                       " elements, expected a multiple of the ", per, " that each index is for");
+  }
+};
+
+// Elements along a dim whose indices stand for `per` each.
+int64_t num_elements(const View& input, int64_t dim, int64_t per) {
+  check<ShapeError>(dim >= 0 && dim < input.num_dims(), "dim ", dim, " of ",
+                    core::list_text(input.shape()), ", expected 0 to ", input.num_dims() - 1);
+  int64_t elements = 0;
+  check<ShapeError>(!__builtin_mul_overflow(input.size(dim), per, &elements), "dim ", dim, " of ",
+                    core::list_text(input.shape()), " for ", per, " elements each is above 2^63");
+  return elements;
+}
+
+// The indices that hold ranges of elements.
+View take(const View& input, int64_t dim, const std::vector<Range>& elements, const Scale& scale) {
+  std::vector<Range> indices = covering(elements, scale.cover);
+  for (Range& range : indices) {
+    check<ShapeError>(range.start % scale.per == 0 && range.length % scale.per == 0, "elements ",
+                      range.start, " to ", range.end(), " cut an index that stands for ", scale.per,
+                      "; cover a multiple of it");
+    range = {range.start / scale.per, range.length / scale.per};
+  }
+  return input.ranges(dim, indices);
+}
+
 View shard_dim(const FunctionCall& call) {
-  return call.input().shard({call.integer(0), {}, call.integer_or(1, 1)}, call.num_ranks,
-                            call.rank);
+  const int64_t dim = call.integer(0), unit = call.integer_or(1, 1);
+  const int64_t fine_unit = call.integer_or(2, 0);
+  const Scale scale(call, 3);
+  if (fine_unit == 0 && scale.cover == 1) {
+    return call.input().shard({dim, {}, unit}, call.num_ranks, call.rank);
+  }
+  const int64_t size = num_elements(call.input(), dim, scale.per);
+  const bool is_fine = fine_unit > 0 && unit > 0 && size / unit < call.num_ranks;
+  return take(call.input(), dim,
+              shard::slices({dim, {}, is_fine ? fine_unit : unit}, size, call.num_ranks, call.rank,
+                            core::join("dim ", dim)),
+              scale);
 }
 
 View shard_segments(const FunctionCall& call) {
@@ -40,12 +90,13 @@ View shard_heads(const FunctionCall& call) {
   check<ConfigError>(heads >= 1 && kv_heads >= 1 && heads <= kMost && kv_heads <= kMost, heads,
                      " heads and ", kv_heads, " kv heads, expected 1 to ", kMost);
   const View& input = call.input();
+  const Scale scale(call, 4);
   const int64_t count = is_fused ? heads + 2 * kv_heads : (what == "q" ? heads : kv_heads);
-  check<ShapeError>(dim >= 0 && dim < input.num_dims() && input.size(dim) % count == 0, "dim ", dim,
-                    " of ", core::list_text(input.shape()), " is no multiple of ", count,
-                    " heads; check the head counts");
+  const int64_t size = num_elements(input, dim, scale.per);
+  check<ShapeError>(size % count == 0, "dim ", dim, " of ", core::list_text(input.shape()),
+                    " is no multiple of ", count, " heads; check the head counts");
   const shard::HeadShard mine = shard::shard_heads(heads, kv_heads, call.num_ranks, call.rank);
-  const int64_t head_dim = input.size(dim) / count;
+  const int64_t head_dim = size / count;
   std::vector<Range> ranges;
   if (what != "kv") ranges.push_back(scaled(mine.heads, 0, head_dim));
   if (what == "kv") ranges.push_back(scaled(mine.kv_heads, 0, head_dim));
@@ -53,7 +104,7 @@ View shard_heads(const FunctionCall& call) {
     ranges.push_back(scaled(mine.kv_heads, heads * head_dim, head_dim));
     ranges.push_back(scaled(mine.kv_heads, (heads + kv_heads) * head_dim, head_dim));
   }
-  return input.ranges(dim, ranges);
+  return take(input, dim, ranges, scale);
 }
 
 View shard_whole(const FunctionCall& call) { return call.input(); }
@@ -107,10 +158,12 @@ ViewFunction row(const char* name, FunctionKind kind, const char* signature, con
 std::vector<ViewFunction> shard_functions() {
   const auto shard = FunctionKind::kShard;
   return {
-      row("shard", shard, "dim unit?", "balanced along a dim, by whole units", shard_dim),
+      row("shard", shard, "dim unit? fine_unit? per? cover?",
+          "balanced along a dim, by whole units, or fine ones where those don't suffice",
+          shard_dim),
       row("shard_segments", shard, "dim lengths[] unit?", "each part of a fused dim by itself",
           shard_segments),
-      row("shard_heads", shard, "dim heads kv_heads what:",
+      row("shard_heads", shard, "dim heads kv_heads what: per? cover?",
           "whole heads of 'q', 'kv' or 'qkv'; kv heads are replicated beyond their number",
           shard_heads),
       row("shard_whole", shard, "", "all of it on every rank", shard_whole),

@@ -1,7 +1,6 @@
 #include "weft/io/views/shard_plan.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "weft/core/error.h"
 #include "weft/io/views/apply_steps.h"
@@ -64,14 +63,14 @@ const View& view_after(const ShardRecipe& recipe, size_t step) {
   return step + 1 < recipe.eager_steps.size() ? recipe.eager_steps[step + 1].input : recipe.result;
 }
 
-uint64_t output_bytes(const EagerStep& step) {
+}  // namespace
+
+uint64_t EagerStep::output_bytes() const {
   TensorMeta meta;
-  meta.dtype = step.output.dtype;
-  meta.shape = step.output.shape;
+  meta.dtype = output.dtype;
+  meta.shape = output.shape;
   return View::of(meta).num_bytes();
 }
-
-}  // namespace
 
 uint64_t ShardPlan::peak_eager_bytes(int64_t rank) const {
   uint64_t most = 0;
@@ -81,58 +80,10 @@ uint64_t ShardPlan::peak_eager_bytes(int64_t rank) const {
       // Input, output, and what is gathered from it for the next step.
       const EagerStep& step = recipe.eager_steps[i];
       most = std::max(
-          most, output_bytes(step) + step.input.num_bytes() + view_after(recipe, i).num_bytes());
+          most, step.output_bytes() + step.input.num_bytes() + view_after(recipe, i).num_bytes());
     }
   }
   return most;
-}
-
-namespace {
-
-// Reads a view's runs in lists of bounded length.
-std::vector<std::byte> read_view(const TensorFile& file, const View& view, ReadStats* stats) {
-  constexpr size_t kMaxRunsKept = size_t{1} << 18;
-  std::vector<std::byte> bytes(view.num_bytes());
-  std::vector<ByteRun> runs;
-  uint64_t num_read = 0;
-  uint64_t num_listed = 0;
-  const auto read_listed = [&] {
-    file.read(runs, std::span(bytes).subspan(num_read, num_listed), stats);
-    num_read += num_listed;
-    num_listed = 0;
-    runs.clear();
-  };
-  view.for_each_run([&](const ByteRun& run) {
-    runs.push_back(run);
-    num_listed += run.num_bytes;
-    if (runs.size() == kMaxRunsKept) read_listed();
-  });
-  read_listed();
-  return bytes;
-}
-
-std::vector<std::byte> gather(std::span<const std::byte> memory, const View& view) {
-  std::vector<std::byte> bytes(view.num_bytes());
-  uint64_t position = 0;
-  view.for_each_run([&](const ByteRun& run) {
-    std::memcpy(bytes.data() + position, memory.data() + run.offset, run.num_bytes);
-    position += run.num_bytes;
-  });
-  return bytes;
-}
-
-}  // namespace
-
-std::vector<std::byte> read_shard(const TensorFile& file, const ShardRecipe& recipe,
-                                  ReadStats* stats) {
-  std::vector<std::byte> bytes = read_view(file, recipe.file_view(), stats);
-  for (size_t i = 0; i < recipe.eager_steps.size(); ++i) {
-    const EagerStep& step = recipe.eager_steps[i];
-    std::vector<std::byte> output(output_bytes(step));
-    step.function->run(bytes, step.input.type(), step.arguments, output);
-    bytes = gather(output, view_after(recipe, i));
-  }
-  return bytes;
 }
 
 }  // namespace weft::io

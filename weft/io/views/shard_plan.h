@@ -24,6 +24,8 @@ struct EagerStep {
   /// Over the file, or over the step before (kMemoryFile).
   View input;
   TensorType output;
+
+  uint64_t output_bytes() const;
 };
 
 /// How a rank gets one parameter: mostly `result` alone, which points into the file.
@@ -75,10 +77,5 @@ class ShardPlan {
   std::vector<PlannedParam> params_;
   uint64_t hash_ = 0;
 };
-
-/// Reads one rank's shard of one parameter, row-major, and runs its eager steps. Exact byte runs in
-/// spans as TensorFile::read does.
-std::vector<std::byte> read_shard(const TensorFile& file, const ShardRecipe& recipe,
-                                  ReadStats* stats = nullptr);
 
 }  // namespace weft::io

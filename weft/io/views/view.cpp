@@ -93,6 +93,17 @@ View View::of_bits(const TensorMeta& tensor, int64_t bits) {
   return View(whole_node(tensor, packing, std::move(shape)));
 }
 
+View View::as_bits(int64_t bits) const {
+  const TensorMeta& tensor = node_->tensor->meta;
+  const ViewNodePtr whole = View::of(tensor).node_;
+  const bool is_whole = node_->is_leaf() && whole->is_leaf() && node_->shape == whole->shape &&
+                        node_->start == whole->start && node_->dims == whole->dims &&
+                        node_->tensor->packing == whole->tensor->packing;
+  check<ShapeError>(is_whole, where("as_bits", *this),
+                    ": not the whole tensor; make this the first step");
+  return of_bits(tensor, bits);
+}
+
 View View::cat(std::span<const View> views, int64_t dim) {
   check<ShapeError>(!views.empty(), "io.View.cat: no views, expected at least 1");
   const View& first = views[0];
@@ -142,6 +153,8 @@ const std::vector<int64_t>& View::shape() const { return node_->shape; }
 int64_t View::size(int64_t dim) const { return node_->shape[static_cast<size_t>(dim)]; }
 
 Dtype View::dtype() const { return node_->tensor->meta.dtype; }
+
+const std::string& View::tensor_name() const { return node_->tensor->meta.name; }
 
 Packing View::packing() const { return node_->tensor->packing; }
 

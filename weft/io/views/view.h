@@ -49,6 +49,8 @@ class View {
   /// The whole tensor of integer words seen as `bits`-bit values (packing_of_bits): the last dim
   /// grows by word bits / bits. Throws ShapeError if the last dim isn't a whole number of values.
   static View of_bits(const TensorMeta& tensor, int64_t bits);
+  /// The same of a view that is a whole tensor; throws ShapeError for any other.
+  View as_bits(int64_t bits) const;
   /// Concatenates views of one type along `dim`; other sizes must agree.
   static View cat(std::span<const View> views, int64_t dim);
   /// Concatenates views of one shape along a new dim `dim`.
@@ -59,6 +61,8 @@ class View {
   /// Size of dim `dim`.
   int64_t size(int64_t dim) const;
   Dtype dtype() const;
+  /// Of the (first) tensor that it points into, for messages.
+  const std::string& tensor_name() const;
   Packing packing() const;
   TensorType type() const { return {shape(), dtype()}; }
   int64_t num_elements() const;

@@ -15,6 +15,7 @@
 #include "weft/nn/vocab_cross_entropy.h"
 #include "weft/nn/vocab_parallel.h"
 #include "weft/ops/collectives.h"
+#include "weft/shard/heads.h"
 
 // Shape letters: B batch, T tokens, S positions, D width, N heads, K kv heads, H head dim, F ffn,
 // V vocabulary; n, k, f, v are this rank's part.
@@ -38,7 +39,9 @@ class AttentionImpl : public torch::nn::Module {
   AttentionImpl(const ModelConfig& config, const WeightReader& reader, const std::string& base,
                 const dist::Group& group)
       : head_dim_(config.head_dim),
-        kv_of_head_(reader.plan().heads.kv_of_head),
+        kv_of_head_(
+            shard::shard_heads(config.num_heads, config.num_kv_heads, group.size(), group.rank())
+                .kv_of_head),
         q_proj_(register_module("q_proj", all_to_sharded(reader, base + "q_proj", group))),
         k_proj_(register_module("k_proj", all_to_sharded(reader, base + "k_proj", group))),
         v_proj_(register_module("v_proj", all_to_sharded(reader, base + "v_proj", group))),
@@ -127,7 +130,9 @@ class Llama : public CausalLM {
   Llama(const ModelConfig& config, const WeightReader& reader, const dist::Group& group)
       : config_(config),
         group_(group),
-        num_kv_heads_(reader.plan().heads.kv_heads.length),
+        num_kv_heads_(
+            shard::shard_heads(config.num_heads, config.num_kv_heads, group.size(), group.rank())
+                .kv_heads.length),
         rope_(config.head_dim, config.rope_base, config.max_positions) {
     embedding_ = register_module(
         "embed_tokens", nn::VocabParallelEmbedding(reader.linear("model.embed_tokens", false),

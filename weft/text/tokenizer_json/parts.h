@@ -18,14 +18,15 @@ std::vector<TextStep> read_normalizer(const JsonField& field);
 /// `pattern` of a Split or Replace: {"String": …} or {"Regex": …}.
 TextFinder read_pattern(const JsonField& field);
 
-/// `pre_tokenizer`.
+/// What a pre-tokenizer says.
 struct PreTokenizerPart {
   std::vector<PieceStep> steps;
   bool is_byte_level = false;
 };
+/// `pre_tokenizer`.
 PreTokenizerPart read_pre_tokenizer(const JsonField& field, const TokenizerChanges& changes);
 
-/// `decoder`.
+/// What a decoder says.
 struct DecoderPart {
   bool is_byte_level = false;
   bool has_byte_fallback = false;
@@ -36,6 +37,7 @@ struct DecoderPart {
   /// What a token stands for.
   std::string bytes(const std::string& token, bool is_added) const;
 };
+/// `decoder`.
 DecoderPart read_decoder(const JsonField& field);
 
 /// `model.vocab`: tokens by id. No hole, no id twice.

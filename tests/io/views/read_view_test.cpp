@@ -1,3 +1,5 @@
+#include "weft/io/views/read_view.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,7 +12,6 @@
 #include "tests/core/temp_dir.h"
 #include "tests/io/open_error.h"
 #include "tests/io/safetensors_builder.h"
-#include "weft/io/tensor_file.h"
 
 namespace weft::io {
 namespace {
@@ -45,6 +46,14 @@ class Read : public ::testing::Test {
     start_ = source_->require("a").offset;
   }
 
+  View view(const std::vector<ByteRun>& runs) const {
+    std::vector<shard::Range> ranges;
+    for (const ByteRun& run : runs) {
+      ranges.push_back(
+          {static_cast<int64_t>(run.offset - start_), static_cast<int64_t>(run.num_bytes)});
+    }
+    return View::of(source_->require("a")).ranges(0, ranges);
+  }
   // What the runs (offset within the tensor, bytes) hold, read in memory.
   std::string expected(const std::vector<ByteRun>& runs) const {
     std::string bytes;
@@ -53,7 +62,8 @@ class Read : public ::testing::Test {
   }
   std::string read(const std::vector<ByteRun>& runs, ReadStats* stats = nullptr) const {
     std::string bytes(expected(runs).size(), '?');
-    source_->read(runs, std::as_writable_bytes(std::span(bytes)), stats);
+    if (!runs.empty())
+      read_view(*source_, view(runs), std::as_writable_bytes(std::span(bytes)), stats);
     return bytes;
   }
   // Stats of reading the runs, whose bytes are checked too.
@@ -94,7 +104,7 @@ TEST_F(Read, SpansEndAt8Mib) {
 }
 
 TEST_F(Read, ALongRunIsReadByItself) {
-  const ReadStats stats = stats_of({run(0, 10), run(10, 12 * kMib), run(12 * kMib + 10, 10)});
+  const ReadStats stats = stats_of({run(0, 10), run(20, 12 * kMib), run(12 * kMib + 30, 10)});
   EXPECT_EQ(stats.num_spans, 3u);
   EXPECT_EQ(stats.read_bytes, stats.planned_bytes);
 }
@@ -142,36 +152,28 @@ TEST_F(Read, SeveralThreadsReadAtOnce) {
 
 TEST_F(Read, AFileThatBecameShorterIsAnError) {
   std::filesystem::resize_file(dir_.at("m.safetensors"), start_ + 50);
-  std::string bytes(100, '?');
-  const ByteRun wanted = run(0, 100);
-  EXPECT_EQ(replaced(error_text([&] {
-                       source_->read({&wanted, 1}, std::as_writable_bytes(std::span(bytes)));
-                     }),
-                     source_->path(), "FILE"),
+  EXPECT_EQ(replaced(error_text([&] { read({run(0, 100)}); }), source_->path(), "FILE"),
             core::join("FormatError: FILE: truncated: need 100 bytes at byte ", start_,
                        ", the file ends at byte ", start_ + 50));
 }
 
-TEST_F(Read, RunsMustFitTheDestinationAndTheFile) {
-  const auto error = [&](const ByteRun& wanted, size_t destination) {
-    std::string bytes(destination, '?');
-    return error_text([&] {
-      source_->read({&wanted, 1}, std::as_writable_bytes(std::span(bytes)));
-    });
+TEST_F(Read, TheDestinationAndTheFileMustFit) {
+  std::string bytes(10, '?');
+  const std::span<std::byte> destination = std::as_writable_bytes(std::span(bytes));
+  const View nine = View::of(source_->require("a")).narrow(0, 0, 9);
+  EXPECT_EQ(error_text([&] { read_view(*source_, nine, destination); }),
+            "InternalError: io.read_view: 9 bytes for a destination of 10");
+  const auto error = [&](size_t file, uint64_t offset) {
+    return error_text([&] { source_->read_at(file, offset, destination); });
   };
-  EXPECT_EQ(error(run(0, 11), 10),
-            "InternalError: io.TensorFile.read: runs exceed the destination of 10 bytes");
-  EXPECT_EQ(error(run(0, 9), 10),
-            "InternalError: io.TensorFile.read: runs of 9 bytes for a destination of 10");
-  EXPECT_EQ(error({0, whole_.size(), 1}, 1),
-            core::join("InternalError: io.TensorFile.read: a run of 1 bytes at byte ",
-                       whole_.size(), " of file 0 is outside of it"));
-  EXPECT_EQ(error({0, UINT64_MAX, 1}, 1),
-            "InternalError: io.TensorFile.read: a run of 1 bytes at byte 18446744073709551615 of "
-            "file 0 is outside of it");
-  EXPECT_EQ(error({1, 0, 1}, 1),
-            "InternalError: io.TensorFile.read: a run of 1 bytes at byte 0 of file 1 is outside of "
-            "it");
+  EXPECT_EQ(error(0, whole_.size() - 9),
+            core::join("InternalError: io.TensorFile.read_at: 10 bytes at byte ", whole_.size() - 9,
+                       " of file 0 are outside of it"));
+  EXPECT_EQ(error(0, UINT64_MAX),
+            "InternalError: io.TensorFile.read_at: 10 bytes at byte 18446744073709551615 of file 0 "
+            "are outside of it");
+  EXPECT_EQ(error(1, 0),
+            "InternalError: io.TensorFile.read_at: 10 bytes at byte 0 of file 1 are outside of it");
 }
 
 }  // namespace

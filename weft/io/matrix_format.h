@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/io/tensor_file.h"
+
+namespace weft::io {
+
+/// How a file keeps a matrix.
+enum class MatrixKind {
+  /// One floating tensor.
+  kDense,
+  /// One tensor of a GGUF block type.
+  kGgufBlocks,
+  /// MLX's affine: integers in 32-bit words, scales, biases.
+  kAffine,
+  /// MLX's mxfp4, mxfp8, nvfp4: small floats in 32-bit words, 8-bit scales.
+  kMicroscaled,
+  /// AutoAWQ's: 4-bit integers packed along `out`, zeros, scales.
+  kAwq,
+  /// AutoGPTQ's: integers packed along `in`, zeros, scales, the group of each input.
+  kGptq,
+};
+
+/// One stored tensor of a matrix, and how its dims follow the matrix's.
+struct MatrixPart {
+  /// The tensor in the file.
+  std::string tensor;
+  /// What it is called in shard_info, after the model's name of the matrix without ".weight".
+  std::string suffix;
+  /// Which dims go along `out` and `in`; -1: none does.
+  int64_t out_dim = 0;
+  int64_t in_dim = 1;
+  /// Elements of the matrix that one index of those dims stands for.
+  int64_t per_out = 1;
+  int64_t per_in = 1;
+  /// The last dim is words that hold values of so many bits; 0: plain elements.
+  int64_t bits = 0;
+};
+
+/// What matrix_format found.
+struct MatrixFormat {
+  MatrixKind kind = MatrixKind::kDense;
+  /// Inputs that share a scale or a block; 1 if none do.
+  int64_t group_size = 1;
+  /// Runs of inputs and of outputs that are read together; edges within are cut after that.
+  int64_t in_unit = 1;
+  int64_t out_unit = 1;
+  /// Of a packed value; 0 for dense and GGUF.
+  int64_t bits = 0;
+  /// For people: "F32", "Q4_1", "affine 4-bit g64", "mxfp4", "awq 4-bit g128".
+  std::string text;
+  std::vector<MatrixPart> parts;
+};
+
+/// A matrix as a model knows it: its name in the file without the part's suffix (".weight"), and
+/// its whole's logical shape. With `stack` it is one of that many that a tensor holds along a
+/// leading dim of its own (a mixture's experts).
+struct MatrixRef {
+  std::string base;
+  int64_t out = 0;
+  int64_t in = 0;
+  int64_t stack = 0;
+};
+
+/// Finds out how `matrix` is stored, by names, types and shapes, and checks that all of its parts
+/// fit [out, in]. Throws FormatError naming the file and the tensor.
+MatrixFormat matrix_format(const TensorFile& file, const MatrixRef& matrix);
+
+}  // namespace weft::io

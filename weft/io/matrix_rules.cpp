@@ -1,0 +1,84 @@
+#include "weft/io/matrix_rules.h"
+
+#include "weft/core/error.h"
+
+namespace weft::io {
+
+using core::check;
+using core::ConfigError;
+using shard::Range;
+
+namespace {
+
+// Leaves out trailing arguments that say nothing.
+void add_scale(ShardStep& step, int64_t per, int64_t cover) {
+  if (per == 1 && cover == 1) return;
+  step.arguments.emplace_back(per);
+  if (cover > 1) step.arguments.emplace_back(cover);
+}
+
+}  // namespace
+
+shard::Layout DimSplit::layout(int64_t n, const std::string& where) const {
+  if (kind == Kind::kEven) {
+    const bool is_fine = fine_unit > 0 && size / unit < n;
+    return shard::make_layout({0, {}, is_fine ? fine_unit : unit}, size, n, where);
+  }
+  const int64_t heads = kind == Kind::kQueryHeads ? num_heads : num_kv_heads;
+  auto layouts = shard::head_layouts(num_heads, num_kv_heads, size / heads, n);
+  return kind == Kind::kQueryHeads ? std::move(layouts.query) : std::move(layouts.kv);
+}
+
+ShardStep DimSplit::step(int64_t dim, int64_t per, int64_t cover) const {
+  ShardStep step;
+  step.arguments.emplace_back(dim);
+  if (kind == Kind::kEven) {
+    const bool is_scaled = per > 1 || cover > 1;
+    step.function = "shard";
+    if (unit > 1 || fine_unit > 0 || is_scaled) step.arguments.emplace_back(unit);
+    if (fine_unit > 0 || is_scaled) step.arguments.emplace_back(fine_unit);
+  } else {
+    step.function = "shard_heads";
+    step.arguments.emplace_back(num_heads);
+    step.arguments.emplace_back(num_kv_heads);
+    step.arguments.emplace_back(std::string(kind == Kind::kQueryHeads ? "q" : "kv"));
+  }
+  add_scale(step, per, cover);
+  return step;
+}
+
+std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat& format,
+                                    const std::vector<ShardStep>& reorder, Cut cut,
+                                    const DimSplit* split, int64_t stack_index) {
+  std::vector<ParamRule> rules;
+  for (const MatrixPart& part : format.parts) {
+    ParamRule& rule = rules.emplace_back();
+    rule.name = base + part.suffix;
+    if (part.tensor != rule.name) rule.from.push_back(part.tensor);
+    if (part.bits > 0) rule.steps.push_back({"as_bits", {part.bits}, {}, {}});
+    if (stack_index >= 0) rule.steps.push_back({"select", {int64_t{0}, stack_index}, {}, {}});
+    check<ConfigError>(
+        reorder.empty() || (part.out_dim == 0 && part.per_out == 1), "parameter ",
+        core::quote(rule.name), " (", format.text,
+        "): its rows are stored together and can't be reordered; use another format");
+    rule.steps.insert(rule.steps.end(), reorder.begin(), reorder.end());
+    if (cut == Cut::kRows && part.out_dim >= 0) {
+      rule.steps.push_back(split->step(part.out_dim, part.per_out, format.out_unit));
+    } else if (cut == Cut::kColumns) {
+      rule.steps.push_back(split->step(part.in_dim, part.per_in, format.in_unit));
+    }
+  }
+  return rules;
+}
+
+std::vector<Range> covering(const std::vector<Range>& ranges, int64_t cover) {
+  std::vector<Range> covers;
+  for (const Range& range : ranges) {
+    const int64_t start = range.start / cover * cover;
+    const int64_t end = (range.end() + cover - 1) / cover * cover;
+    covers.push_back({start, end - start});
+  }
+  return covers;
+}
+
+}  // namespace weft::io

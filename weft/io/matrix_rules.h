@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/io/matrix_format.h"
+#include "weft/io/views/shard_info.h"
+#include "weft/shard/layout.h"
+
+namespace weft::io {
+
+/// How the weights that share a name ("heads", "ffn") are cut, for any number of ranks. All of them
+/// are cut at the same elements.
+struct DimSplit {
+  enum class Kind {
+    /// Balanced, by whole units.
+    kEven,
+    /// Features of the query heads, by whole heads.
+    kQueryHeads,
+    /// Features of the kv heads, replicated beyond their number.
+    kKvHeads,
+  };
+  Kind kind = Kind::kEven;
+  /// Elements of the whole.
+  int64_t size = 0;
+  /// kEven: the run that is never cut, and the one to take instead where it would leave a rank with
+  /// nothing (0: none).
+  int64_t unit = 1;
+  int64_t fine_unit = 0;
+  /// Of the others: the heads.
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+
+  /// What each of n ranks holds. Throws ConfigError, beginning with `where`, if one would hold
+  /// nothing.
+  shard::Layout layout(int64_t n, const std::string& where) const;
+  /// The same as a step of shard_info along `dim`, whose indices stand for `per` elements each;
+  /// edges are moved outward to multiples of `cover`.
+  ShardStep step(int64_t dim, int64_t per, int64_t cover) const;
+};
+
+/// How a weight is cut: not at all, by rows (output features), or by columns (input features).
+enum class Cut { kWhole, kRows, kColumns };
+
+/// The rules for the parts of a matrix whose model's name is "<base>.weight": each part is cut
+/// where the others are. `reorder` puts rows into the model's order; `index` is its place in a
+/// stack. Throws ConfigError for a reorder of rows that are packed together.
+std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat& format,
+                                    const std::vector<ShardStep>& reorder, Cut cut,
+                                    const DimSplit* split, int64_t stack_index);
+
+/// The ranges moved outward to multiples of `cover`: what is read for them.
+std::vector<shard::Range> covering(const std::vector<shard::Range>& ranges, int64_t cover);
+
+}  // namespace weft::io

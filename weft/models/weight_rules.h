@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "weft/io/matrix_rules.h"
+#include "weft/io/tensor_file.h"
+
+namespace weft::models {
+
+using io::Cut;
+using io::DimSplit;
+
+/// One weight of a model: where the file keeps it and how it is cut. Knows no number of ranks.
+struct WeightRule {
+  /// The model's own name, Hugging Face's spelling, e.g. "model.layers.0.mlp.up_proj.weight".
+  std::string name;
+  /// The same in the file; a matrix that is stored in parts has others instead of ".weight".
+  std::string file_name;
+  /// The whole's logical shape; out = 0 for a vector of `in` elements.
+  int64_t out = 0;
+  int64_t in = 0;
+  /// For one matrix of several that a tensor of the file stacks (experts): how many, and which.
+  int64_t stack_size = 0;
+  int64_t stack_index = -1;
+  /// Steps of shard_info that put its rows from the file's order into the model's.
+  std::vector<io::ShardStep> reorder;
+  Cut cut = Cut::kWhole;
+  /// A name in WeightRules::splits; empty if whole.
+  std::string split;
+
+  bool is_vector() const { return out == 0; }
+  /// The name without ".weight".
+  std::string base() const;
+  io::MatrixRef matrix() const;
+};
+
+/// All weights of a model and how they are cut together.
+struct WeightRules {
+  std::vector<WeightRule> weights;
+  std::map<std::string, DimSplit> splits;
+
+  /// Throws InternalError for a name that the model does not have.
+  const WeightRule& find(const std::string& name) const;
+};
+
+/// The same for `file` as shard_info, which load-time sharding executes: one rule for each stored
+/// part of each weight. Where `override` has a rule for a weight, its rules are taken as they are.
+/// Throws FormatError for tensors that are missing or of another shape.
+io::ShardInfo shard_info(const io::TensorFile& file, const WeightRules& rules,
+                         const io::ShardInfo* override = nullptr);
+
+/// `info` with one rule for all layers wherever they have the same: for people to read.
+io::ShardInfo with_patterns(const io::ShardInfo& info);
+
+}  // namespace weft::models
