@@ -34,6 +34,9 @@ const std::vector<NamedType> kTensors = {
     {"layers.0.down.weight", Dtype::kU32, {6, 9 * 8}},
     {"layers.0.down.scales", Dtype::kF16, {6, 9}},
     {"layers.0.down.biases", Dtype::kF16, {6, 9}},
+    {"layers.0.up.weight", Dtype::kU32, {10, 3}},
+    {"layers.0.proj.weight", Dtype::kU32, {4, 8 * 3}},
+    {"layers.0.proj.scales", Dtype::kF16, {4, 8}},
     {"layers.0.router.weight", Dtype::kF32, {4, 12}},
     {"norm.weight", Dtype::kF32, {12}},
     {"scale", Dtype::kF32, {}},
@@ -47,6 +50,9 @@ constexpr char kRules[] = R"("embed.weight":[["shard",0]],)"
                           R"("layers.*.down.weight":[["shard",1,8]],)"
                           R"("layers.*.down.scales":[["shard",1]],)"
                           R"("layers.*.down.biases":[["shard",1]],)"
+                          R"("layers.*.up.weight":[["as_bits",3],["shard",0]],)"
+                          R"("layers.*.proj.weight":[["as_bits",3],["shard",1,32,8,1,32]],)"
+                          R"("layers.*.proj.scales":[["shard",1,32,8,32,32]],)"
                           R"("layers.*.router.weight":[["shard_whole"]])";
 constexpr char kWhole[] = "";
 

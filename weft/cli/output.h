@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "weft/cli/flags.h"
@@ -20,17 +19,5 @@ void add_output_flags(CLI::App& app, OutputFlags& flags);
 
 /// What marks a folder as a model's, which --force may replace.
 inline constexpr char kModelMarker[] = "config.json";
-
-/// Shows "34 % of 1234 MB" on a terminal while a model is written; does nothing where stderr is
-/// none.
-class WriteMeter {
- public:
-  WriteMeter();
-  void show(uint64_t done, uint64_t total);
-
- private:
-  bool is_shown_;
-  int percent_ = -1;
-};
 
 }  // namespace weft::cli

@@ -10,6 +10,8 @@ const std::vector<Verb>& verbs() {
       {"tokenize", "show the tokens of a text", run_tokenize},
       {"bench", "measure prompt and generation speed, load time and memory", run_bench},
       {"perplexity", "measure how well a model predicts a text", run_perplexity},
+      {"quantize", "write a model with its matrices quantized", run_quantize},
+      {"convert", "write a model in another format or type", run_convert},
       {"shard", "cut a model into pieces for n ranks, cut pieces anew, or join them", run_shard},
       {"inspect", "show a model's tensors and what each rank holds of them", run_inspect},
       {"doctor", "check this machine: kernels, ranks, tokenizer, a real answer", run_doctor},

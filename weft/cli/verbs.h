@@ -26,6 +26,8 @@ int run_logits(const Args& args);
 int run_tokenize(const Args& args);
 int run_bench(const Args& args);
 int run_perplexity(const Args& args);
+int run_quantize(const Args& args);
+int run_convert(const Args& args);
 int run_shard(const Args& args);
 int run_inspect(const Args& args);
 int run_doctor(const Args& args);

@@ -44,7 +44,7 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
   return list;
 }
 
-void copy_file(const fs::path& from, const fs::path& to) {
+void copy_synced(const fs::path& from, const fs::path& to) {
   const std::string text = core::read_text_file(from.string(), kMaxBytes);
   core::AtomicFile file(to.string(), text.size());
   file.write(std::as_bytes(std::span(text)));
@@ -61,14 +61,14 @@ void copy_model_files(const std::string& from, const std::string& to,
     if (!entry.is_regular_file() || name.starts_with('.') || is_excepted || is_weights(name)) {
       continue;
     }
-    copy_file(entry.path(), fs::path(to) / name);
+    copy_synced(entry.path(), fs::path(to) / name);
   }
   const fs::path templates = fs::path(from) / kTemplates;
   if (!fs::is_directory(templates)) return;
   fs::create_directory(fs::path(to) / kTemplates);
   for (const fs::directory_entry& entry : entries(templates)) {
     if (!entry.is_regular_file()) continue;
-    copy_file(entry.path(), fs::path(to) / kTemplates / entry.path().filename());
+    copy_synced(entry.path(), fs::path(to) / kTemplates / entry.path().filename());
   }
 }
 

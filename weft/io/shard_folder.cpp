@@ -4,6 +4,7 @@
 
 #include "weft/core/error.h"
 #include "weft/io/tensor_folder_writer.h"
+#include "weft/io/views/read_view.h"
 #include "weft/io/views/recut.h"
 #include "weft/io/views/shard_plan.h"
 
@@ -46,9 +47,19 @@ Metadata kept_metadata(const TensorFile& file) {
   return kept;
 }
 
+// Packed values are whole words in a file.
 TensorSpec spec_of(const Piece& piece) {
-  const TensorType type = piece.recipe->result.type();
-  return {piece.name, type.dtype, type.shape};
+  const View& view = piece.recipe->result;
+  TensorSpec spec{piece.name, view.dtype(), view.shape()};
+  const Packing packing = view.packing();
+  const int64_t word = info(view.dtype()).block_bytes;
+  if (packing.unit_elements == 1) return spec;
+  const int64_t row_bytes = spec.shape.back() / packing.unit_elements * packing.unit_bytes();
+  core::check<core::ConfigError>(
+      row_bytes % word == 0, "io.write_shards: ", core::quote(piece.name), ": rows of ", row_bytes,
+      " bytes are no whole words of ", word, "; cut it for fewer ranks");
+  spec.shape.back() = row_bytes / word;
+  return spec;
 }
 
 std::string rank_file_name(size_t rank, size_t num_ranks) {
@@ -107,7 +118,8 @@ void write_shards(const TensorFile& file, const ShardInfo& info, const FunctionT
   TensorFolderWriter writer(folder, std::move(files), TensorFolderWriter::Role::kLaysOut);
   for (const auto& list : pieces) {
     for (const Piece& piece : list) {
-      const std::vector<std::byte> bytes = read_shard(file, *piece.recipe);
+      std::vector<std::byte> bytes(piece.recipe->result.num_bytes());
+      read_shard(file, *piece.recipe, bytes);
       writer.write(piece.name, bytes);
       done += bytes.size();
       progress(done, total);

@@ -91,10 +91,32 @@ const ParamRule* find_rule(const ShardInfo& info, const std::string& name) {
   return best;
 }
 
+// Bits of the values that a rule sees in packed words; 0: it sees elements.
+int64_t packed_bits(const ParamRule& rule) {
+  const ShardStep& first = rule.steps.front();
+  const size_t at = first.function == "cat" ? 1 : 0;
+  const bool has_bits = (at == 1 || first.function == "as_bits") && first.arguments.size() > at;
+  const auto* bits = has_bits ? std::get_if<int64_t>(&first.arguments[at]) : nullptr;
+  return bits == nullptr ? 0 : *bits;
+}
+
+constexpr int64_t kWordBits = 32;
+
+// A shape in values of so many bits as one in words, or back.
+std::vector<int64_t> in_words(std::vector<int64_t> shape, int64_t bits) {
+  if (bits > 0) shape.back() = shape.back() * bits / kWordBits;
+  return shape;
+}
+std::vector<int64_t> in_values(std::vector<int64_t> shape, int64_t bits) {
+  if (bits > 0 && !shape.empty()) shape.back() = shape.back() * kWordBits / bits;
+  return shape;
+}
+
 // The whole's shape: what the rule says, or the sum of the pieces.
 std::vector<int64_t> whole_shape(const ParamRule& rule, const CutStep& step, const Pieces& pieces,
                                  const std::string& where) {
-  if (rule.shape && rule.steps.size() == 1) return *rule.shape;
+  const bool has_only_cut = rule.steps.size() == (packed_bits(rule) > 0 ? 2U : 1U);
+  if (rule.shape && has_only_cut) return *rule.shape;
   std::vector<int64_t> shape = pieces[0]->shape;
   const int64_t dim = step.dim();
   check<ShapeError>(dim >= 0 && dim < static_cast<int64_t>(shape.size()), where, ": dim ", dim,
@@ -110,15 +132,16 @@ std::vector<int64_t> whole_shape(const ParamRule& rule, const CutStep& step, con
 }
 
 void check_pieces(const Pieces& pieces, const std::vector<int64_t>& shape,
-                  const shard::Layout& layout, const std::string& where) {
+                  const shard::Layout& layout, int64_t bits, const std::string& where) {
   const std::vector<int64_t> lengths = layout.lengths();
   for (size_t rank = 0; rank < pieces.size(); ++rank) {
     std::vector<int64_t> expected = shape;
     expected[static_cast<size_t>(layout.dim)] = lengths[rank];
+    expected = in_words(std::move(expected), bits);
     check<FormatError>(pieces[rank]->shape == expected, where, ": piece ",
                        quote(pieces[rank]->name), " is ", core::list_text(pieces[rank]->shape),
                        ", expected ", core::list_text(expected), " of the whole ",
-                       core::list_text(shape),
+                       core::list_text(in_words(shape, bits)),
                        "; say how it was cut, and its \"shape\", in --shard-info");
   }
 }
@@ -132,9 +155,10 @@ ShardStep make_step(const std::string& function, std::vector<Argument> arguments
 
 ParamRule join_rule(const std::string& name, const Pieces& pieces, const ParamRule& rule,
                     const CutStep& step, const std::string& where) {
-  const std::vector<int64_t> shape = whole_shape(rule, step, pieces, where);
+  const int64_t bits = packed_bits(rule);
+  const std::vector<int64_t> shape = in_values(whole_shape(rule, step, pieces, where), bits);
   const auto layout = layout_of(step, shape, static_cast<int64_t>(pieces.size()));
-  check_pieces(pieces, shape, layout, where);
+  check_pieces(pieces, shape, layout, bits, where);
   shard::check_layout(layout, where);
   std::vector<int64_t> starts;
   std::vector<int64_t> lengths;
@@ -145,7 +169,9 @@ ParamRule join_rule(const std::string& name, const Pieces& pieces, const ParamRu
   ParamRule joined;
   joined.name = name;
   for (const TensorMeta* piece : pieces) joined.from.push_back(piece->name);
-  joined.steps = {make_step("cat", {layout.dim}),
+  ShardStep cat = make_step("cat", {layout.dim});
+  if (bits > 0) cat.arguments.emplace_back(bits);
+  joined.steps = {std::move(cat),
                   make_step("ranges", {layout.dim, std::move(starts), std::move(lengths)}),
                   make_step(step.function->name, step.arguments)};
   return joined;
@@ -211,9 +237,11 @@ ShardInfo cut_rules(const TensorFile& file, const ShardInfo& info, const ShardPl
     const TensorType type = whole.find(param.name)->of(0).result.type();
     ParamRule& rule = rules.params.emplace_back();
     rule.name = param.name;
-    rule.shape = type.shape;
+    const int64_t bits = packed_bits(*param.rule);
+    rule.shape = in_words(type.shape, bits);
     rule.dtype = type.dtype;
-    rule.steps = {make_step(step->function->name, step->arguments)};
+    if (bits > 0) rule.steps.push_back(make_step("as_bits", {bits}));
+    rule.steps.push_back(make_step(step->function->name, step->arguments));
   }
   return rules;
 }

@@ -112,6 +112,13 @@ View deinterleave_qkv(const FunctionCall& call) {
   return View::cat(parts, 0);
 }
 
+View cat(const FunctionCall& call) {
+  if (!call.has(1)) return View::cat(call.inputs, call.integer(0));
+  std::vector<View> values;
+  for (const View& input : call.inputs) values.push_back(input.as_bits(call.integer(1)));
+  return View::cat(values, call.integer(0));
+}
+
 View ranges(const FunctionCall& call) {
   const Ints& starts = call.list(1);
   const Ints& lengths = call.list(2);
@@ -168,9 +175,9 @@ std::vector<ViewFunction> reorder_functions() {
           [](const Call& c) { return c.input().as_bits(c.integer(0)); }),
       row("repeat", "dim times", "each index several times",
           [](const Call& c) { return c.input().repeat(c.integer(0), c.integer(1)); }),
-      row(
-          "cat", "dim", "tensors one after the other along a dim",
-          [](const Call& c) { return View::cat(c.inputs, c.integer(0)); }, true),
+      row("cat", "dim bits?",
+          "tensors one after the other along a dim; of packed words, as values of so many bits",
+          cat, true),
       row(
           "stack", "dim", "tensors along a new dim: experts",
           [](const Call& c) { return View::stack(c.inputs, c.integer(0)); }, true),
