@@ -11,6 +11,9 @@
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
 #include "tests/io/open_error.h"
+#include "weft/text/byte_alphabet.h"
+#include "weft/text/tokenizer_json/write_tokenizer_json.h"
+#include "weft/text/utf8.h"
 
 namespace weft::cli {
 namespace {
@@ -156,6 +159,46 @@ TEST(ConvertVerb, ChangesTheTypeOfAFolder) {
   expect_same_tensors(dir.at("bf16"), dir.at("again"));
   expect_done({"convert", kPlain, dir.at("same")});
   expect_same_tensors(kPlain, dir.at("same"));
+}
+
+// The plain fixture with a tokenizer of the 256 bytes.
+std::string with_tokenizer(const TempDir& dir) {
+  const std::string folder = dir.at("hf");
+  fs::copy(kPlain, folder);
+  text::Vocabulary vocabulary;
+  vocabulary.pre_tokenizer = "gpt-2";
+  for (int byte = 0; byte < 256; ++byte) {
+    text::append_utf8(vocabulary.tokens.emplace_back(),
+                      text::byte_to_letter(static_cast<uint8_t>(byte)));
+  }
+  vocabulary.kinds.assign(256, text::TokenKind::kNormal);
+  vocabulary.eos = 10;
+  std::ofstream(folder + "/tokenizer.json") << text::to_tokenizer_json(vocabulary, "test");
+  std::ofstream(folder + "/tokenizer_config.json")
+      << text::to_tokenizer_config(vocabulary, "{{ messages[0].content }}");
+  return folder;
+}
+
+TEST(ConvertVerb, WritesGgufAndBack) {
+  const TempDir dir;
+  const std::string folder = with_tokenizer(dir);
+  const std::string gguf = dir.at("model.gguf");
+  expect_done({"convert", folder, gguf});
+  EXPECT_EQ(largest_difference(logits_of(dir, gguf), logits_of(dir, folder)), 0);
+  EXPECT_EQ(weft({"convert", folder, gguf}).status, 2);
+  expect_done({"convert", gguf, dir.at("back")});
+  expect_same_tensors(folder, dir.at("back"));
+  const Strings question = {"chat", "-p", "some words", "-n", "5", "--json"};
+  const auto answer = weft_json(joined(question, {"-m", folder}));
+  EXPECT_EQ(weft_json(joined(question, {"-m", gguf})).at("tokens"), answer.at("tokens"));
+  EXPECT_EQ(weft_json(joined(question, {"-m", dir.at("back")})).at("tokens"), answer.at("tokens"));
+  const nlohmann::json config = config_of(dir.at("back"));
+  for (const char* key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+                          "num_key_value_heads", "intermediate_size", "tie_word_embeddings"}) {
+    EXPECT_EQ(config.at(key), config_of(folder).at(key)) << key;
+  }
+  expect_done({"convert", folder, dir.at("half.gguf"), "--dtype", "f16"});
+  EXPECT_LT(largest_difference(logits_of(dir, dir.at("half.gguf")), logits_of(dir, folder)), 0.05);
 }
 
 struct Refusal {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
 #include "weft/core/file.h"
+#include "weft/core/hash.h"
 #include "weft/io/header_checks.h"
 #include "weft/io/tensor_file.h"
 
@@ -18,29 +18,6 @@ using core::check;
 namespace {
 
 constexpr size_t kReadBytes = size_t{4} << 20;
-
-// FNV-1a over words of 8 bytes: as fast as the disk, and a changed bit always changes it.
-uint64_t hash_bytes(std::span<const std::byte> bytes, uint64_t hash) {
-  constexpr uint64_t kPrime = 0x100000001b3;
-  while (bytes.size() >= sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes.data(), sizeof word);
-    hash = (hash ^ word) * kPrime;
-    bytes = bytes.subspan(sizeof word);
-  }
-  for (const std::byte byte : bytes) hash = (hash ^ std::to_integer<uint64_t>(byte)) * kPrime;
-  return hash;
-}
-constexpr uint64_t kHashBegin = 0xcbf29ce484222325;
-
-// In pieces of kReadBytes, so that reading in these pieces gives the same.
-uint64_t hash_pieces(std::span<const std::byte> bytes) {
-  uint64_t hash = kHashBegin;
-  for (size_t at = 0; at < bytes.size(); at += kReadBytes) {
-    hash = hash_bytes(bytes.subspan(at, std::min(kReadBytes, bytes.size() - at)), hash);
-  }
-  return hash;
-}
 
 uint64_t data_bytes(const TensorSpec& tensor) {
   return tensor_bytes(tensor.dtype, tensor.shape).value_or(0);
@@ -67,11 +44,11 @@ void check_tensor(const TensorFile& written, const TensorSpec& tensor) {
 
 uint64_t hash_of_file(const core::File& file, uint64_t offset, uint64_t num_bytes) {
   std::vector<std::byte> buffer(std::min<uint64_t>(num_bytes, kReadBytes));
-  uint64_t hash = kHashBegin;
+  uint64_t hash = core::hash_bytes({});
   while (num_bytes > 0) {
     const auto piece = std::span(buffer).first(std::min<uint64_t>(num_bytes, buffer.size()));
     file.read_at(offset, piece);
-    hash = hash_bytes(piece, hash);
+    hash = core::hash_bytes(piece, hash);
     offset += piece.size();
     num_bytes -= piece.size();
   }
@@ -139,7 +116,7 @@ void TensorFolderWriter::write_index() const {
 void TensorFolderWriter::write_file(size_t file, uint64_t offset,
                                     std::span<const std::byte> bytes) {
   open_files_[file].write_at(offset, bytes);
-  written_.push_back({file, offset, bytes.size(), hash_pieces(bytes)});
+  written_.push_back({file, offset, bytes.size(), core::hash_bytes(bytes)});
 }
 
 void TensorFolderWriter::write(const std::string& tensor, uint64_t offset,

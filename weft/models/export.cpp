@@ -1,7 +1,5 @@
 #include "weft/models/export.h"
 
-#include <ATen/ops/isfinite.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +9,7 @@
 #include "weft/core/error.h"
 #include "weft/dist/run_together.h"
 #include "weft/io/tensor_folder_writer.h"
+#include "weft/models/export_types.h"
 #include "weft/models/load.h"
 #include "weft/quant/affine.h"
 #include "weft/shard/split.h"
@@ -19,7 +18,6 @@ namespace weft::models {
 namespace {
 
 using core::check;
-using core::FormatError;
 using core::quote;
 
 // Numbers of a chunk of rows, so that it takes little memory as float32.
@@ -30,25 +28,6 @@ constexpr int64_t kMlxGroups[] = {32, 64, 128};
 
 bool is_mlx_group(int64_t size) {
   return std::find(std::begin(kMlxGroups), std::end(kMlxGroups), size) != std::end(kMlxGroups);
-}
-
-io::Dtype file_type(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return io::Dtype::kF32;
-    case at::kHalf:
-      return io::Dtype::kF16;
-    case at::kBFloat16:
-      return io::Dtype::kBF16;
-    default:
-      core::fail<core::ConfigError>("models.export: type ", c10::toString(type),
-                                    ", expected float32, float16 or bfloat16");
-  }
-}
-
-at::ScalarType torch_type(io::Dtype dtype) {
-  if (dtype == io::Dtype::kF16) return at::kHalf;
-  return dtype == io::Dtype::kBF16 ? at::kBFloat16 : at::kFloat;
 }
 
 // How one weight is written.
@@ -134,19 +113,6 @@ std::vector<io::TensorSpec> specs_of(const Output& output) {
   return {{rule.base() + ".weight", io::Dtype::kU32, {rule.out, rule.in * output.bits / kWordBits}},
           {rule.base() + ".scales", dtype, {rule.out, groups}},
           {rule.base() + ".biases", dtype, {rule.out, groups}}};
-}
-
-std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
-}
-
-// In `dtype`; a number that it can't hold is an error rather than infinity.
-at::Tensor converted(const at::Tensor& numbers, at::ScalarType dtype, const std::string& name) {
-  at::Tensor result = numbers.to(dtype).contiguous();
-  const bool may_overflow = dtype == at::kHalf && numbers.scalar_type() != at::kHalf;
-  check<FormatError>(!may_overflow || at::isfinite(result).all().item<bool>(), "tensor ",
-                     quote(name), ": holds numbers that float16 can't; use bfloat16 or float32");
-  return result;
 }
 
 class Exporter {

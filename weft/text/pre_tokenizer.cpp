@@ -76,6 +76,12 @@ constexpr KnownPattern kPatterns[] = {
 
 }  // namespace
 
+std::vector<std::string_view> pre_tokenizer_names() {
+  std::vector<std::string_view> names;
+  for (const PreTokenizer& row : kPreTokenizers) names.push_back(row.name);
+  return names;
+}
+
 PieceStep family_step(const PreTokenizer& row) {
   const auto find = [row](std::string_view text) {
     std::vector<TextSpan> spans;

@@ -32,6 +32,9 @@ struct PreTokenizer {
 /// The row named `name`. Throws ConfigError that lists the known names, beginning with `where`.
 const PreTokenizer& find_pre_tokenizer(const std::string& name, const std::string& where);
 
+/// The names of all rows.
+std::vector<std::string_view> pre_tokenizer_names();
+
 /// `row.split` as a step of a tokenizer. `row` is copied; its name must live on.
 PieceStep family_step(const PreTokenizer& row);
 
