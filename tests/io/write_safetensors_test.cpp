@@ -86,10 +86,9 @@ TEST(WriteSafetensors, RefusesWhatCannotStandInAFile) {
   };
   EXPECT_EQ(error({tensor("a", Dtype::kF32, {2}, four)}),
             "ShapeError: FILE: tensor 'a': 4 bytes for F32 [2], expected 8");
-  EXPECT_EQ(
-      error({tensor("a", Dtype::kU8, {-4}, four)}),
-      "ShapeError: FILE: tensor 'a': 4 bytes for U8 [-4], expected a shape of fewer than 2^63 "
-      "bytes");
+  EXPECT_EQ(error({tensor("a", Dtype::kU8, {-4}, four)}),
+            "ShapeError: FILE: tensor 'a': U8 [-4], expected a shape of fewer than 2^63 "
+            "bytes");
   EXPECT_EQ(error({tensor("a", Dtype::kQ4_0, {32}, four)}),
             "ConfigError: FILE: tensor 'a': Q4_0, expected a type that safetensors has; convert it "
             "first");

@@ -65,6 +65,8 @@ int run_program(const std::vector<std::string>& args) {
   // A reader that went away is seen when a write fails; c10d's own stack traces say nothing to
   // users.
   std::signal(SIGPIPE, SIG_IGN);
+  // A file that may not grow is an error of the write, not the end of the program.
+  std::signal(SIGXFSZ, SIG_IGN);
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
   try {
     return dispatch(args);

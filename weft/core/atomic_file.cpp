@@ -25,16 +25,25 @@ uint64_t free_bytes(const std::string& folder) {
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 
-// The new name is safe only once its folder is on disk too.
-void sync_folder(const std::string& path) {
+}  // namespace
+
+void fail_write(const std::string& path, uint64_t expected, uint64_t written, int error_number) {
+  if (error_number == ENOSPC || error_number == EDQUOT) {
+    const uint64_t missing = expected > written ? expected - written : 0;
+    fail<IoError>(path, ": disk full: need ", expected, " bytes, wrote ", written, ", ",
+                  free_bytes(folder_of(path)), " free; make room for ", missing,
+                  " more or choose another folder");
+  }
+  fail_errno(path, join("cannot write at byte ", written), error_number);
+}
+
+void sync_folder_of(const std::string& path) {
   const std::string folder = folder_of(path);
   const FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open()) fail_errno(folder, "cannot open the folder", errno);
   // Some file systems can't sync folders and say EINVAL.
   if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_errno(folder, "cannot sync", errno);
 }
-
-}  // namespace
 
 AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes)
     : path_(path),
@@ -57,34 +66,23 @@ AtomicFile::~AtomicFile() {
   if (fd_.is_open()) ::unlink(temporary_path_.c_str());
 }
 
-void AtomicFile::fail_write(int error_number) const {
-  if (error_number == ENOSPC || error_number == EDQUOT) {
-    const uint64_t missing =
-        expected_bytes_ > written_bytes_ ? expected_bytes_ - written_bytes_ : 0;
-    fail<IoError>(path_, ": disk full: need ", expected_bytes_, " bytes, wrote ", written_bytes_,
-                  ", ", free_bytes(folder_of(path_)), " free; make room for ", missing,
-                  " more or choose another folder");
-  }
-  fail_errno(path_, join("cannot write at byte ", written_bytes_), error_number);
-}
-
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t done = ::write(fd_.get(), bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) fail_write(errno);
+    if (done < 0) fail_write(path_, expected_bytes_, written_bytes_, errno);
     written_bytes_ += static_cast<uint64_t>(done);
     bytes = bytes.subspan(static_cast<size_t>(done));
   }
 }
 
 void AtomicFile::commit() {
-  if (::fsync(fd_.get()) != 0) fail_write(errno);
+  if (::fsync(fd_.get()) != 0) fail_write(path_, expected_bytes_, written_bytes_, errno);
   if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
     fail_errno(path_, "cannot rename " + temporary_path_ + " to it", errno);
   }
   fd_.reset();
-  sync_folder(path_);
+  sync_folder_of(path_);
 }
 
 }  // namespace weft::core

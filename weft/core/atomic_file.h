@@ -9,6 +9,14 @@
 
 namespace weft::core {
 
+/// Throws IoError for a write that failed: with the bytes that are needed and free when the disk is
+/// full. `written` bytes of `expected` are in the file.
+[[noreturn]] void fail_write(const std::string& path, uint64_t expected, uint64_t written,
+                             int error_number);
+/// Puts the names in the folder that holds `path` on disk: a new or renamed file is safe only then.
+/// Throws IoError.
+void sync_folder_of(const std::string& path);
+
 /// Writes a file so that its path shows either what was there before or all of the new bytes,
 /// whatever happens between: written beside it (path + ".tmp-<pid>"), synced, renamed, and the
 /// folder synced. Without commit() the file beside it is removed and the path left alone. One
@@ -29,8 +37,6 @@ class AtomicFile {
   void commit();
 
  private:
-  [[noreturn]] void fail_write(int error_number) const;
-
   std::string path_;
   std::string temporary_path_;
   uint64_t expected_bytes_;

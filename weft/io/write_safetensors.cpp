@@ -30,8 +30,12 @@ size_t order_of(Dtype dtype) {
   return static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), dtype) - kOrder.begin());
 }
 
-void check_tensor(const std::string& path, const TensorToWrite& tensor) {
-  const std::string where = path + ": tensor " + quote(tensor.name);
+std::string where_of(const std::string& path, const TensorSpec& tensor) {
+  return path + ": tensor " + quote(tensor.name);
+}
+
+uint64_t checked_bytes(const std::string& path, const TensorSpec& tensor) {
+  const std::string where = where_of(path, tensor);
   check<ConfigError>(order_of(tensor.dtype) < kOrder.size(), where, ": ", info(tensor.dtype).name,
                      ", expected a type that safetensors has; convert it first");
   const bool is_legal =
@@ -40,33 +44,31 @@ void check_tensor(const std::string& path, const TensorToWrite& tensor) {
   const bool is_shape =
       std::all_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t dim) { return dim >= 0; });
   const auto bytes = is_shape ? tensor_bytes(tensor.dtype, tensor.shape) : std::nullopt;
-  if (bytes != tensor.bytes.size()) {
-    fail<ShapeError>(where, ": ", tensor.bytes.size(), " bytes for ", info(tensor.dtype).name, " ",
-                     core::list_text(tensor.shape), ", expected ",
-                     bytes ? std::to_string(*bytes) : "a shape of fewer than 2^63 bytes");
-  }
+  check<ShapeError>(bytes.has_value(), where, ": ", info(tensor.dtype).name, " ",
+                    core::list_text(tensor.shape), ", expected a shape of fewer than 2^63 bytes");
+  return *bytes;
 }
 
-std::vector<const TensorToWrite*> sorted(const std::string& path,
-                                         const std::vector<TensorToWrite>& tensors) {
-  std::vector<const TensorToWrite*> order;
+std::vector<size_t> sorted(const std::string& path, std::span<const TensorSpec> tensors) {
+  std::vector<size_t> order;
   std::set<std::string_view> names;
-  for (const TensorToWrite& tensor : tensors) {
-    check_tensor(path, tensor);
+  for (const TensorSpec& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
       fail<ConfigError>(path, ": tensor ", quote(tensor.name), " is given twice; rename one");
     }
-    order.push_back(&tensor);
+    order.push_back(order.size());
   }
-  std::sort(order.begin(), order.end(), [](const TensorToWrite* a, const TensorToWrite* b) {
-    const size_t a_type = order_of(a->dtype);
-    const size_t b_type = order_of(b->dtype);
-    return a_type != b_type ? a_type > b_type : a->name < b->name;
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const size_t a_type = order_of(tensors[a].dtype);
+    const size_t b_type = order_of(tensors[b].dtype);
+    return a_type != b_type ? a_type > b_type : tensors[a].name < tensors[b].name;
   });
   return order;
 }
 
-std::string header_text(const std::string& path, const std::vector<const TensorToWrite*>& tensors,
+// `sizes` in bytes, by position as `order`.
+std::string header_text(const std::string& path, std::span<const TensorSpec> tensors,
+                        const std::vector<size_t>& order, const std::vector<uint64_t>& sizes,
                         const std::map<std::string, std::string>& metadata) {
   std::string text = "{";
   const auto append = [&](const std::string& key, const nlohmann::ordered_json& value) {
@@ -76,11 +78,11 @@ std::string header_text(const std::string& path, const std::vector<const TensorT
   try {
     if (!metadata.empty()) append("__metadata__", metadata);
     uint64_t offset = 0;
-    for (const TensorToWrite* tensor : tensors) {
-      const uint64_t end = offset + tensor->bytes.size();
-      append(tensor->name, {{"dtype", info(tensor->dtype).name},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {offset, end}}});
+    for (const size_t index : order) {
+      const uint64_t end = offset + sizes[index];
+      append(tensors[index].name, {{"dtype", info(tensors[index].dtype).name},
+                                   {"shape", tensors[index].shape},
+                                   {"data_offsets", {offset, end}}});
       offset = end;
     }
   } catch (const nlohmann::json::type_error&) {
@@ -95,17 +97,40 @@ std::string header_text(const std::string& path, const std::vector<const TensorT
 
 }  // namespace
 
+SafetensorsHead safetensors_head(const std::string& path, std::span<const TensorSpec> tensors,
+                                 const std::map<std::string, std::string>& metadata) {
+  SafetensorsHead head;
+  std::vector<uint64_t> sizes;
+  for (const TensorSpec& tensor : tensors) sizes.push_back(checked_bytes(path, tensor));
+  head.order = sorted(path, tensors);
+  const std::string text = header_text(path, tensors, head.order, sizes, metadata);
+  const uint64_t length = text.size();
+  head.bytes.assign(reinterpret_cast<const char*>(&length), sizeof length);
+  head.bytes += text;
+  head.num_bytes = head.bytes.size();
+  head.offsets.resize(tensors.size());
+  for (const size_t index : head.order) {
+    head.offsets[index] = head.num_bytes;
+    check<ShapeError>(!__builtin_add_overflow(head.num_bytes, sizes[index], &head.num_bytes), path,
+                      ": more than 2^64 bytes; write several files");
+  }
+  return head;
+}
+
 void write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  const std::vector<const TensorToWrite*> order = sorted(path, tensors);
-  const std::string header = header_text(path, order, metadata);
-  const uint64_t header_bytes = header.size();
-  uint64_t total = sizeof header_bytes + header_bytes;
-  for (const TensorToWrite* tensor : order) total += tensor->bytes.size();
-  core::AtomicFile file(path, total);
-  file.write(std::as_bytes(std::span(&header_bytes, 1)));
-  file.write(std::as_bytes(std::span(header)));
-  for (const TensorToWrite* tensor : order) file.write(tensor->bytes);
+  std::vector<TensorSpec> specs;
+  for (const TensorToWrite& tensor : tensors) {
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
+    const uint64_t bytes = checked_bytes(path, specs.back());
+    check<ShapeError>(bytes == tensor.bytes.size(), where_of(path, specs.back()), ": ",
+                      tensor.bytes.size(), " bytes for ", info(tensor.dtype).name, " ",
+                      core::list_text(tensor.shape), ", expected ", bytes);
+  }
+  const SafetensorsHead head = safetensors_head(path, specs, metadata);
+  core::AtomicFile file(path, head.num_bytes);
+  file.write(std::as_bytes(std::span(head.bytes)));
+  for (const size_t index : head.order) file.write(tensors[index].bytes);
   file.commit();
 }
 

@@ -21,6 +21,9 @@ class CausalLM : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) = 0;
   /// x_BTD: hidden states. Returns logits_BTV, whole, on every rank.
   virtual at::Tensor logits(const at::Tensor& x_BTD) = 0;
+  /// What the tokens behind x_BTD, hidden states, cost: -ln p of targets_BT (int64, equal on all
+  /// ranks), float32 [B, T] on every rank. No rank makes logits outside of its vocabulary's part.
+  virtual at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) = 0;
 
   /// A cache for `capacity` positions of `batch` sequences, with this rank's kv heads.
   virtual nn::KvCache make_cache(int64_t batch, int64_t capacity) const = 0;

@@ -28,6 +28,7 @@ class GgufKeys {
   const std::vector<std::string>& texts(const std::string& key) const;
   /// Integers of either sign, or nothing for a missing key.
   std::optional<std::vector<int64_t>> integers(const std::string& key) const;
+  const std::vector<double>& reals(const std::string& key) const;
 
  private:
   const io::MetaValue& value(const std::string& key) const;

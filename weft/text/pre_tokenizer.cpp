@@ -76,6 +76,12 @@ constexpr KnownPattern kPatterns[] = {
 
 }  // namespace
 
+std::vector<std::string_view> pre_tokenizer_names() {
+  std::vector<std::string_view> names;
+  for (const PreTokenizer& row : kPreTokenizers) names.push_back(row.name);
+  return names;
+}
+
 PieceStep family_step(const PreTokenizer& row) {
   const auto find = [row](std::string_view text) {
     std::vector<TextSpan> spans;
@@ -94,6 +100,15 @@ const PreTokenizer* find_pattern(std::string_view pattern) {
     if (known.text == pattern) return &known.row;
   }
   return nullptr;
+}
+
+std::string_view pattern_text(const PreTokenizer& row) {
+  for (const KnownPattern& known : kPatterns) {
+    const bool is_same = known.row.pattern == row.pattern &&
+                         (row.pattern == Pattern::kGpt2 || known.row.max_digits == row.max_digits);
+    if (is_same) return known.text;
+  }
+  core::fail<core::InternalError>("text.pattern_text: pattern without a text");
 }
 
 std::vector<std::string_view> known_patterns() {

@@ -32,12 +32,17 @@ struct PreTokenizer {
 /// The row named `name`. Throws ConfigError that lists the known names, beginning with `where`.
 const PreTokenizer& find_pre_tokenizer(const std::string& name, const std::string& where);
 
+/// The names of all rows.
+std::vector<std::string_view> pre_tokenizer_names();
+
 /// `row.split` as a step of a tokenizer. `row` is copied; its name must live on.
 PieceStep family_step(const PreTokenizer& row);
 
 /// The row without a name whose pattern has the text `pattern`, or nullptr: a shorter way than
 /// `Regex` to the same pieces.
 const PreTokenizer* find_pattern(std::string_view pattern);
+/// The text of the regular expression that `row` cuts by, isolated digits apart.
+std::string_view pattern_text(const PreTokenizer& row);
 /// All texts that `find_pattern` knows.
 std::vector<std::string_view> known_patterns();
 

@@ -39,6 +39,12 @@ TEST(ReorderFunctions, OfOneViewOperation) {
   const std::vector<View> in = {tensor({12, 5})};
   expect_same(apply("narrow", {0, 3, 4}, in), kWhole.narrow(0, 3, 4));
   expect_same(apply("select", {1, 2}, in), kWhole.select(1, 2));
+  expect_same(apply("ranges", {0, Ints{8, 1}, Ints{2, 1}}, in),
+              NaiveArray::cat({kWhole.narrow(0, 8, 2), kWhole.narrow(0, 1, 1)}, 0));
+  EXPECT_EQ(error_text([&] {
+              apply("ranges", {0, Ints{8, 1}, Ints{2}}, in);
+            }),
+            "ShapeError: 2 starts and 1 lengths, expected as many of both");
   expect_same(apply("segment", {0, Ints{2, 7, 3}, 1}, in), kWhole.narrow(0, 2, 7));
   expect_same(apply("permute", {Ints{1, 0}}, in), kWhole.permute({1, 0}));
   expect_same(apply("transpose", {0, 1}, in), kWhole.permute({1, 0}));

@@ -112,6 +112,23 @@ View deinterleave_qkv(const FunctionCall& call) {
   return View::cat(parts, 0);
 }
 
+View cat(const FunctionCall& call) {
+  if (!call.has(1)) return View::cat(call.inputs, call.integer(0));
+  std::vector<View> values;
+  for (const View& input : call.inputs) values.push_back(input.as_bits(call.integer(1)));
+  return View::cat(values, call.integer(0));
+}
+
+View ranges(const FunctionCall& call) {
+  const Ints& starts = call.list(1);
+  const Ints& lengths = call.list(2);
+  check<ShapeError>(!starts.empty() && starts.size() == lengths.size(), starts.size(),
+                    " starts and ", lengths.size(), " lengths, expected as many of both");
+  std::vector<shard::Range> list;
+  for (size_t i = 0; i < starts.size(); ++i) list.push_back({starts[i], lengths[i]});
+  return call.input().ranges(call.integer(0), list);
+}
+
 View transpose(const FunctionCall& call) {
   const View& input = call.input();
   const int64_t a = call.integer(0);
@@ -140,6 +157,7 @@ std::vector<ViewFunction> reorder_functions() {
   return {
       row("narrow", "dim start length", "a range of one dim",
           [](const Call& c) { return c.input().narrow(c.integer(0), c.integer(1), c.integer(2)); }),
+      row("ranges", "dim starts[] lengths[]", "ranges of one dim, one after the other", ranges),
       row("select", "dim index", "one index of a dim, which goes",
           [](const Call& c) { return c.input().select(c.integer(0), c.integer(1)); }),
       row("segment", "dim lengths[] index", "one part of a fused dim",
@@ -157,9 +175,9 @@ std::vector<ViewFunction> reorder_functions() {
           [](const Call& c) { return c.input().as_bits(c.integer(0)); }),
       row("repeat", "dim times", "each index several times",
           [](const Call& c) { return c.input().repeat(c.integer(0), c.integer(1)); }),
-      row(
-          "cat", "dim", "tensors one after the other along a dim",
-          [](const Call& c) { return View::cat(c.inputs, c.integer(0)); }, true),
+      row("cat", "dim bits?",
+          "tensors one after the other along a dim; of packed words, as values of so many bits",
+          cat, true),
       row(
           "stack", "dim", "tensors along a new dim: experts",
           [](const Call& c) { return View::stack(c.inputs, c.integer(0)); }, true),

@@ -9,6 +9,7 @@
 #include "weft/models/decoder/feed_forward_layer.h"
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/nn/rope.h"
+#include "weft/nn/vocab_cross_entropy.h"
 #include "weft/nn/vocab_parallel.h"
 #include "weft/shard/heads.h"
 
@@ -96,6 +97,13 @@ class Decoder : public CausalLM {
 
   at::Tensor logits(const at::Tensor& x_BTD) override {
     return head_->gather(head_->forward(x_BTD));
+  }
+
+  at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
+    nn::CrossEntropyOptions options;
+    options.reduction = nn::Reduction::kNone;
+    return nn::vocab_parallel_cross_entropy(head_->forward(x_BTD), targets_BT, head_->vocab(),
+                                            config_.vocab_size, group_, options);
   }
 
   nn::KvCache make_cache(int64_t batch, int64_t capacity) const override {

@@ -1,0 +1,290 @@
+// The verbs that write models: convert, quantize, shard.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
+#include "tests/io/open_error.h"
+#include "weft/text/byte_alphabet.h"
+#include "weft/text/tokenizer_json/write_tokenizer_json.h"
+#include "weft/text/utf8.h"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using test::CommandResult;
+using testing::TempDir;
+using Strings = std::vector<std::string>;
+
+constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
+constexpr char kQuantized[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/affine_b4_g64_f32";
+constexpr char kTokens[] = "1,2,3,200,17,5,90,11";
+
+void expect_done(const Strings& args) {
+  const CommandResult result = weft(args);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out + result.err, "");
+}
+
+std::vector<float> logits_of(const TempDir& dir, const std::string& model,
+                             const std::string& tokens = kTokens) {
+  expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("logits")});
+  const auto file = io::TensorFile::open(dir.at("logits"));
+  const std::string bytes = testing::tensor_text(*file, "logits");
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+float largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  float most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+std::map<std::string, std::string> files_of(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    files[entry.path().filename().string()] = {std::istreambuf_iterator<char>(in), {}};
+  }
+  return files;
+}
+
+// Every tensor of `a` is in `b`, with the same bytes.
+void expect_same_tensors(const std::string& a, const std::string& b) {
+  const auto first = io::TensorFile::open(a);
+  const auto second = io::TensorFile::open(b);
+  EXPECT_EQ(first->tensors().size(), second->tensors().size());
+  for (const io::TensorMeta& tensor : first->tensors()) {
+    EXPECT_EQ(second->require(tensor.name).shape, tensor.shape) << tensor.name;
+    EXPECT_EQ(testing::tensor_text(*second, tensor.name), testing::tensor_text(*first, tensor.name))
+        << tensor.name;
+  }
+}
+
+nlohmann::json config_of(const std::string& folder) {
+  std::ifstream in(folder + "/config.json");
+  return nlohmann::json::parse(in);
+}
+
+TEST(ShardVerb, CutsAndJoinsAgain) {
+  const TempDir dir;
+  for (const std::string model : {kPlain, kQuantized}) {
+    SCOPED_TRACE(model);
+    for (const std::string n : {"2", "3"}) {
+      expect_done({"shard", model, dir.at("cut"), "--tp", n, "--force"});
+      EXPECT_FALSE(fs::exists(dir.at("cut/model.safetensors")));
+      expect_done({"shard", dir.at("cut"), dir.at("four"), "--tp", "4", "--force"});
+      expect_done({"shard", dir.at("four"), dir.at("back"), "--tp", n, "--force"});
+      EXPECT_TRUE(files_of(dir.at("cut")) == files_of(dir.at("back")));
+      expect_done({"shard", dir.at("four"), dir.at("whole"), "--tp", "1", "--force"});
+      expect_same_tensors(model, dir.at("whole"));
+      EXPECT_EQ(largest_difference(logits_of(dir, dir.at("whole")), logits_of(dir, model)), 0);
+    }
+  }
+}
+
+TEST(ShardVerb, EmitsRulesThatItTakes) {
+  const TempDir dir;
+  const CommandResult info = weft({"shard", "--emit-info", kPlain});
+  ASSERT_EQ(info.status, 0) << info.err;
+  EXPECT_NE(info.out.find("\"weft.shard_info\""), std::string::npos);
+  const std::string path = dir.write("info.json", info.out);
+  expect_done({"shard", kPlain, dir.at("a"), "--tp", "2"});
+  expect_done({"shard", kPlain, dir.at("b"), "--tp", "2", "--shard-info", path});
+  EXPECT_TRUE(files_of(dir.at("a")) == files_of(dir.at("b")));
+}
+
+TEST(QuantizeVerb, WritesWhatMlxWrites) {
+  const TempDir dir;
+  expect_done({"quantize", kPlain, dir.at("q"), "--bits", "4", "--group-size", "64"});
+  expect_same_tensors(kQuantized, dir.at("q"));
+  const nlohmann::json expected = {{"group_size", 64}, {"bits", 4}, {"mode", "affine"}};
+  EXPECT_EQ(config_of(dir.at("q")).at("quantization"), expected);
+  EXPECT_EQ(config_of(dir.at("q")).at("quantization_config"), expected);
+  EXPECT_EQ(largest_difference(logits_of(dir, dir.at("q")), logits_of(dir, kQuantized)), 0);
+}
+
+TEST(QuantizeVerb, WritesTheSameFilesOnAnyNumberOfRanks) {
+  const TempDir dir;
+  expect_done({"quantize", kPlain, dir.at("one"), "--bits", "3", "--group-size", "32"});
+  for (const std::string tp : {"2", "3"}) {
+    expect_done({"quantize", kPlain, dir.at(tp), "--bits", "3", "--group-size", "32", "--tp", tp});
+    EXPECT_TRUE(files_of(dir.at("one")) == files_of(dir.at(tp)));
+  }
+}
+
+TEST(ConvertVerb, TurnsBlocksIntoPartsOfTheSameValues) {
+  const TempDir dir;
+  expect_done({"convert", kModel, dir.at("mlx")});
+  EXPECT_EQ(largest_difference(logits_of(dir, dir.at("mlx"), "1,2,3,200"),
+                               logits_of(dir, kModel, "1,2,3,200")),
+            0);
+  const nlohmann::json config = config_of(dir.at("mlx"));
+  EXPECT_EQ(config.at("quantization").at("bits"), 4);
+  EXPECT_EQ(config.at("quantization").at("model.embed_tokens").at("bits"), 8);
+  const std::string text = "Hello, 123 <|im_end|> ü 🙂\n\n\tx";
+  EXPECT_EQ(weft_json({"tokenize", "-m", dir.at("mlx"), "-p", text, "--json"}),
+            weft_json({"tokenize", "-p", text, "--json"}));
+  const Strings chat = {"chat", "-p", "What is the capital of France?", "-n", "8", "--json"};
+  EXPECT_EQ(weft_json(joined(chat, {"-m", dir.at("mlx")})).at("text"), weft_json(chat).at("text"));
+}
+
+TEST(ConvertVerb, TurnsBlocksIntoPlainNumbers) {
+  const TempDir dir;
+  expect_done({"convert", kModel, dir.at("f32"), "--dtype", "f32", "--max-shard-size", "200MB",
+               "--tp", "2"});
+  EXPECT_TRUE(fs::exists(dir.at("f32/model-00003-of-00003.safetensors")));
+  EXPECT_FALSE(config_of(dir.at("f32")).contains("quantization"));
+  EXPECT_EQ(config_of(dir.at("f32")).at("torch_dtype"), "float32");
+  EXPECT_LT(largest_difference(logits_of(dir, dir.at("f32"), "1,2,3,200"),
+                               logits_of(dir, kModel, "1,2,3,200")),
+            1e-4);
+}
+
+TEST(ConvertVerb, ChangesTheTypeOfAFolder) {
+  const TempDir dir;
+  expect_done({"convert", kPlain, dir.at("bf16"), "--dtype", "bf16"});
+  expect_done({"convert", dir.at("bf16"), dir.at("f32"), "--dtype", "f32"});
+  expect_done({"convert", dir.at("f32"), dir.at("again"), "--dtype", "bf16"});
+  expect_same_tensors(dir.at("bf16"), dir.at("again"));
+  expect_done({"convert", kPlain, dir.at("same")});
+  expect_same_tensors(kPlain, dir.at("same"));
+}
+
+// The plain fixture with a tokenizer of the 256 bytes.
+std::string with_tokenizer(const TempDir& dir) {
+  const std::string folder = dir.at("hf");
+  fs::copy(kPlain, folder);
+  text::Vocabulary vocabulary;
+  vocabulary.pre_tokenizer = "gpt-2";
+  for (int byte = 0; byte < 256; ++byte) {
+    text::append_utf8(vocabulary.tokens.emplace_back(),
+                      text::byte_to_letter(static_cast<uint8_t>(byte)));
+  }
+  vocabulary.kinds.assign(256, text::TokenKind::kNormal);
+  vocabulary.eos = 10;
+  std::ofstream(folder + "/tokenizer.json") << text::to_tokenizer_json(vocabulary, "test");
+  std::ofstream(folder + "/tokenizer_config.json")
+      << text::to_tokenizer_config(vocabulary, "{{ messages[0].content }}");
+  return folder;
+}
+
+TEST(ConvertVerb, WritesGgufAndBack) {
+  const TempDir dir;
+  const std::string folder = with_tokenizer(dir);
+  const std::string gguf = dir.at("model.gguf");
+  expect_done({"convert", folder, gguf});
+  EXPECT_EQ(largest_difference(logits_of(dir, gguf), logits_of(dir, folder)), 0);
+  EXPECT_EQ(weft({"convert", folder, gguf}).status, 2);
+  expect_done({"convert", gguf, dir.at("back")});
+  expect_same_tensors(folder, dir.at("back"));
+  const Strings question = {"chat", "-p", "some words", "-n", "5", "--json"};
+  const auto answer = weft_json(joined(question, {"-m", folder}));
+  EXPECT_EQ(weft_json(joined(question, {"-m", gguf})).at("tokens"), answer.at("tokens"));
+  EXPECT_EQ(weft_json(joined(question, {"-m", dir.at("back")})).at("tokens"), answer.at("tokens"));
+  const nlohmann::json config = config_of(dir.at("back"));
+  for (const char* key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+                          "num_key_value_heads", "intermediate_size", "tie_word_embeddings"}) {
+    EXPECT_EQ(config.at(key), config_of(folder).at(key)) << key;
+  }
+  expect_done({"convert", folder, dir.at("half.gguf"), "--dtype", "f16"});
+  EXPECT_LT(largest_difference(logits_of(dir, dir.at("half.gguf")), logits_of(dir, folder)), 0.05);
+}
+
+struct Refusal {
+  Strings args;
+  int status;
+  std::string part;
+};
+
+void expect_refused(const Refusal& refusal) {
+  const CommandResult result = weft(refusal.args);
+  EXPECT_EQ(result.status, refusal.status) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(num_lines(result.err), 1) << result.err;
+  EXPECT_NE(result.err.find(refusal.part), std::string::npos) << result.err;
+}
+
+TEST(ModelWriters, RefuseInOneLineAndLeaveNothing) {
+  const TempDir dir;
+  fs::create_directory(dir.at("model"));
+  dir.write("model/config.json", "mine");
+  fs::create_directory(dir.at("home"));
+  dir.write("home/letter", "dear");
+  const std::string out = dir.at("out");
+  for (const Strings& verb : {Strings{"convert"}, Strings{"quantize"}, Strings{"shard"}}) {
+    const Strings tp = verb[0] == "shard" ? Strings{"--tp", "2"} : Strings{};
+    const auto with = [&](const Strings& args) { return joined(joined(verb, args), tp); };
+    const std::string none = dir.at("none");
+    expect_refused({with({none, out}), 3, none + ": no such file; check the path"});
+    expect_refused({with({kPlain, dir.at("model")}), 2,
+                    "model: is there already; choose another path or give --force"});
+    expect_refused({with({kPlain, dir.at("home"), "--force"}), 2,
+                    "home: holds no config.json, so it is no model's folder; --force replaces only "
+                    "these"});
+    expect_refused({with({kPlain, dir.at("no/out")}), 5, "no/out: cannot make "});
+    expect_refused({joined(verb, {kPlain, out, "--tp", "0"}), 2,
+                    "--tp: expected a whole number from 1 to 1024, got '0'"});
+    expect_refused({joined(verb, {kPlain}), 2, " is required"});
+  }
+  expect_refused(
+      {{"quantize", kPlain, out, "--bits", "7"}, 2, "--bits: 7, expected 2, 3, 4, 5, 6 or 8"});
+  expect_refused({{"quantize", kPlain, out, "--group-size", "48"},
+                  2,
+                  "--group-size: 48, expected 32, 64 or 128"});
+  expect_refused(
+      {{"quantize", kPlain, out, "--mode", "best"}, 2, "--mode: 'best', expected affine"});
+  expect_refused(
+      {{"convert", kPlain, out, "--dtype", "f8"}, 2, "--dtype: 'f8', expected f32, f16 or bf16"});
+  expect_refused({{"shard", kModel, out, "--tp", "2"},
+                  2,
+                  "a GGUF file, expected safetensors; `weft convert` it first"});
+  expect_refused({{"shard", kPlain, out, "--tp", "64"}, 2, "64"});
+  EXPECT_EQ(dir.read("model/config.json"), "mine");
+  EXPECT_EQ(dir.num_files(), 2U);
+}
+
+TEST(ModelWriters, SayWhatAFullDiskLacks) {
+  const TempDir dir;
+  for (const std::string verb : {"convert", "quantize --bits 4 --tp 2", "shard --tp 2"}) {
+    const CommandResult result =
+        test::run_command({"bash", "-c",
+                           core::join("ulimit -f 100; exec ", kWeft, " ", verb, " -m ", kPlain,
+                                      " -o ", dir.at("out"))},
+                          {});
+    EXPECT_EQ(result.status, 5) << result.err;
+    EXPECT_NE(result.err.find("IoError: "), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(": cannot write at byte 0: File too large"), std::string::npos)
+        << result.err;
+    EXPECT_EQ(dir.num_files(), 0U) << verb;
+  }
+}
+
+TEST(ModelWriters, LeaveNothingAtTheNameWhenKilled) {
+  const TempDir dir;
+  for (const char* verb : {"quantize", "convert"}) {
+    test::BackgroundCommand command(weft_command({verb, kModel, dir.at("out"), "--tp", "2"}));
+    // Until the folder beside it has come.
+    for (int i = 0; i < 600 && dir.num_files() == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    EXPECT_FALSE(fs::exists(dir.at("out")));
+    ::kill(-command.pid(), SIGKILL);
+    command.finish();
+    EXPECT_FALSE(fs::exists(dir.at("out")));
+    for (const auto& entry : fs::directory_iterator(dir.path())) fs::remove_all(entry.path());
+  }
+}
+
+}  // namespace
+}  // namespace weft::cli

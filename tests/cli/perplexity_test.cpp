@@ -1,0 +1,111 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
+
+namespace weft::cli {
+namespace {
+
+using testing::TempDir;
+using Strings = std::vector<std::string>;
+
+constexpr char kData[] = WEFT_SOURCE_DIR "/tests/generate/data/";
+
+const nlohmann::json& reference() {
+  static const nlohmann::json file = [] {
+    std::ifstream in(std::string(kData) + "perplexity.json");
+    return nlohmann::json::parse(in);
+  }();
+  return file;
+}
+
+// The begin of the text that the reference implementation has read.
+std::string write_text(const TempDir& dir) {
+  std::ifstream in(std::string(kData) + "us_constitution.txt", std::ios::binary);
+  std::string text(reference().at("bytes").get<size_t>(), '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return dir.write("text", text);
+}
+
+nlohmann::json measure(const std::string& text, const nlohmann::json& expected,
+                       const std::string& tp) {
+  Strings args = {"perplexity", "--file", text,         "--json",
+                  "--tp",       tp,       "--ctx-size", expected.at("ctx_size").dump()};
+  if (expected.at("stride") != 0) args = joined(args, {"--stride", expected.at("stride").dump()});
+  return weft_json(args);
+}
+
+void expect_equal(const nlohmann::json& got, const nlohmann::json& expected) {
+  for (const char* key : {"perplexity", "mean_loss", "standard_error"}) {
+    const auto value = expected.at(key).get<double>();
+    EXPECT_NEAR(got.at(key).get<double>(), value, 1e-4 * value) << key;
+  }
+  for (const char* key : {"windows", "scored_tokens", "ctx_size", "stride"}) {
+    EXPECT_EQ(got.at(key), expected.at(key)) << key;
+  }
+  EXPECT_EQ(got.at("tokens"), reference().at("tokens"));
+  EXPECT_GT(got.at("tokens_per_s").get<double>(), 0);
+}
+
+TEST(PerplexityVerb, EqualsTheReferenceForEveryKindOfWindow) {
+  const TempDir dir;
+  const std::string text = write_text(dir);
+  for (const auto& expected : reference().at("cases")) {
+    SCOPED_TRACE(expected.dump());
+    expect_equal(measure(text, expected, "1"), expected);
+  }
+}
+
+TEST(PerplexityVerb, EqualsTheReferenceOnSeveralRanks) {
+  const TempDir dir;
+  const std::string text = write_text(dir);
+  const nlohmann::json& expected = reference().at("cases")[0];
+  for (const std::string tp : {"2", "3"}) expect_equal(measure(text, expected, tp), expected);
+}
+
+TEST(PerplexityVerb, WritesTwoLinesForPeople) {
+  const TempDir dir;
+  const auto result = weft({"perplexity", "-f", write_text(dir), "-c", "256"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(num_lines(result.out), 2) << result.out;
+  EXPECT_EQ(result.out.rfind("perplexity 7.62", 0), 0U) << result.out;
+  EXPECT_NE(result.out.find("254 tokens scored in 2 windows of 256"), std::string::npos)
+      << result.out;
+}
+
+TEST(PerplexityVerb, RefusesInOneLine) {
+  const TempDir dir;
+  const std::string text = write_text(dir);
+  const std::string few = dir.write("few", "one two");
+  const struct {
+    Strings args;
+    int status;
+    std::string err;
+  } cases[] = {
+      {{"-f", dir.at("none")}, 3, dir.at("none") + ": no such file; check the path"},
+      {{"-f", text, "-m", dir.at("none")}, 3, dir.at("none") + ": no such file; check the path"},
+      {{"-f", text, "-c", "3"}, 2, "--ctx-size: expected a whole number from 4 to"},
+      {{"-f", text, "-c", "9000"}, 2, "--ctx-size: 9000, expected 4 to 8192 for this model"},
+      {{"-f", text, "--stride", "0"}, 2, "--stride: expected a whole number from 1 to"},
+      {{"-f", text, "-c", "64", "--stride", "65"},
+       2,
+       "--stride: 65, expected 1 to the window's 64"},
+      {{"-f", text, "--tp", "0"}, 2, "--tp: expected a whole number from 1 to 1024, got '0'"},
+      {{}, 2, "perplexity: --file is required"},
+      {{"-f", few}, 2, "2 tokens of text, expected at least one window of 512"},
+      {{"-f", few, "--tp", "2"}, 2, "2 tokens of text, expected at least one window of 512"},
+  };
+  for (const auto& refusal : cases) {
+    const auto result = weft(joined({"perplexity"}, refusal.args));
+    EXPECT_EQ(result.status, refusal.status) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(num_lines(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(refusal.err), std::string::npos) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace weft::cli

@@ -1,0 +1,47 @@
+#include "weft/cli/export_model.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "weft/cli/progress.h"
+#include "weft/cli/session.h"
+#include "weft/core/atomic_folder.h"
+#include "weft/dist/run_together.h"
+
+namespace weft::cli {
+namespace {
+
+constexpr double kMegabyte = 1e6;
+
+// Rank 0's text on all ranks.
+std::string share_text(const dist::Group& group, const std::string& text) {
+  const std::vector<int64_t> shared = share_tokens(group, {text.begin(), text.end()});
+  return {shared.begin(), shared.end()};
+}
+
+}  // namespace
+
+void export_model(const std::string& model, const models::ExportOptions& options,
+                  const std::string& dtype_name, const OutputFlags& output,
+                  const dist::World& world) {
+  const dist::Group& group = world.group();
+  const auto file = io::TensorFile::open(model);
+  std::optional<core::AtomicFolder> folder;
+  dist::run_together(group, [&] {
+    if (group.rank() == 0) folder.emplace(output.out, output.force, kModelMarker);
+  });
+  const std::string path = share_text(group, folder ? folder->temporary_path() : "");
+  nlohmann::json quantization;
+  {
+    ProgressBar bar("writing", "MB", kMegabyte, group.rank() == 0);
+    quantization = models::export_weights(
+        *file, options, group, path, [&](uint64_t done, uint64_t total) { bar.show(done, total); });
+  }
+  dist::run_together(group, [&] {
+    if (!folder) return;
+    models::export_files(*file, quantization, dtype_name, path);
+    folder->commit();
+  });
+}
+
+}  // namespace weft::cli

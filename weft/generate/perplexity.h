@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "weft/models/model.h"
+
+namespace weft::generate {
+
+/// How a text is cut into windows, and which of their tokens are scored.
+struct PerplexityOptions {
+  /// Tokens per window, which the model sees at once.
+  int64_t context = 512;
+  /// 0: windows stand side by side, the second half of each is scored from what stands before it in
+  /// the window, and what fills no window is left out: llama.cpp's way. Otherwise each window
+  /// begins this many tokens after the one before and scores what that did not, to the end of the
+  /// text: the way of transformers' documentation.
+  int64_t stride = 0;
+  /// With stride 0: the token that takes the place of each window's first, for a model whose texts
+  /// begin with one; -1: none.
+  int64_t first_token = -1;
+};
+
+/// Tokens [start, start + length) of the text; those from `first_scored` of the window are scored,
+/// each from all that stand before it in the window.
+struct ScoredWindow {
+  int64_t start = 0;
+  int64_t length = 0;
+  int64_t first_scored = 1;
+
+  int64_t num_scored() const { return length - first_scored; }
+};
+
+/// The windows of a text of `num_tokens`. Throws ConfigError for a context or stride that can't be,
+/// and for a text that has no token to score.
+std::vector<ScoredWindow> score_windows(int64_t num_tokens, const PerplexityOptions& options);
+
+/// What a text's tokens cost the model.
+struct PerplexityResult {
+  int64_t num_windows = 0;
+  int64_t num_scored = 0;
+  /// Mean of -ln p over the scored tokens; perplexity is its exponential.
+  double mean_loss = 0;
+  double perplexity = 0;
+  /// Of the perplexity: standard error of the mean loss times the perplexity.
+  double standard_error = 0;
+  /// For all windows, without loading.
+  double seconds = 0;
+};
+
+/// Sees the result so far after each window, on every rank.
+using PerplexityProgress = std::function<void(const PerplexityResult& so_far, int64_t windows)>;
+
+/// Scores `tokens`, the same on all ranks, which have passed the tokenizer once. Each window is
+/// read anew, without a cache; logits are made for a few positions at a time, and each rank makes
+/// those of its part of the vocabulary only. Collective; the result is the same on all ranks.
+/// Throws ConfigError as score_windows does and for a token outside of the vocabulary, FormatError
+/// for a loss that is not a number.
+PerplexityResult perplexity(models::CausalLM& model, std::span<const int64_t> tokens,
+                            const PerplexityOptions& options, const PerplexityProgress& progress);
+
+}  // namespace weft::generate

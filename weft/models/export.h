@@ -1,0 +1,56 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "weft/dist/group.h"
+#include "weft/io/tensor_file.h"
+
+namespace weft::models {
+
+/// MLX's affine quantization of all matrices whose inputs are whole quant groups.
+struct AffineScheme {
+  int64_t bits = 4;
+  int64_t group_size = 64;
+};
+
+/// What becomes of a model's weights when they are written anew.
+struct ExportOptions {
+  /// All weights floating, in this type.
+  std::optional<at::ScalarType> dtype;
+  /// Matrices quantized anew. Scales and offsets get the matrix's type, or float16 if it was
+  /// quantized.
+  std::optional<AffineScheme> scheme;
+  /// Most bytes of data per file.
+  uint64_t max_file_bytes = 5'000'000'000;
+};
+
+/// Sees the bytes of the source that are done.
+using ExportProgress = std::function<void(uint64_t done, uint64_t total)>;
+
+/// Writes the weights of `file`, of any format, under Hugging Face's names and in its order of rows
+/// to the folder `folder`, as safetensors, and verifies what was written. Without options a weight
+/// stays as it is stored; GGUF blocks become MLX's affine parts with the same values where MLX has
+/// such groups (of 32: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K), else float16. Each rank writes
+/// its part of every matrix's rows, some megabytes at a time, and the files are the same on any
+/// number of ranks. Returns what config.json has to say about the quantization: MLX's
+/// "quantization" object, or null. Collective over `group`; `folder` is one, empty, that all ranks
+/// see. Throws on all ranks alike: FormatError, ConfigError, IoError.
+nlohmann::json export_weights(const io::TensorFile& file, const ExportOptions& options,
+                              const dist::Group& group, const std::string& folder,
+                              const ExportProgress& progress);
+
+/// Writes what a Hugging Face folder holds beside its weights: copies of those of `file`'s folder,
+/// or for a GGUF made from its keys (config.json, generation_config.json, tokenizer.json,
+/// tokenizer_config.json with the chat template). config.json gets `quantization` under MLX's two
+/// names, or loses these if it is null. `dtype` is the weights' type, for config.json: "float16";
+/// empty: as it was. Throws FormatError, ConfigError, IoError.
+void export_files(const io::TensorFile& file, const nlohmann::json& quantization,
+                  const std::string& dtype, const std::string& folder);
+
+}  // namespace weft::models
