@@ -101,6 +101,16 @@ SNIPPETS = r"""
 {% raw %}{{ not }} {% this %}{% endraw %} {% raw -%}   x  {%- endraw %} {# comment {{ x }} #}after{#- c -#}   z
 {% generation %}gen {{ 1 }}{% endgeneration %} {% print(5) %} {{ "a" "b" 'c' }} {{ "\t\x41\u00e9\U0001F600\101\q\\\'" }} {{ 'it''s' }}
 {{ {"items": 5}.items is callable }} {{ {"items": 5}["items"] }} {{ {"keys": 5, "a": {"get": 1}}.a["get"] }}
+{{ none | map("upper") | list }} {{ none | selectattr("r") | list }} {{ 0 | reject("odd") | list }} {{ undefined_name | map(attribute="x") | join }} {{ "" | select("no_such_test") | list }}|
+{{ 5 | map("upper") | list }}
+{% macro m(a, b=2) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(*[1]) }} {{ m(1, *[3, 4]) }} {{ m(*"xy") }} {{ m(**{"b": 5}) }} {{ m(*[1], b=3) }} {{ m(0, **{"c": 1}) }} {{ m(*[], **{}) }} {{ dict(**{"q": 1}) }} {{ range(*[1, 4]) | list }} {{ [3, 1] | sort(*[true]) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{% set calls = [m, m] %}{% for c in calls %}{{ c(*[loop.index]) }}{% endfor %}
+{% macro m(a, b=2) %}{{ a }}{% endmacro %}{{ m(**{"b": 5}, b=1) }}
+{% macro m(a, b=2) %}{{ a }}{% endmacro %}{{ m(b=1, **{"b": 5}) }}
+{{ dict(*[1], 2) }}
+{{ dict(**{}, **{}) }}
+{{ dict(*5) }}
+{{ dict(**5) }}
 {{ [1, 2].append(3) }}
 {{ {"a": 1}.update({"b": 2}) }}
 {{ "".__class__ }}

@@ -80,6 +80,8 @@ BYTE_SHAPES = {
     "tekken": (byte_level(split(texts.cased(r"\p{N}", ""))), ENDS, {"ignore_merges": True}),
     "cl100k": (byte_level(split(CL100K, "removed", True)), ENDS, {}),
     "gpt2_split": (byte_level(split(GPT2)), ENDS, {"pairs": False}),
+    "nfkc": (byte_level(split(GPT2)), ENDS, {"normalizer": normalizers.NFKC()}),
+    "nfkd": (byte_level(split(GPT2)), ENDS, {"normalizer": normalizers.NFKD()}),
     "deepseek3": (byte_level(split(r"\p{N}{1,3}"), split(HAN), split(DEEPSEEK3)), ENDS, {"bos": 1}),
     "deepseek_coder": (
         byte_level(split("[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"), split(HAN_OLD), DIGITS),

@@ -26,6 +26,10 @@ TEST(ModelFolder, PrefersTheUsualNames) {
   EXPECT_EQ(found({"model.safetensors.index.json", "model.safetensors", "x.gguf"}),
             "DIR/model.safetensors.index.json");
   EXPECT_EQ(found({"model.safetensors", "adapter.safetensors", "x.gguf"}), "DIR/model.safetensors");
+  EXPECT_EQ(found({"model.safetensors", "ndarray-cache.json"}), "DIR/model.safetensors");
+  EXPECT_EQ(found({"tensor-cache.json", "ndarray-cache.json", "x.gguf"}), "DIR/tensor-cache.json");
+  EXPECT_EQ(found({"ndarray-cache-b16.json", "ndarray-cache.json", "params_shard_0.bin"}),
+            "DIR/ndarray-cache.json");
   EXPECT_EQ(found({"x.safetensors.index.json", "x-1.safetensors", "x-2.safetensors"}),
             "DIR/x.safetensors.index.json");
 }

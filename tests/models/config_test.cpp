@@ -87,6 +87,16 @@ struct BadKey {
   const char* error;
 };
 
+void expect_gguf_errors(const std::vector<BadKey>& cases) {
+  const TempDir dir;
+  for (const BadKey& bad : cases) {
+    Keys keys = good_keys();
+    keys[bad.key] = bad.value;
+    const auto file = write_gguf(dir, keys);
+    EXPECT_EQ(replaced(error_text([&] { read_config(*file); }), file->path(), "FILE"), bad.error);
+  }
+}
+
 TEST(ReadConfig, RefusesKeysOfAGgufThatMakeNoModel) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<BadKey> cases = {
@@ -121,20 +131,35 @@ TEST(ReadConfig, RefusesKeysOfAGgufThatMakeNoModel) {
        "FormatError: FILE: key 'llama.vocab_size': expected an integer"},
       {"llama.block_count", text("30"),
        "FormatError: FILE: key 'llama.block_count': expected an integer"},
+  };
+  expect_gguf_errors(cases);
+}
+
+TEST(ReadConfig, RefusesKeysOfAGgufThatItDoesNotSupport) {
+  expect_gguf_errors({
       {"llama.rope.dimension_count", integer(32),
        "FormatError: FILE: config: rope over 32 of 64 head dims is not supported, expected all"},
+      {"llama.rope.scaling.type", text("longrope"),
+       "ConfigError: FILE: rope scaling 'longrope' is not supported, expected one of [none, "
+       "linear, yarn]"},
       {"llama.rope.scaling.type", text("yarn"),
-       "ConfigError: FILE: rope scaling 'yarn' is not supported; supported: none"},
+       "FormatError: FILE: missing key 'llama.rope.scaling.factor'"},
+      {"llama.rope.scaling.attn_factor", real(2.0F),
+       "ConfigError: FILE: key 'rope.scaling.attn_factor' is 2, which is not supported, expected "
+       "1"},
+      {"llama.attention.value_length", integer(32),
+       "ConfigError: FILE: config: values of 32 dims with keys of 64 are not supported, expected "
+       "the same"},
+      {"llama.attention.sliding_window", integer(0),
+       "FormatError: FILE: config: sliding window is 0, expected at least 1"},
+      {"llama.attention.sliding_window_pattern", integer(2),
+       "ConfigError: FILE: key 'llama.attention.sliding_window_pattern' is not supported"},
+      {"llama.expert_count", integer(8),
+       "FormatError: FILE: missing key 'llama.expert_used_count'"},
       {"general.architecture", text("mamba"),
-       "ConfigError: FILE: architecture 'mamba' is not supported; supported: llama"},
-  };
-  const TempDir dir;
-  for (const BadKey& bad : cases) {
-    Keys keys = good_keys();
-    keys[bad.key] = bad.value;
-    const auto file = write_gguf(dir, keys);
-    EXPECT_EQ(replaced(error_text([&] { read_config(*file); }), file->path(), "FILE"), bad.error);
-  }
+       "ConfigError: FILE: architecture 'mamba' is not supported, expected one of [llama, qwen2, "
+       "qwen3, qwen2moe, qwen3moe]"},
+  });
 }
 
 TEST(ReadConfig, NamesAKeyThatAGgufLacks) {
@@ -223,10 +248,8 @@ TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
       {"vocab_size", -1,
        "FormatError: DIR: config: vocabulary size is -1, expected 1 to 2147483648"},
       {"model_type", "gpt2",
-       "ConfigError: DIR/config.json: model_type 'gpt2' is not supported; supported: llama"},
-      {"rope_scaling",
-       {{"rope_type", "llama3"}},
-       "ConfigError: DIR/config.json: rope scaling 'llama3' is not supported; supported: default"},
+       "ConfigError: DIR/config.json: model_type 'gpt2' is not supported, expected one of [llama, "
+       "mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe]"},
   };
   const Folder folder;
   for (const Bad& bad : cases) {

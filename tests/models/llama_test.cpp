@@ -1,11 +1,10 @@
-#include "weft/models/llama/llama.h"
-
 #include <c10/core/InferenceMode.h>
 
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
+#include "weft/models/decoder/decoder.h"
 #include "weft/models/load.h"
 #include "weft/models/registry.h"
 #include "weft/shard/heads.h"

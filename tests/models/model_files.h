@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/error.h"
 #include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
 
@@ -16,7 +17,7 @@ namespace weft::test {
 
 /// A path in tests/models/data.
 inline std::string model_data(const std::string& name) {
-  return std::string(WEFT_SOURCE_DIR) + "/tests/models/data/" + name;
+  return core::join(WEFT_SOURCE_DIR, "/tests/models/data/", name);
 }
 
 /// The model that set-up installs. Its absence is a failure: set-up is incomplete.

@@ -130,8 +130,10 @@ TEST(LoadPlan, RefusesAFileWithTensorsThatTheModelDoesNotUse) {
 }
 
 TEST(Registry, ListsTheFamiliesItKnows) {
-  EXPECT_EQ(error_text([] { find_family("x"); }),
-            "ConfigError: models: unknown family 'x', expected one of [llama]");
+  EXPECT_EQ(
+      error_text([] { find_family("x"); }),
+      "ConfigError: models: unknown family 'x', expected one of [llama, mistral, mixtral, qwen2, "
+      "qwen3, qwen2_moe, qwen3_moe]");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "weft/nn/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/core/error_text.h"
@@ -15,15 +16,17 @@ constexpr int64_t kBatch = 2, kDim = 6;
 
 // One query after the other, as the formula is written.
 at::Tensor naive(const at::Tensor& q_BnTH, const at::Tensor& k_BkSH, const at::Tensor& v_BkSH,
-                 const std::vector<int64_t>& kv_of_head) {
+                 const std::vector<int64_t>& kv_of_head, int64_t window = 0) {
   const int64_t heads = q_BnTH.size(1), tokens = q_BnTH.size(2);
   const int64_t before = k_BkSH.size(2) - tokens;
   const at::Tensor y_BTnH = at::zeros({kBatch, tokens, heads, kDim}, at::kDouble);
   for (int64_t b = 0; b < kBatch; ++b) {
     for (int64_t n = 0; n < heads; ++n) {
       for (int64_t t = 0; t < tokens; ++t) {
-        const at::Tensor k_SH = k_BkSH[b][kv_of_head[n]].narrow(0, 0, before + t + 1);
-        const at::Tensor v_SH = v_BkSH[b][kv_of_head[n]].narrow(0, 0, before + t + 1);
+        const int64_t last = before + t;
+        const int64_t first = window == 0 ? 0 : std::max<int64_t>(0, last + 1 - window);
+        const at::Tensor k_SH = k_BkSH[b][kv_of_head[n]].narrow(0, first, last + 1 - first);
+        const at::Tensor v_SH = v_BkSH[b][kv_of_head[n]].narrow(0, first, last + 1 - first);
         const at::Tensor scores_S = at::mv(k_SH, q_BnTH[b][n][t]) / std::sqrt(double{kDim});
         y_BTnH[b][t][n].copy_(at::mv(v_SH.t(), at::softmax(scores_S, 0)));
       }
@@ -51,6 +54,21 @@ TEST(GroupedQueryAttention, EqualsTheFormulaOneQueryAfterTheOther) {
   }
 }
 
+TEST(GroupedQueryAttention, SeesAWindowOfPositionsBehindItself) {
+  for (const std::vector<int64_t>& map : {std::vector<int64_t>{0, 0, 1, 1}, {0, 0, 1}}) {
+    for (const auto& [tokens, positions] :
+         std::vector<std::pair<int64_t, int64_t>>{{8, 8}, {3, 8}, {1, 8}, {1, 1}, {7, 8}}) {
+      for (const int64_t window : {1, 2, 3, 7, 8, 9}) {
+        const at::Tensor q = seeded({kBatch, static_cast<int64_t>(map.size()), tokens, kDim}, 1);
+        const at::Tensor k = seeded({kBatch, 2, positions, kDim}, 2);
+        const at::Tensor v = seeded({kBatch, 2, positions, kDim}, 3);
+        expect_close(grouped_query_attention(q, k, v, map, window), naive(q, k, v, map, window),
+                     core::join("T ", tokens, ", S ", positions, ", window ", window), 1e-12);
+      }
+    }
+  }
+}
+
 TEST(GroupedQueryAttention, ReadsViewsOfALargerCache) {
   const at::Tensor cache = seeded({kBatch, 2, 20, kDim}, 2);
   const at::Tensor k = cache.narrow(2, 0, 8), v = cache.narrow(2, 8, 8);
@@ -73,6 +91,11 @@ TEST(GroupedQueryAttention, RefusesShapesThatDoNotFit) {
       }),
       "ShapeError: nn.grouped_query_attention: q [1, 2, 1, 4] and k [1, 2, 3, 4] with 1 heads "
       "mapped");
+  EXPECT_EQ(testing::error_text([&] {
+              grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {0, 1}, -1);
+            }),
+            "ShapeError: nn.grouped_query_attention: window -1, expected at least 1, or 0 for all "
+            "positions");
 }
 
 }  // namespace

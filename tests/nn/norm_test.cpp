@@ -80,6 +80,34 @@ TEST(SequenceParallelRMSNorm, EqualsTheWholeAndSumsTheWeightsGradient) {
   });
 }
 
+TEST(HeadRMSNorm, EqualsTheWholeAndSumsTheWeightsGradientOverTheRanksHeads) {
+  test::on_ranks([](const dist::Group& group) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const double tolerance = test::layer_tolerance(dtype);
+      const at::Tensor x_all = seeded({2, 5, 7, 24}, 1, dtype), w_all = seeded({24}, 2, dtype);
+      const at::Tensor grad = seeded({2, 5, 7, 24}, 3, dtype);
+      const WholeNorm whole(x_all, w_all, grad);
+      HeadRMSNorm norm(w_all.clone(), kEps, group, true);
+      const at::Tensor x = leaf(test::piece(x_all, 2, group));
+      const at::Tensor y = norm->forward(x);
+      EXPECT_EQ(y.scalar_type(), dtype);
+      expect_close(y, test::piece(whole.y, 2, group), "output", tolerance);
+      y.backward(test::piece(grad, 2, group));
+      expect_close(x.grad(), test::piece(whole.x.grad(), 2, group), "input", tolerance);
+      expect_close(norm->weight.grad(), whole.w.grad(), "weight", tolerance);
+      test::expect_equal_on_all_ranks(norm->weight.grad(), group, "gradient of the weight");
+    }
+  });
+}
+
+TEST(HeadRMSNorm, RefusesHeadsOfAnotherSize) {
+  HeadRMSNorm norm(at::ones({4}), kEps, dist::Group());
+  EXPECT_EQ(testing::error_text([&] {
+              norm->forward(at::ones({1, 2, 3, 5}));
+            }),
+            "ShapeError: nn.HeadRMSNorm: input [1, 2, 3, 5], expected [B, T, heads, 4]");
+}
+
 TEST(ShardedRMSNorm, EqualsTheWholeOverADividedDim) {
   test::on_ranks([](const dist::Group& group) {
     for (const auto dtype : test::layer_dtypes()) {

@@ -54,6 +54,55 @@ TEST(Rope, GivesALaterStartTheSameAsTheWhole) {
   EXPECT_EQ(rope.max_positions(), 32);
 }
 
+TEST(Rope, RotatesTheFirstFeaturesOfALargerHead) {
+  const Rope rope(8, 10'000, 32);
+  const at::Tensor x_BTnH = seeded({1, 5, 2, 12}, 1, at::kFloat);
+  const at::Tensor y = rope.apply(x_BTnH, 3);
+  expect_close(y.narrow(-1, 0, 8), rope.apply(x_BTnH.narrow(-1, 0, 8), 3), "rotated", 0);
+  expect_close(y.narrow(-1, 8, 4), x_BTnH.narrow(-1, 8, 4), "passed through", 0);
+}
+
+TEST(Rope, DividesTheFrequenciesByTheDivisors) {
+  const at::Tensor x_BTnH = seeded({1, 9, 2, 8}, 1, at::kFloat);
+  RopeOptions options;
+  options.dim = 8;
+  options.max_positions = 32;
+  options.divisors = at::full({4}, 4.0);
+  RopeOptions linear = options;
+  linear.divisors = at::Tensor();
+  linear.scaling.type = RopeType::kLinear;
+  linear.scaling.factor = 4;
+  expect_close(Rope(options).apply(x_BTnH, 2), Rope(linear).apply(x_BTnH, 2), "divided by 4", 1e-6);
+}
+
+TEST(Rope, TakesTheFrequenciesOfTheLengthThatASequenceHasReached) {
+  RopeOptions options;
+  options.dim = 8;
+  options.max_positions = 64;
+  options.scaling.type = RopeType::kDynamic;
+  options.scaling.factor = 2;
+  options.scaling.original_positions = 16;
+  const Rope rope(options), plain(8, 10'000, 64);
+  const at::Tensor x_BTnH = seeded({1, 8, 2, 8}, 1, at::kFloat);
+  expect_close(rope.apply(x_BTnH, 8), plain.apply(x_BTnH, 8), "within the trained length", 0);
+  // 32 positions: the base grows by (2 * 32 / 16 - 1)^(8 / 6).
+  const Rope grown(8, 10'000 * std::pow(3.0, 8.0 / 6.0), 64);
+  expect_close(rope.apply(x_BTnH, 24), grown.apply(x_BTnH, 24), "beyond", 1e-5);
+  expect_close(rope.apply(x_BTnH, 8), plain.apply(x_BTnH, 8), "short again", 0);
+}
+
+TEST(Rope, MultipliesByTheAttentionFactor) {
+  RopeOptions options;
+  options.dim = 8;
+  options.max_positions = 64;
+  options.scaling.type = RopeType::kYarn;
+  options.scaling.original_positions = 16;
+  options.scaling.attention_factor = 1.5;
+  const at::Tensor x_BTnH = seeded({1, 8, 2, 8}, 1, at::kFloat);
+  expect_close(Rope(options).apply(x_BTnH, 8), 1.5 * Rope(8, 10'000, 64).apply(x_BTnH, 8), "yarn",
+               1e-5);
+}
+
 TEST(Rope, RefusesWhatItCannotRotate) {
   EXPECT_EQ(error_text([] { Rope(7, 10'000, 4); }),
             "ConfigError: nn.Rope: head_dim 7, expected a positive even number");
@@ -66,6 +115,16 @@ TEST(Rope, RefusesWhatItCannotRotate) {
             }),
             "ShapeError: nn.Rope: positions 2 to 5, expected at most 4; use a shorter prompt or a "
             "larger context");
+  EXPECT_EQ(error_text([] {
+              Rope(8, 10'000, 4).apply(at::zeros({1, 3, 1, 6}), 0);
+            }),
+            "ShapeError: nn.RopeAngles: input [1, 3, 1, 6], expected [B, 3, heads, at least 8]");
+  RopeOptions options;
+  options.dim = 8;
+  options.max_positions = 4;
+  options.divisors = at::ones({3});
+  EXPECT_EQ(error_text([&] { const Rope rope(options); }),
+            "ShapeError: nn.Rope: 3 frequency divisors, expected 4");
 }
 
 }  // namespace

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <iomanip>
 #include <random>
+#include <sstream>
 
+#include "tests/text/goldens.h"
 #include "weft/text/unicode.h"
 #include "weft/text/utf8.h"
 
@@ -47,6 +50,59 @@ TEST(Normalize, ChangesNothingTheSecondTime) {
     }
     const std::string once = normalize_nfc(text);
     EXPECT_EQ(normalize_nfc(once), once);
+  }
+}
+
+struct Form {
+  const char* name;
+  std::string (*normalize)(std::string_view);
+};
+constexpr Form kForms[] = {{"NFC", normalize_nfc},
+                           {"NFD", normalize_nfd},
+                           {"NFKC", normalize_nfkc},
+                           {"NFKD", normalize_nfkd}};
+
+// See tools/make_normalize_goldens.py.
+const core::Json& golden() {
+  static const core::Json file = read_golden("normalize.json");
+  return file;
+}
+
+std::string block_hash(const Form& form, char32_t first, char32_t size) {
+  uint64_t hash = 0xCBF29CE484222325;
+  for (char32_t code = first; code < first + size; ++code) {
+    if (code >= 0xD800 && code <= 0xDFFF) continue;
+    std::string text;
+    append_utf8(text, code);
+    const std::string normal = form.normalize(text);
+    for (const char byte : normal + std::string(1, '\0')) {
+      hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
+    }
+  }
+  std::ostringstream digits;
+  digits << std::hex << std::setw(16) << std::setfill('0') << hash;
+  return digits.str();
+}
+
+TEST(Normalize, EqualsHuggingFaceOnEveryCharacter) {
+  for (const Form& form : kForms) {
+    const auto expected = golden().at("blocks").at(form.name).get<std::vector<std::string>>();
+    ASSERT_EQ(expected.size(), 272u);
+    for (char32_t block = 0; block < expected.size(); ++block) {
+      EXPECT_EQ(block_hash(form, block * 4096, 4096), expected[block])
+          << form.name << " block " << static_cast<uint32_t>(block);
+    }
+  }
+}
+
+TEST(Normalize, EqualsHuggingFaceOnCharactersThatMeet) {
+  const auto texts = golden().at("texts").get<std::vector<std::string>>();
+  ASSERT_GE(texts.size(), 100u);
+  for (const Form& form : kForms) {
+    const auto expected = golden().at("forms").at(form.name).get<std::vector<std::string>>();
+    for (size_t i = 0; i < texts.size(); ++i) {
+      EXPECT_EQ(form.normalize(from_hex(texts[i])), from_hex(expected[i])) << form.name << texts[i];
+    }
   }
 }
 

@@ -72,6 +72,13 @@ TEST(SentencePiece, RefusesScoresThatDoNotFit) {
             "t: token scores: expected 1000, one per token, got 0; the file is damaged");
 }
 
+TEST(SentencePiece, RefusesTokensThatWouldTakeLong) {
+  Vocabulary vocabulary = trained_vocabulary();
+  vocabulary.tokens[500] = std::string(513, 'a');
+  EXPECT_EQ(message_of<FormatError>([&] { Tokenizer::make(vocabulary, "t"); }),
+            "t: token 500: expected at most 512 bytes, got 513; the file is damaged");
+}
+
 TEST(SentencePiece, EncodesLongRunsInLinearTime) {
   const Tokenizer tokenizer = Tokenizer::make(trained_vocabulary(), "t");
   for (const char unit : {'a', ' ', '\n', '\xF1'}) {

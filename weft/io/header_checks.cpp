@@ -59,6 +59,16 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+void check_file_name(const std::string& where, const std::string& name) {
+  const bool is_plain =
+      !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+      name.find('\\') == std::string::npos && name.find('\0') == std::string::npos;
+  if (!is_plain) {
+    fail<FormatError>(where, ": file name ", core::quote(name),
+                      ", expected a plain name in the index's folder; correct the index");
+  }
+}
+
 void check_tensor_name(const std::string& where, const std::string& name) {
   if (name.find('\0') != std::string::npos) {
     fail<FormatError>(where, ": tensor ", core::quote(name),

@@ -24,4 +24,8 @@ bool is_utf8(std::string_view text);
 /// its end.
 void check_tensor_name(const std::string& where, const std::string& name);
 
+/// Throws FormatError unless `name`, which a file names, is a plain name of a file in the same
+/// folder: it must not be able to reach other files.
+void check_file_name(const std::string& where, const std::string& name);
+
 }  // namespace weft::io

@@ -50,6 +50,9 @@ struct MatrixFormat {
   int64_t out_unit = 1;
   /// Of a packed value; 0 for dense and GGUF.
   int64_t bits = 0;
+  /// kGptq, and not to be seen in the tensors: zero points are stored less one; all are the middle.
+  bool stores_zero_less_one = true;
+  bool is_symmetric = false;
   /// For people: "F32", "Q4_1", "affine 4-bit g64", "mxfp4", "awq 4-bit g128".
   std::string text;
   std::vector<MatrixPart> parts;

@@ -51,7 +51,8 @@ std::vector<std::string> ending_in(const std::vector<std::string>& names, const 
 
 std::string find_model_file(const std::string& folder) {
   const std::vector<std::string> names = file_names(folder);
-  for (const char* usual : {"model.safetensors.index.json", "model.safetensors"}) {
+  for (const char* usual : {"model.safetensors.index.json", "model.safetensors",
+                            "tensor-cache.json", "ndarray-cache.json"}) {
     if (std::binary_search(names.begin(), names.end(), usual)) {
       return (fs::path(folder) / usual).string();
     }

@@ -6,7 +6,9 @@
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/core/log.h"
+#include "weft/io/header_checks.h"
 #include "weft/io/sources.h"
+#include "weft/io/tensor_cache.h"
 #include "weft/io/tensor_file_builder.h"
 
 namespace weft::io {
@@ -19,15 +21,6 @@ using core::quote;
 namespace {
 
 using WeightMap = std::map<std::string, std::string>;
-
-// Only names in the index's own folder: the index must not be able to reach other files.
-void check_file_name(const std::string& where, const std::string& name) {
-  const bool is_plain =
-      !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-      name.find('\\') == std::string::npos && name.find('\0') == std::string::npos;
-  check<FormatError>(is_plain, where, ": file name ", quote(name),
-                     ", expected a plain name in the index's folder; correct the index");
-}
 
 WeightMap read_weight_map(const std::string& path, const core::Json& index) {
   WeightMap files;
@@ -88,6 +81,9 @@ std::shared_ptr<const TensorFile> open_index(const std::string& path,
   const core::JsonLimits limits;
   const core::Json index =
       core::parse_json(core::read_text_file(index_path, limits.max_bytes), index_path, limits);
+  if (index.is_object() && index.contains("records") && !index.contains("weight_map")) {
+    return open_tensor_cache(path, index_path, index);
+  }
   const WeightMap files = read_weight_map(index_path, index);
   std::set<std::string> names;
   for (const auto& [tensor, file] : files) names.insert(file);

@@ -7,10 +7,11 @@
 
 namespace weft::io {
 
-/// Opens the files that a Hugging Face *.safetensors.index.json at `index_path` lists, and checks
-/// both ways that they hold just the tensors listed. File names must be plain names in the index's
-/// folder. `path` becomes the source's path. A wrong total_size is only logged, because published
-/// models have it. Throws FormatError or IoError.
+/// Opens the files that a Hugging Face *.safetensors.index.json at `index_path` lists (or a
+/// tensor-cache.json: see tensor_cache.h), and checks both ways that they hold just the tensors
+/// listed. File names must be plain names in the index's folder. `path` becomes the source's path.
+/// A wrong total_size is only logged, because published models have it. Throws FormatError or
+/// IoError.
 std::shared_ptr<const TensorFile> open_index(const std::string& path,
                                              const std::string& index_path);
 

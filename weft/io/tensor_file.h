@@ -55,10 +55,11 @@ struct ReadStats {
 /// data was not touched. Methods that read are safe from several threads.
 class TensorFile {
  public:
-  /// Opens a .gguf or .safetensors file, a *.safetensors.index.json, or a folder that holds one of
-  /// these (model.safetensors.index.json, model.safetensors, a single *.safetensors, a single
-  /// *.gguf). Recognizes by content, not by name alone.
-  /// Throws FormatError (path, tensor or key, offset) or IoError.
+  /// Opens a .gguf or .safetensors file, a *.safetensors.index.json, a tensor-cache.json of TVM or
+  /// MLC-LLM, or a folder that holds one of these (model.safetensors.index.json, model.safetensors,
+  /// tensor-cache.json or its old name ndarray-cache.json, a single *.safetensors, a single
+  /// *.gguf). Recognizes by content, not by name alone. Throws FormatError (path, tensor or key,
+  /// offset) or IoError.
   static std::shared_ptr<const TensorFile> open(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -73,6 +73,16 @@ const std::map<std::string, MetaValue>& TensorFileBuilder::add_file(const std::s
   return metadata;
 }
 
+uint64_t TensorFileBuilder::add_raw_file(const std::string& path) {
+  source_->files_.push_back(std::make_shared<core::File>(path));
+  return source_->files_.back()->size();
+}
+
+void TensorFileBuilder::add_raw_tensors(std::vector<TensorMeta> tensors) {
+  for (TensorMeta& tensor : tensors) tensor.file = source_->files_.size() - 1;
+  add_tensors(std::move(tensors));
+}
+
 void TensorFileBuilder::add_tensors(std::vector<TensorMeta> tensors) {
   for (TensorMeta& tensor : tensors) {
     const auto [entry, is_new] = source_->by_name_.emplace(tensor.name, source_->tensors_.size());

@@ -23,6 +23,11 @@ class TensorFileBuilder {
   /// valid until the next call. Throws FormatError (also when a tensor is in two files, or formats
   /// are mixed) or IoError.
   const std::map<std::string, MetaValue>& add_file(const std::string& path);
+  /// Opens one more file that has no header, and returns its size; `add_raw_tensors` then says what
+  /// is in it. Throws FormatError or IoError.
+  uint64_t add_raw_file(const std::string& path);
+  /// Adds tensors of the last file. Throws FormatError when a tensor is there already.
+  void add_raw_tensors(std::vector<TensorMeta> tensors);
   /// Tensors so far.
   const std::vector<TensorMeta>& tensors() const { return source_->tensors_; }
   /// Path of file number `index`.

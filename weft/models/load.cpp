@@ -59,8 +59,11 @@ void WeightReader::report() const {
 
 LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOptions& options) {
   const ModelConfig config = read_config(file);
-  return LoadPlan(file, find_family(config.family).rules(config, file), num_ranks,
-                  options.shard_info, options.functions);
+  PlanOptions plan_options;
+  plan_options.shard_info = options.shard_info;
+  plan_options.functions = options.functions;
+  plan_options.quantization = read_quantization_config(file);
+  return LoadPlan(file, find_family(config.family).rules(config, file), num_ranks, plan_options);
 }
 
 LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,

@@ -89,15 +89,27 @@ io::MatrixFormat vector_format(const io::PlannedParam& param) {
 }  // namespace
 
 LoadPlan::LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t num_ranks,
-                   const io::ShardInfo* override, const io::FunctionTable& functions) {
+                   const PlanOptions& options) {
+  const io::ShardInfo* override = options.shard_info;
   for (const auto& [name, split] : rules.splits) {
     layouts_[name] = split.layout(num_ranks, join(file.path(), ": ", name));
   }
-  params_ = io::ShardPlan::make(file, shard_info(file, rules, override), num_ranks, functions);
+  params_ =
+      io::ShardPlan::make(file, shard_info(file, rules, override), num_ranks, options.functions);
   for (const WeightRule& rule : rules.weights) add_weight(file, rule);
+  if (options.quantization) check_quantization(*options.quantization);
   check_all_used(file, override);
   for (const PlannedWeight& weight : weights_) {
     check_shapes(weight, override == nullptr ? file.path() : override->where);
+  }
+}
+
+void LoadPlan::check_quantization(const QuantizationConfig& config) {
+  for (PlannedWeight& weight : weights_) {
+    if (weight.rule.is_vector()) continue;
+    check_stated(config, weight.rule.matrix().base, weight.format);
+    weight.format.stores_zero_less_one = config.stores_zero_less_one;
+    weight.format.is_symmetric = config.is_symmetric;
   }
 }
 

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
 #include "weft/io/views/shard_plan.h"
+#include "weft/models/quantization_config.h"
 #include "weft/models/weight_rules.h"
 #include "weft/shard/layout.h"
 
@@ -22,15 +24,24 @@ struct PlannedWeight {
   std::vector<size_t> parts;
 };
 
+/// What a plan depends on beside the file, the rules and the number of ranks.
+struct PlanOptions {
+  /// A user's rules, which take the place of the model's own for the parameters that they name.
+  const io::ShardInfo* shard_info = nullptr;
+  /// What those may call beside weft's own functions.
+  io::FunctionTable functions;
+  /// What config.json says of quantization; checked against the tensors.
+  std::optional<QuantizationConfig> quantization;
+};
+
 /// What every rank holds and reads, derived from headers alone: each rank plans for all.
 class LoadPlan {
  public:
-  /// `override` holds rules of a user that take the place of the model's own for the parameters
-  /// that they name; null: none. Throws FormatError (the file and the rules differ), ConfigError (a
-  /// cut that leaves a rank with nothing; the message says which sizes work), ShapeError (a user's
-  /// rule gives another shape than the model needs).
+  /// Throws FormatError (the file and the rules or config.json differ), ConfigError (a cut that
+  /// leaves a rank with nothing; the message says which sizes work), ShapeError (a user's rule
+  /// gives another shape than the model needs).
   LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t num_ranks,
-           const io::ShardInfo* override = nullptr, const io::FunctionTable& functions = {});
+           const PlanOptions& options = {});
 
   int64_t num_ranks() const { return params_.num_ranks(); }
   const std::vector<PlannedWeight>& weights() const { return weights_; }
@@ -51,6 +62,7 @@ class LoadPlan {
 
  private:
   void add_weight(const io::TensorFile& file, const WeightRule& rule);
+  void check_quantization(const QuantizationConfig& config);
   void check_shapes(const PlannedWeight& weight, const std::string& where) const;
   void check_all_used(const io::TensorFile& file, const io::ShardInfo* override) const;
 

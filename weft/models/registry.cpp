@@ -4,15 +4,21 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/models/llama/llama.h"
-#include "weft/models/llama/llama_rules.h"
+#include "weft/models/decoder/decoder.h"
+#include "weft/models/decoder/decoder_rules.h"
 
 namespace weft::models {
 namespace {
 
-const std::array<Family, 1>& families() {
-  static const std::array<Family, 1> table = {{
-      {"llama", llama_rules, make_llama},
+const std::array<Family, 7>& families() {
+  static const std::array<Family, 7> table = {{
+      {"llama", decoder_rules, make_decoder},
+      {"mistral", decoder_rules, make_decoder},
+      {"mixtral", decoder_rules, make_decoder},
+      {"qwen2", decoder_rules, make_decoder},
+      {"qwen3", decoder_rules, make_decoder},
+      {"qwen2_moe", decoder_rules, make_decoder},
+      {"qwen3_moe", decoder_rules, make_decoder},
   }};
   return table;
 }

@@ -107,57 +107,47 @@ std::optional<std::vector<int64_t>> GgufKeys::integers(const std::string& key) c
   fail_type(key, "an array of integers");
 }
 
-ModelConfig config_from_gguf(const io::TensorFile& file) {
-  const GgufKeys keys(file);
-  ModelConfig config;
-  config.family = keys.text("general.architecture");
-  const auto key = [&](const char* name) { return config.family + "." + name; };
-  check<core::ConfigError>(config.family == "llama", file.path(), ": architecture '", config.family,
-                           "' is not supported; supported: llama");
-  config.width = keys.integer(key("embedding_length"));
-  config.num_layers = keys.integer(key("block_count"));
-  config.num_heads = keys.integer(key("attention.head_count"));
-  config.num_kv_heads = keys.integer_or(key("attention.head_count_kv"), config.num_heads);
-  config.ffn_width = keys.integer(key("feed_forward_length"));
-  config.max_positions = keys.integer(key("context_length"));
-  config.norm_eps = keys.real(key("attention.layer_norm_rms_epsilon"));
-  config.rope_base = keys.real_or(key("rope.freq_base"), config.rope_base);
-  config.vocab_size = keys.has(key("vocab_size"))
-                          ? keys.integer(key("vocab_size"))
-                          : static_cast<int64_t>(keys.texts(kTokens).size());
-  check<FormatError>(config.num_heads >= 1, file.path(), ": config: number of heads is ",
-                     config.num_heads, ", expected at least 1");
-  config.head_dim = keys.integer_or(key("attention.key_length"), config.width / config.num_heads);
-  const int64_t rope_dim = keys.integer_or(key("rope.dimension_count"), config.head_dim);
-  check<FormatError>(rope_dim == config.head_dim, file.path(), ": config: rope over ", rope_dim,
-                     " of ", config.head_dim, " head dims is not supported, expected all");
-  const std::string scaling = keys.text_or(key("rope.scaling.type"), "none");
-  check<core::ConfigError>(scaling == "none", file.path(), ": rope scaling '", scaling,
-                           "' is not supported; supported: none");
-  config.is_tied = file.find("output.weight") == nullptr;
-  config.has_attention_bias = file.find("blk.0.attn_q.bias") != nullptr;
-  return config;
+const std::vector<double>& GgufKeys::reals(const std::string& key) const {
+  if (const auto* found = std::get_if<std::vector<double>>(&value(key))) return *found;
+  fail_type(key, "an array of numbers");
 }
+
+namespace {
+
+// An id by the name of its key; `fallback` for a missing one, if there is such a token.
+text::TokenId token_id(const GgufKeys& keys, const std::string& name, text::TokenId fallback,
+                       const std::string& where) {
+  const auto count = static_cast<int64_t>(keys.texts(kTokens).size());
+  const std::string key = core::join("tokenizer.ggml.", name, "_token_id");
+  const int64_t id = keys.integer_or(key, fallback < count ? fallback : -1);
+  check<FormatError>(id >= -1 && id < count, where, ": key '", key, "' is ", id,
+                     ", expected below ", count);
+  return static_cast<text::TokenId>(id);
+}
+
+// SentencePiece's BPE has scores instead of merges, and keys that older files leave out.
+void add_sentencepiece(const GgufKeys& keys, text::Vocabulary& vocabulary) {
+  const std::vector<double>& scores = keys.reals("tokenizer.ggml.scores");
+  vocabulary.scores.assign(scores.begin(), scores.end());
+  vocabulary.add_space_prefix = keys.flag_or("tokenizer.ggml.add_space_prefix", true);
+}
+
+}  // namespace
 
 text::Tokenizer tokenizer_from_gguf(const io::TensorFile& file) {
   const GgufKeys keys(file);
   text::Vocabulary vocabulary;
   vocabulary.model = keys.text("tokenizer.ggml.model");
+  const bool is_sentencepiece = vocabulary.model == "llama";
   vocabulary.pre_tokenizer = keys.text_or("tokenizer.ggml.pre", "default");
   vocabulary.tokens = keys.texts(kTokens);
   vocabulary.kinds = token_kinds(keys, vocabulary.tokens.size(), file.path());
   if (keys.has("tokenizer.ggml.merges")) vocabulary.merges = keys.texts("tokenizer.ggml.merges");
-  const auto id = [&](const char* key) {
-    const int64_t value = keys.integer_or(key, -1);
-    const bool is_valid = value >= -1 && value < static_cast<int64_t>(vocabulary.tokens.size());
-    check<FormatError>(is_valid, file.path(), ": key '", key, "' is ", value, ", expected below ",
-                       vocabulary.tokens.size());
-    return static_cast<text::TokenId>(value);
-  };
-  vocabulary.bos = id("tokenizer.ggml.bos_token_id");
-  vocabulary.eos = id("tokenizer.ggml.eos_token_id");
-  vocabulary.unknown = id("tokenizer.ggml.unknown_token_id");
-  vocabulary.add_bos = keys.flag_or("tokenizer.ggml.add_bos_token", false);
+  if (is_sentencepiece) add_sentencepiece(keys, vocabulary);
+  vocabulary.bos = token_id(keys, "bos", is_sentencepiece ? 1 : -1, file.path());
+  vocabulary.eos = token_id(keys, "eos", is_sentencepiece ? 2 : -1, file.path());
+  vocabulary.unknown = token_id(keys, "unknown", is_sentencepiece ? 0 : -1, file.path());
+  vocabulary.add_bos = keys.flag_or("tokenizer.ggml.add_bos_token", is_sentencepiece);
   vocabulary.add_eos = keys.flag_or("tokenizer.ggml.add_eos_token", false);
   return text::Tokenizer::make(std::move(vocabulary), file.path());
 }

@@ -14,6 +14,7 @@ class GgufKeys {
  public:
   explicit GgufKeys(const io::TensorFile& file) : file_(file) {}
 
+  const std::string& path() const { return file_.path(); }
   bool has(const std::string& key) const { return file_.metadata().count(key) != 0; }
   /// Each throws FormatError if the key is missing or of another type.
   int64_t integer(const std::string& key) const;
@@ -27,6 +28,7 @@ class GgufKeys {
   const std::vector<std::string>& texts(const std::string& key) const;
   /// Integers of either sign, or nothing for a missing key.
   std::optional<std::vector<int64_t>> integers(const std::string& key) const;
+  const std::vector<double>& reals(const std::string& key) const;
 
  private:
   const io::MetaValue& value(const std::string& key) const;

@@ -1,9 +1,11 @@
 #include "weft/nn/attention.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/logical_and.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "weft/core/error.h"
@@ -32,31 +34,47 @@ at::Tensor attend_one_token(const at::Tensor& q_Bn1H, const at::Tensor& k_BkSH,
   return at::scaled_dot_product_attention(q_BkgH, k_BkSH, v_BkSH).reshape({batch, 1, heads * dim});
 }
 
-std::optional<at::Tensor> causal_mask(int64_t tokens, int64_t positions) {
+// Of the last `tokens` of `positions`, each sees itself and what is before it, within the window.
+at::Tensor causal_mask(int64_t tokens, int64_t positions, int64_t window) {
   const at::Tensor column = at::arange(positions).unsqueeze(0);
   const at::Tensor row = at::arange(positions - tokens, positions).unsqueeze(1);
-  return column <= row;
+  const at::Tensor is_before = column <= row;
+  return window == 0 ? is_before : at::logical_and(is_before, column > row - window);
+}
+
+// For each query head a copy of the kv head that it reads.
+at::Tensor for_heads(const at::Tensor& x_BkSH, const std::vector<int64_t>& kv_of_head) {
+  return x_BkSH.index_select(1, at::tensor(kv_of_head, at::kLong));
 }
 
 }  // namespace
 
 at::Tensor grouped_query_attention(const at::Tensor& q_BnTH, const at::Tensor& k_BkSH,
-                                   const at::Tensor& v_BkSH,
-                                   const std::vector<int64_t>& kv_of_head) {
+                                   const at::Tensor& v_BkSH, const std::vector<int64_t>& kv_of_head,
+                                   int64_t window) {
   const int64_t tokens = q_BnTH.size(2), positions = k_BkSH.size(2);
   core::check<core::ShapeError>(
       static_cast<int64_t>(kv_of_head.size()) == q_BnTH.size(1) && tokens <= positions,
       "nn.grouped_query_attention: q ", core::list_text(q_BnTH.sizes()), " and k ",
       core::list_text(k_BkSH.sizes()), " with ", kv_of_head.size(), " heads mapped");
-  const bool uniform = is_uniform(kv_of_head, k_BkSH.size(1));
-  if (tokens == 1 && uniform) return attend_one_token(q_BnTH, k_BkSH, v_BkSH);
-  const at::Tensor map = at::tensor(kv_of_head, at::kLong);
-  const at::Tensor k_BnSH = k_BkSH.index_select(1, map);
-  const at::Tensor v_BnSH = v_BkSH.index_select(1, map);
-  const bool is_causal = tokens > 1 && tokens == positions;
-  const auto mask = is_causal || tokens == 1 ? std::nullopt : causal_mask(tokens, positions);
-  const at::Tensor y_BnTH =
-      at::scaled_dot_product_attention(q_BnTH, k_BnSH, v_BnSH, mask, 0.0, is_causal);
+  core::check<core::ShapeError>(window >= 0, "nn.grouped_query_attention: window ", window,
+                                ", expected at least 1, or 0 for all positions");
+  // What the first query does not see any more, none does.
+  const int64_t seen = window == 0 ? positions : std::min(positions, tokens - 1 + window);
+  if (seen < positions) {
+    const int64_t first = positions - seen;
+    return grouped_query_attention(q_BnTH, k_BkSH.narrow(2, first, seen),
+                                   v_BkSH.narrow(2, first, seen), kv_of_head, window);
+  }
+  if (tokens == 1 && is_uniform(kv_of_head, k_BkSH.size(1))) {
+    return attend_one_token(q_BnTH, k_BkSH, v_BkSH);
+  }
+  const bool is_windowed = window != 0 && window < positions;
+  const bool is_causal = tokens > 1 && tokens == positions && !is_windowed;
+  std::optional<at::Tensor> mask;
+  if (!is_causal && tokens > 1) mask = causal_mask(tokens, positions, is_windowed ? window : 0);
+  const at::Tensor y_BnTH = at::scaled_dot_product_attention(
+      q_BnTH, for_heads(k_BkSH, kv_of_head), for_heads(v_BkSH, kv_of_head), mask, 0.0, is_causal);
   return y_BnTH.transpose(1, 2).flatten(2);
 }
 

@@ -44,6 +44,20 @@ at::Tensor SequenceParallelRMSNormImpl::forward(const at::Tensor& x) {
   return normed(x, ops::mp_copy(weight, group_), eps_);
 }
 
+HeadRMSNormImpl::HeadRMSNormImpl(at::Tensor weight_in, double eps, dist::Group group,
+                                 bool requires_grad)
+    : eps_(eps), group_(std::move(group)) {
+  weight = register_parameter("weight", checked_weight(std::move(weight_in), "nn.HeadRMSNorm"),
+                              requires_grad);
+}
+
+at::Tensor HeadRMSNormImpl::forward(const at::Tensor& x_BTnH) {
+  core::check<core::ShapeError>(x_BTnH.dim() == 4 && x_BTnH.size(3) == weight.size(0),
+                                "nn.HeadRMSNorm: input ", core::list_text(x_BTnH.sizes()),
+                                ", expected [B, T, heads, ", weight.size(0), "]");
+  return normed(x_BTnH, ops::mp_copy(weight, group_), eps_);
+}
+
 ShardedRMSNormImpl::ShardedRMSNormImpl(at::Tensor weight_in, int64_t whole_size, double eps,
                                        dist::Group group, bool requires_grad)
     : whole_size_(whole_size), eps_(eps), group_(std::move(group)) {

@@ -44,6 +44,26 @@ class SequenceParallelRMSNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(SequenceParallelRMSNorm);
 
+/// RMSNorm of each attention head by itself, where heads are cut over the ranks: one weight for all
+/// heads, whole and equal on all ranks, and so is its gradient, which is summed over them (also
+/// where kv heads are replicated: each copy has its own queries' part). Source: Henry et al. 2020,
+/// arXiv:2010.04245, as Qwen3 has it.
+class HeadRMSNormImpl : public torch::nn::Module {
+ public:
+  /// weight: [H], equal on all ranks.
+  HeadRMSNormImpl(at::Tensor weight, double eps, dist::Group group, bool requires_grad = false);
+  /// x_BTnH: floating, this rank's heads. Returns the same shape and dtype. Throws ShapeError for
+  /// heads of another size. Collective in backward: one all-reduce of [H].
+  at::Tensor forward(const at::Tensor& x_BTnH);
+
+  at::Tensor weight;
+
+ private:
+  double eps_;
+  dist::Group group_;
+};
+TORCH_MODULE(HeadRMSNorm);
+
 /// RMSNorm over a dim that is cut over the ranks: the mean is that of the whole dim.
 class ShardedRMSNormImpl : public torch::nn::Module {
  public:

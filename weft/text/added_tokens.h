@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include "weft/text/text_steps.h"
 
 namespace weft::text {
+
+/// Longest spelling of an added token, in bytes: each may be compared at every place of a text.
+inline constexpr size_t kMaxAddedToken = 1024;
 
 /// A token that is found in a text before all else, as in tokenizer.json's `added_tokens`.
 struct AddedToken {

@@ -32,7 +32,14 @@ struct Item {
   int rank;
 };
 
-void decompose(char32_t code, std::vector<Item>& out) {
+void add_parts(const Decomposition& entry, std::span<const char32_t> parts,
+               std::vector<Item>& out) {
+  for (const char32_t part : parts.subspan(entry.begin, entry.size)) {
+    out.push_back({part, mark_rank(part)});
+  }
+}
+
+void decompose(char32_t code, bool is_compatible, std::vector<Item>& out) {
   if (code - kSyllables < kSyllableCount) {
     const char32_t index = code - kSyllables;
     out.push_back({kLeads + index / (kVowelCount * kTailCount), 0});
@@ -40,10 +47,13 @@ void decompose(char32_t code, std::vector<Item>& out) {
     if (index % kTailCount != 0) out.push_back({kTails + index % kTailCount, 0});
     return;
   }
+  const Decomposition* compatible = is_compatible ? find_code(kCompatibilities, code) : nullptr;
+  if (compatible != nullptr) {
+    add_parts(*compatible, kCompatible, out);
+    return;
+  }
   if (const Decomposition* entry = find_code(kDecompositions, code)) {
-    for (const char32_t part : kDecomposed.subspan(entry->begin, entry->size)) {
-      out.push_back({part, mark_rank(part)});
-    }
+    add_parts(*entry, kDecomposed, out);
     return;
   }
   out.push_back({code, mark_rank(code)});
@@ -104,12 +114,12 @@ void compose(std::vector<Item>& items) {
   items.resize(out);
 }
 
-std::vector<Item> decomposed(std::string_view text) {
+std::vector<Item> decomposed(std::string_view text, bool is_compatible) {
   std::vector<Item> items;
   items.reserve(text.size());
   for (std::string_view rest = text; !rest.empty();) {
     const Utf8Step step = utf8_step(rest);
-    decompose(step.code, items);
+    decompose(step.code, is_compatible, items);
     rest.remove_prefix(step.size);
   }
   sort_marks(items);
@@ -130,11 +140,19 @@ std::string normalize_nfc(std::string_view text) {
   const bool plain = std::all_of(text.begin(), text.end(),
                                  [](char byte) { return static_cast<unsigned char>(byte) < 0xCC; });
   if (plain) return std::string(text);
-  std::vector<Item> items = decomposed(text);
+  std::vector<Item> items = decomposed(text, false);
   compose(items);
   return to_text(items);
 }
 
-std::string normalize_nfd(std::string_view text) { return to_text(decomposed(text)); }
+std::string normalize_nfd(std::string_view text) { return to_text(decomposed(text, false)); }
+
+std::string normalize_nfkc(std::string_view text) {
+  std::vector<Item> items = decomposed(text, true);
+  compose(items);
+  return to_text(items);
+}
+
+std::string normalize_nfkd(std::string_view text) { return to_text(decomposed(text, true)); }
 
 }  // namespace weft::text

@@ -25,6 +25,16 @@ bool is_mergeable(TokenKind kind) {
   return kind == TokenKind::kNormal || kind == TokenKind::kUserDefined;
 }
 
+// Every way to cut a token in two is looked up.
+void check_lengths(const Vocabulary& vocabulary, const std::string& where) {
+  constexpr size_t kMaxBytes = 512;
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    check<FormatError>(vocabulary.tokens[i].size() <= kMaxBytes, where, ": token ", i,
+                       ": expected at most ", kMaxBytes, " bytes, got ",
+                       vocabulary.tokens[i].size(), "; the file is damaged");
+  }
+}
+
 void check_scores(const Vocabulary& vocabulary, const std::string& where) {
   const size_t count = vocabulary.tokens.size();
   check<FormatError>(vocabulary.scores.size() == count, where, ": token scores: expected ", count,
@@ -122,6 +132,7 @@ class MergeBuilder {
 
 void add_scored_bpe(TokenizerSpec& spec, const Ids& ids, const std::string& where) {
   check_scores(spec.vocabulary, where);
+  check_lengths(spec.vocabulary, where);
   const std::string mark(kSpaceMark);
   if (spec.vocabulary.add_space_prefix) {
     spec.normalizer.push_back(prepend_step(" "));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "weft/core/error.h"
 #include "weft/text/scanners.h"
 #include "weft/text/utf8.h"
 
@@ -116,6 +117,20 @@ void apply_behavior(std::vector<Part>& parts, SplitBehavior behavior) {
 }
 
 }  // namespace
+
+std::string apply_steps(const std::vector<TextStep>& steps, std::string text) {
+  // U+FDFA, 3 bytes, has 33 in compatibility form, more with marks for the spaces.
+  constexpr size_t kMaxGrowth = 16, kAlwaysAllowed = 1024;
+  const size_t size = text.size(), most = size * kMaxGrowth + kAlwaysAllowed;
+  for (const TextStep& step : steps) {
+    text = step(std::move(text));
+    core::check<core::ConfigError>(
+        text.size() <= most, "text.Tokenizer: normalizer: makes ", text.size(),
+        " bytes of a text of ", size, ", expected at most ", kMaxGrowth,
+        " times as many; the tokenizer's file is damaged, fetch it again");
+  }
+  return text;
+}
 
 TextStep prepend_step(std::string prefix) {
   return [prefix = std::move(prefix)](std::string text) {

@@ -24,6 +24,10 @@ TextFinder class_finder(uint16_t mask);
 /// A change of a whole text, valid UTF-8 to valid UTF-8: a normalizer of tokenizer.json.
 using TextStep = std::function<std::string(std::string)>;
 
+/// `text` after all steps. Throws ConfigError if they make it 16 times as long, as no published
+/// normalizer does: steps of a damaged file could double it again and again.
+std::string apply_steps(const std::vector<TextStep>& steps, std::string text);
+
 /// Puts `prefix` before a text that is not empty.
 TextStep prepend_step(std::string prefix);
 /// Replaces each span by `content`.

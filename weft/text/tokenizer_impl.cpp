@@ -60,8 +60,7 @@ void Tokenizer::Impl::check_id(TokenId id) const {
 }
 
 std::string Tokenizer::Impl::normalize(std::string text) const {
-  for (const TextStep& step : spec.normalizer) text = step(std::move(text));
-  return text;
+  return apply_steps(spec.normalizer, std::move(text));
 }
 
 std::vector<TokenId> Tokenizer::Impl::encode(std::string_view text,

@@ -65,6 +65,9 @@ extern const std::span<const ClassRange> kClassRanges;
 extern const std::span<const CategoryRange> kCategoryRanges;
 extern const std::span<const Decomposition> kDecompositions;
 extern const std::span<const char32_t> kDecomposed;
+/// The same for the compatibility decomposition, where it is another one.
+extern const std::span<const Decomposition> kCompatibilities;
+extern const std::span<const char32_t> kCompatible;
 extern const std::span<const Composition> kCompositions;
 extern const std::span<const MarkRank> kMarkRanks;
 extern const std::span<const CaseMap> kCaseMaps;

@@ -137,7 +137,7 @@ void add_byte_level(TokenizerSpec& spec, const Ids& ids, const std::string& wher
   }
 }
 
-void add_special_tokens(TokenizerSpec& spec) {
+void add_special_tokens(TokenizerSpec& spec, const std::string& where) {
   const Vocabulary& vocabulary = spec.vocabulary;
   // An unknown token that is a control token must never come out of what a user typed.
   const TokenId unknown = vocabulary.unknown;
@@ -148,6 +148,9 @@ void add_special_tokens(TokenizerSpec& spec) {
     const TokenKind kind = vocabulary.kinds[i];
     const bool is_control = kind == TokenKind::kControl;
     if (!is_control && kind != TokenKind::kUserDefined) continue;
+    check<FormatError>(vocabulary.tokens[i].size() <= kMaxAddedToken, where, ": token ", i,
+                       ": expected at most ", kMaxAddedToken, " bytes of a special token, got ",
+                       vocabulary.tokens[i].size(), "; the file is damaged");
     AddedToken token;
     token.content = vocabulary.tokens[i];
     token.id = static_cast<TokenId>(i);
@@ -191,7 +194,7 @@ TokenizerSpec spec_of(Vocabulary vocabulary, const std::string& where) {
   spec.model.is_byte_level = model.is_byte_level;
   const Ids ids = index_tokens(spec, where);
   model.add(spec, ids, where);
-  add_special_tokens(spec);
+  add_special_tokens(spec, where);
   return spec;
 }
 

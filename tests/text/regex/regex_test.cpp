@@ -84,6 +84,25 @@ TEST(Regex, RefusesWhatItDoesNotUnderstandWithThePattern) {
   EXPECT_NE(refusal(std::string(30'000, 'a')), "");
 }
 
+// What a pattern of a few bytes may cost.
+TEST(Regex, RefusesPatternsThatWouldTakeMuchMemory) {
+  const auto problem = [](const std::string& pattern) {
+    const std::string message = refusal(pattern);
+    return message.substr(0, message.find(", got"));
+  };
+  std::string nested = "a", classes;
+  for (int i = 0; i < 60; ++i) nested += "{1}";
+  for (char32_t code = 0x4E00; code < 0x4E00 + 400; ++code) {
+    classes += "[\\P{L}";
+    append_utf8(classes, code);
+    classes += "]";
+  }
+  EXPECT_EQ(problem(nested), "t: regular expression: repetitions are nested too deep");
+  EXPECT_EQ(problem(classes), "t: regular expression: is too large");
+  EXPECT_EQ(problem("\\P{L}{1000}{11}"), "t: regular expression: is too large");
+  EXPECT_EQ(matches("\\P{L}{900}{2}", std::string(1800, '.')), "|" + std::string(1800, '.'));
+}
+
 // The scanners, which goldens of Hugging Face tokenizers test, and the matcher check each other.
 TEST(Regex, EqualsTheScannersOfPublishedPatterns) {
   std::mt19937 random(5);

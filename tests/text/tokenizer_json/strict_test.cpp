@@ -79,8 +79,8 @@ TEST(TokenizerJson, RefusesByNameWhatItDoesNotDo) {
       {set("/model/continuing_subword_prefix", "##"),
        "t.json.model.continuing_subword_prefix: expected none, got '##'"},
       {set_text("/normalizer", R"({"type": "Precompiled"})"),
-       "t.json.normalizer.type: expected one of Sequence, NFC, NFD, Prepend, Replace, Strip, got "
-       "'Precompiled'"},
+       "t.json.normalizer.type: expected one of Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace, "
+       "Strip, got 'Precompiled'"},
       {set_text("/pre_tokenizer", R"({"type": "BertPreTokenizer"})"),
        "t.json.pre_tokenizer.type: expected one of Sequence, ByteLevel, Digits, Metaspace, "
        "Punctuation, Split, got 'BertPreTokenizer'"},
@@ -184,8 +184,31 @@ TEST(TokenizerJson, RefusesDeepAndLongSequences) {
                 [&] { tokenizer_of(R"({"normalizer": )" + deep + ", " + text.substr(1)); }),
             "");
   const Json many = {{"type", "Sequence"},
-                     {"normalizers", std::vector<Json>(2000, {{"type", "NFC"}})}};
-  EXPECT_NE(error_of<ConfigError>(set("/normalizer", many)), "");
+                     {"normalizers", std::vector<Json>(33, {{"type", "NFC"}})}};
+  EXPECT_EQ(error_of<ConfigError>(set("/normalizer", many)),
+            core::join("t.json.normalizer.normalizers[32]: expected at most 32 steps, got more",
+                       kRemedy));
+}
+
+// A file of a few bytes must not make a text of gigabytes.
+TEST(TokenizerJson, RefusesWhatWouldMakeTextsHuge) {
+  const std::string too_long(33, 'x');
+  const std::string shown = core::join("expected a text of at most 32 bytes, got '", too_long, "'");
+  EXPECT_EQ(error_of<ConfigError>(set("/normalizer/content", too_long)),
+            core::join("t.json.normalizer.content: ", shown, kRemedy));
+  EXPECT_EQ(error_of<ConfigError>(set("/decoder/decoders/0/content", too_long)),
+            core::join("t.json.decoder.decoders[0].content: ", shown, kRemedy));
+  EXPECT_EQ(error_of<FormatError>(set("/added_tokens/1/content", std::string(1025, 'x'))),
+            core::join("t.json.added_tokens[1]: ", core::quote(std::string(1025, 'x')),
+                       ": expected at most 1024 bytes, got 1025; the file is damaged"));
+
+  Json file = small_file();
+  const Json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<Json>(30, twice)}};
+  const Tokenizer tokenizer = tokenizer_of(file.dump());
+  EXPECT_EQ(message_of<ConfigError>([&] { tokenizer.encode("xaa"); }),
+            "text.Tokenizer: normalizer: makes 2049 bytes of a text of 3, expected at most 16 "
+            "times as many; the tokenizer's file is damaged, fetch it again");
 }
 
 TEST(TokenizerJson, NeverMakesControlTokensOfTypedText) {

@@ -19,6 +19,9 @@ using ExprPtr = std::unique_ptr<Expr>;
 struct CallArgs {
   std::vector<ExprPtr> positional;
   std::vector<std::pair<std::string, ExprPtr>> named;
+  /// `*items` and `**entries`, or nullptr.
+  ExprPtr more_positional;
+  ExprPtr more_named;
 };
 
 /// Operators with one operand.

@@ -214,6 +214,7 @@ Value map_attribute(Context& context, const Value& input, const Args& args) {
 }
 
 Value map_filter(Context& context, const Value& input, const Args& args) {
+  if (!is_true(input)) return Value::list({});  // also none, as in Jinja
   if (args.positional.empty()) {
     const auto named = [](const auto& entry) { return entry.first == "attribute"; };
     if (std::none_of(args.named.begin(), args.named.end(), named)) {
@@ -236,6 +237,7 @@ Value map_filter(Context& context, const Value& input, const Args& args) {
 // Items for which the test named by argument `skipped`, or their truth, is `wanted`.
 Value select(Context& context, const Value& input, const Args& args, bool by_attribute,
              bool wanted) {
+  if (!is_true(input)) return Value::list({});
   const size_t skipped = by_attribute ? 1 : 0;
   if (args.positional.size() < skipped) fault("selectattr and rejectattr need an attribute");
   Test test = nullptr;

@@ -1,6 +1,7 @@
 #include "weft/text/jinja/eval.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace weft::text::jinja {
 namespace {
@@ -218,8 +219,30 @@ Value Evaluator::eval(const CallExpr& node, Scope& scope) {
 Args Evaluator::eval_args(const CallArgs& args, Scope& scope) {
   Args values;
   for (const ExprPtr& arg : args.positional) values.positional.push_back(eval(*arg, scope));
+  if (args.more_positional != nullptr) {
+    std::vector<Value> more = to_items(eval(*args.more_positional, scope));
+    charge_items(*this, more.size());
+    std::move(more.begin(), more.end(), std::back_inserter(values.positional));
+  }
   for (const auto& [name, arg] : args.named) values.named.emplace_back(name, eval(*arg, scope));
+  if (args.more_named != nullptr) add_named(eval(*args.more_named, scope), values);
   return values;
+}
+
+// What `**entries` adds.
+void Evaluator::add_named(const Value& entries, Args& values) {
+  const Dict* dict = entries.as_dict();
+  if (dict == nullptr) fault("argument after ** must be a mapping, not ", type_name(entries));
+  constexpr size_t kMaxNamed = 1000;
+  if (dict->entries.size() > kMaxNamed) fault("more than ", kMaxNamed, " arguments behind **");
+  for (const auto& [key, value] : dict->entries) {
+    charge(1 + values.named.size() / 8);
+    const std::string name = string_of(key, "a name behind **");
+    const bool is_taken = std::any_of(values.named.begin(), values.named.end(),
+                                      [&](const auto& arg) { return arg.first == name; });
+    if (is_taken) fault("got multiple values for keyword argument '", name, "'");
+    values.named.emplace_back(name, value);
+  }
 }
 
 Value Evaluator::call(const Value& callee, const Args& args) {

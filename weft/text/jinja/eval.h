@@ -73,6 +73,7 @@ class Evaluator : public Context {
   Value eval(const FilterExpr& node, Scope& scope);
   Value eval(const TestExpr& node, Scope& scope);
   Args eval_args(const CallArgs& args, Scope& scope);
+  void add_named(const Value& entries, Args& values);
   Value call(const Value& callee, const Args& args);
   Value call_macro(const Callable& macro, const Args& args);
   void bind_parameters(const MacroNode& macro, const Args& args, Scope& scope);

@@ -84,6 +84,7 @@ class ExpressionParser {
   ExprPtr parse_slice(ExprPtr object, ExprPtr begin, int line);
   ExprPtr parse_call_of(ExprPtr callee);
   CallArgs parse_args();
+  void parse_arg(CallArgs& args);
   bool test_has_argument() const;
   bool at_tuple_end() const;
   static int depth_of(const CallArgs& args);

@@ -13,7 +13,7 @@ int ExpressionParser::depth_of(const CallArgs& args) {
   int deepest = 0;
   for (const ExprPtr& arg : args.positional) deepest = std::max(deepest, depth(arg));
   for (const auto& [name, arg] : args.named) deepest = std::max(deepest, depth(arg));
-  return deepest;
+  return std::max({deepest, depth(args.more_positional), depth(args.more_named)});
 }
 
 ExprPtr ExpressionParser::parse_postfix(ExprPtr value) {
@@ -78,6 +78,25 @@ ExprPtr ExpressionParser::parse_slice(ExprPtr object, ExprPtr begin, int line) {
               deepest);
 }
 
+// `**entries` comes last, and behind `*items` only what has a name.
+void ExpressionParser::parse_arg(CallArgs& args) {
+  if (args.more_named != nullptr) reader_.fail("an argument stands after '**'");
+  if (reader_.skip_operator("**")) {
+    args.more_named = parse_expression();
+  } else if (reader_.peek().type == TokenType::kName && reader_.peek(1).is_operator("=")) {
+    std::string name = reader_.next().text;
+    reader_.next();
+    args.named.emplace_back(std::move(name), parse_expression());
+  } else if (args.more_positional != nullptr) {
+    reader_.fail("a positional argument stands after '*'");
+  } else if (reader_.skip_operator("*")) {
+    args.more_positional = parse_expression();
+  } else {
+    if (!args.named.empty()) reader_.fail("a positional argument stands after a named one");
+    args.positional.push_back(parse_expression());
+  }
+}
+
 CallArgs ExpressionParser::parse_args() {
   reader_.expect_operator("(");
   CallArgs args;
@@ -86,17 +105,7 @@ CallArgs ExpressionParser::parse_args() {
     if (!first) reader_.expect_operator(",");
     first = false;
     if (reader_.skip_operator(")")) break;
-    if (reader_.peek().is_operator("*") || reader_.peek().is_operator("**")) {
-      reader_.fail("'*' and '**' arguments are not supported; write the arguments one by one");
-    }
-    if (reader_.peek().type == TokenType::kName && reader_.peek(1).is_operator("=")) {
-      std::string name = reader_.next().text;
-      reader_.next();
-      args.named.emplace_back(std::move(name), parse_expression());
-    } else {
-      if (!args.named.empty()) reader_.fail("a positional argument stands after a named one");
-      args.positional.push_back(parse_expression());
-    }
+    parse_arg(args);
   }
   return args;
 }

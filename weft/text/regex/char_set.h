@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ class CharSet {
   /// All others.
   CharSet negated() const;
   bool is_empty() const { return ranges_.empty(); }
+  /// How much memory it takes; after `finish`, how many runs of neighbours it has.
+  size_t num_ranges() const { return ranges_.size(); }
   CharSet intersected(const CharSet& other) const;
   /// To be called after the last `add`, before `contains`.
   void finish();
@@ -32,10 +35,14 @@ class CharSet {
   /// an empty set for a name that is none.
   static CharSet of_category(std::string_view name);
 
+  /// Some order of finished sets; equal ones have the same members.
+  auto operator<=>(const CharSet&) const = default;
+
  private:
   struct Range {
     char32_t first;
     char32_t last;
+    auto operator<=>(const Range&) const = default;
   };
 
   bool contains_wide(char32_t code) const;

@@ -1,3 +1,5 @@
+#include <map>
+
 #include "weft/text/regex/regex.h"
 #include "weft/text/regex/regex_parser.h"
 
@@ -23,6 +25,8 @@ class RegexCompiler {
  private:
   // A pattern of counted repetitions must not become a huge program, nor splits a huge table.
   static constexpr size_t kMaxProgram = 10'000, kMaxSplits = 256;
+  // \P{L} alone has 700 ranges.
+  static constexpr size_t kMaxRanges = 100'000;
 
   uint32_t here() const { return static_cast<uint32_t>(out_.program_.size()); }
 
@@ -36,9 +40,14 @@ class RegexCompiler {
     return here() - 1;
   }
 
+  // Counted repetitions name the same set again and again.
   uint32_t add_set(const CharSet& set) {
+    const auto [entry, is_new] = sets_.try_emplace(set, static_cast<uint32_t>(out_.sets_.size()));
+    if (!is_new) return entry->second;
+    num_ranges_ += set.num_ranges();
+    if (num_ranges_ > kMaxRanges) refuse_regex(pattern_, where_, "is too large");
     out_.sets_.push_back(set);
-    return static_cast<uint32_t>(out_.sets_.size() - 1);
+    return entry->second;
   }
 
   void emit(const RegexNode& node) {
@@ -117,6 +126,8 @@ class RegexCompiler {
 
   std::string_view pattern_;
   const std::string& where_;
+  std::map<CharSet, uint32_t> sets_;
+  size_t num_ranges_ = 0;
   Regex out_;
 };
 

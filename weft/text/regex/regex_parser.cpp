@@ -107,7 +107,7 @@ class Parser {
   }
 
   RegexNode repeated(RegexNode atom) {
-    for (;;) {
+    for (int nesting = 1;; ++nesting) {
       RegexNode node;
       node.kind = Kind::kRepeat;
       bool is_counted = false;
@@ -125,6 +125,7 @@ class Parser {
         return atom;
       }
       if (atom.is_nullable()) refuse("repeats what can be empty");
+      if (nesting > kMaxDepth) refuse("repetitions are nested too deep");
       if (take("?")) {
         if (is_counted) refuse("{}? is not supported");
         node.greed = Greed::kLazy;

@@ -51,6 +51,9 @@ std::vector<AddedToken> read_added_tokens(const JsonField& field, const TokenIds
   TokenIds places;
   IdGiver giver(ids);
   const auto add = [&](AddedToken token, const std::string& where) {
+    check<FormatError>(token.content.size() <= kMaxAddedToken, where, ": ",
+                       core::quote(token.content), ": expected at most ", kMaxAddedToken,
+                       " bytes, got ", token.content.size(), "; the file is damaged");
     const TokenId id = giver.give(token.content);
     check<FormatError>(token.id < 0 || token.id == id, where, ".id: expected ", id, " for ",
                        core::quote(token.content), ", as Hugging Face gives it, got ", token.id,

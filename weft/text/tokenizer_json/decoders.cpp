@@ -14,7 +14,7 @@ void read_replace(const JsonField& field, DecoderPart& part) {
   pattern.allow_only({"String"});
   const std::string text = pattern.at("String").text();
   if (text.empty()) pattern.refuse("a text", "an empty one");
-  part.replacements.emplace_back(text, field.at("content").text());
+  part.replacements.emplace_back(text, field.at("content").short_text());
 }
 
 void read_strip(const JsonField& field, DecoderPart& part) {

@@ -38,6 +38,15 @@ void JsonField::allow_only(std::initializer_list<std::string_view> keys) const {
   }
 }
 
+std::string JsonField::short_text() const {
+  constexpr size_t kMaxBytes = 32;
+  std::string bytes = text();
+  if (bytes.size() > kMaxBytes) {
+    refuse(core::join("a text of at most ", kMaxBytes, " bytes"), core::quote(bytes));
+  }
+  return bytes;
+}
+
 std::string JsonField::text_or(const std::string& key, const std::string& other) const {
   const auto member = find(key);
   return member ? member->text() : other;
@@ -57,12 +66,13 @@ void JsonField::refuse(const std::string& expected, const std::string& got) cons
 namespace {
 
 void add_steps(const JsonField& field, const std::string& list_key, std::vector<JsonField>& out) {
-  constexpr size_t kMaxSteps = 1000;
+  // Published files have at most ten; each step may make a text longer.
+  constexpr size_t kMaxSteps = 32;
   if (field.is_null()) return;
   const JsonField type = field.at("type");
   if (type.text() != "Sequence") {
     out.push_back(field);
-    if (out.size() > kMaxSteps) field.refuse("at most 1000 steps", "more");
+    if (out.size() > kMaxSteps) field.refuse("at most 32 steps", "more");
     return;
   }
   field.allow_only({"type", list_key});

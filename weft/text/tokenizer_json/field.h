@@ -38,6 +38,8 @@ class JsonField {
   std::string text() const { return core::to_string(*value_, where_); }
   bool flag() const { return core::to_bool(*value_, where_); }
   int64_t integer() const { return core::to_int64(*value_, where_); }
+  /// A text to put into others, so at most 32 bytes; throws ConfigError for a longer one.
+  std::string short_text() const;
   /// A member or, if it is missing or null, another value.
   std::string text_or(const std::string& key, const std::string& other) const;
   bool flag_or(const std::string& key, bool other) const;
@@ -51,7 +53,7 @@ class JsonField {
 };
 
 /// The steps of `field`: none if it is null, those of a Sequence (its members are in `list_key`)
-/// one by one, also nested, else it itself. Throws ConfigError for more than 1000.
+/// one by one, also nested, else it itself. Throws ConfigError for more than 32.
 std::vector<JsonField> steps_of(const JsonField& field, const std::string& list_key);
 
 }  // namespace weft::text

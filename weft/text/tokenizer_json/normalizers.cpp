@@ -5,24 +5,20 @@
 namespace weft::text {
 namespace {
 
-TextStep read_nfc(const JsonField& field) {
+template <std::string (*Normalize)(std::string_view)>
+TextStep read_form(const JsonField& field) {
   field.allow_only({"type"});
-  return [](const std::string& text) { return normalize_nfc(text); };
-}
-
-TextStep read_nfd(const JsonField& field) {
-  field.allow_only({"type"});
-  return [](const std::string& text) { return normalize_nfd(text); };
+  return [](const std::string& text) { return Normalize(text); };
 }
 
 TextStep read_prepend(const JsonField& field) {
   field.allow_only({"type", "prepend"});
-  return prepend_step(field.at("prepend").text());
+  return prepend_step(field.at("prepend").short_text());
 }
 
 TextStep read_replace(const JsonField& field) {
   field.allow_only({"type", "pattern", "content"});
-  return replace_step(read_pattern(field.at("pattern")), field.at("content").text());
+  return replace_step(read_pattern(field.at("pattern")), field.at("content").short_text());
 }
 
 TextStep read_strip(const JsonField& field) {
@@ -34,8 +30,10 @@ struct Row {
   std::string_view type;
   TextStep (*read)(const JsonField&);
 };
-constexpr Row kRows[] = {{"NFC", read_nfc},
-                         {"NFD", read_nfd},
+constexpr Row kRows[] = {{"NFC", read_form<normalize_nfc>},
+                         {"NFD", read_form<normalize_nfd>},
+                         {"NFKC", read_form<normalize_nfkc>},
+                         {"NFKD", read_form<normalize_nfkd>},
                          {"Prepend", read_prepend},
                          {"Replace", read_replace},
                          {"Strip", read_strip}};

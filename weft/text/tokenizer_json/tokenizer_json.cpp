@@ -69,9 +69,7 @@ void add_bytes(const DecoderPart& decoder, TokenizerSpec& spec) {
 void check_added(const JsonField& root, const TokenizerSpec& spec) {
   for (const AddedToken& token : spec.added) {
     if (!token.is_normalized) continue;
-    std::string pattern = token.content;
-    for (const TextStep& step : spec.normalizer) pattern = step(std::move(pattern));
-    if (pattern.empty()) {
+    if (apply_steps(spec.normalizer, token.content).empty()) {
       part(root, "added_tokens")
           .refuse("text that the normalizer leaves", core::quote(token.content));
     }

@@ -1,0 +1,169 @@
+// Every family of models against transformers, in both kinds of file.
+#include "weft/models/decoder/decoder.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <filesystem>
+
+#include "tests/core/error_text.h"
+#include "tests/core/temp_dir.h"
+#include "tests/models/model_files.h"
+#include "tests/ops/tensor_checks.h"
+#include "weft/models/load.h"
+
+namespace weft::models {
+namespace {
+
+using dist::Group;
+using test::model_data;
+using test::on_ranks;
+using testing::error_text;
+using testing::replaced;
+
+const std::vector<std::string> kCases = {
+    "llama",      "llama_bias", "llama_linear", "llama_dynamic",   "llama_llama3",
+    "llama_yarn", "mistral",    "qwen2",        "qwen2_window",    "qwen3",
+    "mixtral",    "qwen2_moe",  "qwen3_moe",    "qwen3_moe_mixed", "mixtral_q8_0"};
+
+std::string case_path(const std::string& name, const std::string& file = "") {
+  return model_data("families/" + name + "/" + file);
+}
+
+// A case's folder and its GGUF, as far as there are.
+std::vector<std::string> forms_of(const std::string& name) {
+  std::vector<std::string> forms;
+  if (std::filesystem::exists(case_path(name, "config.json"))) forms.push_back(case_path(name));
+  const std::string gguf = case_path(name, "model.gguf");
+  if (std::filesystem::exists(gguf)) forms.push_back(gguf);
+  EXPECT_FALSE(forms.empty()) << name;
+  return forms;
+}
+
+at::Tensor logits_of(CausalLM& model, const at::Tensor& ids_BT, nn::KvCache* cache = nullptr) {
+  const c10::InferenceMode inference;
+  return model.logits(model.forward(ids_BT, cache)).squeeze(0);
+}
+
+at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
+                            const std::vector<int64_t>& pieces) {
+  nn::KvCache cache = model.make_cache(1, ids_BT.size(1));
+  std::vector<at::Tensor> parts;
+  for (const int64_t tokens : pieces) {
+    parts.push_back(logits_of(model, ids_BT.narrow(1, cache.length(), tokens), &cache));
+  }
+  return at::cat(parts);
+}
+
+void expect_near(const at::Tensor& logits_TV, const at::Tensor& expected_TV,
+                 const std::string& what) {
+  ASSERT_EQ(logits_TV.sizes(), expected_TV.sizes()) << what;
+  const double difference = (logits_TV - expected_TV).abs().max().item<double>();
+  EXPECT_LE(difference, 1e-4) << what;
+  if (getenv("SHOW") != nullptr) fprintf(stderr, "DIFF %g %s\n", difference, what.c_str());
+}
+
+TEST(Decoder, GivesTheLogitsOfThePublishedImplementation) {
+  on_ranks([](const Group& group) {
+    for (const std::string& name : kCases) {
+      const auto expected = test::read_reference(case_path(name, "ref.safetensors"));
+      const bool depends_on_pieces = name == "llama_dynamic";
+      const at::Tensor pieces_TV =
+          depends_on_pieces
+              ? io::load_tensor(*io::TensorFile::open(case_path(name, "ref.safetensors")),
+                                "piece_logits", at::kFloat)
+              : expected.logits_TV;
+      for (const std::string& form : forms_of(name)) {
+        const LoadedModel loaded = load_model(*io::TensorFile::open(form), group);
+        CausalLM& model = *loaded.model;
+        expect_near(logits_of(model, expected.ids_BT), expected.logits_TV, form);
+        expect_near(logits_in_pieces(model, expected.ids_BT, {8, 8, 4}), pieces_TV,
+                    form + ", in pieces");
+        if (depends_on_pieces) continue;
+        expect_near(logits_in_pieces(model, expected.ids_BT, {13, 1, 1, 1, 1, 1, 1, 1}), pieces_TV,
+                    form + ", token by token");
+      }
+    }
+  });
+}
+
+TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
+  // Each of these changes must move the logits, or the goldens above could not see it missing.
+  struct Change {
+    const char* name;
+    const char* text;
+    const char* instead;
+  };
+  for (const Change& change : std::vector<Change>{
+           {"llama_linear", "\"factor\": 4.0", "\"factor\": 1.0"},
+           {"llama_dynamic", "\"factor\": 2.0", "\"factor\": 4.0"},
+           {"llama_llama3", "\"factor\": 8.0", "\"factor\": 1.0"},
+           {"llama_yarn", "\"factor\": 4.0", "\"factor\": 1.0"},
+           {"mistral", "\"sliding_window\": 5", "\"sliding_window\": null"},
+           {"qwen2_window", "\"sliding_attention\"", "\"full_attention\""},
+           {"qwen2_moe", "\"norm_topk_prob\": false", "\"norm_topk_prob\": true"},
+           {"qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
+           {"mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 1"}}) {
+    const testing::TempDir dir;
+    std::filesystem::copy(case_path(change.name), dir.path());
+    const std::string config = dir.read("config.json");
+    const std::string changed = replaced(config, change.text, change.instead);
+    ASSERT_NE(changed, config) << change.name;
+    dir.write("config.json", changed);
+    const auto expected = test::read_reference(case_path(change.name, "ref.safetensors"));
+    const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());
+    const at::Tensor logits_TV = logits_of(*loaded.model, expected.ids_BT);
+    EXPECT_GE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-2) << change.name;
+  }
+}
+
+std::string error_with(const std::string& name, const std::string& text,
+                       const std::string& instead) {
+  const testing::TempDir dir;
+  std::filesystem::copy(case_path(name), dir.path());
+  dir.write("config.json", replaced(dir.read("config.json"), text, instead));
+  const auto file = io::TensorFile::open(dir.path());
+  return replaced(error_text([&] { load_model(*file, Group()); }), file->path(), "FILE");
+}
+
+TEST(Decoder, NamesTensorsThatTheConfigurationDoesNotExpect) {
+  EXPECT_EQ(error_with("mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 3"),
+            "FormatError: FILE: tensor 'model.layers.0.block_sparse_moe.gate.weight': shape [4, "
+            "32], expected [3, 32]; the file and the model's config disagree");
+  EXPECT_EQ(
+      error_with("qwen3_moe_mixed", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 5")
+          .find("FormatError: FILE: missing tensor 'model.layers.0.mlp.gate_proj.weight'"),
+      0U);
+  EXPECT_EQ(error_with("qwen3", "\"model_type\": \"qwen3\"", "\"model_type\": \"llama\""),
+            "FormatError: FILE: 4 tensors that the model does not use, e.g. "
+            "[model.layers.0.self_attn.k_norm.weight, model.layers.0.self_attn.q_norm.weight, "
+            "model.layers.1.self_attn.k_norm.weight, model.layers.1.self_attn.q_norm.weight]; the "
+            "file holds another model");
+  EXPECT_EQ(error_with("llama", "\"attention_bias\": false", "\"attention_bias\": true")
+                .find("FormatError: FILE: missing tensor 'model.layers.0.self_attn.q_proj.bias'"),
+            0U);
+  EXPECT_EQ(error_with("llama", "\"model_type\": \"llama\"", "\"model_type\": \"qwen3\"")
+                .find("FormatError: FILE: missing tensor "
+                      "'model.layers.0.self_attn.q_norm.weight'"),
+            0U);
+}
+
+TEST(Decoder, CutsExpertsEvenlyOverTheRanks) {
+  for (const char* name : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
+    for (const std::string& form : forms_of(name)) {
+      const auto file = io::TensorFile::open(form);
+      for (int64_t n = 1; n <= 4; ++n) {
+        const LoadPlan plan = make_plan(*file, n);
+        for (const PlannedWeight& weight : plan.weights()) {
+          if (weight.rule.split != "expert_ffn") continue;
+          uint64_t sum = 0;
+          for (int64_t rank = 0; rank < n; ++rank) sum += plan.planned_bytes(weight, rank);
+          EXPECT_EQ(sum, static_cast<uint64_t>(2 * weight.rule.out * weight.rule.in))
+              << form << " " << weight.rule.name << " over " << n;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::models

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "weft/models/load.h"
+#include "weft/nn/kv_cache.h"
+#include "weft/nn/norm.h"
+#include "weft/nn/parallel_linear.h"
+#include "weft/nn/rope.h"
+
+namespace weft::models {
+
+/// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.
+class AttentionLayerImpl : public torch::nn::Module {
+ public:
+  AttentionLayerImpl(const ModelConfig& config, const WeightReader& reader, int64_t layer,
+                     const dist::Group& group);
+  /// x_BTD, whole; `angles` are those of its positions. Appends to `cache` unless it is null.
+  /// Returns [B, T, D], whole. Collective.
+  at::Tensor forward(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache* cache);
+
+ private:
+  at::Tensor heads(const at::Tensor& x) const;
+
+  int64_t layer_;
+  int64_t head_dim_;
+  int64_t window_;
+  std::vector<int64_t> kv_of_head_;
+  nn::AllToShardedLinear q_proj_, k_proj_, v_proj_;
+  nn::ShardedToAllLinear o_proj_;
+  nn::HeadRMSNorm q_norm_{nullptr}, k_norm_{nullptr};
+};
+TORCH_MODULE(AttentionLayer);
+
+}  // namespace weft::models

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "weft/models/config.h"
+
+namespace weft::models {
+
+/// The weights of a decoder by what they do.
+enum class Part {
+  kEmbedding,
+  kFinalNorm,
+  kHead,
+  kInputNorm,
+  kFfnNorm,
+  kQuery,
+  kKey,
+  kValue,
+  kOutput,
+  kQueryNorm,
+  kKeyNorm,
+  kGate,
+  kUp,
+  kDown,
+  kRouter,
+  kExpertGate,
+  kExpertUp,
+  kExpertDown,
+  kSharedRouter,
+  kSharedGate,
+  kSharedUp,
+  kSharedDown,
+};
+
+/// Which one of them.
+struct PartPlace {
+  Part part;
+  int64_t layer = 0;
+  int64_t expert = 0;
+};
+
+/// The model's name without ".weight": Hugging Face's spelling, e.g.
+/// "model.layers.0.mlp.up_proj". Mixtral has its own for experts.
+std::string model_name(const ModelConfig& config, const PartPlace& place);
+/// GGUF's, e.g. "blk.0.ffn_up"; that of an expert is of all of a layer, stacked.
+std::string gguf_name(const PartPlace& place);
+/// GGUF's name of one expert in files from before they were stacked, e.g. "blk.0.ffn_up.3".
+std::string old_gguf_expert_name(const PartPlace& place);
+
+/// A GGUF's numbers that rope's frequencies are divided by.
+inline constexpr char kRopeDivisors[] = "rope_freqs.weight";
+
+}  // namespace weft::models

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+
+#include "weft/models/load.h"
+#include "weft/nn/mixture_of_experts.h"
+#include "weft/nn/parallel_linear.h"
+
+namespace weft::models {
+
+/// A layer's down(silu(gate(x)) * up(x)), cut by ffn: one all-reduce forward and one backward.
+class FeedForwardLayerImpl : public torch::nn::Module {
+ public:
+  FeedForwardLayerImpl(const ModelConfig& config, const WeightReader& reader, int64_t layer,
+                       const dist::Group& group);
+  /// x_BTD, whole. Returns the same shape. Collective.
+  at::Tensor forward(const at::Tensor& x_BTD);
+
+ private:
+  nn::AllToShardedLinear gate_proj_, up_proj_;
+  nn::ShardedToAllLinear down_proj_;
+};
+TORCH_MODULE(FeedForwardLayer);
+
+/// The experts of a layer that has some, each cut by ffn.
+nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightReader& reader,
+                                  int64_t layer, const dist::Group& group);
+
+}  // namespace weft::models

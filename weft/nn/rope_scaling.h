@@ -1,0 +1,69 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace weft::nn {
+
+/// How rotary frequencies are changed to read more positions than a model was first trained on.
+enum class RopeType {
+  kDefault,
+  /// All frequencies divided by the factor.
+  kLinear,
+  /// A base that grows with the sequence beyond the trained length.
+  kDynamic,
+  /// Low frequencies divided, high ones kept, a ramp between: Llama 3.1's.
+  kLlama3,
+  /// The same by numbers of rotations, and attention sharpened. Source: Peng et al. 2023,
+  /// arXiv:2309.00071.
+  kYarn,
+};
+
+/// The rope type of a name as config.json writes it ("default", "linear", "dynamic", "llama3",
+/// "yarn"). Throws ConfigError, beginning with `where`, that lists these.
+RopeType rope_type_of(const std::string& name, const std::string& where);
+
+/// The numbers that go with a RopeType, named as in config.json; what a type does not use is
+/// ignored.
+struct RopeScaling {
+  RopeType type = RopeType::kDefault;
+  double factor = 1;
+  /// dynamic, llama3, yarn: positions of the first training.
+  int64_t original_positions = 0;
+  /// llama3.
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  /// yarn: rotations over the first training's positions at which the ramp ends and begins.
+  double beta_fast = 32;
+  double beta_slow = 1;
+  /// yarn: what cos and sin are multiplied by; none: derived from the factor and the two below.
+  std::optional<double> attention_factor = std::nullopt;
+  double mscale = 0;
+  double mscale_all_dim = 0;
+  /// yarn: the ramp's ends are whole dims.
+  bool truncate = true;
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+/// Throws ConfigError, beginning with `where`, for numbers that make no frequencies: not finite, a
+/// factor below 1, no original positions where the type needs them, llama3's factors not ascending.
+void check_rope_scaling(const RopeScaling& scaling, const std::string& where);
+
+/// Radians per position of the pairs, and what cos and sin are multiplied by.
+struct RopeFrequencies {
+  /// float32 [dim / 2].
+  at::Tensor values;
+  double attention_factor = 1;
+};
+
+/// The frequencies of `dim` rotated features for a sequence of `length` positions; only kDynamic
+/// depends on the length. Computed in float32 in the order of Hugging Face transformers'
+/// ROPE_INIT_FUNCTIONS, so that tables agree to the last bits.
+RopeFrequencies rope_frequencies(int64_t dim, double base, const RopeScaling& scaling,
+                                 int64_t length);
+
+}  // namespace weft::nn
