@@ -43,8 +43,18 @@ const char* architecture_of(const std::string& family, const std::string& where)
                                 core::quote(family), "; convert from its Hugging Face folder");
 }
 
+// What config.json would have to say in ways that differ between families.
+void check_plain(const ModelConfig& config, const std::string& where) {
+  const bool is_plain = config.rope_scaling == nn::RopeScaling() && config.windows.empty() &&
+                        config.experts.num_experts == 0;
+  core::check<core::ConfigError>(is_plain, where,
+                                 ": no config.json can be made for rope scaling, windows or "
+                                 "experts; convert from its Hugging Face folder");
+}
+
 json config_of(const ModelConfig& config, const text::Vocabulary& vocabulary,
                const std::string& where) {
+  check_plain(config, where);
   json object = {{"architectures", json::array({architecture_of(config.family, where)})},
                  {"model_type", config.family},
                  {"vocab_size", config.vocab_size},
@@ -59,7 +69,7 @@ json config_of(const ModelConfig& config, const text::Vocabulary& vocabulary,
                  {"rope_theta", config.rope_base},
                  {"hidden_act", "silu"},
                  {"tie_word_embeddings", config.is_tied},
-                 {"attention_bias", config.has_attention_bias},
+                 {"attention_bias", config.has_qkv_bias},
                  {"mlp_bias", config.has_mlp_bias}};
   if (vocabulary.bos >= 0) object["bos_token_id"] = vocabulary.bos;
   if (vocabulary.eos >= 0) object["eos_token_id"] = vocabulary.eos;

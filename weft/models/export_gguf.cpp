@@ -2,13 +2,14 @@
 
 #include <array>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/io/views/name_pattern.h"
 #include "weft/io/write_gguf.h"
+#include "weft/models/decoder/decoder_names.h"
 #include "weft/models/export_types.h"
 #include "weft/models/load.h"
 #include "weft/models/sources.h"
@@ -24,36 +25,30 @@ using core::ConfigError;
 using io::GgufKey;
 using io::GgufType;
 
-// Hugging Face's names and GGUF's; `*` is the layer. Both are followed by .weight or .bias.
-struct NameRow {
-  const char* model;
-  const char* gguf;
-};
-constexpr std::array<NameRow, 14> kNames = {{
-    {"model.embed_tokens", "token_embd"},
-    {"model.norm", "output_norm"},
-    {"lm_head", "output"},
-    {"model.layers.*.input_layernorm", "blk.*.attn_norm"},
-    {"model.layers.*.post_attention_layernorm", "blk.*.ffn_norm"},
-    {"model.layers.*.self_attn.q_proj", "blk.*.attn_q"},
-    {"model.layers.*.self_attn.k_proj", "blk.*.attn_k"},
-    {"model.layers.*.self_attn.v_proj", "blk.*.attn_v"},
-    {"model.layers.*.self_attn.o_proj", "blk.*.attn_output"},
-    {"model.layers.*.self_attn.q_norm", "blk.*.attn_q_norm"},
-    {"model.layers.*.self_attn.k_norm", "blk.*.attn_k_norm"},
-    {"model.layers.*.mlp.gate_proj", "blk.*.ffn_gate"},
-    {"model.layers.*.mlp.up_proj", "blk.*.ffn_up"},
-    {"model.layers.*.mlp.down_proj", "blk.*.ffn_down"},
-}};
+// GGUF's names by the model's, without ".weight" or ".bias".
+using Names = std::map<std::string, std::string>;
 
-std::string gguf_name(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  const std::string base = name.substr(0, dot);
-  for (const NameRow& row : kNames) {
-    const auto numbers = io::match_pattern(row.model, base);
-    if (numbers) return io::fill_pattern(row.gguf, *numbers).value_or("") + name.substr(dot);
+Names names_of(const ModelConfig& config) {
+  constexpr std::array kWhole = {Part::kEmbedding, Part::kFinalNorm, Part::kHead};
+  constexpr std::array kOfLayer = {
+      Part::kInputNorm, Part::kFfnNorm, Part::kQuery, Part::kKey, Part::kValue, Part::kOutput,
+      Part::kQueryNorm, Part::kKeyNorm, Part::kGate,  Part::kUp,  Part::kDown};
+  Names names;
+  for (const Part part : kWhole) names[model_name(config, {part})] = gguf_name({part});
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const Part part : kOfLayer) {
+      names[model_name(config, {part, layer})] = gguf_name({part, layer});
+    }
   }
-  core::fail<ConfigError>("models.export_gguf: ", core::quote(name), " has no name in GGUF");
+  return names;
+}
+
+std::string file_name(const Names& names, const std::string& name) {
+  const size_t dot = name.rfind('.');
+  const auto found = names.find(name.substr(0, dot));
+  check<ConfigError>(found != names.end(), "models.export_gguf: ", core::quote(name),
+                     " has no name in GGUF");
+  return found->second + name.substr(dot);
 }
 
 // Families that GGUF keeps under another architecture's name.
@@ -183,6 +178,7 @@ at::Tensor load_whole(const io::TensorFile& file, const LoadPlan& plan, const Ou
 std::vector<Output> choose_outputs(const LoadPlan& plan, std::optional<at::ScalarType> dtype,
                                    const ModelConfig& config, const std::string& architecture) {
   std::vector<Output> outputs;
+  const Names names = names_of(config);
   for (const PlannedWeight& weight : plan.weights()) {
     Output& output = outputs.emplace_back();
     output.weight = &weight;
@@ -191,7 +187,7 @@ std::vector<Output> choose_outputs(const LoadPlan& plan, std::optional<at::Scala
     const at::ScalarType stored =
         is_dense ? torch_type(plan.recipe(weight, 0, 0).result.dtype()) : at::kHalf;
     output.type = is_vector ? at::kFloat : dtype.value_or(stored);
-    output.spec.name = gguf_name(weight.rule.name);
+    output.spec.name = file_name(names, weight.rule.name);
     output.spec.dtype = file_type(output.type);
     output.spec.shape = {weight.rule.out, weight.rule.in};
     if (is_vector) output.spec.shape = {weight.rule.in};
@@ -221,6 +217,8 @@ void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype
                      ": a GGUF file already; convert it to a folder first");
   const ModelConfig config = read_config(file);
   const std::string architecture = architecture_of(config.family, file.path());
+  check<ConfigError>(config.rope_scaling == nn::RopeScaling() && config.windows.empty(),
+                     file.path(), ": rope scaling and windows can't be written as GGUF here");
   const LoadPlan plan = make_plan(file, 1);
   const std::vector<Output> outputs = choose_outputs(plan, dtype, config, architecture);
   std::vector<io::TensorSpec> specs;
