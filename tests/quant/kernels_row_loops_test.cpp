@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "tests/quant/quant_cases.h"
-#include "weft/quant/affine_matmul.h"
-#include "weft/quant/affine_view.h"
 #include "weft/quant/kernels/row_loops.h"
 #include "weft/quant/kernels/select.h"
+#include "weft/quant/matmul.h"
+#include "weft/quant/view.h"
 
 namespace weft::quant::kernels {
 namespace {
@@ -98,7 +98,7 @@ TEST(RowLoops, ReadNothingBeyondTheWeights) {
     w.packed = packed.tensor();
     w.scales = scales.tensor();
     for (const int64_t tokens : {1, 12}) {
-      const auto y = affine_matmul_on(kernel, at::ones({tokens, 64}), w);
+      const auto y = matmul_on(kernel, at::ones({tokens, 64}), w);
       EXPECT_TRUE(at::allclose(y[0], reference_values(w).sum(1), 1e-4, 1e-4));
     }
   });
