@@ -30,8 +30,11 @@ std::vector<QuantizedPart> parts_of(QuantizedMatrix& w);
 /// Throws ShapeError naming `where` unless the parts fit each other.
 void check_quantized(const QuantizedMatrix& w, const std::string& where);
 
+/// Rows of the matrix.
 int64_t out_features(const QuantizedMatrix& w);
+/// Columns of the matrix.
 int64_t in_features(const QuantizedMatrix& w);
+/// Neighbouring columns that share a scale.
 int64_t group_size(const QuantizedMatrix& w);
 /// Bytes of all parts.
 int64_t num_bytes(const QuantizedMatrix& w);
