@@ -12,9 +12,9 @@ namespace {
 
 using test::model_data;
 
-const std::vector<std::string> kCases = {"affine_b3_g64_f32", "affine_b4_g128_f32",
+const std::vector<std::string> kCases = {"affine_b3_g64_f32",  "affine_b4_g128_f32",
                                          "affine_b4_g64_bf16", "affine_b4_g64_f32",
-                                         "affine_b8_g32_f32"};
+                                         "affine_b8_g32_f32",  "mixed_override_f32"};
 const std::vector<std::string> kMatrices = {"model.layers.0.self_attn.o_proj",
                                             "model.layers.0.mlp.down_proj",
                                             "model.layers.1.mlp.gate_proj"};
@@ -62,11 +62,14 @@ TEST(MlxFixtures, ShardsOfPackedTensorsAreSlicesBitForBit) {
           const auto shard = std::dynamic_pointer_cast<nn::QuantizedLinearImpl>(
               WeightReader(*file, plan, rank).linear(base, false));
           const io::MatrixSlice slice = plan.slice(plan.require(base + ".weight"), rank);
-          const quant::AffineTensor expected = quant::select_affine(
-              quant::select_affine(whole->weight, 0, slice.rows), 1, slice.columns);
-          EXPECT_TRUE(at::equal(shard->weight.packed, expected.packed)) << name << " " << base;
-          EXPECT_TRUE(at::equal(shard->weight.scales, expected.scales)) << name << " " << base;
-          EXPECT_TRUE(at::equal(shard->weight.offsets, expected.offsets)) << name << " " << base;
+          quant::QuantizedMatrix expected =
+              quant::select(quant::select(whole->weight, 0, slice.rows), 1, slice.columns);
+          const auto parts = quant::parts_of(expected), got = quant::parts_of(shard->weight);
+          ASSERT_EQ(parts.size(), got.size());
+          for (size_t i = 0; i < parts.size(); ++i) {
+            EXPECT_TRUE(at::equal(*got[i].tensor, *parts[i].tensor))
+                << name << " " << base << " " << parts[i].name;
+          }
         }
       }
     }

@@ -23,7 +23,8 @@ using testing::replaced;
 
 const std::vector<std::string> kFixtures = {"mlx/plain_f32",          "mlx/affine_b4_g64_f32",
                                             "mlx/affine_b8_g32_f32",  "mlx/affine_b3_g64_f32",
-                                            "mlx/affine_b4_g128_f32", "mlx/affine_b4_g64_bf16"};
+                                            "mlx/affine_b4_g128_f32", "mlx/affine_b4_g64_bf16",
+                                            "mlx/mixed_override_f32"};
 
 std::shared_ptr<const io::TensorFile> open_fixture(const std::string& name) {
   return io::TensorFile::open(model_data(name));

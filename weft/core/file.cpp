@@ -52,6 +52,12 @@ void File::read_at(uint64_t offset, std::span<std::byte> destination) const {
   }
 }
 
+void File::will_need(uint64_t offset, uint64_t num_bytes) const {
+  // Only advice: what it returns changes nothing.
+  static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(offset),
+                                    static_cast<off_t>(num_bytes), POSIX_FADV_WILLNEED));
+}
+
 std::string read_text_file(const std::string& path, uint64_t max_bytes) {
   const File file(path);
   check<FormatError>(file.size() <= max_bytes, path, ": ", file.size(), " bytes, expected at most ",

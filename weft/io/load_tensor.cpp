@@ -1,6 +1,8 @@
 #include "weft/io/load_tensor.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <optional>
@@ -8,6 +10,7 @@
 
 #include "weft/core/error.h"
 #include "weft/io/matrix_rules.h"
+#include "weft/quant/awq_gptq.h"
 #include "weft/quant/gguf_blocks.h"
 
 namespace weft::io {
@@ -69,22 +72,69 @@ std::span<std::byte> bytes_of(at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-// A shard as it is stored. Packed values are bytes, whose rows are the last dim.
-at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadStats* stats) {
-  const View& view = recipe.result;
-  std::vector<int64_t> shape = view.shape();
+// Large tensors are new memory, which the system clears page by page as they are filled; in pages
+// of 2 MiB that is several times faster. Only advice.
+void prefer_huge_pages(const at::Tensor& tensor) {
+  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+  const auto start = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  const uintptr_t first = (start + kHugePage - 1) / kHugePage * kHugePage;
+  const uintptr_t last = (start + tensor.nbytes()) / kHugePage * kHugePage;
+  if (last <= first) return;
+  static_cast<void>(::madvise(static_cast<std::byte*>(tensor.mutable_data_ptr()) + (first - start),
+                              last - first, MADV_HUGEPAGE));
+}
+
+at::Tensor new_tensor(at::IntArrayRef shape, at::ScalarType type) {
+  at::Tensor tensor = at::empty(shape, type);
+  prefer_huge_pages(tensor);
+  return tensor;
+}
+
+struct StoredType {
+  std::vector<int64_t> shape;
   at::ScalarType type = at::kByte;
+};
+
+// Packed values are bytes, whose rows are the last dim.
+StoredType stored_type(const TensorFile& file, const View& view) {
+  StoredType stored{view.shape(), at::kByte};
   if (view.packing().unit_elements > 1) {
-    shape.back() = shape.back() / view.packing().unit_elements * view.packing().unit_bytes();
-  } else {
-    const auto known = torch_type(view.dtype());
-    check<FormatError>(known.has_value(), file.path(), ": tensor '", view.tensor_name(), "': type ",
-                       info(view.dtype()).name, ", expected a floating or quantized type");
-    type = *known;
+    int64_t& columns = stored.shape.back();
+    columns = columns / view.packing().unit_elements * view.packing().unit_bytes();
+    return stored;
   }
-  at::Tensor stored = at::empty(shape, type);
+  const auto known = torch_type(view.dtype());
+  check<FormatError>(known.has_value(), file.path(), ": tensor '", view.tensor_name(), "': type ",
+                     info(view.dtype()).name, ", expected a floating or quantized type");
+  stored.type = *known;
+  return stored;
+}
+
+// A shard as it is stored.
+at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadStats* stats) {
+  const StoredType type = stored_type(file, recipe.result);
+  at::Tensor stored = new_tensor(type.shape, type.type);
   read_shard(file, recipe, bytes_of(stored), stats);
   return stored;
+}
+
+// Memory for what is decoded chunk by chunk.
+struct Scratch {
+  ReadBuffer stored;
+  ReadBuffer spans;
+};
+
+// The same in memory that the next chunk will have.
+at::Tensor read_chunk(const TensorFile& file, const ShardRecipe& recipe, Scratch& scratch,
+                      ReadStats* stats) {
+  const StoredType type = stored_type(file, recipe.result);
+  const std::span<std::byte> bytes = scratch.stored.first(recipe.result.num_bytes());
+  read_shard(file, recipe, bytes, stats, &scratch.spans);
+  if (stats != nullptr) {
+    stats->peak_host_bytes =
+        std::max(stats->peak_host_bytes, stats->peak_buffer_bytes + bytes.size());
+  }
+  return at::from_blob(bytes.data(), type.shape, type.type);
 }
 
 // `wanted` as ranges of what was read for it.
@@ -103,18 +153,26 @@ bool is_all(const std::vector<Range>& ranges, int64_t size) {
   return shard::total_length(ranges) == size;
 }
 
-// Cuts away the columns that were read beside the slice.
-quant::AffineTensor trimmed(quant::AffineTensor read, const MatrixSource& matrix) {
+// Cuts away what was read beside the slice.
+quant::QuantizedMatrix trimmed(quant::QuantizedMatrix read, const MatrixSource& matrix) {
+  const auto rows = within(matrix.wanted.rows, matrix.format.out_unit);
   const auto columns = within(matrix.wanted.columns, matrix.format.in_unit);
-  if (!is_all(columns, read.in_features())) read = quant::select_affine(read, 1, columns);
+  if (!is_all(rows, quant::out_features(read))) read = quant::select(read, 0, rows);
+  if (!is_all(columns, quant::in_features(read))) read = quant::select(read, 1, columns);
   return read;
+}
+
+// The same for a chunk of rows, all of which are wanted.
+quant::AffineTensor trimmed_columns(const quant::AffineTensor& read, const MatrixSource& matrix) {
+  const auto columns = within(matrix.wanted.columns, matrix.format.in_unit);
+  return is_all(columns, read.in_features()) ? read : quant::select_affine(read, 1, columns);
 }
 
 // Visits the rows in chunks, so that what is read and not yet decoded stays small: each chunk's
 // first row and recipe. What an eager function makes can't be had in pieces.
 template <class Visit>
 void for_each_chunk(const ShardRecipe& recipe, const Visit& visit) {
-  constexpr uint64_t kChunkBytes = uint64_t{16} << 20;
+  constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
   const View& view = recipe.result;
   const uint64_t bytes = view.num_bytes();
   if (bytes <= kChunkBytes || !recipe.eager_steps.empty()) {
@@ -137,29 +195,23 @@ void place_rows(at::Tensor& whole, const at::Tensor& part, int64_t start, int64_
       whole = part;
       return;
     }
-    whole = at::empty({rows, part.size(1)}, part.options());
+    whole = new_tensor({rows, part.size(1)}, part.scalar_type());
   }
   whole.narrow(0, start, part.size(0)).copy_(part);
-}
-
-void note_host_bytes(ReadStats* stats, const at::Tensor& part) {
-  if (stats == nullptr) return;
-  stats->peak_host_bytes =
-      std::max(stats->peak_host_bytes, stats->peak_buffer_bytes + part.nbytes());
 }
 
 quant::AffineTensor load_blocks(const TensorFile& file, const MatrixSource& matrix,
                                 ReadStats* stats) {
   const View& view = matrix.parts[0]->result;
   quant::AffineTensor whole;
+  Scratch scratch;
   for_each_chunk(*matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
-    at::Tensor stored = read_stored(file, chunk, stats);
-    note_host_bytes(stats, stored);
+    at::Tensor stored = read_chunk(file, chunk, scratch, stats);
     const View& rows = chunk.result;
     const quant::AffineTensor part =
-        trimmed(quant::from_gguf_blocks(*gguf_block(view.dtype()), bytes_of(stored), rows.size(0),
-                                        rows.size(1)),
-                matrix);
+        trimmed_columns(quant::from_gguf_blocks(*gguf_block(view.dtype()), bytes_of(stored),
+                                                rows.size(0), rows.size(1)),
+                        matrix);
     whole.bits = part.bits;
     whole.group_size = part.group_size;
     place_rows(whole.packed, part.packed, start, view.size(0));
@@ -180,24 +232,76 @@ at::Tensor load_floating(const TensorFile& file, const ShardRecipe& recipe, at::
   if (*stored_type == dtype || view.num_dims() == 0) {
     return read_stored(file, recipe, stats).to(dtype);
   }
-  at::Tensor loaded = at::empty(view.shape(), dtype);
+  at::Tensor loaded = new_tensor(view.shape(), dtype);
+  Scratch scratch;
   for_each_chunk(recipe, [&](int64_t start, const ShardRecipe& chunk) {
-    const at::Tensor stored = read_stored(file, chunk, stats);
-    note_host_bytes(stats, stored);
+    const at::Tensor stored = read_chunk(file, chunk, scratch, stats);
     loaded.narrow(0, start, stored.size(0)).copy_(stored);
   });
   return loaded;
 }
 
-quant::AffineTensor load_affine(const TensorFile& file, const MatrixSource& matrix,
-                                ReadStats* stats) {
+std::vector<at::Tensor> load_parts(const TensorFile& file, const MatrixSource& matrix,
+                                   ReadStats* stats) {
+  std::vector<at::Tensor> parts;
+  for (const ShardRecipe* part : matrix.parts) parts.push_back(read_stored(file, *part, stats));
+  return parts;
+}
+
+quant::QuantizedMatrix load_affine(const TensorFile& file, const MatrixSource& matrix,
+                                   ReadStats* stats) {
+  const std::vector<at::Tensor> parts = load_parts(file, matrix, stats);
   quant::AffineTensor loaded;
   loaded.bits = matrix.format.bits;
   loaded.group_size = matrix.format.group_size;
-  loaded.packed = read_stored(file, *matrix.parts[0], stats);
-  loaded.scales = read_stored(file, *matrix.parts[1], stats);
-  loaded.offsets = read_stored(file, *matrix.parts[2], stats);
+  loaded.packed = parts[0];
+  loaded.scales = parts[1];
+  loaded.offsets = parts[2];
   return trimmed(std::move(loaded), matrix);
+}
+
+quant::QuantizedMatrix load_microscaled(const TensorFile& file, const MatrixSource& matrix,
+                                        ReadStats* stats) {
+  const std::vector<at::Tensor> parts = load_parts(file, matrix, stats);
+  quant::MicroscaledTensor loaded;
+  loaded.mode = quant::parse_mode(matrix.format.text, file.path());
+  loaded.group_size = matrix.format.group_size;
+  loaded.packed = parts[0];
+  loaded.scales = parts[1];
+  return trimmed(std::move(loaded), matrix);
+}
+
+// These are repacked, so the stored parts are there beside the result for a moment.
+void note_parts(ReadStats* stats, const std::vector<at::Tensor>& parts) {
+  if (stats == nullptr) return;
+  uint64_t bytes = stats->peak_buffer_bytes;
+  for (const at::Tensor& part : parts) bytes += part.nbytes();
+  stats->peak_host_bytes = std::max(stats->peak_host_bytes, bytes);
+}
+
+quant::QuantizedMatrix load_awq(const TensorFile& file, const MatrixSource& matrix,
+                                ReadStats* stats) {
+  const std::vector<at::Tensor> parts = load_parts(file, matrix, stats);
+  note_parts(stats, parts);
+  return trimmed(quant::from_awq(parts[0], parts[1], parts[2]), matrix);
+}
+
+quant::QuantizedMatrix load_gptq(const TensorFile& file, const MatrixSource& matrix,
+                                 ReadStats* stats) {
+  const std::vector<at::Tensor> parts = load_parts(file, matrix, stats);
+  note_parts(stats, parts);
+  quant::GptqOptions options;
+  options.bits = matrix.format.bits;
+  options.stores_zero_less_one = matrix.format.stores_zero_less_one;
+  options.is_symmetric = matrix.format.is_symmetric;
+  constexpr size_t kGroupIndex = 3;
+  if (parts.size() > kGroupIndex) {
+    const auto columns = covering(matrix.wanted.columns, matrix.format.in_unit);
+    quant::check_trivial_g_idx(
+        parts[kGroupIndex], columns.front().start, matrix.format.group_size,
+        core::join(file.path(), ": tensor '", matrix.format.parts[kGroupIndex].tensor, "'"));
+  }
+  return trimmed(quant::from_gptq(parts[0], parts[1], parts[2], options), matrix);
 }
 
 }  // namespace
@@ -212,11 +316,13 @@ LoadedMatrix load_matrix(const TensorFile& file, const MatrixSource& matrix,
     case MatrixKind::kAffine:
       return load_affine(file, matrix, stats);
     case MatrixKind::kMicroscaled:
+      return load_microscaled(file, matrix, stats);
     case MatrixKind::kAwq:
+      return load_awq(file, matrix, stats);
     case MatrixKind::kGptq:
-      break;
+      return load_gptq(file, matrix, stats);
   }
-  core::fail<FormatError>(file.path(), ": ", matrix.format.text, " is not supported");
+  core::fail<core::InternalError>("io.load_matrix: unknown kind of ", matrix.format.text);
 }
 
 at::Tensor load_tensor(const TensorFile& file, const ShardRecipe& recipe, at::ScalarType dtype,

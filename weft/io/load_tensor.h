@@ -10,12 +10,12 @@
 
 #include "weft/io/matrix_format.h"
 #include "weft/io/views/read_view.h"
-#include "weft/quant/affine.h"
+#include "weft/quant/quantized_matrix.h"
 
 namespace weft::io {
 
 /// A matrix in memory: floating, or quantized and kept so.
-using LoadedMatrix = std::variant<at::Tensor, quant::AffineTensor>;
+using LoadedMatrix = std::variant<at::Tensor, quant::QuantizedMatrix>;
 
 /// Which elements of a matrix a rank wants: rows and columns of the whole, in the model's order.
 struct MatrixSlice {

@@ -149,7 +149,8 @@ class Finder {
     const int64_t bits = is_awq ? (out > 0 ? columns_of(weight) * kWordBits / out : 0)
                                 : (in > 0 ? rows_of(weight) * kWordBits / in : 0);
     const bool fits = is_word(weight.dtype) && is_word(zeros.dtype) &&
-                      (bits == 4 || (!is_awq && (bits == 2 || bits == 8))) && groups > 0 && in % groups == 0;
+                      (bits == 4 || (!is_awq && (bits == 2 || bits == 8))) && groups > 0 &&
+                      in % groups == 0;
     const int64_t per_word = fits ? kWordBits / bits : 1;
     check<FormatError>(fits && out % per_word == 0 && (in / groups) % per_word == 0, where(weight),
                        "packed ", list_text(weight.shape), " with scales ", list_text(scales.shape),

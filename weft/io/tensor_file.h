@@ -74,6 +74,10 @@ class TensorFile {
   /// Fills `destination` from byte `offset` of file `file` (TensorMeta::file). Throws FormatError
   /// if the file has become shorter, IoError, InternalError outside of it.
   void read_at(size_t file, uint64_t offset, std::span<std::byte> destination) const;
+  /// core::File::will_need of that file.
+  void will_need(size_t file, uint64_t offset, uint64_t num_bytes) const {
+    files_.at(file)->will_need(offset, num_bytes);
+  }
 
  private:
   friend class TensorFileBuilder;

@@ -160,7 +160,8 @@ class Exporter {
       }
       recipes.push_back(std::move(recipe));
     }
-    const io::MatrixSlice wanted = plan_.slice(weight, 0);
+    io::MatrixSlice wanted = plan_.slice(weight, 0);
+    wanted.rows = {{0, rows.length}};
     io::MatrixSource source{weight.format, {}, wanted};
     for (const io::ShardRecipe& recipe : recipes) source.parts.push_back(&recipe);
     return io::load_matrix(file_, source, dtype);
@@ -170,7 +171,7 @@ class Exporter {
                         at::ScalarType dtype) const {
     io::LoadedMatrix loaded = load_rows(output, rows, dtype);
     if (auto* dense = std::get_if<at::Tensor>(&loaded)) return *dense;
-    return quant::dequantize(std::get<quant::AffineTensor>(loaded), dtype);
+    return quant::dequantize(std::get<quant::QuantizedMatrix>(loaded), dtype);
   }
 
   quant::AffineTensor affine_rows(const Output& output, const shard::Range& rows) const {
@@ -178,7 +179,8 @@ class Exporter {
       return quant::quantize_affine(dense_rows(output, rows, at::kFloat), output.bits,
                                     output.group_size, output.dtype);
     }
-    auto matrix = std::get<quant::AffineTensor>(load_rows(output, rows, at::kFloat));
+    auto matrix = std::get<quant::AffineTensor>(
+        std::get<quant::QuantizedMatrix>(load_rows(output, rows, at::kFloat)));
     if (matrix.is_symmetric()) {
       const auto middle = static_cast<double>(int64_t{1} << (matrix.bits - 1));
       matrix.offsets = matrix.scales.to(at::kFloat) * -middle;

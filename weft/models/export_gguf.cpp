@@ -172,7 +172,7 @@ at::Tensor load_whole(const io::TensorFile& file, const LoadPlan& plan, const Ou
     source.parts.push_back(&plan.recipe(weight, i, 0));
   io::LoadedMatrix loaded = io::load_matrix(file, source, at::kFloat);
   if (auto* dense = std::get_if<at::Tensor>(&loaded)) return *dense;
-  return quant::dequantize(std::get<quant::AffineTensor>(loaded), at::kFloat);
+  return quant::dequantize(std::get<quant::QuantizedMatrix>(loaded), at::kFloat);
 }
 
 std::vector<Output> choose_outputs(const LoadPlan& plan, std::optional<at::ScalarType> dtype,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/models/presharded.h"
 #include "weft/models/registry.h"
 #include "weft/nn/dense_linear.h"
 #include "weft/nn/quantized_linear.h"
@@ -31,8 +32,8 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
   if (auto* dense = std::get_if<at::Tensor>(&loaded)) {
     return std::make_shared<nn::DenseLinearImpl>(std::move(*dense), std::move(bias));
   }
-  return std::make_shared<nn::QuantizedLinearImpl>(std::get<quant::AffineTensor>(std::move(loaded)),
-                                                   std::move(bias));
+  return std::make_shared<nn::QuantizedLinearImpl>(
+      std::get<quant::QuantizedMatrix>(std::move(loaded)), std::move(bias));
 }
 
 shard::Layout WeightReader::layout(const std::string& base) const {
@@ -63,7 +64,11 @@ LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOpti
   plan_options.shard_info = options.shard_info;
   plan_options.functions = options.functions;
   plan_options.quantization = read_quantization_config(file);
-  return LoadPlan(file, find_family(config.family).rules(config, file), num_ranks, plan_options);
+  WeightRules rules = find_family(config.family).rules(config, file);
+  std::optional<io::ShardInfo> pieces;
+  if (options.shard_info == nullptr) pieces = presharded_info(file, rules, options.functions);
+  if (pieces) plan_options.shard_info = &*pieces;
+  return LoadPlan(file, rules, num_ranks, plan_options);
 }
 
 LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,

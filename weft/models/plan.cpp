@@ -24,11 +24,11 @@ std::string param_name(const WeightRule& rule, const io::MatrixPart& part) {
 }
 
 // What a user's rules make of a matrix that the file does not have under its own name: one dense or
-// block part, or MLX's three. `columns` are those that rank 0 wants.
+// block part, or MLX's three. `columns` are those that each rank wants.
 class MadeFormat {
  public:
-  MadeFormat(const io::ShardPlan& params, const WeightRule& rule, int64_t columns)
-      : params_(params), rule_(rule), columns_(columns) {}
+  MadeFormat(const io::ShardPlan& params, const WeightRule& rule, std::vector<int64_t> columns)
+      : params_(params), rule_(rule), columns_(std::move(columns)) {}
 
   io::MatrixFormat find() const {
     const io::View& weight = part(".weight");
@@ -47,20 +47,31 @@ class MadeFormat {
     const int64_t groups = part(".scales").size(1);
     part(".biases");
     const io::Packing packing = weight.packing();
-    check<ShapeError>(packing.unit_elements > 1 && groups > 0 && columns_ % groups == 0,
+    check<ShapeError>(packing.unit_elements > 1 && groups > 0 && weight.size(1) % groups == 0,
                       "parameter ", quote(rule_.name), ": rank 0 gets ", io::to_text(weight.type()),
-                      " with ", groups, " scales a row, expected packed values for ", columns_,
+                      " with ", groups, " scales a row, expected packed values for ", columns_[0],
                       " columns; begin with as_bits");
+    const int64_t read = weight.size(1);
     io::MatrixFormat format;
     format.kind = io::MatrixKind::kAffine;
     format.bits = packing.unit_bits / packing.unit_elements;
-    format.group_size = columns_ / groups;
+    format.group_size = read / groups;
+    format.in_unit = reads_what_is_wanted() ? 1 : format.group_size;
     format.text = join("affine ", format.bits, "-bit g", format.group_size);
     for (const char* suffix : {".weight", ".scales", ".biases"}) {
       format.parts.emplace_back().suffix = suffix;
     }
     format.parts[1].per_in = format.parts[2].per_in = format.group_size;
     return format;
+  }
+
+  // Otherwise it reads whole quant groups.
+  bool reads_what_is_wanted() const {
+    const io::PlannedParam& weight = *params_.find(rule_.name);
+    for (size_t rank = 0; rank < columns_.size(); ++rank) {
+      if (weight.of(static_cast<int64_t>(rank)).result.size(1) != columns_[rank]) return false;
+    }
+    return true;
   }
 
   const io::View& part(const char* suffix) const {
@@ -72,7 +83,7 @@ class MadeFormat {
 
   const io::ShardPlan& params_;
   const WeightRule& rule_;
-  int64_t columns_;
+  std::vector<int64_t> columns_;
 };
 
 int64_t num_indices(const std::vector<shard::Range>& wanted, int64_t cover, int64_t per) {
@@ -123,8 +134,11 @@ void LoadPlan::add_weight(const io::TensorFile& file, const WeightRule& rule) {
              file.find(stored + ".qweight") != nullptr) {
     weight.format = io::matrix_format(file, rule.matrix());
   } else {
-    const int64_t columns = shard::total_length(slice(weight, 0).columns);
-    weight.format = MadeFormat(params_, rule, columns).find();
+    std::vector<int64_t> columns;
+    for (int64_t rank = 0; rank < num_ranks(); ++rank) {
+      columns.push_back(shard::total_length(slice(weight, rank).columns));
+    }
+    weight.format = MadeFormat(params_, rule, std::move(columns)).find();
   }
   for (const io::MatrixPart& part : weight.format.parts) {
     const std::string name = param_name(rule, part);

@@ -1,8 +1,9 @@
 #include "weft/io/views/read_view.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "weft/core/error.h"
@@ -11,32 +12,55 @@
 namespace weft::io {
 namespace {
 
-// Bytes that can be read without being written first.
-class Buffer {
+// Shorter runs cost less to copy than to ask for.
+constexpr uint64_t kShortRun = 4096;
+
+bool needs_buffer(const ReadSpan& span) {
+  return span.pieces.size() > 1 &&
+         std::any_of(span.pieces.begin(), span.pieces.end(),
+                     [](const SpanPiece& piece) { return piece.num_bytes < kShortRun; });
+}
+
+// Counts what reading does, and what it would do.
+class Counter {
  public:
-  std::span<std::byte> first(uint64_t size) {
-    if (size_ < size) {
-      bytes_.reset();
-      bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
-      size_ = size;
+  void add(const ReadSpan& span) {
+    if (needs_buffer(span)) {
+      read_bytes_ += span.num_bytes;
+      buffer_bytes_ = std::max(buffer_bytes_, span.num_bytes);
+      return;
     }
-    return {bytes_.get(), size};
+    for (const SpanPiece& piece : span.pieces) read_bytes_ += piece.num_bytes;
   }
-  uint64_t size() const { return size_; }
+  void note(const SpanCounts& counts, ReadStats* stats) const {
+    if (stats == nullptr) return;
+    stats->planned_bytes += counts.planned_bytes;
+    stats->read_bytes += read_bytes_;
+    stats->num_spans += counts.num_spans;
+    stats->peak_buffer_bytes = std::max(stats->peak_buffer_bytes, buffer_bytes_);
+  }
 
  private:
-  std::unique_ptr<std::byte[]> bytes_;
-  uint64_t size_ = 0;
+  uint64_t read_bytes_ = 0;
+  uint64_t buffer_bytes_ = 0;
 };
 
-bool needs_buffer(const ReadSpan& span) { return span.pieces.size() > 1; }
+void read_by_buffer(const TensorFile& file, const ReadSpan& span, ReadBuffer& buffer,
+                    std::span<std::byte> destination) {
+  const std::span<std::byte> bytes = buffer.first(span.num_bytes);
+  file.read_at(span.file, span.offset, bytes);
+  for (const SpanPiece& piece : span.pieces) {
+    std::memcpy(destination.data() + piece.destination, bytes.data() + piece.offset_in_span,
+                piece.num_bytes);
+  }
+}
 
-void note(ReadStats* stats, const SpanCounts& counts, uint64_t buffer_bytes) {
-  if (stats == nullptr) return;
-  stats->planned_bytes += counts.planned_bytes;
-  stats->read_bytes += counts.span_bytes;
-  stats->num_spans += counts.num_spans;
-  stats->peak_buffer_bytes = std::max(stats->peak_buffer_bytes, buffer_bytes);
+void read_pieces(const TensorFile& file, const ReadSpan& span, std::span<std::byte> destination) {
+  if (span.pieces.size() > 1) file.will_need(span.file, span.offset, span.num_bytes);
+  for (const SpanPiece& piece : span.pieces) {
+    file.read_at(span.file, span.offset + piece.offset_in_span,
+                 destination.subspan(piece.destination, piece.num_bytes));
+  }
 }
 
 void gather(std::span<const std::byte> memory, const View& view, std::span<std::byte> destination) {
@@ -62,34 +86,46 @@ void run_function(const EagerStep& step, std::span<const std::byte> input,
 
 }  // namespace
 
+std::span<std::byte> ReadBuffer::first(uint64_t size) {
+  if (size_ >= size) return {bytes_, size};
+  release();
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  core::check<core::IoError>(memory != MAP_FAILED, "io.ReadBuffer: no memory for ", size,
+                             " bytes; use more ranks, or a machine with more memory");
+  bytes_ = static_cast<std::byte*>(memory);
+  size_ = size;
+  return {bytes_, size};
+}
+
+void ReadBuffer::release() {
+  if (bytes_ != nullptr) ::munmap(bytes_, size_);
+  bytes_ = nullptr;
+  size_ = 0;
+}
+
 void read_view(const TensorFile& file, const View& view, std::span<std::byte> destination,
-               ReadStats* stats) {
+               ReadStats* stats, ReadBuffer* buffer) {
   core::check<core::InternalError>(view.num_bytes() == destination.size(),
                                    "io.read_view: ", view.num_bytes(),
                                    " bytes for a destination of ", destination.size());
-  Buffer buffer;
+  ReadBuffer own;
+  Counter counter;
   const SpanCounts counts =
       for_each_span(std::span(&view, 1), SpanOptions(), [&](const ReadSpan& span) {
-        if (!needs_buffer(span)) {
-          const SpanPiece& piece = span.pieces[0];
-          file.read_at(span.file, span.offset,
-                       destination.subspan(piece.destination, piece.num_bytes));
-          return;
-        }
-        const std::span<std::byte> bytes = buffer.first(span.num_bytes);
-        file.read_at(span.file, span.offset, bytes);
-        for (const SpanPiece& piece : span.pieces) {
-          std::memcpy(destination.data() + piece.destination, bytes.data() + piece.offset_in_span,
-                      piece.num_bytes);
+        counter.add(span);
+        if (needs_buffer(span)) {
+          read_by_buffer(file, span, buffer == nullptr ? own : *buffer, destination);
+        } else {
+          read_pieces(file, span, destination);
         }
       });
-  note(stats, counts, buffer.size());
+  counter.note(counts, stats);
 }
 
 void read_shard(const TensorFile& file, const ShardRecipe& recipe, std::span<std::byte> destination,
-                ReadStats* stats) {
+                ReadStats* stats, ReadBuffer* buffer) {
   if (recipe.eager_steps.empty()) {
-    read_view(file, recipe.result, destination, stats);
+    read_view(file, recipe.result, destination, stats, buffer);
     return;
   }
   std::vector<std::byte> bytes(recipe.file_view().num_bytes());
@@ -108,12 +144,11 @@ void read_shard(const TensorFile& file, const ShardRecipe& recipe, std::span<std
 ReadStats count_reads(const ShardPlan& plan, int64_t rank) {
   ReadStats stats;
   for (const PlannedParam& param : plan.params()) {
-    uint64_t buffer_bytes = 0;
-    const SpanCounts counts = for_each_span(
-        std::span(&param.of(rank).file_view(), 1), SpanOptions(), [&](const ReadSpan& span) {
-          if (needs_buffer(span)) buffer_bytes = std::max(buffer_bytes, span.num_bytes);
-        });
-    note(&stats, counts, buffer_bytes);
+    Counter counter;
+    const SpanCounts counts =
+        for_each_span(std::span(&param.of(rank).file_view(), 1), SpanOptions(),
+                      [&](const ReadSpan& span) { counter.add(span); });
+    counter.note(counts, &stats);
     stats.peak_host_bytes = std::max(stats.peak_host_bytes,
                                      stats.peak_buffer_bytes + param.of(rank).result.num_bytes());
   }

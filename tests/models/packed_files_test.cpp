@@ -1,0 +1,166 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/io/views/plan_fixture.h"
+#include "weft/models/load.h"
+#include "weft/nn/quantized_linear.h"
+
+// Matrices as AutoAWQ and AutoGPTQ write them, read for any number of ranks. The packing here
+// follows the formats' own description; the values are (q - zero) * scale.
+
+namespace weft::models {
+namespace {
+
+using io::Dtype;
+using testing::error_text;
+using testing::NamedType;
+using testing::PlanFile;
+using testing::replaced;
+
+constexpr int64_t kOut = 48, kIn = 96, kGroup = 32, kGroups = kIn / kGroup;
+
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+struct Numbers {
+  at::Tensor q, zeros, scales;
+
+  explicit Numbers(int seed) {
+    at::manual_seed(static_cast<uint64_t>(seed));
+    q = at::randint(0, 16, {kOut, kIn}, at::kLong);
+    zeros = at::randint(1, 16, {kGroups, kOut}, at::kLong);
+    scales = at::rand({kGroups, kOut}).to(at::kHalf);
+  }
+  at::Tensor values() const {
+    const auto by_column = [](const at::Tensor& x) {
+      return x.repeat_interleave(kGroup, 0).t().to(at::kFloat);
+    };
+    return (q.to(at::kFloat) - by_column(zeros)) * by_column(scales);
+  }
+  std::string scale_bytes() const {
+    return {static_cast<const char*>(scales.data_ptr()), scales.nbytes()};
+  }
+};
+
+// Columns of `rows` [r, c] packed eight to a word; nibble i holds column order[i] of the eight.
+std::string packed_columns(const at::Tensor& rows, const std::vector<int64_t>& order) {
+  std::vector<uint32_t> words;
+  for (int64_t r = 0; r < rows.size(0); ++r) {
+    for (int64_t c = 0; c < rows.size(1); c += 8) {
+      uint32_t word = 0;
+      for (int i = 0; i < 8; ++i) {
+        word |= static_cast<uint32_t>(rows[r][c + order[static_cast<size_t>(i)]].item<int64_t>())
+                << (4 * i);
+      }
+      words.push_back(word);
+    }
+  }
+  return bytes_of(words);
+}
+
+const std::vector<int64_t> kPlain = {0, 1, 2, 3, 4, 5, 6, 7};
+const std::vector<int64_t> kAwq = {0, 2, 4, 6, 1, 3, 5, 7};
+
+void add_awq(const std::string& base, const Numbers& numbers, std::vector<NamedType>& types,
+             std::map<std::string, std::string>& bytes) {
+  types.push_back({base + ".qweight", Dtype::kI32, {kIn, kOut / 8}});
+  types.push_back({base + ".qzeros", Dtype::kI32, {kGroups, kOut / 8}});
+  types.push_back({base + ".scales", Dtype::kF16, {kGroups, kOut}});
+  bytes[base + ".qweight"] = packed_columns(numbers.q.t(), kAwq);
+  bytes[base + ".qzeros"] = packed_columns(numbers.zeros, kAwq);
+  bytes[base + ".scales"] = numbers.scale_bytes();
+}
+
+void add_gptq(const std::string& base, const Numbers& numbers, std::vector<NamedType>& types,
+              std::map<std::string, std::string>& bytes, bool is_act_order = false) {
+  types.push_back({base + ".qweight", Dtype::kI32, {kIn / 8, kOut}});
+  types.push_back({base + ".qzeros", Dtype::kI32, {kGroups, kOut / 8}});
+  types.push_back({base + ".scales", Dtype::kF16, {kGroups, kOut}});
+  types.push_back({base + ".g_idx", Dtype::kI32, {kIn}});
+  // Eight rows of one column to a word.
+  const at::Tensor by_row = numbers.q.t().view({kIn / 8, 8, kOut}).transpose(1, 2);
+  bytes[base + ".qweight"] = packed_columns(by_row.reshape({kIn / 8 * kOut, 8}), kPlain);
+  bytes[base + ".qzeros"] = packed_columns(numbers.zeros - 1, kPlain);
+  bytes[base + ".scales"] = numbers.scale_bytes();
+  std::vector<int32_t> index;
+  for (int64_t i = 0; i < kIn; ++i) index.push_back(static_cast<int32_t>(i / kGroup));
+  if (is_act_order) std::swap(index.front(), index.back());
+  bytes[base + ".g_idx"] = bytes_of(index);
+}
+
+WeightRule rule(const std::string& base, Cut cut, const std::string& split) {
+  WeightRule rule;
+  rule.name = rule.file_name = base + ".weight";
+  rule.out = kOut;
+  rule.in = kIn;
+  rule.cut = cut;
+  rule.split = split;
+  return rule;
+}
+
+WeightRules rules() {
+  WeightRules rules;
+  rules.splits["rows"].size = kOut;
+  rules.splits["columns"].size = kIn;
+  rules.splits["columns"].unit = 8;
+  rules.weights = {rule("up", Cut::kRows, "rows"), rule("down", Cut::kColumns, "columns")};
+  return rules;
+}
+
+void expect_shards(const PlanFile& file, const Numbers& up, const Numbers& down) {
+  for (const int64_t n : {1, 2, 3, 4, 5}) {
+    const LoadPlan plan(file.file(), rules(), n);
+    for (int64_t rank = 0; rank < n; ++rank) {
+      const WeightReader reader(file.file(), plan, rank);
+      const shard::Range rows = plan.split("rows").of(rank)[0];
+      const shard::Range columns = plan.split("columns").of(rank)[0];
+      const auto expect_equal = [&](const std::string& base, const at::Tensor& expected) {
+        const auto linear = reader.linear(base, false);
+        ASSERT_NE(dynamic_cast<nn::QuantizedLinearImpl*>(linear.get()), nullptr);
+        EXPECT_TRUE(at::equal(linear->dense_weight().to(at::kFloat), expected))
+            << base << ", rank " << rank << " of " << n;
+      };
+      expect_equal("up", up.values().narrow(0, rows.start, rows.length));
+      expect_equal("down", down.values().narrow(1, columns.start, columns.length));
+    }
+  }
+}
+
+TEST(PackedFiles, AwqIsCutForAnyNumberOfRanks) {
+  const Numbers up(1), down(2);
+  std::vector<NamedType> types;
+  std::map<std::string, std::string> bytes;
+  add_awq("up", up, types, bytes);
+  add_awq("down", down, types, bytes);
+  const PlanFile file(types, bytes);
+  EXPECT_EQ(LoadPlan(file.file(), rules(), 2).require("up.weight").format.text, "awq 4-bit g32");
+  expect_shards(file, up, down);
+}
+
+TEST(PackedFiles, GptqIsCutForAnyNumberOfRanks) {
+  const Numbers up(3), down(4);
+  std::vector<NamedType> types;
+  std::map<std::string, std::string> bytes;
+  add_gptq("up", up, types, bytes);
+  add_gptq("down", down, types, bytes);
+  expect_shards(PlanFile(types, bytes), up, down);
+}
+
+TEST(PackedFiles, ActOrderIsRefused) {
+  std::vector<NamedType> types;
+  std::map<std::string, std::string> bytes;
+  add_gptq("up", Numbers(3), types, bytes, true);
+  add_gptq("down", Numbers(4), types, bytes);
+  const PlanFile file(types, bytes);
+  const LoadPlan plan(file.file(), rules(), 2);
+  const std::string error =
+      replaced(error_text([&] { WeightReader(file.file(), plan, 0).linear("up", false); }),
+               file.file().path(), "FILE");
+  EXPECT_EQ(error.find("ConfigError: FILE: tensor 'up.g_idx': "), 0u) << error;
+}
+
+}  // namespace
+}  // namespace weft::models
