@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/models/data/families: tiny random checkpoints of every family of models.
 
-Needs the PyPI packages torch, transformers 4.57, safetensors, numpy and gguf.
+Needs the PyPI packages torch, transformers 4.57, safetensors, numpy, gguf and, for one case, mlx.
 Usage: make_model_goldens.py [FOLDER] [CASE…]
 
 FOLDER/<case>/config.json, model.safetensors   as transformers saves them, bfloat16
@@ -30,6 +30,8 @@ USUAL = dict(hidden_size=48, intermediate_size=44, num_hidden_layers=2, num_atte
              num_key_value_heads=2, vocab_size=101, max_position_embeddings=64)
 EXPERTS = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                vocab_size=61, max_position_embeddings=64)
+WIDE_EXPERTS = EXPERTS | dict(hidden_size=64, intermediate_size=64, num_local_experts=3,
+                              num_experts_per_tok=2, num_attention_heads=8, head_dim=8)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
@@ -60,9 +62,9 @@ CASES = {
         num_hidden_layers=3, mlp_only_layers=[1], intermediate_size=20, moe_intermediate_size=12,
         num_experts=4, num_experts_per_tok=2, norm_topk_prob=False, head_dim=8), None),
     # Only as GGUF: matrices in Q8_0, whose blocks of 32 do not divide evenly over ranks.
-    "mixtral_q8_0": ("Mixtral", EXPERTS | dict(
-        hidden_size=64, intermediate_size=64, num_local_experts=3, num_experts_per_tok=2,
-        num_attention_heads=8, head_dim=8), "llama"),
+    "mixtral_q8_0": ("Mixtral", WIDE_EXPERTS, "llama"),
+    # Only as a folder, as mlx-lm writes it: matrices affine, experts stacked.
+    "mixtral_mlx": ("Mixtral", WIDE_EXPERTS, None),
 }
 # Hugging Face's name of a layer's tensor -> GGUF's.
 LAYER_NAMES = {
@@ -163,6 +165,36 @@ def quantize_matrices(model):
                 parameter.copy_(torch.from_numpy(gguf.quants.dequantize(blocks, kind)))
 
 
+def write_mlx(folder, config, model):
+    """Quantizes the matrices as mlx-lm does, also in `model`, and writes its folder."""
+    import mlx.core as mx
+    bits, group_size, tensors, experts = 4, 32, {}, {}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not is_quantized(name, parameter):
+                tensors[name] = parameter.detach().clone()
+                continue
+            parts = mx.quantize(mx.array(parameter.numpy()), group_size=group_size, bits=bits)
+            whole = mx.dequantize(*parts, group_size=group_size, bits=bits)
+            parameter.copy_(torch.from_numpy(np.array(whole)))
+            base = name.removesuffix(".weight")
+            for suffix, part in zip(("weight", "scales", "biases"), parts):
+                numbers = torch.from_numpy(np.array(part))
+                if ".experts." in base:
+                    layer, rest = base.split(".experts.")
+                    number, old = rest.split(".")
+                    stack = f"{layer}.switch_mlp.{EXPERT_NAMES[old]}_proj.{suffix}"
+                    experts.setdefault(stack, {})[int(number)] = numbers
+                else:
+                    tensors[f"{base}.{suffix}"] = numbers
+    for stack, parts in experts.items():
+        tensors[stack] = torch.stack([parts[i] for i in range(len(parts))])
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "mlx"})
+    text = json.loads(config.to_json_string(use_diff=True))
+    text["quantization"] = {"group_size": group_size, "bits": bits}
+    (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")
+
+
 def add_keys(writer, config, dim):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -221,8 +253,11 @@ def write_case(folder, name, seed):
     config, model = make_model(kind, values, seed)
     folder.mkdir(parents=True, exist_ok=True)
     is_gguf_only = name.endswith("q8_0")
+    is_mlx = name.endswith("mlx")
     if is_gguf_only:
         quantize_matrices(model)
+    if is_mlx:
+        write_mlx(folder, config, model)
     write_reference(folder, config, model, "dynamic" in name)
     state = {key: tensor for key, tensor in model.state_dict().items()
              if not (config.tie_word_embeddings and key == "lm_head.weight")}
@@ -230,7 +265,7 @@ def write_case(folder, name, seed):
         kinds = gguf.GGMLQuantizationType
         write_gguf(folder / "model.gguf", architecture, config, state,
                    kinds.Q8_0 if is_gguf_only else kinds.BF16)
-    if is_gguf_only:
+    if is_gguf_only or is_mlx:
         return
     text = json.loads(config.to_json_string(use_diff=True))
     (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")

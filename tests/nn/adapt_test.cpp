@@ -15,6 +15,10 @@ using test::on_ranks;
 using test::seeded;
 using testing::error_text;
 
+quant::Scheme affine(int64_t bits, int64_t group_size) {
+  return {quant::Mode::kAffine, bits, group_size};
+}
+
 /// Two layers of a user's model, of which the first feeds the second.
 struct Mlp : torch::nn::Module {
   explicit Mlp(at::ScalarType dtype = at::kFloat)
@@ -88,8 +92,20 @@ void expect_order_does_not_matter(const Change& change) {
 TEST(Quantize, BeforeOrAfterShardingGivesTheSameBits) {
   expect_order_does_not_matter([](Mlp& mlp) {
     for (const at::Tensor& parameter : mlp.parameters()) parameter.set_requires_grad(false);
-    EXPECT_EQ(quantize(mlp, {4, 32, at::kFloat}), 2);
+    EXPECT_EQ(quantize(mlp, affine(4, 32)), 2);
   });
+}
+
+TEST(Quantize, BeforeOrAfterShardingGivesTheSameBitsInEveryMode) {
+  for (const quant::Mode mode : {quant::Mode::kMxfp4, quant::Mode::kMxfp8, quant::Mode::kNvfp4}) {
+    expect_order_does_not_matter([mode](Mlp& mlp) {
+      for (const at::Tensor& parameter : mlp.parameters()) parameter.set_requires_grad(false);
+      const auto scheme = quant::make_scheme(mode, 0, 0, "test");
+      EXPECT_EQ(quantize(mlp, scheme), 2);
+      const auto& inner = dynamic_cast<QuantizedLinearImpl&>(*find_linears(mlp)[0].holder->inner());
+      EXPECT_EQ(quant::scheme_of(inner.weight).mode, mode);
+    });
+  }
 }
 
 TEST(ApplyLora, BeforeOrAfterShardingGivesTheSameResult) {
@@ -109,12 +125,12 @@ TEST(ApplyLora, BeforeOrAfterShardingGivesTheSameResult) {
 
 TEST(ApplyLora, WorksOnQuantizedBasesInAnyOrder) {
   expect_order_does_not_matter([](Mlp& mlp) {
-    quantize(mlp, {4, 32, at::kFloat});
+    quantize(mlp, affine(4, 32));
     apply_lora(mlp, {"up", "down"}, {4, 8, 3});
   });
   expect_order_does_not_matter([](Mlp& mlp) {
     apply_lora(mlp, {"up", "down"}, {4, 8, 3});
-    quantize(mlp, {4, 32, at::kFloat});
+    quantize(mlp, affine(4, 32));
   });
 }
 
@@ -148,7 +164,7 @@ TEST(ApplyLora, TrainsTheAdaptersOfAShardedModelLikeTheWholes) {
 
 TEST(Quantize, TakesThePlacesThatThePredicateNames) {
   Mlp mlp;
-  EXPECT_EQ(quantize(mlp, {8, 32, at::kFloat}, [](const auto& path) { return path == "up"; }), 1);
+  EXPECT_EQ(quantize(mlp, affine(8, 32), [](const auto& path) { return path == "up"; }), 1);
   EXPECT_NE(std::dynamic_pointer_cast<QuantizedLinearImpl>(mlp.up->inner()), nullptr);
   EXPECT_NE(std::dynamic_pointer_cast<DenseLinearImpl>(mlp.down->inner()), nullptr);
 }
@@ -181,17 +197,16 @@ TEST(ApplyLora, RefusesWhatItWouldOtherwiseLeaveOutWithoutAWord) {
 TEST(Quantize, RefusesWhatDoesNotFit) {
   Mlp mlp;
   EXPECT_EQ(
-      error_text([&] {
-        quantize(mlp, {4, 128, at::kFloat});
-      }),
+      error_text([&] { quantize(mlp, affine(4, 128)); }),
       "ConfigError: nn.quantize: up: 64 input features, expected a multiple of the group size "
       "128; use another or leave it out by predicate");
+  EXPECT_EQ(error_text([&] { quantize(mlp, affine(7, 32)); }),
+            "ConfigError: nn.quantize: bits, expected one of 2, 3, 4, 5, 6, 8, got 7; choose one "
+            "of these");
   EXPECT_EQ(error_text([&] { quantize(mlp, {}, [](const auto&) { return false; }); }),
             "ConfigError: nn.quantize: no layer to quantize; there are [up, down]");
-  quantize(mlp, {4, 32, at::kFloat});
-  EXPECT_EQ(error_text([&] {
-              quantize(mlp, {4, 32, at::kFloat});
-            }),
+  quantize(mlp, affine(4, 32));
+  EXPECT_EQ(error_text([&] { quantize(mlp, affine(4, 32)); }),
             "ConfigError: nn.quantize: up is quantized already; leave it out by predicate");
 }
 

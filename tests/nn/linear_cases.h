@@ -32,6 +32,14 @@ inline MakeLinear quantized_case(int64_t out, int64_t in, int64_t group_size, in
   };
 }
 
+inline MakeLinear microscaled_case(int64_t out, int64_t in, quant::Mode mode) {
+  return [=] {
+    return std::make_shared<QuantizedLinearImpl>(
+        quant::quantize_microscaled(test::seeded({out, in}, 1, at::kFloat), mode),
+        test::seeded({out}, 2, at::kFloat));
+  };
+}
+
 inline MakeLinear lora_case(const MakeLinear& base, at::ScalarType dtype) {
   return [=] {
     auto inner = base();

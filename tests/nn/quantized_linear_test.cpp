@@ -16,11 +16,11 @@ quant::AffineTensor quantized(int64_t out, int64_t in, uint64_t seed) {
   return quant::quantize_affine(seeded({out, in}, seed, at::kFloat), 4, 16, at::kFloat);
 }
 
-TEST(QuantizedLinear, EqualsADenseLinearOfTheDequantizedWeight) {
-  const quant::AffineTensor w = quantized(6, 48, 1);
+/// Forward, gradient, rows and bytes of a layer around w.
+void expect_equals_dense(const quant::QuantizedMatrix& w) {
   const at::Tensor dense = quant::dequantize(w, at::kFloat);
   const at::Tensor b = seeded({6}, 2, at::kFloat), grad = seeded({2, 3, 6}, 4, at::kFloat);
-  const at::Tensor x = leaf(seeded({2, 3, 48}, 3, at::kFloat)), x_dense = leaf(x);
+  const at::Tensor x = leaf(seeded({2, 3, 64}, 3, at::kFloat)), x_dense = leaf(x);
   QuantizedLinear linear(w, b);
   const at::Tensor y = linear->forward(x), y_dense = DenseLinear(dense, b)->forward(x_dense);
   expect_close(y, y_dense, "forward", 1e-5);
@@ -29,10 +29,24 @@ TEST(QuantizedLinear, EqualsADenseLinearOfTheDequantizedWeight) {
   expect_close(x.grad(), x_dense.grad(), "gradient of the input", 1e-5);
   const at::Tensor ids = at::tensor({5, 0, 1, 5}, at::kLong).view({2, 2});
   expect_close(linear->rows(ids), at::embedding(dense, ids), "rows", 1e-6);
-  EXPECT_EQ(linear->weight_bytes(), w.num_bytes());
+  EXPECT_EQ(linear->weight_bytes(), quant::num_bytes(w));
   EXPECT_TRUE(linear->parameters().empty()) << "a quantized weight is frozen";
-  EXPECT_EQ(linear->named_buffers().keys(),
-            (std::vector<std::string>{"weight", "scales", "offsets", "bias"}));
+}
+
+TEST(QuantizedLinear, EqualsADenseLinearOfTheDequantizedWeight) {
+  expect_equals_dense(quantized(6, 64, 1));
+  for (const quant::Mode mode : {quant::Mode::kMxfp4, quant::Mode::kMxfp8, quant::Mode::kNvfp4}) {
+    expect_equals_dense(quant::quantize_microscaled(seeded({6, 64}, 1, at::kFloat), mode));
+  }
+}
+
+TEST(QuantizedLinear, NamesTheBuffersOfItsMode) {
+  using Names = std::vector<std::string>;
+  const at::Tensor b = seeded({6}, 2, at::kFloat);
+  EXPECT_EQ(QuantizedLinear(quantized(6, 64, 1), b)->named_buffers().keys(),
+            (Names{"weight", "scales", "offsets", "bias"}));
+  const auto w = quant::quantize_microscaled(seeded({6, 64}, 1, at::kFloat), quant::Mode::kMxfp4);
+  EXPECT_EQ(QuantizedLinear(w)->named_buffers().keys(), (Names{"weight", "scales"}));
 }
 
 TEST(QuantizedLinear, BuildsNoGraphWithoutNeed) {

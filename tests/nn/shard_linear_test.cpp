@@ -25,13 +25,18 @@ struct Case {
 
 std::vector<Case> cases() {
   const MakeLinear dense = dense_case(18, 22);
-  return {{"dense", dense, 1e-12},
-          {"dense float", dense_case(18, 22, at::kFloat), 1e-5},
-          {"quantized", quantized_case(18, 160, 32), 1e-5},
-          {"quantized, a group wider than a share", quantized_case(18, 128, 128), 1e-5},
-          {"quantized 3 bits", quantized_case(18, 96, 32, 3), 1e-5},
-          {"lora", lora_case(dense, at::kDouble), 1e-12},
-          {"lora on quantized", lora_case(quantized_case(18, 128, 64), at::kFloat), 1e-5}};
+  return {
+      {"dense", dense, 1e-12},
+      {"dense float", dense_case(18, 22, at::kFloat), 1e-5},
+      {"quantized", quantized_case(18, 160, 32), 1e-5},
+      {"quantized, a group wider than a share", quantized_case(18, 128, 128), 1e-5},
+      {"mxfp4", microscaled_case(18, 160, quant::Mode::kMxfp4), 1e-5},
+      {"mxfp4, a group wider than a share", microscaled_case(18, 64, quant::Mode::kMxfp4), 1e-5},
+      {"mxfp8", microscaled_case(18, 96, quant::Mode::kMxfp8), 1e-5},
+      {"nvfp4", microscaled_case(18, 80, quant::Mode::kNvfp4), 1e-5},
+      {"quantized 3 bits", quantized_case(18, 96, 32, 3), 1e-5},
+      {"lora", lora_case(dense, at::kDouble), 1e-12},
+      {"lora on quantized", lora_case(quantized_case(18, 128, 64), at::kFloat), 1e-5}};
 }
 
 TEST(ShardLinear, EqualsTheWholeForEveryKindOfInnerLinear) {
@@ -188,7 +193,8 @@ TEST(QuantizedLinears, AreMadeFromAWholeQuantizedWeight) {
     const at::Tensor y = at::linear(x, dense, bias);
     expect_close(column->forward(x), last_dim_part(y, *column->cut()), "column", 1e-5);
     expect_close(row->forward(last_dim_part(x, *row->cut())), y, "row", 1e-5);
-    const auto& part = dynamic_cast<QuantizedLinearImpl&>(*row->inner()).weight;
+    const auto& inner = dynamic_cast<QuantizedLinearImpl&>(*row->inner());
+    const auto& part = std::get<quant::AffineTensor>(inner.weight);
     const auto range = row->layout().of(group.rank()).front();
     EXPECT_TRUE(part.packed.equal(whole.packed.narrow(1, range.start / 2, range.length / 2)))
         << "packed bits are cut, not made again";

@@ -9,6 +9,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 CODE = re.compile(r"^```cpp\n(.*?)^```", re.M | re.S)
 TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+SEED = re.compile(r"`(?:(\w+)/)?([\w*]+)`")
 EXAMPLE = re.compile(r"build/examples/(\w+)")
 
 
@@ -33,6 +34,17 @@ class Docs(unittest.TestCase):
         self.assertGreater(len(named), 8)
         for name in named:
             self.assertIn(name, known)
+
+    def test_seeds_that_are_named_exist(self):
+        rows = [line.split("|") for line in (ROOT / "docs/HOSTILE_FILES.md").read_text().splitlines()]
+        cells = [row[3] for row in rows if len(row) == 5]
+        self.assertGreater(len(cells), 30)
+        for cell in cells:
+            folder = None
+            for target, pattern in SEED.findall(cell):
+                folder = target or folder
+                found = list((ROOT / "tests/fuzz/seeds" / folder).glob(pattern))
+                self.assertTrue(found, f"{folder}/{pattern}")
 
     def test_links_lead_somewhere(self):
         for page in PAGES:

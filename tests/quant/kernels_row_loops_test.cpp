@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "tests/quant/quant_cases.h"
-#include "weft/quant/affine_matmul.h"
-#include "weft/quant/affine_view.h"
 #include "weft/quant/kernels/row_loops.h"
 #include "weft/quant/kernels/select.h"
+#include "weft/quant/matmul.h"
+#include "weft/quant/view.h"
 
 namespace weft::quant::kernels {
 namespace {
@@ -89,17 +89,34 @@ TEST(RowLoops, EveryKernelDequantizesToTheBitsOfTheReference) {
   });
 }
 
+/// Multiplies with weights that end where reading further ends the process.
+template <class Matrix>
+void expect_reads_nothing_beyond(const Kernel& kernel, Matrix w) {
+  const GuardedMemory packed(w.packed);
+  const GuardedMemory scales(w.scales);
+  w.packed = packed.tensor();
+  w.scales = scales.tensor();
+  for (const int64_t tokens : {1, 12}) {
+    const auto y = matmul_on(kernel, at::ones({tokens, w.in_features()}), w);
+    EXPECT_TRUE(at::allclose(y[0], reference_values(w).sum(1), 1e-4, 1e-4));
+  }
+}
+
 TEST(RowLoops, ReadNothingBeyondTheWeights) {
   at::manual_seed(18);
   for_each_format([](const Kernel& kernel, const Format& format) {
-    auto w = random_affine(format, 5, 64);
-    const GuardedMemory packed(w.packed);
-    const GuardedMemory scales(w.scales);
-    w.packed = packed.tensor();
-    w.scales = scales.tensor();
-    for (const int64_t tokens : {1, 12}) {
-      const auto y = affine_matmul_on(kernel, at::ones({tokens, 64}), w);
-      EXPECT_TRUE(at::allclose(y[0], reference_values(w).sum(1), 1e-4, 1e-4));
+    expect_reads_nothing_beyond(kernel, random_affine(format, 5, 64));
+  });
+}
+
+TEST(RowLoops, ReadNothingBeyondMicroscaledWeights) {
+  at::manual_seed(19);
+  test::for_each_kernel([](const Kernel& kernel) {
+    for (const Mode mode : test::kMicroscaledModes) {
+      for (const int64_t group : {32, 16, 8}) {
+        if (group > mode_info(mode).group_size) continue;
+        expect_reads_nothing_beyond(kernel, test::random_microscaled(mode, 5, 96, group));
+      }
     }
   });
 }

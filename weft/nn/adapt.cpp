@@ -1,6 +1,5 @@
 #include "weft/nn/adapt.h"
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/modules/linear.h>
 
@@ -17,7 +16,7 @@
 #include "weft/nn/linear_parts.h"
 #include "weft/nn/lora.h"
 #include "weft/nn/quantized_linear.h"
-#include "weft/quant/affine.h"
+#include "weft/quant/quantized_matrix.h"
 
 namespace weft::nn {
 namespace {
@@ -78,37 +77,28 @@ bool cuts_quant_groups(const LinearCut& cut, int64_t group_size) {
 
 // Quant groups that lie on two ranks take their scale from both: the whole is put together again,
 // a few rows at a time, quantized, and cut.
-quant::AffineTensor quantize_across(const at::Tensor& weight, const LinearCut& cut,
-                                    const AffineScheme& scheme) {
+quant::QuantizedMatrix quantize_across(const at::Tensor& weight, const LinearCut& cut,
+                                       const quant::Scheme& scheme) {
   constexpr int64_t kChunkElements = 1 << 22;
   const int64_t rows_at_once = std::max<int64_t>(1, kChunkElements / cut.layout.size);
-  std::vector<at::Tensor> packed, scales, offsets;
-  quant::AffineTensor result;
+  std::vector<quant::QuantizedMatrix> chunks;
   for (int64_t row = 0; row < weight.size(0); row += rows_at_once) {
     const int64_t rows = std::min(rows_at_once, weight.size(0) - row);
     const at::Tensor whole = gather_whole(weight.narrow(0, row, rows).contiguous(), cut);
-    const auto chunk =
-        quant::quantize_affine(whole, scheme.bits, scheme.group_size, scheme.scale_dtype);
-    result = quant::select_affine(chunk, 1, cut.layout.of(cut.group.rank()));
-    packed.push_back(result.packed);
-    scales.push_back(result.scales);
-    offsets.push_back(result.offsets);
+    chunks.push_back(
+        quant::select(quant::quantize(whole, scheme), 1, cut.layout.of(cut.group.rank())));
   }
-  result.packed = at::cat(packed, 0);
-  result.scales = at::cat(scales, 0);
-  result.offsets = at::cat(offsets, 0);
-  return result;
+  return quant::concatenate(chunks, 0);
 }
 
 std::shared_ptr<LinearLike> quantized(const LinearLike& linear, const LinearCut* cut,
-                                      const AffineScheme& scheme) {
+                                      const quant::Scheme& scheme) {
   const at::Tensor weight = linear.dense_weight();
   const at::Tensor bias = linear.bias_or_undefined();
   const bool by_columns = cut != nullptr && cut->kind == ShardKind::kShardedToAll;
-  auto packed =
-      by_columns && cuts_quant_groups(*cut, scheme.group_size)
-          ? quantize_across(weight, *cut, scheme)
-          : quant::quantize_affine(weight, scheme.bits, scheme.group_size, scheme.scale_dtype);
+  auto packed = by_columns && cuts_quant_groups(*cut, scheme.group_size)
+                    ? quantize_across(weight, *cut, scheme)
+                    : quant::quantize(weight, scheme);
   return std::make_shared<QuantizedLinearImpl>(
       std::move(packed), bias.defined() ? bias.detach().clone() : at::Tensor(), scheme.group_size);
 }
@@ -120,7 +110,8 @@ int64_t whole_columns(const HeldLinear& held) {
              : held.holder->inner()->in_features();
 }
 
-std::shared_ptr<LinearLike> exchange_quantized(const HeldLinear& held, const AffineScheme& scheme) {
+std::shared_ptr<LinearLike> exchange_quantized(const HeldLinear& held,
+                                               const quant::Scheme& scheme) {
   const auto inner = held.holder->inner();
   const auto lora = std::dynamic_pointer_cast<LoraLinearImpl>(inner);
   const auto linear = lora != nullptr ? lora->base() : inner;
@@ -190,8 +181,9 @@ std::vector<HeldLinear> find_linears(torch::nn::Module& module) {
   return found;
 }
 
-int64_t quantize(torch::nn::Module& module, const AffineScheme& scheme,
+int64_t quantize(torch::nn::Module& module, const quant::Scheme& scheme,
                  const PathPredicate& predicate) {
+  quant::check_scheme(scheme, "nn.quantize");
   const PathPredicate is_meant = predicate ? predicate : [](const std::string&) { return true; };
   refuse_plain_linears(module, "nn.quantize", is_meant);
   const std::vector<HeldLinear> all = find_linears(module);

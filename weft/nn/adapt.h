@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/nn/linear_like.h"
+#include "weft/quant/scheme.h"
 
 namespace weft::nn {
 
@@ -25,20 +26,14 @@ std::vector<HeldLinear> find_linears(torch::nn::Module& module);
 /// Which layers are meant, by path.
 using PathPredicate = std::function<bool(const std::string& path)>;
 
-/// How `quantize` makes integers of a weight: affine, quant::quantize_affine.
-struct AffineScheme {
-  int64_t bits = 4;
-  int64_t group_size = 64;
-  at::ScalarType scale_dtype = at::kFloat;
-};
-
 /// Exchanges the inner linear of every place for which `predicate` holds (null: all) for a
 /// quantized one; the base of a LoRA layer is exchanged under its adapter. The values are those of
 /// the quantized whole, cut, also where a shard's edge lies within a quant group. Returns how many.
 /// Collective over the groups of the layers that are cut by input features.
-/// Throws ConfigError for none, for input features that the group size does not divide, for a
-/// torch::nn::Linear (whose place cannot take another layer) and for one quantized already.
-int64_t quantize(torch::nn::Module& module, const AffineScheme& scheme,
+/// Throws ConfigError for a scheme that does not exist, for no layer, for input features that the
+/// group size does not divide, for a torch::nn::Linear (whose place cannot take another layer) and
+/// for one quantized already.
+int64_t quantize(torch::nn::Module& module, const quant::Scheme& scheme,
                  const PathPredicate& predicate = {});
 
 /// A LoRA adapter's size and start: A is drawn from kaiming_uniform(sqrt 5) of the whole by `seed`

@@ -59,23 +59,15 @@ at::Tensor gather_whole(const at::Tensor& part, const LinearCut& cut) {
   return at::cat(narrowed(shards, dim, order), dim);
 }
 
-quant::AffineTensor gather_shards(const quant::AffineTensor& part, const LinearCut& cut) {
+quant::QuantizedMatrix gather_shards(const quant::QuantizedMatrix& part, const LinearCut& cut) {
   const int64_t dim = cut.layout.dim;
-  const auto scaled = [&](int64_t numerator, int64_t denominator) {
+  const int64_t own = dim == 0 ? quant::out_features(part) : quant::in_features(part);
+  quant::QuantizedMatrix all = part;
+  for (const auto& [name, tensor] : quant::parts_of(all)) {
+    // A part has a row per row, but fewer columns.
     std::vector<int64_t> lengths = cut.layout.lengths();
-    for (int64_t& length : lengths) length = length * numerator / denominator;
-    return lengths;
-  };
-  const bool by_rows = dim == 0;
-  const auto packed_lengths = by_rows ? scaled(1, 1) : scaled(part.bits, 8);
-  const auto scale_lengths = by_rows ? scaled(1, 1) : scaled(1, part.group_size);
-  quant::AffineTensor all;
-  all.bits = part.bits;
-  all.group_size = part.group_size;
-  all.packed = cut.group.all_gather(part.packed, dim, packed_lengths).contiguous();
-  all.scales = cut.group.all_gather(part.scales, dim, scale_lengths).contiguous();
-  if (!part.is_symmetric()) {
-    all.offsets = cut.group.all_gather(part.offsets, dim, scale_lengths).contiguous();
+    for (int64_t& length : lengths) length = length * tensor->size(dim) / own;
+    *tensor = cut.group.all_gather(*tensor, dim, lengths).contiguous();
   }
   return all;
 }

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "weft/nn/linear_like.h"
-#include "weft/quant/affine.h"
+#include "weft/quant/quantized_matrix.h"
 
 namespace weft::nn {
 
@@ -24,8 +24,8 @@ at::Tensor own_part(const at::Tensor& whole, const LinearCut& cut);
 /// The whole of which `part` is this rank's shard, on every rank. Collective over the cut's group.
 at::Tensor gather_whole(const at::Tensor& part, const LinearCut& cut);
 
-/// All ranks' shards of an affine matrix end to end along the cut's dim, in rank order; all ranks'
-/// `part` must have one group size. Collective over the cut's group.
-quant::AffineTensor gather_shards(const quant::AffineTensor& part, const LinearCut& cut);
+/// All ranks' shards of a quantized matrix end to end along the cut's dim, in rank order; all
+/// ranks' `part` must have one group size. Collective over the cut's group.
+quant::QuantizedMatrix gather_shards(const quant::QuantizedMatrix& part, const LinearCut& cut);
 
 }  // namespace weft::nn

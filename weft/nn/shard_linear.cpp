@@ -61,7 +61,7 @@ std::shared_ptr<LinearLike> linear_like(const torch::nn::Linear& linear) {
   return dense;
 }
 
-AllToShardedLinear quantized_all_to_sharded_linear(const quant::AffineTensor& weight,
+AllToShardedLinear quantized_all_to_sharded_linear(const quant::QuantizedMatrix& weight,
                                                    const at::Tensor& bias, const dist::Group& group,
                                                    const ShardOptions& options) {
   const QuantizedLinearImpl whole(weight, bias);
@@ -69,7 +69,7 @@ AllToShardedLinear quantized_all_to_sharded_linear(const quant::AffineTensor& we
       shard_linear(whole, ShardKind::kAllToSharded, group, options)));
 }
 
-ShardedToAllLinear quantized_sharded_to_all_linear(const quant::AffineTensor& weight,
+ShardedToAllLinear quantized_sharded_to_all_linear(const quant::QuantizedMatrix& weight,
                                                    const at::Tensor& bias, const dist::Group& group,
                                                    const ShardOptions& options) {
   const QuantizedLinearImpl whole(weight, bias);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "weft/nn/parallel_linear.h"
-#include "weft/quant/affine.h"
+#include "weft/quant/quantized_matrix.h"
 
 namespace weft::nn {
 
@@ -45,10 +45,10 @@ std::shared_ptr<LinearLike> linear_like(const torch::nn::Linear& linear);
 
 /// MLX's quantized siblings: makers of the same two layers from a whole quantized weight. `bias` is
 /// the whole's [out], or undefined.
-AllToShardedLinear quantized_all_to_sharded_linear(const quant::AffineTensor& weight,
+AllToShardedLinear quantized_all_to_sharded_linear(const quant::QuantizedMatrix& weight,
                                                    const at::Tensor& bias, const dist::Group& group,
                                                    const ShardOptions& options = {});
-ShardedToAllLinear quantized_sharded_to_all_linear(const quant::AffineTensor& weight,
+ShardedToAllLinear quantized_sharded_to_all_linear(const quant::QuantizedMatrix& weight,
                                                    const at::Tensor& bias, const dist::Group& group,
                                                    const ShardOptions& options = {});
 

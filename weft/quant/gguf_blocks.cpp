@@ -9,8 +9,8 @@
 #include "weft/core/checked.h"
 #include "weft/core/error.h"
 #include "weft/quant/affine_reference.h"
-#include "weft/quant/affine_view.h"
 #include "weft/quant/gguf_k_blocks.h"
+#include "weft/quant/view.h"
 
 namespace weft::quant {
 namespace {

@@ -283,6 +283,41 @@ TEST(ShardPlanErrors, OfFunctionsThatFail) {
             "1\\x0aline 2'");
 }
 
+// Throws where it is told to.
+class Thrower : public EagerFunction {
+ public:
+  TensorType output_type(const TensorType& input, std::span<const Argument> n) const override {
+    const int64_t kind = std::get<int64_t>(n[0]);
+    if (kind == 0) throw std::out_of_range("no type");
+    if (kind == 1) return {{-1}, input.dtype};
+    if (kind == 2) return {{int64_t{1} << 62, 4}, input.dtype};
+    return input;
+  }
+  void run(std::span<const std::byte>, const TensorType&, std::span<const Argument>,
+           std::span<std::byte>) const override {
+    throw std::runtime_error("no bytes");
+  }
+};
+
+TEST(ShardPlanErrors, OfFunctionsInMemoryThatFail) {
+  const PlanFile file({{"x", Dtype::kU8, {2, 4}}});
+  FunctionTable functions;
+  functions.add("throw", std::make_shared<Thrower>());
+  const auto rule = [](int kind) {
+    return weft_info(core::join(R"("x": [["throw", )", kind, R"(]])"));
+  };
+  const std::string lead = "INFO: parameter 'x': step 1 'throw': ";
+  EXPECT_EQ(file.plan_error(rule(0), 2, functions),
+            "ConfigError: " + lead + "the function failed: 'no type'");
+  for (const int kind : {1, 2}) {
+    const std::string error = file.plan_error(rule(kind), 2, functions);
+    EXPECT_TRUE(error.starts_with("ShapeError: " + lead)) << error;
+  }
+  const ShardPlan plan = file.plan(rule(3), 2, functions);
+  EXPECT_EQ(testing::error_text([&] { file.read(plan, "x", 1); }),
+            "ConfigError: io.read_shard: step 'throw': the function failed: 'no bytes'");
+}
+
 TEST(Pieces, NamesOfBothKinds) {
   const auto text = [](const std::string& name) {
     const auto piece = parse_piece_name(name);

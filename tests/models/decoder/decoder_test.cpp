@@ -21,9 +21,9 @@ using testing::error_text;
 using testing::replaced;
 
 const std::vector<std::string> kCases = {
-    "llama",      "llama_bias", "llama_linear", "llama_dynamic",   "llama_llama3",
-    "llama_yarn", "mistral",    "qwen2",        "qwen2_window",    "qwen3",
-    "mixtral",    "qwen2_moe",  "qwen3_moe",    "qwen3_moe_mixed", "mixtral_q8_0"};
+    "llama",     "llama_bias",      "llama_linear", "llama_dynamic", "llama_llama3", "llama_yarn",
+    "mistral",   "qwen2",           "qwen2_window", "qwen3",         "mixtral",      "qwen2_moe",
+    "qwen3_moe", "qwen3_moe_mixed", "mixtral_q8_0", "mixtral_mlx"};
 
 std::string case_path(const std::string& name, const std::string& file = "") {
   return model_data("families/" + name + "/" + file);
@@ -57,9 +57,7 @@ at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
 void expect_near(const at::Tensor& logits_TV, const at::Tensor& expected_TV,
                  const std::string& what) {
   ASSERT_EQ(logits_TV.sizes(), expected_TV.sizes()) << what;
-  const double difference = (logits_TV - expected_TV).abs().max().item<double>();
-  EXPECT_LE(difference, 1e-4) << what;
-  if (getenv("SHOW") != nullptr) fprintf(stderr, "DIFF %g %s\n", difference, what.c_str());
+  EXPECT_LE((logits_TV - expected_TV).abs().max().item<double>(), 1e-4) << what;
 }
 
 TEST(Decoder, GivesTheLogitsOfThePublishedImplementation) {
@@ -78,7 +76,8 @@ TEST(Decoder, GivesTheLogitsOfThePublishedImplementation) {
         expect_near(logits_of(model, expected.ids_BT), expected.logits_TV, form);
         expect_near(logits_in_pieces(model, expected.ids_BT, {8, 8, 4}), pieces_TV,
                     form + ", in pieces");
-        if (depends_on_pieces) continue;
+        // Many small steps are slow where ranks share cores.
+        if (depends_on_pieces || group.size() > 2) continue;
         expect_near(logits_in_pieces(model, expected.ids_BT, {13, 1, 1, 1, 1, 1, 1, 1}), pieces_TV,
                     form + ", token by token");
       }

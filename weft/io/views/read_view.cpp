@@ -47,6 +47,19 @@ void gather(std::span<const std::byte> memory, const View& view, std::span<std::
   });
 }
 
+// A user's function may throw anything.
+void run_function(const EagerStep& step, std::span<const std::byte> input,
+                  std::span<std::byte> output) {
+  try {
+    step.function->run(input, step.input.type(), step.arguments, output);
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    core::fail<core::ConfigError>("io.read_shard: step ", core::quote(step.name),
+                                  ": the function failed: ", core::quote(error.what()));
+  }
+}
+
 }  // namespace
 
 void read_view(const TensorFile& file, const View& view, std::span<std::byte> destination,
@@ -84,7 +97,7 @@ void read_shard(const TensorFile& file, const ShardRecipe& recipe, std::span<std
   for (size_t i = 0; i < recipe.eager_steps.size(); ++i) {
     const EagerStep& step = recipe.eager_steps[i];
     std::vector<std::byte> output(step.output_bytes());
-    step.function->run(bytes, step.input.type(), step.arguments, output);
+    run_function(step, bytes, output);
     const bool is_last = i + 1 == recipe.eager_steps.size();
     const View& next = is_last ? recipe.result : recipe.eager_steps[i + 1].input;
     if (!is_last) bytes.resize(next.num_bytes());

@@ -48,6 +48,13 @@ constexpr std::array<NameRow, 4> kMixtralNames = {{
     {Part::kExpertDown, "model.layers.*.block_sparse_moe.experts.#.w2", "blk.*.ffn_down.#"},
 }};
 
+// What MLX writes for all experts of a layer.
+constexpr std::array<NameRow, 3> kMlxNames = {{
+    {Part::kExpertGate, "switch_mlp.gate_proj", ""},
+    {Part::kExpertUp, "switch_mlp.up_proj", ""},
+    {Part::kExpertDown, "switch_mlp.down_proj", ""},
+}};
+
 template <size_t N>
 const NameRow* find_row(const std::array<NameRow, N>& table, Part part) {
   for (const NameRow& row : table) {
@@ -84,6 +91,14 @@ std::string model_name(const ModelConfig& config, const PartPlace& place) {
 }
 
 std::string gguf_name(const PartPlace& place) { return filled(usual_row(place.part).gguf, place); }
+
+std::string mlx_experts_name(const ModelConfig& config, const PartPlace& place) {
+  const NameRow* row = find_row(kMlxNames, place.part);
+  core::check<core::InternalError>(row != nullptr, "models: not the weight of an expert");
+  const char* layer =
+      config.family == "mixtral" ? "model.layers.*.block_sparse_moe." : "model.layers.*.mlp.";
+  return filled(layer, place) + std::string(row->model);
+}
 
 std::string old_gguf_expert_name(const PartPlace& place) {
   const NameRow* row = find_row(kMixtralNames, place.part);

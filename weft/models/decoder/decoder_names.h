@@ -45,6 +45,9 @@ struct PartPlace {
 std::string model_name(const ModelConfig& config, const PartPlace& place);
 /// GGUF's, e.g. "blk.0.ffn_up"; that of an expert is of all of a layer, stacked.
 std::string gguf_name(const PartPlace& place);
+/// MLX's name of all of a layer's experts, stacked, e.g.
+/// "model.layers.0.mlp.switch_mlp.up_proj".
+std::string mlx_experts_name(const ModelConfig& config, const PartPlace& place);
 /// GGUF's name of one expert in files from before they were stacked, e.g. "blk.0.ffn_up.3".
 std::string old_gguf_expert_name(const PartPlace& place);
 

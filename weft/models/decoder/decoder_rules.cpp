@@ -184,19 +184,25 @@ class RulesBuilder {
     rule.file_name = rule.name;
     rule.out = out;
     rule.in = in;
-    if (!file_.is_gguf()) return rule;
-    rule.file_name = gguf_name(place) + ".weight";
+    if (file_.is_gguf()) rule.file_name = gguf_name(place) + ".weight";
     const bool is_expert = place.part == Part::kExpertGate || place.part == Part::kExpertUp ||
                            place.part == Part::kExpertDown;
-    if (!is_expert) return rule;
-    const std::string alone = old_gguf_expert_name(place) + ".weight";
-    if (file_.find(rule.file_name) == nullptr && file_.find(alone) != nullptr) {
-      rule.file_name = alone;
-    } else {
-      rule.stack_size = config_.experts.num_experts;
-      rule.stack_index = place.expert;
-    }
+    if (is_expert) find_expert(place, rule);
     return rule;
+  }
+
+  // Experts are stacked in GGUF and in MLX's folders, single in Hugging Face's and in old GGUF.
+  void find_expert(const PartPlace& place, WeightRule& rule) const {
+    const std::string stacked =
+        (file_.is_gguf() ? gguf_name(place) : mlx_experts_name(config_, place)) + ".weight";
+    const std::string alone = file_.is_gguf() ? old_gguf_expert_name(place) + ".weight" : rule.name;
+    if (file_.find(stacked) == nullptr && (!file_.is_gguf() || file_.find(alone) != nullptr)) {
+      rule.file_name = alone;
+      return;
+    }
+    rule.file_name = stacked;
+    rule.stack_size = config_.experts.num_experts;
+    rule.stack_index = place.expert;
   }
 
   WeightRule& add(const std::string& name, const std::string& file_name, int64_t out, int64_t in) {

@@ -40,37 +40,67 @@ struct Avx2 {
     for (; i < count; ++i) wide[i] = _cvtsh_ss(half[i]);
   }
 
-  struct Table {
-    F scale;
-    F offset;
-  };
-  static Table make_table(float scale, float offset) {
-    return {_mm256_set1_ps(scale), _mm256_set1_ps(offset)};
-  }
-  static F value(__m256i codes, const Table& table) {
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(codes), table.scale, table.offset);
-  }
   static __m256i eight_bytes(const uint8_t* from) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   }
 
+  /// Codes that are integers.
+  struct Linear {
+    F scale;
+    F offset;
+    static Linear make(float scale, float offset) {
+      return {_mm256_set1_ps(scale), _mm256_set1_ps(offset)};
+    }
+    F of(__m256i codes) const { return _mm256_fmadd_ps(_mm256_cvtepi32_ps(codes), scale, offset); }
+  };
+  /// A permutation looks up the eight magnitudes; the fourth bit becomes the sign.
+  struct E2m1 {
+    F values;
+    static E2m1 make(float scale, float /*offset*/) {
+      return {_mm256_mul_ps(_mm256_loadu_ps(kE2m1Values), _mm256_set1_ps(scale))};
+    }
+    F of(__m256i codes) const {
+      const __m256i sign = _mm256_set1_epi32(static_cast<int>(0x80000000));
+      const F signs = _mm256_castsi256_ps(_mm256_and_si256(_mm256_slli_epi32(codes, 28), sign));
+      return _mm256_xor_ps(_mm256_permutevar8x32_ps(values, codes), signs);
+    }
+  };
+
   struct Bytes {
-    using Table = Avx2::Table;
+    using Table = Linear;
     static constexpr int kVectors = 1;
     static constexpr int kBytes = 8;
-    static Table table(float scale, float offset) { return make_table(scale, offset); }
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
     static void decode(const uint8_t* from, const Table& table, F* values) {
-      values[0] = value(eight_bytes(from), table);
+      values[0] = table.of(eight_bytes(from));
+    }
+  };
+
+  /// E4M3 is float16 with three bits less of exponent and seven less of mantissa: moved to its
+  /// places, it is 2^8 times too small. Its NaN has to be put there.
+  struct E4m3Bytes {
+    using Table = F;
+    static constexpr int kVectors = 1;
+    static constexpr int kBytes = 8;
+    static Table table(float scale, float /*offset*/) { return _mm256_set1_ps(scale); }
+    static void decode(const uint8_t* from, Table scale, F* values) {
+      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+      const __m128i wide = _mm_cvtepi8_epi16(bytes);
+      const __m128i magnitude = _mm_and_si128(wide, _mm_set1_epi16(0x7F));
+      const __m128i nan = _mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7F));
+      const __m128i moved = _mm_and_si128(_mm_slli_epi16(wide, 7), _mm_set1_epi16(~0x4000));
+      const F small = _mm256_cvtph_ps(_mm_or_si128(moved, nan));
+      values[0] = _mm256_mul_ps(_mm256_mul_ps(small, _mm256_set1_ps(256)), scale);
     }
   };
 
   /// Eight codes: the first four shifted out of one 32-bit word, the others of a second.
-  template <int kBits>
+  template <int kBits, class Values = Linear>
   struct Stream {
-    using Table = Avx2::Table;
+    using Table = Values;
     static constexpr int kVectors = 1;
     static constexpr int kBytes = kBits;
-    static Table table(float scale, float offset) { return make_table(scale, offset); }
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
     static void decode(const uint8_t* from, const Table& table, F* values) {
       const uint64_t eight = load_eight_codes<Avx2, kBits>(from);
       const __m128i low = _mm_set1_epi32(static_cast<int>(eight));
@@ -78,21 +108,25 @@ struct Avx2 {
       const __m256i shifts =
           _mm256_setr_epi32(0, kBits, 2 * kBits, 3 * kBits, 0, kBits, 2 * kBits, 3 * kBits);
       const __m256i shifted = _mm256_srlv_epi32(_mm256_set_m128i(high, low), shifts);
-      values[0] = value(_mm256_and_si256(shifted, _mm256_set1_epi32((1 << kBits) - 1)), table);
+      values[0] = table.of(_mm256_and_si256(shifted, _mm256_set1_epi32((1 << kBits) - 1)));
     }
   };
+  using E2m1Stream = Stream<4, E2m1>;
 
-  struct Nibbles {
-    using Table = Avx2::Table;
+  template <class Values>
+  struct NibblesOf {
+    using Table = Values;
     static constexpr int kVectors = 2;
     static constexpr int kBytes = 8;
-    static Table table(float scale, float offset) { return make_table(scale, offset); }
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
     static void decode(const uint8_t* from, const Table& table, F* values) {
       const __m256i pairs = eight_bytes(from);
-      values[0] = value(_mm256_and_si256(pairs, _mm256_set1_epi32(15)), table);
-      values[1] = value(_mm256_srli_epi32(pairs, 4), table);
+      values[0] = table.of(_mm256_and_si256(pairs, _mm256_set1_epi32(15)));
+      values[1] = table.of(_mm256_srli_epi32(pairs, 4));
     }
   };
+  using Nibbles = NibblesOf<Linear>;
+  using E2m1Nibbles = NibblesOf<E2m1>;
 };
 
 bool runs_here() {

@@ -45,34 +45,67 @@ struct Avx512 {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
 
+  /// Codes that are integers.
   struct Linear {
     F scale;
     F offset;
+    static Linear make(float scale, float offset) {
+      return {_mm512_set1_ps(scale), _mm512_set1_ps(offset)};
+    }
+    F of(__m512i codes) const { return _mm512_fmadd_ps(_mm512_cvtepi32_ps(codes), scale, offset); }
   };
-  static Linear make_linear(float scale, float offset) {
-    return {_mm512_set1_ps(scale), _mm512_set1_ps(offset)};
-  }
-  static F value(__m512i codes, const Linear& table) {
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(codes), table.scale, table.offset);
-  }
+  /// All sixteen values of a group, so that a permutation turns codes into values; it ignores all
+  /// but the lowest four bits.
+  struct Sixteen {
+    F values;
+    static Sixteen make(float scale, float offset) {
+      const F codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+      return {_mm512_fmadd_ps(codes, _mm512_set1_ps(scale), _mm512_set1_ps(offset))};
+    }
+    F of(__m512i codes) const { return _mm512_permutexvar_ps(codes, values); }
+  };
+  struct E2m1 : Sixteen {
+    static E2m1 make(float scale, float /*offset*/) {
+      return {{_mm512_mul_ps(_mm512_loadu_ps(kE2m1Values), _mm512_set1_ps(scale))}};
+    }
+  };
 
   struct Bytes {
     using Table = Linear;
     static constexpr int kVectors = 1;
     static constexpr int kBytes = 16;
-    static Table table(float scale, float offset) { return make_linear(scale, offset); }
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
     static void decode(const uint8_t* from, const Table& table, F* values) {
-      values[0] = value(sixteen_bytes(from), table);
+      values[0] = table.of(sixteen_bytes(from));
+    }
+  };
+
+  /// E4M3 is float16 with three bits less of exponent and seven less of mantissa: moved to its
+  /// places, it is 2^8 times too small. Its NaN has to be put there.
+  struct E4m3Bytes {
+    using Table = F;
+    static constexpr int kVectors = 1;
+    static constexpr int kBytes = 16;
+    static Table table(float scale, float /*offset*/) { return _mm512_set1_ps(scale); }
+    static void decode(const uint8_t* from, Table scale, F* values) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+      const __m256i wide = _mm256_cvtepi8_epi16(bytes);
+      const __m256i magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x7F));
+      const __mmask16 nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7F));
+      const __m256i moved =
+          _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(~0x4000));
+      const F small = _mm512_cvtph_ps(_mm256_mask_set1_epi16(moved, nan, 0x7FFF));
+      values[0] = _mm512_mul_ps(_mm512_mul_ps(small, _mm512_set1_ps(256)), scale);
     }
   };
 
   /// Sixteen codes: each lane gets the two bytes that hold its code, then shifts.
-  template <int kBits>
+  template <int kBits, class Values = Linear>
   struct Stream {
-    using Table = Linear;
+    using Table = Values;
     static constexpr int kVectors = 1;
     static constexpr int kBytes = 2 * kBits;
-    static Table table(float scale, float offset) { return make_linear(scale, offset); }
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
     /// The two bytes of a lane; the masked load makes bytes beyond the last zero.
     static constexpr int byte_of(int lane) {
       const int first = lane * kBits / 8;
@@ -91,25 +124,40 @@ struct Avx512 {
       const __m256i words = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), places);
       const __m256i codes =
           _mm256_and_si256(_mm256_srlv_epi16(words, shifts), _mm256_set1_epi16((1 << kBits) - 1));
-      values[0] = value(_mm512_cvtepu16_epi32(codes), table);
+      values[0] = table.of(_mm512_cvtepu16_epi32(codes));
     }
   };
 
-  /// The table holds all sixteen values of a group, so that a permutation turns codes into values.
-  struct Nibbles {
-    using Table = F;
-    static constexpr int kVectors = 2;
-    static constexpr int kBytes = 16;
-    static Table table(float scale, float offset) {
-      const F codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-      return _mm512_fmadd_ps(codes, _mm512_set1_ps(scale), _mm512_set1_ps(offset));
-    }
-    static void decode(const uint8_t* from, Table table, F* values) {
-      const __m512i pairs = sixteen_bytes(from);
-      values[0] = _mm512_permutexvar_ps(pairs, table);
-      values[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(pairs, 4), table);
+  /// Sixteen codes of four bits: eight lanes share a 32-bit word.
+  struct E2m1Stream {
+    using Table = E2m1;
+    static constexpr int kVectors = 1;
+    static constexpr int kBytes = 8;
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
+    static void decode(const uint8_t* from, const Table& table, F* values) {
+      const __m512i bytes =
+          _mm512_castsi128_si512(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+      const __m512i word = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+      const __m512i shifts =
+          _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+      values[0] = table.of(_mm512_srlv_epi32(_mm512_permutexvar_epi32(word, bytes), shifts));
     }
   };
+
+  template <class Values>
+  struct NibblesOf {
+    using Table = Values;
+    static constexpr int kVectors = 2;
+    static constexpr int kBytes = 16;
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
+    static void decode(const uint8_t* from, const Table& table, F* values) {
+      const __m512i pairs = sixteen_bytes(from);
+      values[0] = table.of(pairs);
+      values[1] = table.of(_mm512_srli_epi32(pairs, 4));
+    }
+  };
+  using Nibbles = NibblesOf<Sixteen>;
+  using E2m1Nibbles = NibblesOf<E2m1>;
 };
 
 bool runs_here() {

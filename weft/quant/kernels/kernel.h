@@ -3,19 +3,25 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The inner loops of affine matmul, one table row per instruction set. Kernel files are compiled
-/// for machines that may not run them, so they use nothing that the linker could share with other
-/// files: no standard containers, and no inline functions but templates on a type of their own.
+/// The inner loops of quantized matmul, one table row per instruction set. Kernel files are
+/// compiled for machines that may not run them, so they use nothing that the linker could share
+/// with other files: no standard containers, and no inline functions but templates on a type of
+/// their own.
 namespace weft::quant::kernels {
 
-/// What scales and offsets are stored as.
-enum class ScaleType { kFloat32, kFloat16, kBFloat16 };
+/// What a code means: itself, or a float of 4 or 8 bits (see microscaled.h).
+enum class Element { kInteger, kE2M1, kE4M3 };
 
-/// An affine matrix as raw memory. `offsets` null: symmetric.
+/// What scales and offsets are stored as.
+enum class ScaleType { kFloat32, kFloat16, kBFloat16, kE8M0, kE4M3 };
+
+/// A quantized matrix as raw memory: scale * element + offset. `offsets` null: symmetric integers,
+/// or floats, which have none.
 struct Weights {
   const uint8_t* packed = nullptr;
   const void* scales = nullptr;
   const void* offsets = nullptr;
+  Element element = Element::kInteger;
   ScaleType scale_type = ScaleType::kFloat32;
   int64_t bits = 0;
   int64_t group_size = 0;

@@ -33,52 +33,72 @@ struct Plain {
     for (int64_t i = 0; i < count; ++i) wide[i] = c10::Half(half[i], c10::Half::from_bits());
   }
 
-  struct Table {
+  static F four(float value) { return F{value, value, value, value}; }
+
+  /// Codes that are integers.
+  struct Linear {
     F scale;
     F offset;
+    static Linear make(float scale, float offset) { return {four(scale), four(offset)}; }
+    static float number(int code) { return static_cast<float>(code); }
+    F of(int a, int b, int c, int d) const {
+      return F{number(a), number(b), number(c), number(d)} * scale + offset;
+    }
   };
-  static Table make_table(float scale, float offset) {
-    return {F{scale, scale, scale, scale}, F{offset, offset, offset, offset}};
-  }
-  static F value(F codes, const Table& table) { return codes * table.scale + table.offset; }
-  static float number(int code) { return static_cast<float>(code); }
+  /// Codes that are floats, looked up.
+  template <const float* kValues>
+  struct Lookup {
+    F scale;
+    static Lookup make(float scale, float /*offset*/) { return {four(scale)}; }
+    F of(int a, int b, int c, int d) const {
+      return F{kValues[a], kValues[b], kValues[c], kValues[d]} * scale;
+    }
+  };
+  using E2m1 = Lookup<kE2m1Values>;
 
-  struct Bytes {
-    using Table = Plain::Table;
+  template <class Values>
+  struct BytesOf {
+    using Table = Values;
     static constexpr int kVectors = 1;
     static constexpr int kBytes = 4;
-    static Table table(float scale, float offset) { return make_table(scale, offset); }
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
     static void decode(const uint8_t* p, const Table& table, F* values) {
-      values[0] = value(F{number(p[0]), number(p[1]), number(p[2]), number(p[3])}, table);
+      values[0] = table.of(p[0], p[1], p[2], p[3]);
     }
   };
+  using Bytes = BytesOf<Linear>;
+  using E4m3Bytes = BytesOf<Lookup<E4m3<Linear>::kValues.of>>;
 
-  template <int kBits>
+  template <int kBits, class Values = Linear>
   struct Stream {
-    using Table = Plain::Table;
+    using Table = Values;
     static constexpr int kVectors = 2;
     static constexpr int kBytes = kBits;
-    static Table table(float scale, float offset) { return make_table(scale, offset); }
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
     static void decode(const uint8_t* from, const Table& table, F* values) {
       const uint64_t eight = load_eight_codes<Plain, kBits>(from);
-      const auto code = [&](int k) { return number(eight >> (k * kBits) & ((1 << kBits) - 1)); };
-      values[0] = value(F{code(0), code(1), code(2), code(3)}, table);
-      values[1] = value(F{code(4), code(5), code(6), code(7)}, table);
+      const auto code = [&](int k) {
+        return static_cast<int>(eight >> (k * kBits) & ((1 << kBits) - 1));
+      };
+      values[0] = table.of(code(0), code(1), code(2), code(3));
+      values[1] = table.of(code(4), code(5), code(6), code(7));
     }
   };
+  using E2m1Stream = Stream<4, E2m1>;
 
-  struct Nibbles {
-    using Table = Plain::Table;
+  template <class Values>
+  struct NibblesOf {
+    using Table = Values;
     static constexpr int kVectors = 2;
     static constexpr int kBytes = 4;
-    static Table table(float scale, float offset) { return make_table(scale, offset); }
+    static Table table(float scale, float offset) { return Table::make(scale, offset); }
     static void decode(const uint8_t* p, const Table& table, F* values) {
-      values[0] = value(
-          F{number(p[0] & 15), number(p[1] & 15), number(p[2] & 15), number(p[3] & 15)}, table);
-      values[1] = value(
-          F{number(p[0] >> 4), number(p[1] >> 4), number(p[2] >> 4), number(p[3] >> 4)}, table);
+      values[0] = table.of(p[0] & 15, p[1] & 15, p[2] & 15, p[3] & 15);
+      values[1] = table.of(p[0] >> 4, p[1] >> 4, p[2] >> 4, p[3] >> 4);
     }
   };
+  using Nibbles = NibblesOf<Linear>;
+  using E2m1Nibbles = NibblesOf<E2m1>;
 };
 
 bool runs_here() { return true; }

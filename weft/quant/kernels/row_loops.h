@@ -4,13 +4,15 @@
 #include <cstring>
 
 #include "weft/quant/kernels/kernel.h"
+#include "weft/quant/kernels/unpack.h"
 
 /// The loops that every instruction set shares. V is the instruction set: a type in the unnamed
 /// namespace of the file that includes this, so nothing here is shared between files. V has
 ///   F, kWidth                          a vector of kWidth floats
 ///   zero, load, store, fma, sum, sum4  on F
-///   Bytes, Nibbles, Stream<bits>       how codes become F: Table, table(scale, offset), decode,
-///                                      kVectors vectors from kBytes bytes
+///   Bytes, Nibbles, Stream<bits>,      how integer codes, and
+///   E4m3Bytes, E2m1Nibbles,            how codes of floats become F: Table, table(scale, offset),
+///   E2m1Stream                         decode, kVectors vectors from kBytes bytes
 ///   widen_half                         float16 to float32
 ///   kTileRows, kTileTokens             what multiply_tile keeps in registers
 ///   kTokens                            what multiply keeps in registers, at most 4
@@ -98,107 +100,6 @@ void multiply_tokens(const Weights& w, const RowBlock& rows, const Inputs& x, co
   }
 }
 
-/// Moves eight codes of kBits bits, packed in the low bits, to one byte each: halves, quarters and
-/// eighths are moved apart in turn.
-template <class V, int kBits>
-uint64_t spread_codes(uint64_t packed) {
-  constexpr uint64_t kOne = (1U << kBits) - 1;
-  constexpr uint64_t kTwo = kOne | kOne << kBits;
-  constexpr uint64_t kFour = kTwo | kTwo << (2 * kBits);
-  constexpr int kGap = 8 - kBits;
-  constexpr uint64_t kTwos = kTwo | kTwo << 32;
-  constexpr uint64_t kOnes = kOne | kOne << 16 | kOne << 32 | kOne << 48;
-  packed = (packed & kFour) | ((packed & (kFour << (4 * kBits))) << (4 * kGap));
-  packed = (packed & kTwos) | ((packed & (kTwos << (2 * kBits))) << (2 * kGap));
-  return (packed & kOnes) | ((packed & (kOnes << kBits)) << kGap);
-}
-
-/// The kBits bytes at `from`, in parts that the processor loads whole.
-template <class V, int kBits>
-uint64_t load_eight_codes(const uint8_t* from) {
-  constexpr int kWhole = kBits >= 4 ? 4 : 2;
-  uint32_t whole = 0;
-  std::memcpy(&whole, from, kWhole);
-  uint16_t rest = 0;
-  if constexpr (kBits - kWhole == 2) std::memcpy(&rest, from + kWhole, 2);
-  if constexpr (kBits - kWhole == 1) rest = from[kWhole];
-  return whole | static_cast<uint64_t>(rest) << (8 * kWhole);
-}
-
-/// `count` codes to one byte each. count * kBits must be whole bytes.
-template <class V, int kBits>
-void unpack_codes(const uint8_t* packed, int64_t count, uint8_t* codes) {
-  int64_t k = 0;
-  for (; k + 8 <= count; k += 8) {
-    const uint64_t eight =
-        spread_codes<V, kBits>(load_eight_codes<V, kBits>(packed + k / 8 * kBits));
-    std::memcpy(codes + k, &eight, 8);
-  }
-  if (k < count) {
-    uint64_t rest = 0;
-    std::memcpy(&rest, packed + k / 8 * kBits, static_cast<size_t>((count - k) * kBits / 8));
-    rest = spread_codes<V, kBits>(rest);
-    std::memcpy(codes + k, &rest, static_cast<size_t>(count - k));
-  }
-}
-
-/// The codes of a row, one byte each: the packed bytes themselves or unpacked into `buffer`.
-template <class V>
-const uint8_t* row_codes(const Weights& w, int64_t row, uint8_t* buffer) {
-  const uint8_t* packed = w.packed + row * w.row_bytes();
-  switch (w.bits) {
-    case 2:
-      unpack_codes<V, 2>(packed, w.in_features, buffer);
-      return buffer;
-    case 3:
-      unpack_codes<V, 3>(packed, w.in_features, buffer);
-      return buffer;
-    case 4:
-      unpack_codes<V, 4>(packed, w.in_features, buffer);
-      return buffer;
-    case 5:
-      unpack_codes<V, 5>(packed, w.in_features, buffer);
-      return buffer;
-    case 6:
-      unpack_codes<V, 6>(packed, w.in_features, buffer);
-      return buffer;
-    default:
-      return packed;
-  }
-}
-
-/// `count` numbers from element `first` of `source`, as float32.
-template <class V>
-void widen(const void* source, ScaleType type, int64_t first, int64_t count, float* wide) {
-  if (type == ScaleType::kFloat32) {
-    std::memcpy(wide, static_cast<const float*>(source) + first,
-                static_cast<size_t>(count) * sizeof(float));
-    return;
-  }
-  const auto* half = static_cast<const uint16_t*>(source) + first;
-  if (type == ScaleType::kFloat16) {
-    V::widen_half(half, count, wide);
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t bits = static_cast<uint32_t>(half[i]) << 16;
-    std::memcpy(wide + i, &bits, sizeof(bits));
-  }
-}
-
-/// Scales and offsets of a row, num_groups of each.
-template <class V>
-void widen_scales(const Weights& w, int64_t row, float* scales, float* offsets) {
-  const int64_t groups = w.num_groups;
-  widen<V>(w.scales, w.scale_type, row * groups, groups, scales);
-  if (w.offsets != nullptr) {
-    widen<V>(w.offsets, w.scale_type, row * groups, groups, offsets);
-    return;
-  }
-  const float middle = -static_cast<float>(1 << (w.bits - 1));
-  for (int64_t g = 0; g < groups; ++g) offsets[g] = middle * scales[g];
-}
-
 /// Whether codes are read as nibbles, which come as all even, then all odd elements of a block.
 template <class V>
 bool reads_nibbles(const Weights& w) {
@@ -215,6 +116,11 @@ bool fuses(const Weights& w) {
 /// Calls `action` with the way that V reads w's codes. w must pass `fuses`.
 template <class V, class Action>
 void with_codes(const Weights& w, const Action& action) {
+  if (w.element == Element::kE4M3) return action.template operator()<typename V::E4m3Bytes>();
+  if (w.element == Element::kE2M1) {
+    return reads_nibbles<V>(w) ? action.template operator()<typename V::E2m1Nibbles>()
+                               : action.template operator()<typename V::E2m1Stream>();
+  }
   if (reads_nibbles<V>(w)) return action.template operator()<typename V::Nibbles>();
   switch (w.bits) {
     case 2:
@@ -286,13 +192,7 @@ void dequantize(const Weights& w, const Tile& tile, std::byte* scratch) {
     widen_scales<V>(w, row, scales, offsets);
     const uint8_t* codes = row_codes<V>(w, row, bytes);
     float* values = tile.data + i * tile.stride;
-    for (int64_t g = 0; g < groups; ++g) {
-      const float scale = scales[g];
-      const float offset = offsets[g];
-      for (int64_t k = g * w.group_size; k < (g + 1) * w.group_size; ++k) {
-        values[k] = scale * static_cast<float>(codes[k]) + offset;
-      }
-    }
+    dequantize_row<V>(w, codes, scales, offsets, values);
     for (int64_t k = w.in_features; k < tile.stride; ++k) values[k] = 0;
   }
 }

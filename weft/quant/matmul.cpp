@@ -1,4 +1,4 @@
-#include "weft/quant/affine_matmul.h"
+#include "weft/quant/matmul.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/quant/affine_view.h"
 #include "weft/quant/kernels/select.h"
+#include "weft/quant/view.h"
 
 namespace weft::quant {
 namespace {
@@ -28,11 +28,9 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-void check_input(const at::Tensor& x, const AffineTensor& w) {
-  const char* where = "quant.affine_matmul";
-  check_affine(w, where);
-  check<ShapeError>(x.defined() && x.dim() > 0 && x.size(-1) == w.in_features(), where,
-                    ": x, expected last dimension ", w.in_features(), ", got ",
+void check_input(const at::Tensor& x, int64_t in, const char* where) {
+  check<ShapeError>(x.defined() && x.dim() > 0 && x.size(-1) == in, where,
+                    ": x, expected last dimension ", in, ", got ",
                     x.defined() ? core::list_text(x.sizes()) : "none",
                     "; check which shard of the weight this is");
   const auto dtype = x.scalar_type();
@@ -97,30 +95,45 @@ void multiply_tiled(const Kernel& kernel, const Weights& w, int64_t out, const I
   });
 }
 
-}  // namespace
-
-at::Tensor affine_matmul_on(const Kernel& kernel, const at::Tensor& x, const AffineTensor& w) {
-  check_input(x, w);
-  const int64_t out = w.out_features();
-  const int64_t in = w.in_features();
-  const Weights view = view_of(w);
+at::Tensor multiplied(const Kernel& kernel, const at::Tensor& x, const Weights& w, int64_t out) {
+  const int64_t in = w.in_features;
   auto shape = x.sizes().vec();
   shape.back() = out;
   const at::Tensor y = at::empty(shape, at::kFloat);
   const int64_t tokens = x.numel() / in;
   const Outputs outputs{y.mutable_data_ptr<float>(), out};
   const at::Tensor wide = x.detach().to(at::kFloat).contiguous();
-  const OrderedInputs inputs(kernel, view, wide.const_data_ptr<float>(), tokens);
-  if (tokens <= kernel.fused_tokens && kernel.fuses(view)) {
-    multiply_fused(kernel, view, out, inputs.view(), outputs);
+  const OrderedInputs inputs(kernel, w, wide.const_data_ptr<float>(), tokens);
+  if (tokens <= kernel.fused_tokens && kernel.fuses(w)) {
+    multiply_fused(kernel, w, out, inputs.view(), outputs);
   } else {
-    multiply_tiled(kernel, view, out, inputs.view(), outputs);
+    multiply_tiled(kernel, w, out, inputs.view(), outputs);
   }
   return y.to(x.scalar_type());
 }
 
+}  // namespace
+
+at::Tensor matmul_on(const Kernel& kernel, const at::Tensor& x, const AffineTensor& w) {
+  constexpr const char* kWhere = "quant.affine_matmul";
+  check_affine(w, kWhere);
+  check_input(x, w.in_features(), kWhere);
+  return multiplied(kernel, x, view_of(w), w.out_features());
+}
+
+at::Tensor matmul_on(const Kernel& kernel, const at::Tensor& x, const MicroscaledTensor& w) {
+  constexpr const char* kWhere = "quant.microscaled_matmul";
+  check_microscaled(w, kWhere);
+  check_input(x, w.in_features(), kWhere);
+  return multiplied(kernel, x, view_of(w), w.out_features());
+}
+
 at::Tensor affine_matmul(const at::Tensor& x, const AffineTensor& w) {
-  return affine_matmul_on(kernels::active_kernel(), x, w);
+  return matmul_on(kernels::active_kernel(), x, w);
+}
+
+at::Tensor microscaled_matmul(const at::Tensor& x, const MicroscaledTensor& w) {
+  return matmul_on(kernels::active_kernel(), x, w);
 }
 
 }  // namespace weft::quant

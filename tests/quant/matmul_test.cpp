@@ -1,20 +1,22 @@
-#include "weft/quant/affine_matmul.h"
+#include "weft/quant/matmul.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
 #include "tests/quant/quant_cases.h"
 #include "weft/core/error.h"
-#include "weft/quant/kernels/select.h"
 
 namespace weft::quant {
 namespace {
 
 using core::ShapeError;
 using kernels::Kernel;
+using test::for_each_kernel;
 using test::Format;
+using test::kMicroscaledModes;
 using test::message_of;
 using test::random_affine;
+using test::random_microscaled;
 using test::reference_values;
 
 /// |y - x w^T| against float64, in units of the sum of magnitudes, whose rounding is the bound.
@@ -25,19 +27,11 @@ double largest_error(const at::Tensor& y, const at::Tensor& x, const at::Tensor&
   return ((y.to(at::kDouble) - exact).abs() / magnitude).max().item<double>();
 }
 
-template <class Action>
-void for_each_kernel(const Action& action) {
-  for (const Kernel* kernel : kernels::all_kernels()) {
-    if (!kernel->runs_here()) continue;
-    SCOPED_TRACE(kernel->name);
-    action(*kernel);
-  }
-}
-
-void expect_matmul(const Kernel& kernel, const AffineTensor& w, const at::Tensor& values,
-                   int64_t tokens, const std::string& text) {
+template <class Matrix>
+void expect_matmul(const Kernel& kernel, const Matrix& w, const at::Tensor& values, int64_t tokens,
+                   const std::string& text) {
   const auto x = at::randn({tokens, w.in_features()});
-  const auto y = affine_matmul_on(kernel, x, w);
+  const auto y = matmul_on(kernel, x, w);
   EXPECT_EQ(y.sizes(), (std::vector<int64_t>{tokens, w.out_features()}));
   EXPECT_LT(largest_error(y, x, values), 1e-6) << text << ", " << tokens << " tokens";
 }
@@ -108,7 +102,7 @@ TEST(AffineMatmul, IsWithinOneInHundredThousandOfTheReferenceDot) {
   const auto x = at::randn({3, 1536});
   const auto expected = at::matmul(x, reference_values(w).t());
   for_each_kernel([&](const Kernel& kernel) {
-    const auto error = (affine_matmul_on(kernel, x, w) - expected).norm() / expected.norm();
+    const auto error = (matmul_on(kernel, x, w) - expected).norm() / expected.norm();
     EXPECT_LT(error.item<double>(), 1e-5);
   });
 }
@@ -122,9 +116,9 @@ TEST(AffineMatmul, GivesTheSameBitsOnAnyNumberOfThreads) {
       for (const int64_t tokens : {1, 5, 33}) {
         const auto x = at::randn({tokens, 512});
         at::set_num_threads(1);
-        const auto one = affine_matmul_on(kernel, x, w);
+        const auto one = matmul_on(kernel, x, w);
         at::set_num_threads(2);
-        EXPECT_TRUE(at::equal(affine_matmul_on(kernel, x, w), one)) << bits << ", " << tokens;
+        EXPECT_TRUE(at::equal(matmul_on(kernel, x, w), one)) << bits << ", " << tokens;
       }
     }
   });
@@ -181,6 +175,83 @@ TEST(AffineMatmul, NamesWhatItRefuses) {
               affine_matmul(at::ones({2, 64}, at::kLong), w);
             }),
             "quant.affine_matmul: x, expected float32, float16 or bfloat16, got Long; convert it");
+}
+
+TEST(MicroscaledMatmul, EqualsDequantizeThenMatmulForEveryModeAndGroup) {
+  at::manual_seed(20);
+  for_each_kernel([](const Kernel& kernel) {
+    for (const Mode mode : kMicroscaledModes) {
+      for (const int64_t group : {32, 16, 8, 4, 2}) {
+        if (group > mode_info(mode).group_size) continue;
+        const auto w = random_microscaled(mode, 13, 96, group);
+        const auto values = reference_values(w);
+        const auto text = core::join(mode_info(mode).name, " g", group);
+        for (const int64_t tokens : {1, 2, 3, 4, 5, 7, 9, 19}) {
+          expect_matmul(kernel, w, values, tokens, text);
+        }
+      }
+    }
+  });
+}
+
+TEST(MicroscaledMatmul, GivesTheSameBitsOnAnyNumberOfThreads) {
+  at::manual_seed(21);
+  const int before = at::get_num_threads();
+  for_each_kernel([](const Kernel& kernel) {
+    for (const Mode mode : kMicroscaledModes) {
+      const auto w = random_microscaled(mode, 1023, 512);
+      for (const int64_t tokens : {1, 33}) {
+        const auto x = at::randn({tokens, 512});
+        at::set_num_threads(1);
+        const auto one = matmul_on(kernel, x, w);
+        at::set_num_threads(2);
+        EXPECT_TRUE(at::equal(matmul_on(kernel, x, w), one)) << tokens;
+      }
+    }
+  });
+  at::set_num_threads(before);
+}
+
+TEST(MicroscaledMatmul, TakesTheLargestAndLeastScales) {
+  for_each_kernel([](const Kernel& kernel) {
+    for (const Mode mode : {Mode::kMxfp4, Mode::kMxfp8}) {
+      for (const int scale : {0, 1, 254}) {
+        auto w = random_microscaled(mode, 4, 64);
+        w.scales.fill_(scale);
+        // Elements up to 1, whose products with the largest scale are finite.
+        w.packed.bitwise_and_(mode == Mode::kMxfp8 ? 0x87 : 0xAA);
+        const auto values = reference_values(w);
+        for (const int64_t tokens : {1, 12}) {
+          // One input, so that no sum overflows.
+          const auto x = at::zeros({tokens, 64});
+          x.select(1, 5).fill_(1);
+          EXPECT_TRUE(at::equal(matmul_on(kernel, x, w)[0], values.select(1, 5))) << scale;
+        }
+      }
+    }
+  });
+}
+
+TEST(MicroscaledMatmul, PassesNotANumberOn) {
+  for_each_kernel([](const Kernel& kernel) {
+    for (const int64_t tokens : {1, 12}) {
+      auto w = random_microscaled(Mode::kMxfp8, 3, 64);
+      w.packed[1][40] = 0xFF;
+      w.scales[2][1] = 255;
+      const auto y = matmul_on(kernel, at::ones({tokens, 64}), w);
+      EXPECT_FALSE(y[0][0].isnan().item<bool>());
+      EXPECT_TRUE(y[0][1].isnan().item<bool>() && y[0][2].isnan().item<bool>());
+    }
+  });
+}
+
+TEST(MicroscaledMatmul, NamesWhatItRefuses) {
+  const auto w = random_microscaled(Mode::kNvfp4, 4, 64);
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              microscaled_matmul(at::randn({2, 32}), w);
+            }),
+            "quant.microscaled_matmul: x, expected last dimension 64, got [2, 32]; check which "
+            "shard of the weight this is");
 }
 
 }  // namespace

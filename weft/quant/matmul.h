@@ -1,0 +1,14 @@
+#pragma once
+
+#include "weft/quant/affine.h"
+#include "weft/quant/kernels/kernel.h"
+#include "weft/quant/microscaled.h"
+
+namespace weft::quant {
+
+/// affine_matmul and microscaled_matmul on a given kernel: for comparing and measuring them.
+at::Tensor matmul_on(const kernels::Kernel& kernel, const at::Tensor& x, const AffineTensor& w);
+at::Tensor matmul_on(const kernels::Kernel& kernel, const at::Tensor& x,
+                     const MicroscaledTensor& w);
+
+}  // namespace weft::quant
