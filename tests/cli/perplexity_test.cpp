@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <chrono>
 
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
@@ -29,12 +29,19 @@ std::string write_text(const TempDir& dir) {
   return dir.write("text", text);
 }
 
+// A text takes minutes on a machine that builds at the same time.
+test::CommandOptions patient() {
+  test::CommandOptions options;
+  options.timeout = std::chrono::minutes(10);
+  return options;
+}
+
 nlohmann::json measure(const std::string& text, const nlohmann::json& expected,
                        const std::string& tp) {
   Strings args = {"perplexity", "--file", text,         "--json",
                   "--tp",       tp,       "--ctx-size", expected.at("ctx_size").dump()};
   if (expected.at("stride") != 0) args = joined(args, {"--stride", expected.at("stride").dump()});
-  return weft_json(args);
+  return weft_json(args, patient());
 }
 
 void expect_equal(const nlohmann::json& got, const nlohmann::json& expected) {

@@ -47,7 +47,7 @@ std::vector<int64_t> read_tokens(const Session& session, const Options& options,
 }
 
 void show_progress(const generate::PerplexityResult& so_far, int64_t windows) {
-  std::fprintf(stderr, "\rwindow %lld of %lld, perplexity %.4f", 
+  std::fprintf(stderr, "\rwindow %lld of %lld, perplexity %.4f",
                static_cast<long long>(so_far.num_windows), static_cast<long long>(windows),
                so_far.perplexity);
   if (so_far.num_windows == windows) std::fputs("\n", stderr);
@@ -72,7 +72,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
   const auto result = generate::perplexity(*session.loaded.model, tokens, scoring,
                                            [&](const auto& so_far, int64_t windows) {
                                              if (shows_progress) show_progress(so_far, windows);
-                                                                                });
+                                           });
   if (!session.is_root()) return 0;
   int64_t read = 0;
   const auto windows = score_windows(static_cast<int64_t>(tokens.size()), scoring);

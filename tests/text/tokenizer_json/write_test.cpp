@@ -49,11 +49,12 @@ Vocabulary scored_vocabulary() {
 
 TEST(WriteTokenizerJson, MakesMergesOfScores) {
   const core::Json golden = read_golden("sentencepiece.json");
-  const Tokenizer tokenizer = written(scored_vocabulary());
+  const Vocabulary vocabulary = scored_vocabulary();
+  const Tokenizer tokenizer = written(vocabulary);
   const auto ids = golden.at("ids").get<std::vector<Ids>>();
   const auto has_user_text = [&](const Ids& list) {
     return std::any_of(list.begin(), list.end(), [&](TokenId id) {
-      return scored_vocabulary().kinds[static_cast<size_t>(id)] == TokenKind::kUserDefined;
+      return vocabulary.kinds[static_cast<size_t>(id)] == TokenKind::kUserDefined;
     });
   };
   size_t num_compared = 0;
