@@ -46,15 +46,22 @@ struct Plain {
     }
   };
   /// Codes that are floats, looked up.
-  template <const float* kValues>
+  template <class Numbers>
   struct Lookup {
     F scale;
     static Lookup make(float scale, float /*offset*/) { return {four(scale)}; }
     F of(int a, int b, int c, int d) const {
-      return F{kValues[a], kValues[b], kValues[c], kValues[d]} * scale;
+      return F{Numbers::number(a), Numbers::number(b), Numbers::number(c), Numbers::number(d)} *
+             scale;
     }
   };
-  using E2m1 = Lookup<kE2m1Values>;
+  struct E2m1Numbers {
+    static float number(int code) { return kE2m1Values[code]; }
+  };
+  struct E4m3Numbers {
+    static float number(int code) { return E4m3<Linear>::kValues.of[code]; }
+  };
+  using E2m1 = Lookup<E2m1Numbers>;
 
   template <class Values>
   struct BytesOf {
@@ -67,7 +74,7 @@ struct Plain {
     }
   };
   using Bytes = BytesOf<Linear>;
-  using E4m3Bytes = BytesOf<Lookup<E4m3<Linear>::kValues.of>>;
+  using E4m3Bytes = BytesOf<Lookup<E4m3Numbers>>;
 
   template <int kBits, class Values = Linear>
   struct Stream {
