@@ -24,6 +24,7 @@ using testing::TempDir;
 using Strings = std::vector<std::string>;
 
 constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
+constexpr char kMixed[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/mixed_override_f32";
 constexpr char kQuantized[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/affine_b4_g64_f32";
 constexpr char kTokens[] = "1,2,3,200,17,5,90,11";
 // "Once upon a time, there was a" for the model of set-up.
@@ -116,6 +117,28 @@ TEST(QuantizeVerb, WritesWhatMlxWrites) {
   EXPECT_EQ(config_of(dir.at("q")).at("quantization"), expected);
   EXPECT_EQ(config_of(dir.at("q")).at("quantization_config"), expected);
   EXPECT_EQ(largest_difference(logits_of(dir, dir.at("q")), logits_of(dir, kQuantized)), 0);
+}
+
+// MLX has quantized one layer of the mixed fixture, which is the plain one, to mxfp4.
+TEST(QuantizeVerb, WritesMlxsSmallFloats) {
+  const TempDir dir;
+  expect_done({"quantize", kPlain, dir.at("q"), "--mode", "mxfp4", "--tp", "2"});
+  const nlohmann::json expected = {{"group_size", 32}, {"bits", 4}, {"mode", "mxfp4"}};
+  EXPECT_EQ(config_of(dir.at("q")).at("quantization"), expected);
+  const auto ours = io::TensorFile::open(dir.at("q")), mlx = io::TensorFile::open(kMixed);
+  for (const char* part : {"weight", "scales"}) {
+    const std::string name = core::join("model.layers.1.mlp.gate_proj.", part);
+    EXPECT_EQ(testing::tensor_text(*ours, name), testing::tensor_text(*mlx, name)) << name;
+  }
+  for (const char* mode : {"mxfp8", "nvfp4"}) {
+    expect_done({"quantize", kPlain, dir.at(mode), "--mode", mode});
+    EXPECT_EQ(config_of(dir.at(mode)).at("quantization").at("mode"), mode);
+    // Quantized again as it is: nothing changes.
+    expect_done({"convert", dir.at(mode), dir.at(core::join(mode, "2"))});
+    EXPECT_EQ(largest_difference(logits_of(dir, dir.at(mode)),
+                                 logits_of(dir, dir.at(core::join(mode, "2")))),
+              0);
+  }
 }
 
 TEST(QuantizeVerb, WritesTheSameFilesOnAnyNumberOfRanks) {
@@ -241,13 +264,21 @@ TEST(ModelWriters, RefuseInOneLineAndLeaveNothing) {
                     "--tp: expected a whole number from 1 to 1024, got '0'"});
     expect_refused({joined(verb, {kPlain}), 2, " is required"});
   }
-  expect_refused(
-      {{"quantize", kPlain, out, "--bits", "7"}, 2, "--bits: 7, expected 2, 3, 4, 5, 6 or 8"});
+  expect_refused({{"quantize", kPlain, out, "--bits", "7"},
+                  2,
+                  "--bits, --group-size: bits, expected one of 2, 3, 4, 5, 6, 8, got 7; choose one "
+                  "of these"});
+  expect_refused({{"quantize", kPlain, out, "--mode", "mxfp4", "--bits", "8"},
+                  2,
+                  "--bits, --group-size: mxfp4, expected 4 bits in groups of 32, got 8 bits in "
+                  "groups of 32; leave both out, or use mode affine"});
   expect_refused({{"quantize", kPlain, out, "--group-size", "48"},
                   2,
                   "--group-size: 48, expected 32, 64 or 128"});
-  expect_refused(
-      {{"quantize", kPlain, out, "--mode", "best"}, 2, "--mode: 'best', expected affine"});
+  expect_refused({{"quantize", kPlain, out, "--mode", "best"},
+                  2,
+                  "--mode: mode, expected one of affine, mxfp4, mxfp8, nvfp4, got 'best'; name one "
+                  "of these"});
   expect_refused(
       {{"convert", kPlain, out, "--dtype", "f8"}, 2, "--dtype: 'f8', expected f32, f16 or bf16"});
   expect_refused({{"shard", kModel, out, "--tp", "2"},

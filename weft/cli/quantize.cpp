@@ -12,27 +12,29 @@ using core::ConfigError;
 
 struct Options {
   std::string mode = "affine";
-  models::AffineScheme scheme;
+  /// 0: the mode's own.
+  int64_t bits = 0;
+  int64_t group_size = 0;
   OutputFlags output;
 };
+
+quant::Scheme scheme_of(const Options& options) {
+  const quant::Mode mode = quant::parse_mode(options.mode, "--mode");
+  const quant::Scheme scheme =
+      quant::make_scheme(mode, options.bits, options.group_size, "--bits, --group-size");
+  const int64_t group = scheme.group_size;
+  check<ConfigError>(mode != quant::Mode::kAffine || group == 32 || group == 64 || group == 128,
+                     "--group-size: ", group, ", expected 32, 64 or 128");
+  return scheme;
+}
 
 int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
   const auto& options = *static_cast<const Options*>(untyped);
   models::ExportOptions export_options;
-  export_options.scheme = options.scheme;
+  export_options.scheme = scheme_of(options);
   export_options.max_file_bytes = options.output.max_file_bytes;
   export_model(flags.model, export_options, "", options.output, world);
   return 0;
-}
-
-void check_scheme(const Options& options) {
-  const int64_t bits = options.scheme.bits, group = options.scheme.group_size;
-  check<ConfigError>(options.mode == "affine", "--mode: ", core::quote(options.mode),
-                     ", expected affine");
-  check<ConfigError>((bits >= 2 && bits <= 6) || bits == 8, "--bits: ", bits,
-                     ", expected 2, 3, 4, 5, 6 or 8");
-  check<ConfigError>(group == 32 || group == 64 || group == 128, "--group-size: ", group,
-                     ", expected 32, 64 or 128");
 }
 
 }  // namespace
@@ -46,12 +48,14 @@ int run_quantize(const Args& args) {
   Options options;
   add_model_flags(app, flags);
   add_output_flags(app, options.output);
-  app.add_option("-b,--bits", options.scheme.bits, "bits per weight: 2 to 6 or 8 (default: 4)");
-  app.add_option("-g,--group-size", options.scheme.group_size,
+  app.add_option("-b,--bits", options.bits, "bits per weight: 2 to 6 or 8 (default: 4)");
+  app.add_option("-g,--group-size", options.group_size,
                  "weights that share a scale: 32, 64 or 128 (default: 64)");
-  app.add_option("--mode", options.mode, "affine (default)");
+  app.add_option(
+      "--mode", options.mode,
+      "affine (default), mxfp4, mxfp8 or nvfp4, which have bits and groups of their own");
   if (!parse_flags(app, args, {"--model", "--out"})) return 0;
-  check_scheme(options);
+  scheme_of(options);
   // The ranks that another process has started find nothing there yet either.
   core::check_output_folder(options.output.out, options.output.force, kModelMarker);
   return run_on_ranks(flags, "quantize", args, run_body, &options);

@@ -11,7 +11,7 @@
 #include "weft/io/tensor_folder_writer.h"
 #include "weft/models/export_types.h"
 #include "weft/models/load.h"
-#include "weft/quant/affine.h"
+#include "weft/quant/quantized_matrix.h"
 #include "weft/shard/split.h"
 
 namespace weft::models {
@@ -33,14 +33,13 @@ bool is_mlx_group(int64_t size) {
 // How one weight is written.
 struct Output {
   const PlannedWeight* weight = nullptr;
-  /// Affine if there are bits, else floating in `dtype`; `dtype` is then that of the scales.
-  int64_t bits = 0;
-  int64_t group_size = 0;
+  /// None: floating in `dtype`.
+  std::optional<quant::Scheme> scheme;
   at::ScalarType dtype = at::kFloat;
-  /// From floating numbers, rather than from integers that are there.
+  /// From floating numbers, rather than from small ones that are there.
   bool is_quantized_anew = false;
 
-  bool is_affine() const { return bits > 0; }
+  bool is_affine() const { return scheme && scheme->mode == quant::Mode::kAffine; }
   const WeightRule& rule() const { return weight->rule; }
   int64_t rows() const { return std::max<int64_t>(rule().out, 1); }
 };
@@ -78,24 +77,27 @@ class Chooser {
  private:
   Output quantized(Output output, const PlannedWeight& weight) const {
     if (weight.rule.in % options_.scheme->group_size != 0) return output;
-    output.bits = options_.scheme->bits;
-    output.group_size = options_.scheme->group_size;
+    output.scheme = options_.scheme;
+    output.scheme->scale_dtype = output.dtype;
     output.is_quantized_anew = true;
     return output;
   }
 
   Output as_stored(Output output, const PlannedWeight& weight, io::Dtype stored) const {
-    if (weight.format.kind == io::MatrixKind::kAffine) {
-      output.bits = weight.format.bits;
-      output.group_size = weight.format.group_size;
-      output.dtype = torch_type(plan_.recipe(weight, 1, 0).result.dtype());
-      return output;
+    const io::MatrixFormat& format = weight.format;
+    if (format.kind == io::MatrixKind::kAffine) {
+      const at::ScalarType scales = torch_type(plan_.recipe(weight, 1, 0).result.dtype());
+      output.scheme = {quant::Mode::kAffine, format.bits, format.group_size, scales};
+    } else if (format.kind == io::MatrixKind::kMicroscaled) {
+      output.scheme = quant::parse_scheme(format.text, weight.rule.name);
+    } else if (format.kind != io::MatrixKind::kGgufBlocks && is_mlx_group(format.group_size)) {
+      // AWQ's and GPTQ's: zero points times scales take more bits than half types have.
+      output.scheme = {quant::Mode::kAffine, format.bits, format.group_size, at::kFloat};
     }
     for (const BlockForm& form : kBlockForms) {
-      if (form.dtype != stored) continue;
-      output.bits = form.bits;
-      output.group_size = kBlockGroup;
-      output.dtype = form.scales;
+      if (form.dtype == stored && format.kind == io::MatrixKind::kGgufBlocks) {
+        output.scheme = {quant::Mode::kAffine, form.bits, kBlockGroup, form.scales};
+      }
     }
     return output;
   }
@@ -108,11 +110,15 @@ std::vector<io::TensorSpec> specs_of(const Output& output) {
   const WeightRule& rule = output.rule();
   const io::Dtype dtype = file_type(output.dtype);
   if (rule.is_vector()) return {{rule.name, dtype, {rule.in}}};
-  if (!output.is_affine()) return {{rule.name, dtype, {rule.out, rule.in}}};
-  const int64_t groups = rule.in / output.group_size;
-  return {{rule.base() + ".weight", io::Dtype::kU32, {rule.out, rule.in * output.bits / kWordBits}},
-          {rule.base() + ".scales", dtype, {rule.out, groups}},
-          {rule.base() + ".biases", dtype, {rule.out, groups}}};
+  if (!output.scheme) return {{rule.name, dtype, {rule.out, rule.in}}};
+  const quant::Scheme& scheme = *output.scheme;
+  const io::Dtype scales = output.is_affine() ? file_type(scheme.scale_dtype) : io::Dtype::kU8;
+  const int64_t groups = rule.in / scheme.group_size;
+  std::vector<io::TensorSpec> specs = {
+      {rule.base() + ".weight", io::Dtype::kU32, {rule.out, rule.in * scheme.bits / kWordBits}},
+      {rule.base() + ".scales", scales, {rule.out, groups}}};
+  if (output.is_affine()) specs.push_back({rule.base() + ".biases", scales, {rule.out, groups}});
+  return specs;
 }
 
 class Exporter {
@@ -174,33 +180,41 @@ class Exporter {
     return quant::dequantize(std::get<quant::QuantizedMatrix>(loaded), dtype);
   }
 
-  quant::AffineTensor affine_rows(const Output& output, const shard::Range& rows) const {
+  quant::QuantizedMatrix quantized_rows(const Output& output, const shard::Range& rows) const {
     if (output.is_quantized_anew) {
-      return quant::quantize_affine(dense_rows(output, rows, at::kFloat), output.bits,
-                                    output.group_size, output.dtype);
+      return quant::quantize(dense_rows(output, rows, at::kFloat), *output.scheme);
     }
-    auto matrix = std::get<quant::AffineTensor>(
-        std::get<quant::QuantizedMatrix>(load_rows(output, rows, at::kFloat)));
-    if (matrix.is_symmetric()) {
-      const auto middle = static_cast<double>(int64_t{1} << (matrix.bits - 1));
-      matrix.offsets = matrix.scales.to(at::kFloat) * -middle;
+    auto matrix = std::get<quant::QuantizedMatrix>(load_rows(output, rows, at::kFloat));
+    auto* affine = std::get_if<quant::AffineTensor>(&matrix);
+    if (affine != nullptr && affine->is_symmetric()) {
+      const auto middle = static_cast<double>(int64_t{1} << (affine->bits - 1));
+      affine->offsets = affine->scales.to(at::kFloat) * -middle;
     }
     return matrix;
   }
 
   void write_rows(const Output& output, const shard::Range& rows) {
     const WeightRule& rule = output.rule();
-    if (!output.is_affine()) {
+    if (!output.scheme) {
       const at::Tensor numbers = dense_rows(output, rows, at::kFloat);
       write_at(rule.name, rows, converted(numbers, output.dtype, rule.name));
       return;
     }
-    const quant::AffineTensor matrix = affine_rows(output, rows);
-    write_at(rule.base() + ".weight", rows, matrix.packed.contiguous());
-    for (const auto& [suffix, part] :
-         {std::pair(".scales", matrix.scales), std::pair(".biases", matrix.offsets)}) {
-      write_at(rule.base() + suffix, rows, converted(part, output.dtype, rule.base() + suffix));
+    quant::QuantizedMatrix matrix = quantized_rows(output, rows);
+    if (const auto* affine = std::get_if<quant::AffineTensor>(&matrix)) {
+      write_at(rule.base() + ".weight", rows, affine->packed.contiguous());
+      write_numbers(rule.base() + ".scales", rows, affine->scales, *output.scheme);
+      write_numbers(rule.base() + ".biases", rows, affine->offsets, *output.scheme);
+      return;
     }
+    const auto& floats = std::get<quant::MicroscaledTensor>(matrix);
+    write_at(rule.base() + ".weight", rows, floats.packed.contiguous());
+    write_at(rule.base() + ".scales", rows, floats.scales.contiguous());
+  }
+
+  void write_numbers(const std::string& name, const shard::Range& rows, const at::Tensor& part,
+                     const quant::Scheme& scheme) {
+    write_at(name, rows, converted(part, scheme.scale_dtype, name));
   }
 
   void write_at(const std::string& name, const shard::Range& rows, const at::Tensor& part) {
@@ -214,24 +228,26 @@ class Exporter {
   const dist::Group& group_;
 };
 
+nlohmann::json form_of(const quant::Scheme& scheme) {
+  return {{"group_size", scheme.group_size},
+          {"bits", scheme.bits},
+          {"mode", quant::mode_info(scheme.mode).name}};
+}
+
 // The commonest form for all, and those of other forms by name, as mlx-lm writes it.
 nlohmann::json quantization_of(const std::vector<Output>& outputs) {
-  std::map<std::pair<int64_t, int64_t>, size_t> counts;
+  std::map<nlohmann::json, size_t> counts;
   for (const Output& output : outputs) {
-    if (output.is_affine()) ++counts[{output.group_size, output.bits}];
+    if (output.scheme) ++counts[form_of(*output.scheme)];
   }
   if (counts.empty()) return nullptr;
   const auto most =
       std::max_element(counts.begin(), counts.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  const auto form = [](const std::pair<int64_t, int64_t>& sizes) {
-    return nlohmann::json{{"group_size", sizes.first}, {"bits", sizes.second}, {"mode", "affine"}};
-  };
-  nlohmann::json quantization = form(most->first);
+  nlohmann::json quantization = most->first;
   for (const Output& output : outputs) {
-    const std::pair sizes(output.group_size, output.bits);
-    if (output.is_affine() && sizes != most->first) {
-      quantization[output.rule().base()] = form(sizes);
+    if (output.scheme && form_of(*output.scheme) != most->first) {
+      quantization[output.rule().base()] = form_of(*output.scheme);
     }
   }
   return quantization;
@@ -246,9 +262,10 @@ std::vector<Output> choose_outputs(const LoadPlan& plan, const ExportOptions& op
                              " is one of several that a tensor stacks, which is not supported");
     outputs.push_back(chooser.choose(weight));
     const Output& output = outputs.back();
-    check<core::ConfigError>(!output.is_affine() || is_mlx_group(output.group_size),
+    check<core::ConfigError>(!output.is_affine() || is_mlx_group(output.scheme->group_size),
                              "models.export: ", quote(weight.rule.name), ": quant groups of ",
-                             output.group_size, ", expected 32, 64 or 128; give --dtype");
+                             output.scheme ? output.scheme->group_size : 0,
+                             ", expected 32, 64 or 128; give --dtype");
   }
   return outputs;
 }

@@ -10,22 +10,17 @@
 
 #include "weft/dist/group.h"
 #include "weft/io/tensor_file.h"
+#include "weft/quant/scheme.h"
 
 namespace weft::models {
-
-/// MLX's affine quantization of all matrices whose inputs are whole quant groups.
-struct AffineScheme {
-  int64_t bits = 4;
-  int64_t group_size = 64;
-};
 
 /// What becomes of a model's weights when they are written anew.
 struct ExportOptions {
   /// All weights floating, in this type.
   std::optional<at::ScalarType> dtype;
-  /// Matrices quantized anew. Scales and offsets get the matrix's type, or float16 if it was
-  /// quantized.
-  std::optional<AffineScheme> scheme;
+  /// Matrices whose inputs are whole quant groups, quantized anew. Affine's scales and offsets get
+  /// the matrix's type, or float16 if it was quantized.
+  std::optional<quant::Scheme> scheme;
   /// Most bytes of data per file.
   uint64_t max_file_bytes = 5'000'000'000;
 };
