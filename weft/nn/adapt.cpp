@@ -7,12 +7,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "weft/core/error.h"
 #include "weft/nn/dense_linear.h"
 #include "weft/nn/init.h"
+#include "weft/nn/layer_path.h"
 #include "weft/nn/linear_parts.h"
 #include "weft/nn/lora.h"
 #include "weft/nn/quantized_linear.h"
@@ -24,15 +24,6 @@ namespace {
 using core::check;
 using core::ConfigError;
 using Exchange = std::function<std::shared_ptr<LinearLike>(const HeldLinear&)>;
-
-// "layers.0.wq.inner.base" -> "layers.0.wq": the names of what is wrapped around are no places.
-std::string place_of(const std::string& path) {
-  std::string_view place = path;
-  for (const std::string_view wrapper : {".base", ".inner"}) {
-    while (place.ends_with(wrapper)) place.remove_suffix(wrapper.size());
-  }
-  return std::string(place);
-}
 
 void refuse_plain_linears(torch::nn::Module& module, const char* where,
                           const PathPredicate& is_meant) {

@@ -9,6 +9,7 @@
 
 #include "weft/dist/group.h"
 #include "weft/nn/init.h"
+#include "weft/shard/layout.h"
 
 namespace weft::nn {
 
@@ -55,6 +56,8 @@ class ParallelEmbeddingImpl : public torch::nn::Module {
   int64_t num_embeddings() const { return weight.size(0); }
   int64_t embedding_dim() const { return embedding_dim_; }
   const dist::Group& group() const { return group_; }
+  /// The columns of all ranks.
+  shard::Layout layout() const { return shard::contiguous_layout(1, sizes_); }
   const ParallelEmbeddingOptions& options() const { return options_; }
 
   /// [num_embeddings, this rank's columns].
