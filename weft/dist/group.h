@@ -32,6 +32,25 @@ class InlineCollectives {
   virtual void all_reduce_inline(at::Tensor& x, ReduceOp op) = 0;
 };
 
+/// Calls of one kind that a rank has made in a group, and the bytes of the whole tensors: what is
+/// reduced, what a gather gives, what is scattered.
+struct OperationTraffic {
+  uint64_t calls = 0;
+  uint64_t bytes = 0;
+
+  void add(uint64_t more) {
+    ++calls;
+    bytes += more;
+  }
+  bool operator==(const OperationTraffic&) const = default;
+};
+
+/// What went through a group, counted on this rank. Calls of libtorch's handle are not seen.
+struct Traffic {
+  OperationTraffic all_reduce, all_gather, reduce_scatter, broadcast, send;
+  bool operator==(const Traffic&) const = default;
+};
+
 /// A set of ranks that communicate. A cheap value: copies share one process group. In a group of
 /// one every collective is a no-op and there is no process group.
 /// Every method is collective: all ranks of the group call it, in the same order, with tensors of
@@ -72,6 +91,11 @@ class Group {
   /// lengths; empty: balanced by shard::part.
   at::Tensor reduce_scatter(const at::Tensor& x, int64_t dim,
                             const std::vector<int64_t>& sizes = {}) const;
+  /// The same two for contiguous tensors of one length on all ranks, without fresh memory:
+  /// `whole` is the ranks' `shard`s end to end; `shard` becomes this rank's part of the sum of
+  /// `whole`. Throw ShapeError unless whole has size() times shard's elements, and its dtype.
+  void all_gather_into(at::Tensor& whole, const at::Tensor& shard) const;
+  void reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) const;
   /// Overwrites `x` with the root's; root is a rank within the group.
   void broadcast(at::Tensor& x, int64_t root) const;
   /// Point to point within the group. `send` copies `x` and returns before it is taken, so that all
@@ -82,6 +106,8 @@ class Group {
   /// Throws CommError listing all ranks' texts unless all ranks pass the same `text`. `what` says
   /// what should agree, e.g. "model file".
   void check_agreement(const std::string& what, const std::string& text) const;
+  /// What this rank has sent through the group so far. Copies of a group share it.
+  const Traffic& traffic() const { return *traffic_; }
 
  private:
   std::vector<at::Tensor> gather_parts(const at::Tensor& shard,
@@ -106,6 +132,7 @@ class Group {
   std::shared_ptr<CallChecker> checker_;
   bool is_gloo_ = false;
   std::shared_ptr<PendingSends> pending_sends_;
+  std::shared_ptr<Traffic> traffic_ = std::make_shared<Traffic>();
 };
 
 }  // namespace weft::dist
