@@ -153,8 +153,9 @@ DocumentTokens DocumentTokenizer::encode_chat(const RenderedChat& chat) const {
   for (size_t i = 0; i + 1 < borders.size(); i += 2) {
     for (size_t j = borders[i]; j < borders[i + 1]; ++j) tokens.is_learned[j] = true;
   }
-  const size_t last = borders.back();
-  const bool has_end = last > 0 && tokenizer_.is_end(tokens.ids[last - 1]);
+  const size_t last = borders.empty() ? 0 : borders.back();
+  if (last == 0) return tokens;
+  const bool has_end = tokenizer_.is_end(tokens.ids[last - 1]);
   if (!has_end && end_of_text_ >= 0) {
     // What the template puts behind the answer would stand between it and its end.
     tokens.ids.resize(last);

@@ -23,8 +23,10 @@ inline constexpr uint64_t kStartBytes = 16;
 inline constexpr uint64_t kNumNumbers = 7;
 inline constexpr uint64_t kEndBytes = (kNumNumbers + 2) * 8;
 
+/// StoreInfo as the file has it.
 using Numbers = std::array<uint64_t, kNumNumbers>;
 
+/// In the file's order.
 inline Numbers to_numbers(const StoreInfo& info) {
   return {info.vocab_size,
           info.num_tokens,
@@ -35,6 +37,7 @@ inline Numbers to_numbers(const StoreInfo& info) {
           static_cast<uint64_t>(info.end_of_text)};
 }
 
+/// The inverse of to_numbers.
 inline StoreInfo from_numbers(const Numbers& numbers) {
   return {numbers[0],
           numbers[1],
@@ -45,6 +48,7 @@ inline StoreInfo from_numbers(const Numbers& numbers) {
           static_cast<int64_t>(numbers[6])};
 }
 
+/// What stands behind them.
 inline uint64_t hash(const Numbers& numbers) {
   return core::hash_bytes(std::as_bytes(std::span(numbers)));
 }
