@@ -10,7 +10,8 @@
 
 namespace c10d {
 class ProcessGroup;
-}
+class Work;
+}  // namespace c10d
 
 namespace weft::dist {
 
@@ -30,6 +31,23 @@ class InlineCollectives {
   virtual ~InlineCollectives() = default;
   /// Reduces contiguous `x` in place over the group. Collective.
   virtual void all_reduce_inline(at::Tensor& x, ReduceOp op) = 0;
+};
+
+/// A collective that was begun and runs beside this thread. The tensors that it was given are not
+/// to be touched until wait() has returned.
+class PendingWork {
+ public:
+  PendingWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<GroupMonitor> monitor);
+  PendingWork(const PendingWork&) = delete;
+  PendingWork& operator=(const PendingWork&) = delete;
+  ~PendingWork();
+
+  /// Throws CommError as the call itself would.
+  void wait();
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::shared_ptr<GroupMonitor> monitor_;
 };
 
 /// Calls of one kind that a rank has made in a group, and the bytes of the whole tensors: what is
@@ -96,6 +114,10 @@ class Group {
   /// `whole`. Throw ShapeError unless whole has size() times shard's elements, and its dtype.
   void all_gather_into(at::Tensor& whole, const at::Tensor& shard) const;
   void reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) const;
+  /// Begins all_gather_into and returns at once; null in a group of one, where it is done. What the
+  /// ranks do meanwhile in this group must again be the same, in the same order.
+  std::unique_ptr<PendingWork> begin_all_gather_into(at::Tensor& whole,
+                                                     const at::Tensor& shard) const;
   /// Overwrites `x` with the root's; root is a rank within the group.
   void broadcast(at::Tensor& x, int64_t root) const;
   /// Point to point within the group. `send` copies `x` and returns before it is taken, so that all
@@ -116,6 +138,8 @@ class Group {
   void reduce_dense(at::Tensor& x, ReduceOp op, OpKind kind) const;
   void reduce_by_backend(at::Tensor& x, ReduceOp op, OpKind kind) const;
   at::Tensor scatter_sum(const at::Tensor& x, int64_t dim, const std::vector<int64_t>& sizes) const;
+  std::unique_ptr<PendingWork> gather_into(at::Tensor& whole, const at::Tensor& shard,
+                                           bool async) const;
   void check_peer(const char* where, int64_t peer) const;
   template <class Function>
   auto run_operation(OpKind kind, Function&& function) const;

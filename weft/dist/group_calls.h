@@ -15,7 +15,8 @@
 namespace weft::dist {
 
 /// Waits for `work`, looking after the peers where there is a monitor.
-inline void wait_for(GroupMonitor* monitor, OpKind kind, const c10::intrusive_ptr<c10d::Work>& work) {
+inline void wait_for(GroupMonitor* monitor, OpKind kind,
+                     const c10::intrusive_ptr<c10d::Work>& work) {
   if (monitor == nullptr) {
     work->wait();
   } else {

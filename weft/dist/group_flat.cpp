@@ -28,24 +28,41 @@ void check_flat(const char* where, const at::Tensor& whole, const at::Tensor& sh
 
 }  // namespace
 
+PendingWork::PendingWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<GroupMonitor> monitor)
+    : work_(std::move(work)), monitor_(std::move(monitor)) {}
+
+PendingWork::~PendingWork() = default;
+
+void PendingWork::wait() { wait_for(monitor_.get(), OpKind::kAllGather, work_); }
+
 void Group::all_gather_into(at::Tensor& whole, const at::Tensor& shard) const {
+  gather_into(whole, shard, /*async=*/false);
+}
+
+std::unique_ptr<PendingWork> Group::begin_all_gather_into(at::Tensor& whole,
+                                                          const at::Tensor& shard) const {
+  return gather_into(whole, shard, /*async=*/true);
+}
+
+std::unique_ptr<PendingWork> Group::gather_into(at::Tensor& whole, const at::Tensor& shard,
+                                                bool async) const {
   check_flat("dist.Group.all_gather_into", whole, shard, size_);
   const at::NoGradGuard no_grad;
   if (size_ == 1) {
     if (!whole.is_alias_of(shard)) whole.view({-1}).copy_(shard.view({-1}));
-    return;
+    return nullptr;
   }
   traffic_->all_gather.add(whole.nbytes());
   const auto describe = [&] { return call_of(OpKind::kAllGather, tensor_text(shard)); };
-  run_collective(OpKind::kAllGather, describe, [&] {
+  return run_collective(OpKind::kAllGather, describe, [&] {
     const auto type = type_to_move_as(shard.scalar_type(), is_gloo_);
     at::Tensor output = type ? whole.view(*type) : whole;
     at::Tensor input = type ? shard.view(*type) : shard;
     c10d::AllgatherOptions options;
-    options.asyncOp = false;
-    wait_for(monitor_.get(), OpKind::kAllGather,
-             process_group_->_allgather_base(output, input, options));
-    return true;
+    options.asyncOp = async;
+    auto work = process_group_->_allgather_base(output, input, options);
+    if (!async) wait_for(monitor_.get(), OpKind::kAllGather, work);
+    return async ? std::make_unique<PendingWork>(std::move(work), monitor_) : nullptr;
   });
 }
 

@@ -250,21 +250,33 @@ TEST(ShardedModule, CrossesReplicasOncePerStep) {
   });
 }
 
-TEST(ShardedModule, KeepsOneUnitGatheredBesideTheRoot) {
+void expect_gathered_units(const dist::Mesh& mesh, bool prefetch) {
+  Model model = new_model();
+  ShardOptions options;
+  options.prefetch = prefetch;
+  const auto sharded = shard_module(*model, mesh, model->units(), options);
+  backward_all(*sharded, model, make_data(0), 2);
+  uint64_t root = 0, block = 0;
+  for (const auto& unit : sharded->units()) {
+    uint64_t& bytes = unit->name() == "root" ? root : block;
+    bytes = 4 * static_cast<uint64_t>(unit->layout().length());
+    EXPECT_EQ(unit->is_gathered(), unit->name() == "root");
+    EXPECT_EQ(unit->parameter_bytes() * 2, bytes);
+    EXPECT_EQ(unit->gradient_bytes() * 2, bytes);
+  }
+  EXPECT_EQ(sharded->peak_gathered_bytes(), root + block * (prefetch ? 2 : 1));
+  // 3 blocks in forward and 2 more in backward, twice; the root once.
+  EXPECT_EQ(sharded->groups().data.traffic().all_gather,
+            (dist::OperationTraffic{11, 10 * block + root}));
+  EXPECT_EQ(sharded->groups().data.traffic().reduce_scatter.calls, 8U);
+}
+
+TEST(ShardedModule, KeepsOneUnitGatheredBesideTheRootAndOneMoreWithPrefetching) {
   test::run_ranks(2, [](const dist::World& world) {
-    const dist::Mesh mesh(world, {{"data", 2}});
-    Model model = new_model();
-    const auto sharded = shard_module(*model, mesh, model->units());
-    backward_all(*sharded, model, make_data(0), 2);
-    uint64_t root = 0, block = 0;
-    for (const auto& unit : sharded->units()) {
-      uint64_t& bytes = unit->name() == "root" ? root : block;
-      bytes = 4 * static_cast<uint64_t>(unit->layout().length());
-      EXPECT_EQ(unit->is_gathered(), unit->name() == "root");
-      EXPECT_EQ(unit->parameter_bytes() * 2, bytes);
-      EXPECT_EQ(unit->gradient_bytes() * 2, bytes);
-    }
-    EXPECT_EQ(sharded->peak_gathered_bytes(), root + block);
+    expect_gathered_units(dist::Mesh(world, {{"data", 2}, {"model", 1}}), true);
+  });
+  test::run_ranks(2, [](const dist::World& world) {
+    expect_gathered_units(dist::Mesh(world, {{"data", 2}, {"model", 1}}), false);
   });
 }
 

@@ -77,7 +77,9 @@ std::vector<ShardedModule::Found> ShardedModule::find_units(torch::nn::Module& m
 
 ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
                              const Modules& units, const ShardOptions& options)
-    : groups_(mesh_groups(mesh)), release_after_forward_(options.release_after_forward) {
+    : groups_(mesh_groups(mesh)),
+      release_after_forward_(options.release_after_forward),
+      prefetches_(options.prefetch) {
   for (Found& found : find_units(module, units, options)) {
     stays_gathered_.push_back(found.stays_gathered);
     units_.push_back(std::make_unique<ShardedUnit>(
@@ -92,10 +94,7 @@ ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
 
 void ShardedModule::before_use(size_t unit) noexcept {
   try {
-    if (!stays_gathered_[unit] && current_ != unit) {
-      leave_current();
-      current_ = unit;
-    }
+    if (!stays_gathered_[unit] && current_ != unit) enter(unit);
     units_[unit]->gather();
   } catch (...) {
     // The operation can't be stopped here; it goes on with any values, and the error is told at
@@ -103,6 +102,20 @@ void ShardedModule::before_use(size_t unit) noexcept {
     if (!error_) error_ = std::current_exception();
     units_[unit]->fill_without_values();
   }
+}
+
+void ShardedModule::enter(size_t unit) {
+  leave_current();
+  current_ = unit;
+  units_[unit]->gather();
+  prefetch_beside(unit);
+}
+
+// The unit whose turn is next, if the module uses them in order; otherwise it was in vain.
+void ShardedModule::prefetch_beside(size_t unit) {
+  if (!prefetches_ || (in_backward_ && unit == 0)) return;
+  const size_t next = in_backward_ ? unit - 1 : unit + 1;
+  if (next < units_.size() && !stays_gathered_[next]) units_[next]->begin_gather();
 }
 
 // A unit's backward is over when the next unit's begins: what it had to do was ready before.
@@ -122,6 +135,8 @@ void ShardedModule::backward(const at::Tensor& loss) {
   is_added_.assign(units_.size(), false);
   in_backward_ = true;
   try {
+    // Forward has left its last unit as it was.
+    if (current_.has_value()) prefetch_beside(*current_);
     loss.backward();
   } catch (...) {
     in_backward_ = false;

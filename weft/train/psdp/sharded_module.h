@@ -26,6 +26,8 @@ struct ShardOptions {
   /// Give a unit's memory back after its forward and gather it again in backward: 1/data of the
   /// memory for half as many bytes again. The units around (embedding, head) stay.
   bool release_after_forward = true;
+  /// Begin to gather the next unit while one is used: hides the wire for one more unit's memory.
+  bool prefetch = true;
   /// What nn::shard_inplace returned for parts of the module, by path.
   nn::InplaceShards inplace = {};
   /// Parameters, by name, whose gradients are this rank's part of a sum over the model axis.
@@ -81,6 +83,8 @@ class ShardedModule {
                                 const std::vector<std::shared_ptr<torch::nn::Module>>& units,
                                 const ShardOptions& options) const;
   void before_use(size_t unit) noexcept;
+  void enter(size_t unit);
+  void prefetch_beside(size_t unit);
   void leave_current();
   void add_remaining_gradients();
   void add_late_gradients();
@@ -88,6 +92,7 @@ class ShardedModule {
 
   MeshGroups groups_;
   bool release_after_forward_;
+  bool prefetches_;
   BufferPool pool_;
   std::vector<std::unique_ptr<ShardedUnit>> units_;
   std::vector<bool> stays_gathered_;

@@ -8,6 +8,7 @@
 #include "weft/core/error.h"
 #include "weft/train/counted_once.h"
 #include "weft/train/psdp/square_sum.h"
+#include "weft/train/psdp/storage_watch.h"
 
 namespace weft::train {
 namespace {
@@ -89,15 +90,23 @@ void ShardedUnit::place_parameters() {
 }
 
 void ShardedUnit::gather() {
+  begin_gather();
+  if (pending_ == nullptr) return;
+  const auto pending = std::move(pending_);
+  pending->wait();
+}
+
+void ShardedUnit::begin_gather() {
   if (is_gathered_) return;
   const at::NoGradGuard no_grad;
-  pool_.fill(run_);
-  is_gathered_ = true;
-  groups_.data.all_gather_into(run_, share_);
+  const WatchPause pause;
+  fill_without_values();
+  pending_ = groups_.data.begin_all_gather_into(run_, share_);
 }
 
 void ShardedUnit::release() {
   if (!is_gathered_ || holds_all()) return;
+  gather();
   pool_.drain(run_);
   is_gathered_ = false;
 }
@@ -116,6 +125,7 @@ bool ShardedUnit::has_new_gradients() const {
 
 void ShardedUnit::add_gradients() {
   const at::NoGradGuard no_grad;
+  const WatchPause pause;
   // Whatever a microbatch left unused on this rank may have been used on another.
   at::Tensor run_gradient;
   if (!holds_all()) {
@@ -174,6 +184,7 @@ double ShardedUnit::counted_square_sum() const {
 
 void ShardedUnit::publish() {
   const at::NoGradGuard no_grad;
+  const WatchPause pause;
   release();
   if (groups_.replica.size() > 1) {
     groups_.replica.all_gather_into(share_, master_.to(dtype_, false, /*copy=*/true));

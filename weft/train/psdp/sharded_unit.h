@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ class ShardedUnit {
 
   /// Gives the parameters their values. Over data.
   void gather();
+  /// Begins to, and returns: the next gather() waits for it. Over data.
+  void begin_gather();
   /// Gives their memory back; nothing where this rank holds all of them anyway.
   void release();
   /// Memory without values, so that operations can go on after an error.
@@ -90,6 +93,7 @@ class ShardedUnit {
   at::Tensor owned_gradient_;
   // Where in owned_gradient_ what this rank counts for the norm lies.
   std::vector<shard::Range> counted_;
+  std::unique_ptr<dist::PendingWork> pending_;
   bool is_gathered_ = false;
   bool has_gradient_ = false;
 };

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "weft/dist/group.h"
+#include "weft/train/checkpoint/slice_runs.h"
+#include "weft/train/optimizer/optimizer.h"
+
+namespace weft::train {
+
+/// All parameters that some rank of a group owns a part of, in one order on all ranks.
+class ParameterTable {
+ public:
+  /// Collective over `group`. Throws ShapeError, on all ranks, if ranks have other sizes for a
+  /// name.
+  ParameterTable(const std::vector<OwnedSlice>& slices, const dist::Group& group);
+
+  /// The wholes' sizes, by index.
+  const std::vector<std::vector<int64_t>>& sizes() const { return sizes_; }
+  /// Of a parameter that this rank gave.
+  size_t index(const std::string& name) const { return by_name_.at(name); }
+
+ private:
+  std::vector<std::vector<int64_t>> sizes_;
+  std::map<std::string, size_t> by_name_;
+};
+
+/// The runs of a slice that this rank counts in a sum over the whole: those that no lower rank of
+/// the model axis holds.
+std::vector<SliceRun> counted_runs(const Slice& slice);
+
+}  // namespace weft::train
