@@ -119,6 +119,15 @@ TEST(Plan, RefusesConfigurationsInOneLine) {
   }
 }
 
+TEST(Plan, NamesTheVariableThatIsWrong) {
+  const TempDir dir;
+  const std::string config = dir.write("run.toml", kNewModel);
+  const CommandResult result = weft({"plan", config}, {.variables = {{"WEFT_TP", "64"}}});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err.rfind("weft: ConfigError: WEFT_TP: mesh.tp: expected at most ", 0), 0U)
+      << result.err;
+}
+
 void write_run(const std::string& path) {
   train::MetricsFile file(path, 0);
   for (int64_t step = 1; step <= 20; ++step) {
