@@ -82,7 +82,8 @@ MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
     const int64_t run = is_cut ? (layout.length() + layout.share_length()) * kFloatBytes : 0;
     const int64_t gradients = layout.num_elements() * job.dtype_bytes;
     if (static_cast<int64_t>(i) < rank.num_layers) {
-      block_gathered = std::max(block_gathered, gathered);
+      block_gathered = job.release_after_forward ? std::max(block_gathered, gathered)
+                                                 : block_gathered + gathered;
       block_work = std::max(block_work, gradients + run);
     } else {
       root_gathered = gathered;
