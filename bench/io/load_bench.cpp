@@ -136,12 +136,15 @@ void measure(const Case& each, const std::string& path, int64_t count) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // load_bench [FOLDER [CASE]]: CASE is a part of the names of the cases to run.
   const std::string folder = argc > 1 ? argv[1] : std::filesystem::temp_directory_path().string();
+  const std::string chosen = argc > 2 ? argv[2] : "";
   for (const bool is_quantized : {false, true}) {
     const std::string path = folder + "/weft-bench-load.safetensors";
     const int64_t count = write_file(path, is_quantized);
     for (const Case& each : kCases) {
-      if (each.is_quantized == is_quantized) measure(each, path, count);
+      const bool is_chosen = std::string(each.name).find(chosen) != std::string::npos;
+      if (each.is_quantized == is_quantized && is_chosen) measure(each, path, count);
     }
     std::filesystem::remove(path);
   }

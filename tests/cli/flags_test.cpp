@@ -22,12 +22,6 @@ size_t num_tokens(const Strings& args, const Variables& variables = {}) {
   return generate(args, variables).at("tokens").size();
 }
 
-TEST(Flags, SuggestANearName) {
-  EXPECT_EQ(did_you_mean("--tmep", {"--temp", "--top-k"}), " (did you mean '--temp'?)");
-  EXPECT_EQ(did_you_mean("--elephant", {"--temp", "--top-k"}), "");
-  EXPECT_EQ(did_you_mean("x", {}), "");
-}
-
 TEST(Flags, TakeWholeNumbersOnly) {
   const CLI::Validator validator = whole_number(1, 8);
   const auto refusal = [&](std::string text) { return validator(text); };

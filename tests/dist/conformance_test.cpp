@@ -136,6 +136,26 @@ void expect_reduce_scatter(const Group& group, int64_t dim, at::ScalarType dtype
   expect_piece(piece, group.rank() == 0 ? 0 : 1, sizes[static_cast<size_t>(group.rank())]);
 }
 
+// Parts of one length, in memory that is there.
+void expect_flat(const Group& group, int64_t length, at::ScalarType dtype) {
+  SCOPED_TRACE(core::join("into, ", place(group, dtype, {length})));
+  const int64_t n = group.size();
+  const auto shards = test::inputs_of(static_cast<int>(n), {length}, dtype, false);
+  const at::Tensor& own = shards[static_cast<size_t>(group.rank())];
+  at::Tensor whole = at::empty({n * length}, own.options());
+  group.all_gather_into(whole, own);
+  EXPECT_TRUE(at::equal(whole, at::cat(shards, 0)));
+  if (dtype == at::kBool) return;
+  const auto inputs = test::inputs_of(static_cast<int>(n), {n * length}, dtype, false);
+  at::Tensor piece = at::empty({length}, own.options());
+  group.reduce_scatter_into(piece, inputs[static_cast<size_t>(group.rank())]);
+  std::vector<at::Tensor> pieces;
+  for (const at::Tensor& x : inputs) {
+    pieces.push_back(x.narrow(0, group.rank() * length, length));
+  }
+  EXPECT_TRUE(test::is_reduction(piece, pieces, ReduceOp::kSum));
+}
+
 void expect_broadcasts(const Group& group, at::ScalarType dtype) {
   for (int64_t root = 0; root < group.size(); ++root) {
     for (const int64_t count : {0, 5, 40'003}) {
@@ -162,6 +182,7 @@ void expect_moves(const Group& group) {
     }
     expect_all_gather(group, 1, even, dtype);
     expect_all_gather(group, 0, none, dtype);
+    for (const int64_t length : {1, 17, 30'001}) expect_flat(group, length, dtype);
     expect_broadcasts(group, dtype);
   }
 }

@@ -109,5 +109,25 @@ TEST(Group, OfOneIsANoOperation) {
   EXPECT_EQ(alone.process_group(), nullptr);
 }
 
+TEST(Group, CountsWhatGoesThroughIt) {
+  test::run_ranks(2, [](const World& world) {
+    const Group group = world.make_group("counted", {0, 1});
+    at::Tensor x = at::ones({6});
+    group.all_reduce(x);
+    group.all_reduce(x);
+    group.all_gather(at::ones({2, 3}, at::kHalf), 1);
+    at::Tensor shard = at::empty({3});
+    group.reduce_scatter_into(shard, x);
+    group.all_gather_into(x, shard);
+    const Group copy = group;
+    EXPECT_EQ(copy.traffic().all_reduce, (OperationTraffic{2, 48}));
+    EXPECT_EQ(copy.traffic().all_gather, (OperationTraffic{2, 48}));
+    EXPECT_EQ(copy.traffic().reduce_scatter, (OperationTraffic{1, 24}));
+    EXPECT_EQ(copy.traffic().broadcast, OperationTraffic());
+    EXPECT_EQ(message_of<core::ShapeError>([&] { group.all_gather_into(x, at::ones({4})); }),
+              "dist.Group.all_gather_into: expected a whole of 2 x 4 elements, got 6");
+  });
+}
+
 }  // namespace
 }  // namespace weft::dist

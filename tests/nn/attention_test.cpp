@@ -77,6 +77,27 @@ TEST(GroupedQueryAttention, ReadsViewsOfALargerCache) {
                "strided");
 }
 
+TEST(GroupedQueryAttention, StaysWithinDocuments) {
+  const std::vector<int64_t> map = {0, 0, 1, 1};
+  const at::Tensor q = seeded({kBatch, 4, 9, kDim}, 1), k = seeded({kBatch, 2, 9, kDim}, 2);
+  const at::Tensor v = seeded({kBatch, 2, 9, kDim}, 3);
+  const at::Tensor documents =
+      at::tensor({4, 4, 4, 4, 7, 7, 7, 9, 9}, at::kLong).expand({kBatch, 9});
+  for (const int64_t window : {0, 2}) {
+    std::vector<at::Tensor> parts;
+    int64_t start = 0;
+    for (const int64_t length : {4, 3, 2}) {
+      parts.push_back(naive(q.narrow(2, start, length), k.narrow(2, start, length),
+                            v.narrow(2, start, length), map, window));
+      start += length;
+    }
+    const at::Tensor y = grouped_query_attention(q, k, v, map, window, documents);
+    expect_close(y, at::cat(parts, 1), core::join("window ", window));
+    expect_close(grouped_query_attention(q.narrow(2, 8, 1), k, v, map, window, documents),
+                 y.narrow(1, 8, 1), "last token");
+  }
+}
+
 TEST(GroupedQueryAttention, RefusesShapesThatDoNotFit) {
   const at::Tensor k = at::zeros({1, 2, 3, 4});
   EXPECT_EQ(
@@ -96,6 +117,10 @@ TEST(GroupedQueryAttention, RefusesShapesThatDoNotFit) {
             }),
             "ShapeError: nn.grouped_query_attention: window -1, expected at least 1, or 0 for all "
             "positions");
+  EXPECT_EQ(testing::error_text([&] {
+              grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {0, 1}, 0, at::zeros({1, 2}));
+            }),
+            "ShapeError: nn.grouped_query_attention: documents [1, 2], expected int64 [1, 3]");
 }
 
 }  // namespace

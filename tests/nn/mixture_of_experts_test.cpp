@@ -126,7 +126,7 @@ void expect_gradients(MixtureOfExperts& layer, const Whole& whole,
     expect_gradient(find(path + ".down_proj"), *expert.down, path + ".down");
   };
   for (const int64_t e : parts.expert_numbers) {
-    expect_expert(core::join("expert_", e), whole.experts[e]);
+    expect_expert(core::join("experts.", e), whole.experts[e]);
   }
   if (parts.shared.is_empty()) return;
   expect_expert("shared_expert", whole.shared);
@@ -237,7 +237,7 @@ TEST(MixtureOfExperts, HoldsItsLinearsWhereTheyCanBeExchanged) {
   for (const HeldLinear& held : find_linears(*layer)) paths.push_back(held.path);
   EXPECT_EQ(paths.size(), 2 + 3 * (kE + 1));
   EXPECT_EQ(paths[0], "gate");
-  EXPECT_EQ(paths[1], "expert_0.gate_proj");
+  EXPECT_EQ(paths[1], "experts.0.gate_proj");
   EXPECT_EQ(apply_lora(*layer, {"down_proj"}), kE + 1);
 }
 

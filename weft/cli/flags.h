@@ -22,9 +22,6 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
 /// Accepts whole numbers from `low` to `high` and nothing else: "expected 1 to 8, got 9".
 CLI::Validator whole_number(int64_t low, int64_t high);
 
-/// " (did you mean 'x'?)" for the name nearest to `word`, or nothing.
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& names);
-
 /// MODEL, --tp and how to run: shared by all verbs that take a model.
 struct ModelFlags {
   std::string model;

@@ -10,6 +10,7 @@
 #include "weft/cli/flags.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
+#include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
 #include "weft/dist/status_page.h"
 
@@ -36,7 +37,7 @@ const Verb& find_verb(const std::string& name) {
     if (verb.name == name) return verb;
     names.push_back(verb.name);
   }
-  core::fail<core::ConfigError>("unknown verb '", name, "'", did_you_mean(name, names),
+  core::fail<core::ConfigError>("unknown verb '", name, "'", core::did_you_mean(name, names),
                                 "; `weft help` lists the verbs");
 }
 

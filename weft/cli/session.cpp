@@ -40,9 +40,6 @@ std::optional<io::ShardInfo> read_shard_info(const ModelFlags& flags) {
 
 // What follows from flags and headers is refused before any rank is started.
 void check_request(const ModelFlags& flags) {
-  dist::RankInfo info;
-  info.size = info.local_size = static_cast<int>(flags.tp);
-  dist::find_backend(flags.backend, info);
   const auto file = io::TensorFile::open(model_path(flags.model));
   const auto info_file = read_shard_info(flags);
   models::LoadOptions load;
@@ -50,23 +47,29 @@ void check_request(const ModelFlags& flags) {
   models::make_plan(*file, flags.tp, load);
 }
 
-int relaunch(const ModelFlags& flags, const std::string& verb,
+void check_backend(const RankRequest& request) {
+  dist::RankInfo info;
+  info.size = info.local_size = static_cast<int>(request.num_ranks);
+  dist::find_backend(request.backend, info);
+}
+
+int relaunch(const RankRequest& request, const std::string& verb,
              const std::vector<std::string>& args) {
   dist::LaunchOptions options;
-  options.num_ranks = static_cast<int>(flags.tp);
-  options.backend = flags.backend;
+  options.num_ranks = static_cast<int>(request.num_ranks);
+  options.backend = request.backend;
   options.prefix_output = false;
   options.command = {program_path(), verb};
   options.command.insert(options.command.end(), args.begin(), args.end());
   return dist::launch(options);
 }
 
-void set_threads(const ModelFlags& flags, const dist::RankInfo& info) {
+void set_threads(int64_t threads, const dist::RankInfo& info) {
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  check<ConfigError>(flags.threads >= 0 && flags.threads <= 1024, "--threads: ", flags.threads,
+  check<ConfigError>(threads >= 0 && threads <= 1024, "--threads: ", threads,
                      ", expected 1 to 1024");
   const int64_t share = std::max<int64_t>(1, cores / info.local_size);
-  at::set_num_threads(static_cast<int>(flags.threads > 0 ? flags.threads : share));
+  at::set_num_threads(static_cast<int>(threads > 0 ? threads : share));
   if (info.local_size > cores && info.rank == 0) {
     core::log(core::LogLevel::kInfo, info.local_size, " ranks share ", cores, " cores");
   }
@@ -85,27 +88,38 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
 
 }  // namespace
 
+int run_ranks(const RankRequest& request, const std::string& verb,
+              const std::vector<std::string>& args, const std::function<void()>& check_all,
+              const std::function<int(const dist::World& world)>& body) {
+  const dist::RankInfo info = dist::rank_info_from_env();
+  RankRequest resolved = request;
+  if (resolved.num_ranks == 0) resolved.num_ranks = info.size;
+  if (info.launcher == "none" && resolved.num_ranks > 1) {
+    check_backend(resolved);
+    check_all();
+    return relaunch(resolved, verb, args);
+  }
+  check<ConfigError>(resolved.num_ranks == info.size, request.source, ": ", resolved.num_ranks,
+                     ", but ", info.launcher, " started ", info.size,
+                     " ranks; leave ", request.source, " out or make them equal");
+  set_threads(request.threads, info);
+  dist::WorldOptions world_options;
+  world_options.backend = request.backend;
+  return body(dist::World::from_env(world_options));
+}
+
 int run_on_ranks(const ModelFlags& flags, const std::string& verb,
                  const std::vector<std::string>& args,
                  int (*body)(const ModelFlags&, const dist::World&, const void*),
                  const void* options) {
-  const dist::RankInfo info = dist::rank_info_from_env();
-  const int64_t tp = flags.tp == 0 ? info.size : flags.tp;
-  check<ConfigError>(tp >= 1 && tp <= 1024, "--tp: ", tp, ", expected 1 to 1024");
   ModelFlags resolved = flags;
-  resolved.tp = tp;
+  if (resolved.tp == 0) resolved.tp = dist::rank_info_from_env().size;
+  check<ConfigError>(resolved.tp >= 1 && resolved.tp <= 1024, "--tp: ", resolved.tp,
+                     ", expected 1 to 1024");
   resolved.model = model_path(flags.model);
-  if (info.launcher == "none" && tp > 1) {
-    check_request(resolved);
-    return relaunch(resolved, verb, args);
-  }
-  check<ConfigError>(tp == info.size, "--tp: ", tp, ", but ", info.launcher, " started ", info.size,
-                     " ranks; leave --tp out or make them equal");
-  set_threads(resolved, info);
-  dist::WorldOptions world_options;
-  world_options.backend = flags.backend;
-  const dist::World world = dist::World::from_env(world_options);
-  return body(resolved, world, options);
+  return run_ranks({resolved.tp, "--tp", flags.threads, flags.backend}, verb, args,
+                   [&] { check_request(resolved); },
+                   [&](const dist::World& world) { return body(resolved, world, options); });
 }
 
 Session open_session(const ModelFlags& flags, const dist::World& world) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,24 @@
 #include "weft/text/tokenizer.h"
 
 namespace weft::cli {
+
+/// Ranks that a verb needs.
+struct RankRequest {
+  /// 0: as many as a launcher has started.
+  int64_t num_ranks = 0;
+  /// What the number came from, for messages: "--tp".
+  std::string source;
+  /// Per rank; 0: cores / ranks of this host.
+  int64_t threads = 0;
+  std::string backend = "auto";
+};
+
+/// Runs `body` on so many ranks: here, if this process is one of them or the only one; otherwise
+/// `check` runs, and the same command is started on new ranks and its status returned. Throws
+/// ConfigError if the number does not fit the ranks that a launcher has started.
+int run_ranks(const RankRequest& request, const std::string& verb,
+              const std::vector<std::string>& args, const std::function<void()>& check,
+              const std::function<int(const dist::World& world)>& body);
 
 /// Runs the verb on `flags.tp` ranks: if this process is one already, or tp is 1, `body` runs here;
 /// otherwise the same command is started on tp new ranks and its status returned. What follows from

@@ -14,6 +14,8 @@ const std::vector<Verb>& verbs() {
       {"convert", "write a model in another format or type", run_convert},
       {"shard", "cut a model into pieces for n ranks, cut pieces anew, or join them", run_shard},
       {"inspect", "show a model's tensors and what each rank holds of them", run_inspect},
+      {"plan", "predict memory, traffic and step time of a training run", run_plan},
+      {"plot", "draw the loss of training runs", run_plot},
       {"doctor", "check this machine: kernels, ranks, tokenizer, a real answer", run_doctor},
       {"launch", "start a program on n ranks", run_launch},
   };

@@ -30,6 +30,8 @@ int run_quantize(const Args& args);
 int run_convert(const Args& args);
 int run_shard(const Args& args);
 int run_inspect(const Args& args);
+int run_plan(const Args& args);
+int run_plot(const Args& args);
 int run_doctor(const Args& args);
 int run_launch(const Args& args);
 

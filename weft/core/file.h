@@ -41,6 +41,8 @@ class File {
   /// Fills `destination` from byte `offset`. Throws FormatError if the file ends before, IoError
   /// when the system refuses.
   void read_at(uint64_t offset, std::span<std::byte> destination) const;
+  /// The descriptor, for mapping.
+  int descriptor() const { return fd_.get(); }
   /// Tells the system that these bytes will be read soon, so that it fetches them as one.
   void will_need(uint64_t offset, uint64_t num_bytes) const;
 

@@ -8,8 +8,7 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/check/call.h"
-#include "weft/dist/check/call_checker.h"
-#include "weft/dist/group_monitor.h"
+#include "weft/dist/group_calls.h"
 #include "weft/dist/group_tensors.h"
 #include "weft/dist/pending_sends.h"
 #include "weft/shard/split.h"
@@ -19,14 +18,6 @@ namespace {
 
 using core::check;
 using core::ShapeError;
-
-void wait(GroupMonitor* monitor, OpKind kind, const c10::intrusive_ptr<c10d::Work>& work) {
-  if (monitor == nullptr) {
-    work->wait();
-  } else {
-    monitor->wait(*work, kind);
-  }
-}
 
 int64_t checked_dim(const char* where, const at::Tensor& x, int64_t dim) {
   check<ShapeError>(x.dim() > 0, where, ": expected a tensor with dimensions, got a scalar");
@@ -41,6 +32,16 @@ void check_sizes(const char* where, const std::vector<int64_t>& sizes, int64_t r
   for (const int64_t size : sizes) {
     check<ShapeError>(size >= 0, where, ": expected sizes >= 0, got ", core::list_text(sizes));
   }
+}
+
+// What all ranks' parts take together.
+uint64_t bytes_along(const at::Tensor& part, int64_t dim, const std::vector<int64_t>& lengths) {
+  const int64_t length = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  uint64_t bytes = part.element_size() * static_cast<uint64_t>(length);
+  for (int64_t d = 0; d < part.dim(); ++d) {
+    if (d != dim) bytes *= static_cast<uint64_t>(part.size(d));
+  }
+  return bytes;
 }
 
 bool is_integral(const at::Tensor& x) { return c10::isIntegralType(x.scalar_type(), true); }
@@ -65,39 +66,8 @@ Group::Group(std::string name, c10::intrusive_ptr<c10d::ProcessGroup> process_gr
       monitor_(std::move(monitor)),
       checker_(std::move(checker)),
       is_gloo_(process_group_ && process_group_->getDefaultBackend()->getBackendName() == "gloo"),
-      pending_sends_(std::make_shared<PendingSends>()) {}
-
-// Runs one operation: noted in the status page, its errors turned into weft's.
-template <class Function>
-auto Group::run_operation(OpKind kind, Function&& function) const {
-  if (monitor_ == nullptr) return function();
-  monitor_->begin(kind);
-  try {
-    auto result = function();
-    monitor_->end();
-    return result;
-  } catch (const core::CommError&) {
-    abandon();
-    throw;
-  } catch (const core::Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    abandon();
-    monitor_->explain(kind, error);
-  }
-}
-
-// The same for a collective: under check_collectives the ranks compare their calls first. Whatever
-// `function` runs is part of it and not compared again.
-template <class Describe, class Function>
-auto Group::run_collective(OpKind kind, Describe&& describe, Function&& function) const {
-  if (checker_ == nullptr) return run_operation(kind, std::forward<Function>(function));
-  return run_operation(kind, [&] {
-    checker_->check_after_queue(describe());
-    const CallChecker::PassScope parts;
-    return function();
-  });
-}
+      pending_sends_(std::make_shared<PendingSends>()),
+      traffic_(std::make_shared<Traffic>()) {}
 
 // A libtorch backend waits in its destructor for what it has begun, and a peer that is gone never
 // ends it: after an error its memory is given up, so that the error can be told.
@@ -125,6 +95,7 @@ void Group::all_reduce(at::Tensor& x, ReduceOp op) const {
   const auto describe = [&] {
     return call_of(OpKind::kAllReduce, core::join(tensor_text(x), ' ', reduce_text(op)));
   };
+  traffic_->all_reduce.add(x.nbytes());
   run_collective(OpKind::kAllReduce, describe, [&] {
     if (inline_collectives_ != nullptr && x.is_cpu()) {
       inline_collectives_->all_reduce_inline(x, op);
@@ -154,7 +125,7 @@ void Group::reduce_by_backend(at::Tensor& x, ReduceOp op, OpKind kind) const {
   std::vector<at::Tensor> tensors = {x};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
-  wait(monitor_.get(), kind, process_group_->allreduce(tensors, options));
+  wait_for(monitor_.get(), kind, process_group_->allreduce(tensors, options));
   if (op == ReduceOp::kAverage) x.div_(size_);
 }
 
@@ -173,6 +144,7 @@ at::Tensor Group::all_gather(const at::Tensor& shard, int64_t dim,
   const auto describe = [&] { return gather_call(shard, dim, sizes); };
   return run_collective(OpKind::kAllGather, describe, [&] {
     const std::vector<int64_t> lengths = sizes.empty() ? exchange_sizes(shard.size(dim)) : sizes;
+    traffic_->all_gather.add(bytes_along(shard, dim, lengths));
     const std::vector<at::Tensor> parts = gather_parts(shard.movedim(dim, 0).contiguous(), lengths);
     std::vector<at::Tensor> turned;
     for (const at::Tensor& part : parts) turned.push_back(part.movedim(0, dim));
@@ -200,7 +172,7 @@ std::vector<at::Tensor> Group::gather_parts(const at::Tensor& shard,
   }
   c10d::AllgatherOptions options;
   options.asyncOp = false;
-  wait(monitor_.get(), OpKind::kAllGather, process_group_->allgather(outputs, input, options));
+  wait_for(monitor_.get(), OpKind::kAllGather, process_group_->allgather(outputs, input, options));
   for (size_t i = 0; i < sizes.size(); ++i) {
     outputs[0][i] = outputs[0][i].narrow(0, 0, sizes[i]);
   }
@@ -239,6 +211,7 @@ at::Tensor Group::reduce_scatter(const at::Tensor& x, int64_t dim,
     return call_of(OpKind::kReduceScatter, core::join(tensor_text(x), " sum along dim ", dim,
                                                       " to ", core::list_text(lengths)));
   };
+  traffic_->reduce_scatter.add(x.nbytes());
   return run_collective(OpKind::kReduceScatter, describe,
                         [&] { return scatter_sum(x, dim, lengths); });
 }
@@ -260,8 +233,8 @@ at::Tensor Group::scatter_sum(const at::Tensor& x, int64_t dim,
   std::vector<at::Tensor> output = {at::empty(pieces[0][own].sizes(), x.options())};
   c10d::ReduceScatterOptions options;
   options.asyncOp = false;
-  wait(monitor_.get(), OpKind::kReduceScatter,
-       process_group_->reduce_scatter(output, pieces, options));
+  wait_for(monitor_.get(), OpKind::kReduceScatter,
+           process_group_->reduce_scatter(output, pieces, options));
   return output[0];
 }
 
@@ -273,6 +246,7 @@ void Group::broadcast(at::Tensor& x, int64_t root) const {
   const auto describe = [&] {
     return call_of(OpKind::kBroadcast, core::join(tensor_text(x), " root ", root));
   };
+  traffic_->broadcast.add(x.nbytes());
   run_collective(OpKind::kBroadcast, describe, [&] {
     const at::Tensor dense = x.contiguous();
     const auto type = type_to_move_as(x.scalar_type(), is_gloo_);
@@ -280,7 +254,7 @@ void Group::broadcast(at::Tensor& x, int64_t root) const {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     options.asyncOp = false;
-    wait(monitor_.get(), OpKind::kBroadcast, process_group_->broadcast(tensors, options));
+    wait_for(monitor_.get(), OpKind::kBroadcast, process_group_->broadcast(tensors, options));
     if (rank_ != root && !dense.is_same(x)) x.copy_(dense);
     return true;
   });
@@ -289,6 +263,7 @@ void Group::broadcast(at::Tensor& x, int64_t root) const {
 void Group::send(const at::Tensor& x, int64_t destination) const {
   check_peer("dist.Group.send", destination);
   const at::NoGradGuard no_grad;
+  traffic_->send.add(x.nbytes());
   run_operation(OpKind::kSend, [&] {
     std::vector<at::Tensor> copy = {x.detach().clone(at::MemoryFormat::Contiguous)};
     pending_sends_->rethrow_error();
@@ -321,7 +296,7 @@ void Group::barrier() const {
       [&] {
         c10d::BarrierOptions options;
         options.asyncOp = false;
-        wait(monitor_.get(), OpKind::kBarrier, process_group_->barrier(options));
+        wait_for(monitor_.get(), OpKind::kBarrier, process_group_->barrier(options));
         return true;
       });
 }

@@ -10,7 +10,8 @@
 
 namespace c10d {
 class ProcessGroup;
-}
+class Work;
+}  // namespace c10d
 
 namespace weft::dist {
 
@@ -30,6 +31,42 @@ class InlineCollectives {
   virtual ~InlineCollectives() = default;
   /// Reduces contiguous `x` in place over the group. Collective.
   virtual void all_reduce_inline(at::Tensor& x, ReduceOp op) = 0;
+};
+
+/// A collective that was begun and runs beside this thread. The tensors that it was given are not
+/// to be touched until wait() has returned.
+class PendingWork {
+ public:
+  PendingWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<GroupMonitor> monitor);
+  PendingWork(const PendingWork&) = delete;
+  PendingWork& operator=(const PendingWork&) = delete;
+  ~PendingWork();
+
+  /// Throws CommError as the call itself would.
+  void wait();
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::shared_ptr<GroupMonitor> monitor_;
+};
+
+/// Calls of one kind that a rank has made in a group, and the bytes of the whole tensors: what is
+/// reduced, what a gather gives, what is scattered.
+struct OperationTraffic {
+  uint64_t calls = 0;
+  uint64_t bytes = 0;
+
+  void add(uint64_t more) {
+    ++calls;
+    bytes += more;
+  }
+  bool operator==(const OperationTraffic&) const = default;
+};
+
+/// What went through a group, counted on this rank. Calls of libtorch's handle are not seen.
+struct Traffic {
+  OperationTraffic all_reduce, all_gather, reduce_scatter, broadcast, send;
+  bool operator==(const Traffic&) const = default;
 };
 
 /// A set of ranks that communicate. A cheap value: copies share one process group. In a group of
@@ -72,6 +109,15 @@ class Group {
   /// lengths; empty: balanced by shard::part.
   at::Tensor reduce_scatter(const at::Tensor& x, int64_t dim,
                             const std::vector<int64_t>& sizes = {}) const;
+  /// The same two for contiguous tensors of one length on all ranks, without fresh memory:
+  /// `whole` is the ranks' `shard`s end to end; `shard` becomes this rank's part of the sum of
+  /// `whole`. Throw ShapeError unless whole has size() times shard's elements, and its dtype.
+  void all_gather_into(at::Tensor& whole, const at::Tensor& shard) const;
+  void reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) const;
+  /// Begins all_gather_into and returns at once; null in a group of one, where it is done. What the
+  /// ranks do meanwhile in this group must again be the same, in the same order.
+  std::unique_ptr<PendingWork> begin_all_gather_into(at::Tensor& whole,
+                                                     const at::Tensor& shard) const;
   /// Overwrites `x` with the root's; root is a rank within the group.
   void broadcast(at::Tensor& x, int64_t root) const;
   /// Point to point within the group. `send` copies `x` and returns before it is taken, so that all
@@ -82,6 +128,8 @@ class Group {
   /// Throws CommError listing all ranks' texts unless all ranks pass the same `text`. `what` says
   /// what should agree, e.g. "model file".
   void check_agreement(const std::string& what, const std::string& text) const;
+  /// What this rank has sent through the group so far. Copies of a group share it.
+  const Traffic& traffic() const { return *traffic_; }
 
  private:
   std::vector<at::Tensor> gather_parts(const at::Tensor& shard,
@@ -90,6 +138,8 @@ class Group {
   void reduce_dense(at::Tensor& x, ReduceOp op, OpKind kind) const;
   void reduce_by_backend(at::Tensor& x, ReduceOp op, OpKind kind) const;
   at::Tensor scatter_sum(const at::Tensor& x, int64_t dim, const std::vector<int64_t>& sizes) const;
+  std::unique_ptr<PendingWork> gather_into(at::Tensor& whole, const at::Tensor& shard,
+                                           bool async) const;
   void check_peer(const char* where, int64_t peer) const;
   template <class Function>
   auto run_operation(OpKind kind, Function&& function) const;
@@ -106,6 +156,7 @@ class Group {
   std::shared_ptr<CallChecker> checker_;
   bool is_gloo_ = false;
   std::shared_ptr<PendingSends> pending_sends_;
+  std::shared_ptr<Traffic> traffic_ = std::make_shared<Traffic>();
 };
 
 }  // namespace weft::dist

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "weft/core/error.h"
 #include "weft/io/matrix_rules.h"
+#include "weft/io/new_memory.h"
 #include "weft/quant/awq_gptq.h"
 #include "weft/quant/gguf_blocks.h"
 
@@ -72,21 +72,9 @@ std::span<std::byte> bytes_of(at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-// Large tensors are new memory, which the system clears page by page as they are filled; in pages
-// of 2 MiB that is several times faster. Only advice.
-void prefer_huge_pages(const at::Tensor& tensor) {
-  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
-  const auto start = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-  const uintptr_t first = (start + kHugePage - 1) / kHugePage * kHugePage;
-  const uintptr_t last = (start + tensor.nbytes()) / kHugePage * kHugePage;
-  if (last <= first) return;
-  static_cast<void>(::madvise(static_cast<std::byte*>(tensor.mutable_data_ptr()) + (first - start),
-                              last - first, MADV_HUGEPAGE));
-}
-
 at::Tensor new_tensor(at::IntArrayRef shape, at::ScalarType type) {
   at::Tensor tensor = at::empty(shape, type);
-  prefer_huge_pages(tensor);
+  prefer_huge_pages(bytes_of(tensor));
   return tensor;
 }
 
@@ -114,6 +102,7 @@ StoredType stored_type(const TensorFile& file, const View& view) {
 at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadStats* stats) {
   const StoredType type = stored_type(file, recipe.result);
   at::Tensor stored = new_tensor(type.shape, type.type);
+  const PageClearer clearer(bytes_of(stored));
   read_shard(file, recipe, bytes_of(stored), stats);
   return stored;
 }

@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/io/gguf.h"
+#include "weft/io/header_checks.h"
 #include "weft/io/safetensors.h"
 
 namespace weft::io {
@@ -81,6 +82,22 @@ uint64_t TensorFileBuilder::add_raw_file(const std::string& path) {
 void TensorFileBuilder::add_raw_tensors(std::vector<TensorMeta> tensors) {
   for (TensorMeta& tensor : tensors) tensor.file = source_->files_.size() - 1;
   add_tensors(std::move(tensors));
+}
+
+void TensorFileBuilder::add_header(const std::string& name, Dtype dtype,
+                                   std::vector<int64_t> shape) {
+  const bool is_new = source_->by_name_.emplace(name, source_->tensors_.size()).second;
+  check<FormatError>(is_new, source_->path_, ": tensor ", quote(name), " twice, expected it once");
+  TensorMeta& tensor = source_->tensors_.emplace_back();
+  tensor.name = name;
+  tensor.dtype = dtype;
+  tensor.shape = std::move(shape);
+  tensor.offset = header_end_;
+  const std::optional<uint64_t> bytes = tensor_bytes(dtype, tensor.shape);
+  check<FormatError>(bytes.has_value(), source_->path_, ": tensor ", quote(name), ": shape ",
+                     core::list_text(tensor.shape), " does not fit in memory");
+  tensor.num_bytes = *bytes;
+  header_end_ += tensor.num_bytes;
 }
 
 void TensorFileBuilder::add_tensors(std::vector<TensorMeta> tensors) {

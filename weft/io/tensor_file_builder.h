@@ -28,6 +28,9 @@ class TensorFileBuilder {
   uint64_t add_raw_file(const std::string& path);
   /// Adds tensors of the last file. Throws FormatError when a tensor is there already.
   void add_raw_tensors(std::vector<TensorMeta> tensors);
+  /// Adds a tensor that no file holds: it can be planned for, but not read. Throws FormatError when
+  /// it is there already.
+  void add_header(const std::string& name, Dtype dtype, std::vector<int64_t> shape);
   /// Tensors so far.
   const std::vector<TensorMeta>& tensors() const { return source_->tensors_; }
   /// Path of file number `index`.
@@ -40,6 +43,7 @@ class TensorFileBuilder {
 
   std::shared_ptr<TensorFile> source_;
   std::map<std::string, MetaValue> later_metadata_;
+  uint64_t header_end_ = 0;
 };
 
 }  // namespace weft::io

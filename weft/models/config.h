@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct ExpertsConfig {
   /// Every so-many-th layer has experts, except those named.
   int64_t layer_step = 1;
   std::vector<int64_t> plain_layers;
+
+  bool operator==(const ExpertsConfig&) const = default;
 };
 
 /// The sizes and constants of a decoder-only transformer, checked. Letters as in the docs: V
@@ -39,7 +42,7 @@ struct ModelConfig {
   int64_t ffn_width = 0;
   /// The most positions that the model is meant for, with what rope scaling adds.
   int64_t max_positions = 0;
-  double norm_eps = 0;
+  double norm_eps = 1e-5;
   double rope_base = 10'000;
   nn::RopeScaling rope_scaling;
   /// How many positions each layer's queries see, 0 for all; empty: all layers see all.
@@ -57,6 +60,8 @@ struct ModelConfig {
   /// How many positions a query of the layer sees, itself included; 0: all.
   int64_t window(int64_t layer) const;
   bool has_experts(int64_t layer) const;
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 /// Reads the configuration from a GGUF's keys or from config.json beside a safetensors file, and
@@ -67,5 +72,10 @@ ModelConfig read_config(const io::TensorFile& file);
 /// Throws FormatError "<where>: config: …" unless all sizes are positive, within limits and fit
 /// each other.
 void check_config(const ModelConfig& config, const std::string& where);
+
+/// What config.json says of a configuration, as transformers and read_config read it: sizes,
+/// constants, "model_type" and "architectures". Throws ConfigError if the family's own file can't
+/// say it: Llama's has no norms of heads, only Mixtral's and Qwen's have experts.
+nlohmann::json config_json(const ModelConfig& config);
 
 }  // namespace weft::models

@@ -194,9 +194,7 @@ void read_experts(const JsonKeys& keys, ExpertStyle style, ModelConfig& config) 
 
 }  // namespace
 
-ModelConfig config_from_folder(const io::TensorFile& file) {
-  const std::string where = folder_of(file) + "/config.json";
-  const Json json = core::parse_json(core::read_text_file(where, kMaxConfigBytes), where);
+ModelConfig config_from_json(const Json& json, const std::string& where) {
   const JsonKeys keys(json, where);
   ModelConfig config;
   config.family = core::to_string(core::require(json, "model_type", where), where);
@@ -209,6 +207,12 @@ ModelConfig config_from_folder(const io::TensorFile& file) {
   read_windows(keys, family, config);
   read_experts(keys, family.experts, config);
   return config;
+}
+
+ModelConfig config_from_folder(const io::TensorFile& file) {
+  const std::string where = folder_of(file) + "/config.json";
+  return config_from_json(core::parse_json(core::read_text_file(where, kMaxConfigBytes), where),
+                          where);
 }
 
 }  // namespace weft::models

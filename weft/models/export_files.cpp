@@ -25,24 +25,6 @@ void save(const std::string& folder, const char* name, const std::string& text) 
   file.commit();
 }
 
-// Families and the class of transformers that runs them.
-struct Architecture {
-  const char* family;
-  const char* name;
-};
-constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM"},
-                                           {"mistral", "MistralForCausalLM"},
-                                           {"qwen2", "Qwen2ForCausalLM"},
-                                           {"qwen3", "Qwen3ForCausalLM"}};
-
-const char* architecture_of(const std::string& family, const std::string& where) {
-  for (const Architecture& row : kArchitectures) {
-    if (family == row.family) return row.name;
-  }
-  core::fail<core::ConfigError>(where, ": no config.json can be made for the family ",
-                                core::quote(family), "; convert from its Hugging Face folder");
-}
-
 // What config.json would have to say in ways that differ between families.
 void check_plain(const ModelConfig& config, const std::string& where) {
   const bool is_plain = config.rope_scaling == nn::RopeScaling() && config.windows.empty() &&
@@ -55,22 +37,7 @@ void check_plain(const ModelConfig& config, const std::string& where) {
 json config_of(const ModelConfig& config, const text::Vocabulary& vocabulary,
                const std::string& where) {
   check_plain(config, where);
-  json object = {{"architectures", json::array({architecture_of(config.family, where)})},
-                 {"model_type", config.family},
-                 {"vocab_size", config.vocab_size},
-                 {"hidden_size", config.width},
-                 {"num_hidden_layers", config.num_layers},
-                 {"num_attention_heads", config.num_heads},
-                 {"num_key_value_heads", config.num_kv_heads},
-                 {"head_dim", config.head_dim},
-                 {"intermediate_size", config.ffn_width},
-                 {"max_position_embeddings", config.max_positions},
-                 {"rms_norm_eps", config.norm_eps},
-                 {"rope_theta", config.rope_base},
-                 {"hidden_act", "silu"},
-                 {"tie_word_embeddings", config.is_tied},
-                 {"attention_bias", config.has_qkv_bias},
-                 {"mlp_bias", config.has_mlp_bias}};
+  json object = config_json(config);
   if (vocabulary.bos >= 0) object["bos_token_id"] = vocabulary.bos;
   if (vocabulary.eos >= 0) object["eos_token_id"] = vocabulary.eos;
   return object;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/models/decoder/decoder_names.h"
 #include "weft/models/presharded.h"
 #include "weft/models/registry.h"
 #include "weft/nn/dense_linear.h"
@@ -11,22 +12,26 @@
 namespace weft::models {
 
 WeightReader::WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
-                           Progress progress)
-    : file_(file),
-      plan_(plan),
-      rank_(rank),
+                           Progress progress, at::ScalarType dtype)
+    : WeightSource(plan, rank),
+      file_(file),
       progress_(std::move(progress)),
+      dtype_(dtype),
       planned_bytes_(plan.params().planned_bytes(rank)) {}
 
 std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
                                                      bool with_bias) const {
-  const PlannedWeight& weight = plan_.require(base + ".weight");
-  const io::MatrixSlice wanted = plan_.slice(weight, rank_);
+  const std::string name = base + ".weight";
+  const PlannedWeight& weight = plan().require(name);
+  if (weight.rule.is_vector()) {
+    return std::make_shared<nn::DenseLinearImpl>(vector(name).unsqueeze(0));
+  }
+  const io::MatrixSlice wanted = plan().slice(weight, rank());
   io::MatrixSource source{weight.format, {}, wanted};
   for (size_t i = 0; i < weight.parts.size(); ++i) {
-    source.parts.push_back(&plan_.recipe(weight, i, rank_));
+    source.parts.push_back(&plan().recipe(weight, i, rank()));
   }
-  io::LoadedMatrix loaded = io::load_matrix(file_, source, at::kFloat, &stats_);
+  io::LoadedMatrix loaded = io::load_matrix(file_, source, dtype_, &stats_);
   report();
   at::Tensor bias = with_bias ? vector_or_undefined(base + ".bias") : at::Tensor();
   if (auto* dense = std::get_if<at::Tensor>(&loaded)) {
@@ -36,26 +41,21 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
       std::get<quant::QuantizedMatrix>(std::move(loaded)), std::move(bias));
 }
 
-shard::Layout WeightReader::layout(const std::string& base) const {
-  const WeightRule& rule = plan_.require(base + ".weight").rule;
-  shard::Layout layout = plan_.split(rule.split);
-  layout.dim = rule.cut == Cut::kColumns ? 1 : 0;
-  return layout;
-}
-
 at::Tensor WeightReader::vector(const std::string& name) const {
+  // Rope is always computed in float32.
+  const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : dtype_;
   at::Tensor vector =
-      io::load_tensor(file_, plan_.recipe(plan_.require(name), 0, rank_), at::kFloat, &stats_);
+      io::load_tensor(file_, plan().recipe(plan().require(name), 0, rank()), dtype, &stats_);
   report();
   return vector;
 }
 
-at::Tensor WeightReader::vector_or_undefined(const std::string& name) const {
-  return plan_.find(name) == nullptr ? at::Tensor() : vector(name);
-}
-
 void WeightReader::report() const {
   if (progress_) progress_(stats_.planned_bytes, planned_bytes_);
+}
+
+void require_gradients(torch::nn::Module& model) {
+  for (at::Tensor& parameter : model.parameters()) parameter.set_requires_grad(true);
 }
 
 LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOptions& options) {
@@ -77,10 +77,11 @@ LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
   const LoadPlan plan = make_plan(file, group.size(), options);
   group.check_agreement("model file", core::join(file.tensors().size(), " tensors, plan hash ",
                                                  std::hex, plan.params().hash()));
-  const WeightReader reader(file, plan, group.rank(), options.progress);
+  const WeightReader reader(file, plan, group.rank(), options.progress, options.dtype);
   LoadedModel loaded;
   loaded.model = find_family(config.family).make(config, reader, group);
-  loaded.model->eval();
+  loaded.model->train(options.is_trainable);
+  if (options.is_trainable) require_gradients(*loaded.model);
   loaded.stats = reader.stats();
   return loaded;
 }

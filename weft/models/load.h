@@ -9,39 +9,32 @@
 #include "weft/dist/group.h"
 #include "weft/models/model.h"
 #include "weft/models/plan.h"
+#include "weft/models/weight_source.h"
 #include "weft/nn/linear_like.h"
 
 namespace weft::models {
 
-/// Builds layers from a plan: reads one rank's slices, nothing else.
-class WeightReader {
+/// Builds layers from a plan: reads one rank's slices of a file, nothing else.
+class WeightReader : public WeightSource {
  public:
   /// Called after each weight with the bytes read so far and those of the whole plan.
   using Progress = std::function<void(uint64_t read, uint64_t planned)>;
 
+  /// Floating weights become `dtype`; quantized ones stay as they are stored.
   WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
-               Progress progress = {});
+               Progress progress = {}, at::ScalarType dtype = at::kFloat);
 
-  /// The inner linear for the matrix "<base>.weight", dense (float32) or quantized as in the file,
-  /// with the vector "<base>.bias" if the plan has it and `with_bias`.
-  std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const;
-  /// What every rank holds of it along its cut dim.
-  shard::Layout layout(const std::string& base) const;
-  /// A vector in float32.
-  at::Tensor vector(const std::string& name) const;
-  /// The vector, or an undefined tensor if the plan does not have it.
-  at::Tensor vector_or_undefined(const std::string& name) const;
+  std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const override;
+  at::Tensor vector(const std::string& name) const override;
 
-  const LoadPlan& plan() const { return plan_; }
   const io::ReadStats& stats() const { return stats_; }
 
  private:
   void report() const;
 
   const io::TensorFile& file_;
-  const LoadPlan& plan_;
-  int64_t rank_;
   Progress progress_;
+  at::ScalarType dtype_;
   uint64_t planned_bytes_ = 0;
   mutable io::ReadStats stats_;
 };
@@ -58,7 +51,15 @@ struct LoadOptions {
   const io::ShardInfo* shard_info = nullptr;
   io::FunctionTable functions;
   WeightReader::Progress progress;
+  /// Of floating weights.
+  at::ScalarType dtype = at::kFloat;
+  /// Floating weights need gradients and the model is in training mode. Quantized ones are frozen.
+  bool is_trainable = false;
 };
+
+/// All floating weights of a model need gradients from now on; those that are held quantized are no
+/// parameters and stay as they are.
+void require_gradients(torch::nn::Module& model);
 
 /// The plan of `file` for `num_ranks` ranks, from headers alone. Throws as LoadPlan and
 /// read_config.

@@ -3,6 +3,9 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
 
 #include "weft/dist/group.h"
 #include "weft/models/config.h"
@@ -10,7 +13,26 @@
 
 namespace weft::models {
 
+/// Sequences to train on or to score, equal on all ranks of a model's group.
+struct TokenBatch {
+  /// int64 [B, T].
+  at::Tensor ids_BT;
+  /// int64: numbers of the documents that a row is packed of; attention stays within a document.
+  /// Undefined: each row is one.
+  at::Tensor documents_BT = {};
+  /// int64: where each token stands for rope, e.g. in its document. Undefined: in its row.
+  at::Tensor positions_BT = {};
+};
+
+/// One block as a function of x_BTD; all else that it depends on is held by the function.
+using BlockFunction = std::function<at::Tensor(const at::Tensor& x_BTD)>;
+/// What runs block number `block` in place of a plain call of `forward`: gathers its parameters,
+/// counts, measures. Must return what forward(x_BTD) returns.
+using BlockRunner =
+    std::function<at::Tensor(int64_t block, const BlockFunction& forward, const at::Tensor& x_BTD)>;
+
 /// A decoder-only transformer cut over a group of ranks. Every rank calls every method together.
+/// Its parameters have Hugging Face's names (nn::describe_parameters).
 class CausalLM : public torch::nn::Module {
  public:
   virtual const ModelConfig& config() const = 0;
@@ -19,11 +41,26 @@ class CausalLM : public torch::nn::Module {
   /// ids_BT: int64, equal on all ranks. The tokens stand behind those in `cache`, which takes them
   /// up; a null cache means that they stand alone. Returns hidden states x_BTD after the last norm.
   virtual at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) = 0;
+  /// The same without a cache, for rows that may be packed of several documents. Throws ShapeError
+  /// for documents or positions of another shape or type.
+  virtual at::Tensor forward(const TokenBatch& batch) = 0;
   /// x_BTD: hidden states. Returns logits_BTV, whole, on every rank.
   virtual at::Tensor logits(const at::Tensor& x_BTD) = 0;
   /// What the tokens behind x_BTD, hidden states, cost: -ln p of targets_BT (int64, equal on all
-  /// ranks), float32 [B, T] on every rank. No rank makes logits outside of its vocabulary's part.
+  /// ranks), float32 [B, T] on every rank; 0 for the target -100, which counts for nothing. No rank
+  /// makes logits outside of its vocabulary's part.
   virtual at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) = 0;
+  /// Their sum, float32: to be divided by the number of tokens that count in the whole step.
+  virtual at::Tensor loss_sum(const at::Tensor& x_BTD, const at::Tensor& targets_BT) = 0;
+
+  /// The layers in their order: the units that a trainer shards, each with all parameters of its
+  /// layer. What remains is embedding, last norm and head.
+  virtual std::vector<std::shared_ptr<torch::nn::Module>> blocks() const = 0;
+  /// Runs every block from now on; none: a plain call. Around activation checkpointing.
+  virtual void set_block_runner(BlockRunner runner) = 0;
+  /// Activation checkpointing (nn::checkpoint) of the blocks for which it is true; a list shorter
+  /// than the blocks leaves the last ones as they are. Takes effect where gradients are recorded.
+  virtual void set_checkpointing(std::vector<bool> blocks) = 0;
 
   /// A cache for `capacity` positions of `batch` sequences, with this rank's kv heads.
   virtual nn::KvCache make_cache(int64_t batch, int64_t capacity) const = 0;

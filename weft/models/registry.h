@@ -4,9 +4,9 @@
 #include <string>
 
 #include "weft/dist/group.h"
-#include "weft/models/load.h"
 #include "weft/models/model.h"
 #include "weft/models/weight_rules.h"
+#include "weft/models/weight_source.h"
 
 namespace weft::models {
 
@@ -17,7 +17,7 @@ struct Family {
   /// The weights in `file` and how they are cut. Pure: headers only.
   WeightRules (*rules)(const ModelConfig& config, const io::TensorFile& file);
   /// Builds this rank's part.
-  std::shared_ptr<CausalLM> (*make)(const ModelConfig& config, const WeightReader& reader,
+  std::shared_ptr<CausalLM> (*make)(const ModelConfig& config, const WeightSource& source,
                                     const dist::Group& group);
 };
 

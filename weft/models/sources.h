@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,8 @@ namespace weft::models {
 
 /// From a GGUF's keys (general.architecture and <architecture>.*). Values are not checked yet.
 ModelConfig config_from_gguf(const io::TensorFile& file);
+/// From the contents of a config.json; `where` begins messages. Values are not checked yet.
+ModelConfig config_from_json(const nlohmann::json& json, const std::string& where);
 /// From config.json in the file's folder (Hugging Face's keys). Values are not checked yet.
 ModelConfig config_from_folder(const io::TensorFile& file);
 

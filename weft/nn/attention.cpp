@@ -42,6 +42,12 @@ at::Tensor causal_mask(int64_t tokens, int64_t positions, int64_t window) {
   return window == 0 ? is_before : at::logical_and(is_before, column > row - window);
 }
 
+// Whether query and key are of the same document: [B, 1, T, S].
+at::Tensor document_mask(const at::Tensor& documents_BS, int64_t tokens) {
+  const at::Tensor own_BT = documents_BS.narrow(1, documents_BS.size(1) - tokens, tokens);
+  return (own_BT.unsqueeze(2) == documents_BS.unsqueeze(1)).unsqueeze(1);
+}
+
 // For each query head a copy of the kv head that it reads.
 at::Tensor for_heads(const at::Tensor& x_BkSH, const std::vector<int64_t>& kv_of_head) {
   return x_BkSH.index_select(1, at::tensor(kv_of_head, at::kLong));
@@ -51,7 +57,7 @@ at::Tensor for_heads(const at::Tensor& x_BkSH, const std::vector<int64_t>& kv_of
 
 at::Tensor grouped_query_attention(const at::Tensor& q_BnTH, const at::Tensor& k_BkSH,
                                    const at::Tensor& v_BkSH, const std::vector<int64_t>& kv_of_head,
-                                   int64_t window) {
+                                   int64_t window, const at::Tensor& documents_BS) {
   const int64_t tokens = q_BnTH.size(2), positions = k_BkSH.size(2);
   core::check<core::ShapeError>(
       static_cast<int64_t>(kv_of_head.size()) == q_BnTH.size(1) && tokens <= positions,
@@ -59,20 +65,32 @@ at::Tensor grouped_query_attention(const at::Tensor& q_BnTH, const at::Tensor& k
       core::list_text(k_BkSH.sizes()), " with ", kv_of_head.size(), " heads mapped");
   core::check<core::ShapeError>(window >= 0, "nn.grouped_query_attention: window ", window,
                                 ", expected at least 1, or 0 for all positions");
+  core::check<core::ShapeError>(
+      !documents_BS.defined() ||
+          (documents_BS.scalar_type() == at::kLong &&
+           documents_BS.sizes() == at::IntArrayRef({q_BnTH.size(0), positions})),
+      "nn.grouped_query_attention: documents ",
+      documents_BS.defined() ? core::list_text(documents_BS.sizes()) : "", ", expected int64 [",
+      q_BnTH.size(0), ", ", positions, "]");
   // What the first query does not see any more, none does.
   const int64_t seen = window == 0 ? positions : std::min(positions, tokens - 1 + window);
   if (seen < positions) {
     const int64_t first = positions - seen;
-    return grouped_query_attention(q_BnTH, k_BkSH.narrow(2, first, seen),
-                                   v_BkSH.narrow(2, first, seen), kv_of_head, window);
+    return grouped_query_attention(
+        q_BnTH, k_BkSH.narrow(2, first, seen), v_BkSH.narrow(2, first, seen), kv_of_head, window,
+        documents_BS.defined() ? documents_BS.narrow(1, first, seen) : documents_BS);
   }
-  if (tokens == 1 && is_uniform(kv_of_head, k_BkSH.size(1))) {
+  const bool is_packed = documents_BS.defined();
+  if (tokens == 1 && !is_packed && is_uniform(kv_of_head, k_BkSH.size(1))) {
     return attend_one_token(q_BnTH, k_BkSH, v_BkSH);
   }
   const bool is_windowed = window != 0 && window < positions;
-  const bool is_causal = tokens > 1 && tokens == positions && !is_windowed;
+  const bool is_causal = tokens > 1 && tokens == positions && !is_windowed && !is_packed;
   std::optional<at::Tensor> mask;
-  if (!is_causal && tokens > 1) mask = causal_mask(tokens, positions, is_windowed ? window : 0);
+  if (!is_causal && (tokens > 1 || is_packed)) {
+    mask = causal_mask(tokens, positions, is_windowed ? window : 0);
+  }
+  if (is_packed) mask = at::logical_and(*mask, document_mask(documents_BS, tokens));
   const at::Tensor y_BnTH = at::scaled_dot_product_attention(
       q_BnTH, for_heads(k_BkSH, kv_of_head), for_heads(v_BkSH, kv_of_head), mask, 0.0, is_causal);
   return y_BnTH.transpose(1, 2).flatten(2);

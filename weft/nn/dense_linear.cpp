@@ -30,6 +30,10 @@ at::Tensor DenseLinearImpl::forward(const at::Tensor& x) {
   return at::linear(x, summed(weight), summed(bias));
 }
 
+void DenseLinearImpl::share_rows(const LinearCut& cut) {
+  if (cut.layout.overlaps()) shared_ = cut;
+}
+
 at::Tensor DenseLinearImpl::rows(const at::Tensor& indices) {
   return at::embedding(weight, indices);
 }
@@ -43,7 +47,7 @@ std::shared_ptr<LinearLike> DenseLinearImpl::shard(const LinearCut& cut) const {
       own_part(weight, cut), by_rows && bias.defined() ? own_part(bias, cut) : at::Tensor());
   part->weight.set_requires_grad(weight.requires_grad());
   if (part->bias.defined()) part->bias.set_requires_grad(bias.requires_grad());
-  if (cut.layout.overlaps()) part->shared_ = cut;
+  part->share_rows(cut);
   return part;
 }
 

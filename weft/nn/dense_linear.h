@@ -26,6 +26,11 @@ class DenseLinearImpl : public LinearLike {
   std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
   std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
 
+  /// Says that this is a shard of which other ranks hold some rows, too (kv heads over more ranks
+  /// than there are): forward then has backward sum their gradients. Nothing without overlap.
+  void share_rows(const LinearCut& cut);
+  bool sums_shared_rows() const { return shared_.has_value(); }
+
   at::Tensor weight;
   at::Tensor bias;
 

@@ -58,10 +58,10 @@ void PartialLinearImpl::set_inner(std::shared_ptr<LinearLike> inner) {
   inner_ = replace_module("inner", std::move(inner));
 }
 
-ExpertImpl::ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down)
-    : gate_(register_module("gate_proj", std::move(gate))),
-      up_(register_module("up_proj", std::move(up))),
-      down_(register_module("down_proj", std::move(down))) {
+ExpertImpl::ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down, ExpertNames names)
+    : gate_(register_module(names.gate, std::move(gate))),
+      up_(register_module(names.up, std::move(up))),
+      down_(register_module(names.down, std::move(down))) {
   const int64_t width = gate_->inner()->out_features();
   check<ShapeError>(up_->inner()->out_features() == width && down_->inner()->in_features() == width,
                     "nn.Expert: gate, up and down have ", width, ", ", up_->inner()->out_features(),
@@ -103,8 +103,9 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingO
   check<ShapeError>(is_ascending && expert_numbers_.front() >= 0 && expert_numbers_.back() < count,
                     "nn.MixtureOfExperts: expert numbers ", core::list_text(expert_numbers_),
                     ", expected ascending ones below ", count);
+  const auto list = register_module("experts", std::make_shared<torch::nn::Module>());
   for (size_t i = 0; i < experts_.size(); ++i) {
-    register_module(core::join("expert_", expert_numbers_[i]), experts_[i]);
+    list->register_module(std::to_string(expert_numbers_[i]), experts_[i]);
   }
   check<ShapeError>(parts.shared.is_empty() == (parts.shared_gate == nullptr),
                     "nn.MixtureOfExperts: a shared expert and its gate belong together");

@@ -35,12 +35,19 @@ class PartialLinearImpl : public AnyLinear, public LinearHolder {
 };
 TORCH_MODULE(PartialLinear);
 
+/// What an expert's layers are called in its module: Mixtral has w1, w3 and w2.
+struct ExpertNames {
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+};
+
 /// One expert, or this rank's part of it: down(silu(gate(x)) * up(x)), not summed over ranks.
 /// Source: Shazeer 2020, arXiv:2002.05202.
 class ExpertImpl : public torch::nn::Module {
  public:
   /// gate and up [f, D], down [D, f]: all three cut along one layout of the ffn, or whole.
-  ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down);
+  ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down, ExpertNames names = {});
   /// x_SD. Returns this rank's part of [S, D].
   at::Tensor forward(const at::Tensor& x_SD);
   const PartialLinear& down() const { return down_; }
@@ -78,7 +85,8 @@ struct RoutingOptions {
 ///
 /// An expert takes its tokens together; experts are summed in ascending order, on any run and for
 /// any routing. While gradients are recorded, experts without tokens take part as well, so that
-/// every rank has the same collectives in backward and every parameter a gradient. Sources: Shazeer
+/// every rank has the same collectives in backward and every parameter a gradient. Modules: "gate",
+/// "experts.<number>", "shared_expert", "shared_expert_gate". Sources: Shazeer
 /// et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088; shared expert: Qwen2-MoE,
 /// arXiv:2407.10671.
 class MixtureOfExpertsImpl : public torch::nn::Module {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/dense_linear.h"
 #include "weft/ops/collectives.h"
 
 namespace weft::nn {
@@ -56,7 +57,9 @@ void ParallelLinearImpl::set_inner(std::shared_ptr<LinearLike> inner) {
 AllToShardedLinearImpl::AllToShardedLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group,
                                                shard::Layout layout)
     : ParallelLinearImpl(std::move(inner),
-                         {ShardKind::kAllToSharded, std::move(layout), std::move(group)}) {}
+                         {ShardKind::kAllToSharded, std::move(layout), std::move(group)}) {
+  if (auto* dense = dynamic_cast<DenseLinearImpl*>(inner_.get())) dense->share_rows(cut_);
+}
 
 AllToShardedLinearImpl::AllToShardedLinearImpl(std::shared_ptr<LinearLike> inner,
                                                const dist::Group& group)

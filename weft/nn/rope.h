@@ -23,11 +23,15 @@ struct RopeOptions {
 /// Cosines and sines for some positions, to rotate the queries and keys of all layers of a pass.
 class RopeAngles {
  public:
-  /// cos_T1H, sin_T1H: [T, 1, dim] float32.
+  /// cos_T1H, sin_T1H: [T, 1, dim] float32, or [B, T, 1, dim] for rows with other positions.
   RopeAngles(at::Tensor cos_T1H, at::Tensor sin_T1H);
   /// x_BTnH at these positions. Returns the rotated, same shape and dtype.
   /// Throws ShapeError for another number of tokens or heads that are too small.
   at::Tensor apply(const at::Tensor& x_BTnH) const;
+  /// Whether apply takes x_BTnH.
+  bool fits(const at::Tensor& x_BTnH) const;
+  const at::Tensor& cos() const { return cos_T1H_; }
+  const at::Tensor& sin() const { return sin_T1H_; }
 
  private:
   at::Tensor cos_T1H_;
@@ -51,12 +55,16 @@ class Rope {
 
   /// For positions start … start + tokens - 1. Throws ShapeError beyond max_positions.
   RopeAngles angles(int64_t start, int64_t tokens) const;
+  /// For rows that each have positions of their own: positions_BT, int64. Throws ShapeError beyond
+  /// max_positions or for another type.
+  RopeAngles angles(const at::Tensor& positions_BT) const;
   /// x_BTnH at positions start … start + T - 1: angles(start, T).apply(x_BTnH).
   at::Tensor apply(const at::Tensor& x_BTnH, int64_t start) const;
   int64_t max_positions() const { return options_.max_positions; }
 
  private:
   RopeFrequencies frequencies(int64_t length) const;
+  RopeAngles angles_at(const at::Tensor& positions, int64_t length) const;
 
   RopeOptions options_;
   /// For all lengths at which they are the same.

@@ -1,8 +1,10 @@
 #include "weft/text/chat_template.h"
 
 #include <algorithm>
+#include <span>
 
 #include "weft/core/error.h"
+#include "weft/core/hash.h"
 #include "weft/text/jinja/eval.h"
 #include "weft/text/jinja/parser.h"
 #include "weft/text/utf8.h"
@@ -12,6 +14,7 @@ namespace weft::text {
 struct ChatTemplate::Impl {
   jinja::Body body;
   std::string where;
+  uint64_t source_hash;
 };
 
 namespace {
@@ -63,7 +66,8 @@ ChatTemplate ChatTemplate::parse(const std::string& source, const std::string& w
   core::check<core::FormatError>(is_valid_utf8(source), where,
                                  ": expected UTF-8, got other bytes; the file is damaged");
   ChatTemplate compiled;
-  compiled.impl_ = std::make_shared<const Impl>(Impl{jinja::parse(source, where), where});
+  compiled.impl_ = std::make_shared<const Impl>(
+      Impl{jinja::parse(source, where), where, core::hash_bytes(std::as_bytes(std::span(source)))});
   return compiled;
 }
 
@@ -84,6 +88,8 @@ std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
   }
   return pieces;
 }
+
+uint64_t ChatTemplate::source_hash() const { return impl_->source_hash; }
 
 std::string ChatTemplate::render_text(const Inputs& inputs) const {
   std::string text;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -38,6 +39,8 @@ class ChatTemplate {
   std::vector<ChatPiece> render(const Inputs& inputs) const;
   /// The same as one string.
   std::string render_text(const Inputs& inputs) const;
+  /// Hash of the source that it was compiled from.
+  uint64_t source_hash() const;
 
  private:
   struct Impl;

@@ -82,10 +82,17 @@ class Read : public ::testing::Test {
 };
 
 TEST_F(Read, NeighboursAreOneSpan) {
-  const ReadStats stats = stats_of({run(0, 100), run(64 * kKib + 100, 100), run(200, 50)});
+  const ReadStats stats = stats_of({run(0, 100), run(1100, 100), run(200, 50)});
   EXPECT_EQ(stats.planned_bytes, 250u);
   EXPECT_EQ(stats.num_spans, 1u);
-  EXPECT_EQ(stats.read_bytes, 64 * kKib + 200);
+  EXPECT_EQ(stats.read_bytes, 1200u);
+}
+
+TEST_F(Read, WhatLiesBetweenIsNotReadWhereItCostsMore) {
+  const ReadStats stats = stats_of({run(0, 100), run(64 * kKib + 100, 100), run(200, 50)});
+  EXPECT_EQ(stats.num_spans, 1u);
+  EXPECT_EQ(stats.read_bytes, 250u);
+  EXPECT_EQ(stats.peak_buffer_bytes, 0u);
 }
 
 TEST_F(Read, AGapAbove64KibIsNotRead) {
@@ -94,11 +101,11 @@ TEST_F(Read, AGapAbove64KibIsNotRead) {
   EXPECT_EQ(stats.read_bytes, 200u);
 }
 
-TEST_F(Read, SpansEndAt8Mib) {
+TEST_F(Read, SpansEndAt1Mib) {
   std::vector<ByteRun> runs;
   for (uint64_t at = 0; at < 20 * kMib; at += 4 * kKib) runs.push_back(run(at, kKib));
   const ReadStats stats = stats_of(runs);
-  EXPECT_EQ(stats.num_spans, 3u);
+  EXPECT_EQ(stats.num_spans, 20u);
   EXPECT_EQ(stats.planned_bytes, 5 * kMib);
   EXPECT_LE(stats.read_bytes, 20 * kMib);
 }

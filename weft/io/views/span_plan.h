@@ -15,8 +15,8 @@ namespace weft::io {
 struct SpanOptions {
   /// Runs closer than this are read with what lies between them.
   uint64_t max_gap = 64 * 1024;
-  /// A span is at most this long, unless it is a single run.
-  uint64_t max_span = uint64_t{8} << 20;
+  /// A span is at most this long, unless it is a single run: what a core's own cache holds.
+  uint64_t max_span = uint64_t{1} << 20;
   /// From here a run is a span of its own, to be read straight to its place.
   uint64_t long_run = uint64_t{1} << 20;
   /// Runs that are sorted at a time: memory is 40 bytes for each.

@@ -12,7 +12,7 @@
 
 namespace weft::models {
 
-AttentionLayerImpl::AttentionLayerImpl(const ModelConfig& config, const WeightReader& reader,
+AttentionLayerImpl::AttentionLayerImpl(const ModelConfig& config, const WeightSource& source,
                                        int64_t layer, const dist::Group& group)
     : layer_(layer),
       head_dim_(config.head_dim),
@@ -21,16 +21,16 @@ AttentionLayerImpl::AttentionLayerImpl(const ModelConfig& config, const WeightRe
           shard::shard_heads(config.num_heads, config.num_kv_heads, group.size(), group.rank())
               .kv_of_head),
       q_proj_(register_module(
-          "q_proj", all_to_sharded(reader, model_name(config, {Part::kQuery, layer}), group))),
+          "q_proj", all_to_sharded(source, model_name(config, {Part::kQuery, layer}), group))),
       k_proj_(register_module(
-          "k_proj", all_to_sharded(reader, model_name(config, {Part::kKey, layer}), group))),
+          "k_proj", all_to_sharded(source, model_name(config, {Part::kKey, layer}), group))),
       v_proj_(register_module(
-          "v_proj", all_to_sharded(reader, model_name(config, {Part::kValue, layer}), group))),
+          "v_proj", all_to_sharded(source, model_name(config, {Part::kValue, layer}), group))),
       o_proj_(register_module(
-          "o_proj", sharded_to_all(reader, model_name(config, {Part::kOutput, layer}), group))) {
+          "o_proj", sharded_to_all(source, model_name(config, {Part::kOutput, layer}), group))) {
   if (!config.has_head_norms) return;
   const auto norm = [&](Part part) {
-    return nn::HeadRMSNorm(reader.vector(model_name(config, {part, layer}) + ".weight"),
+    return nn::HeadRMSNorm(source.vector(model_name(config, {part, layer}) + ".weight"),
                            config.norm_eps, group);
   };
   q_norm_ = register_module("q_norm", norm(Part::kQueryNorm));
@@ -41,8 +41,7 @@ at::Tensor AttentionLayerImpl::heads(const at::Tensor& x) const {
   return x.view({x.size(0), x.size(1), x.size(2) / head_dim_, head_dim_});
 }
 
-at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
-                                       nn::KvCache* cache) {
+at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
   const at::Tensor shared_BTD = ops::mp_copy(x_BTD, q_proj_->group());
   at::Tensor q_BTnH = heads(q_proj_->forward(shared_BTD));
   at::Tensor k_BTkH = heads(k_proj_->forward(shared_BTD));
@@ -50,12 +49,14 @@ at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const nn::RopeAn
     q_BTnH = q_norm_->forward(q_BTnH);
     k_BTkH = k_norm_->forward(k_BTkH);
   }
-  const at::Tensor q_BnTH = angles.apply(q_BTnH).transpose(1, 2);
-  at::Tensor k_BkSH = angles.apply(k_BTkH).transpose(1, 2);
+  const at::Tensor q_BnTH = pass.angles.apply(q_BTnH).transpose(1, 2);
+  at::Tensor k_BkSH = pass.angles.apply(k_BTkH).transpose(1, 2);
   at::Tensor v_BkSH = heads(v_proj_->forward(shared_BTD)).transpose(1, 2);
-  if (cache != nullptr) std::tie(k_BkSH, v_BkSH) = cache->append(layer_, k_BkSH, v_BkSH);
+  if (pass.cache != nullptr) {
+    std::tie(k_BkSH, v_BkSH) = pass.cache->append(layer_, k_BkSH, v_BkSH);
+  }
   return o_proj_->forward(
-      nn::grouped_query_attention(q_BnTH, k_BkSH, v_BkSH, kv_of_head_, window_));
+      nn::grouped_query_attention(q_BnTH, k_BkSH, v_BkSH, kv_of_head_, window_, pass.documents_BT));
 }
 
 }  // namespace weft::models

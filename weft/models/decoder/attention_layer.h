@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "weft/models/load.h"
+#include "weft/models/config.h"
+#include "weft/models/weight_source.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/parallel_linear.h"
@@ -14,14 +15,23 @@
 
 namespace weft::models {
 
+/// What all layers of a pass share.
+struct PassContext {
+  /// Of the tokens' positions.
+  nn::RopeAngles angles;
+  /// int64; undefined where rows are not packed.
+  at::Tensor documents_BT;
+  /// Null: the tokens stand alone.
+  nn::KvCache* cache = nullptr;
+};
+
 /// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.
 class AttentionLayerImpl : public torch::nn::Module {
  public:
-  AttentionLayerImpl(const ModelConfig& config, const WeightReader& reader, int64_t layer,
+  AttentionLayerImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
                      const dist::Group& group);
-  /// x_BTD, whole; `angles` are those of its positions. Appends to `cache` unless it is null.
-  /// Returns [B, T, D], whole. Collective.
-  at::Tensor forward(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache* cache);
+  /// x_BTD, whole. Appends to the cache if there is one. Returns [B, T, D], whole. Collective.
+  at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
 
  private:
   at::Tensor heads(const at::Tensor& x) const;

@@ -1,13 +1,14 @@
 #include "weft/models/decoder/decoder.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/models/decoder/attention_layer.h"
-#include "weft/models/decoder/feed_forward_layer.h"
+#include "weft/models/decoder/decoder_block.h"
 #include "weft/models/decoder/layer_parts.h"
+#include "weft/nn/checkpoint.h"
 #include "weft/nn/rope.h"
 #include "weft/nn/vocab_cross_entropy.h"
 #include "weft/nn/vocab_parallel.h"
@@ -18,68 +19,53 @@
 namespace weft::models {
 namespace {
 
-class BlockImpl : public torch::nn::Module {
- public:
-  BlockImpl(const ModelConfig& config, const WeightReader& reader, int64_t layer,
-            const dist::Group& group)
-      : input_norm_(
-            register_module("input_layernorm", norm(config, reader, {Part::kInputNorm, layer}))),
-        attention_(register_module("self_attn", AttentionLayer(config, reader, layer, group))),
-        ffn_norm_(register_module("post_attention_layernorm",
-                                  norm(config, reader, {Part::kFfnNorm, layer}))) {
-    if (config.has_experts(layer)) {
-      experts_ = register_module("experts", make_experts(config, reader, layer, group));
-    } else {
-      mlp_ = register_module("mlp", FeedForwardLayer(config, reader, layer, group));
-    }
-  }
-
-  at::Tensor forward(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache* cache) {
-    const at::Tensor h_BTD =
-        x_BTD + attention_->forward(input_norm_->forward(x_BTD), angles, cache);
-    const at::Tensor normed_BTD = ffn_norm_->forward(h_BTD);
-    return h_BTD + (mlp_.is_empty() ? experts_->forward(normed_BTD) : mlp_->forward(normed_BTD));
-  }
-
- private:
-  nn::RMSNorm input_norm_;
-  AttentionLayer attention_;
-  nn::RMSNorm ffn_norm_;
-  FeedForwardLayer mlp_{nullptr};
-  nn::MixtureOfExperts experts_{nullptr};
-};
-TORCH_MODULE(Block);
-
-nn::Rope make_rope(const ModelConfig& config, const WeightReader& reader) {
+nn::Rope make_rope(const ModelConfig& config, const WeightSource& source) {
   nn::RopeOptions options;
   options.dim = config.head_dim;
   options.base = config.rope_base;
   options.max_positions = config.max_positions;
   options.scaling = config.rope_scaling;
-  options.divisors = reader.vector_or_undefined(kRopeDivisors);
+  options.divisors = source.vector_or_undefined(kRopeDivisors);
   return nn::Rope(std::move(options));
+}
+
+void check_batch(const TokenBatch& batch) {
+  const auto check = [&](const at::Tensor& extra, const char* name) {
+    core::check<core::ShapeError>(
+        !extra.defined() ||
+            (extra.scalar_type() == at::kLong && extra.sizes() == batch.ids_BT.sizes()),
+        "models.CausalLM: ", name, " ",
+        extra.defined()
+            ? core::join(c10::toString(extra.scalar_type()), " ", core::list_text(extra.sizes()))
+            : "",
+        ", expected int64 ", core::list_text(batch.ids_BT.sizes()), " as the tokens");
+  };
+  check(batch.documents_BT, "documents");
+  check(batch.positions_BT, "positions");
 }
 
 class Decoder : public CausalLM {
  public:
-  Decoder(const ModelConfig& config, const WeightReader& reader, const dist::Group& group)
+  Decoder(const ModelConfig& config, const WeightSource& source, const dist::Group& group)
       : config_(config),
         group_(group),
         num_kv_heads_(
             shard::shard_heads(config.num_heads, config.num_kv_heads, group.size(), group.rank())
                 .kv_heads.length),
-        rope_(make_rope(config, reader)) {
-    embedding_ = register_module(
+        rope_(make_rope(config, source)) {
+    const auto body = register_module("model", std::make_shared<torch::nn::Module>());
+    embedding_ = body->register_module(
         "embed_tokens",
-        nn::VocabParallelEmbedding(reader.linear(model_name(config, {Part::kEmbedding}), false),
+        nn::VocabParallelEmbedding(source.linear(model_name(config, {Part::kEmbedding}), false),
                                    config.vocab_size, group));
+    const auto layers = body->register_module("layers", std::make_shared<torch::nn::Module>());
     for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-      blocks_.push_back(
-          register_module(core::join("layer_", layer), Block(config, reader, layer, group)));
+      blocks_.push_back(layers->register_module(std::to_string(layer),
+                                                DecoderBlock(config, source, layer, group)));
     }
-    norm_ = register_module("norm", norm(config, reader, {Part::kFinalNorm}));
+    norm_ = body->register_module("norm", norm(config, source, {Part::kFinalNorm}));
     const auto head = config.is_tied ? embedding_->inner()
-                                     : reader.linear(model_name(config, {Part::kHead}), true);
+                                     : source.linear(model_name(config, {Part::kHead}), true);
     head_ = register_module("lm_head", nn::VocabParallelHead(head, config.vocab_size, group));
   }
 
@@ -87,12 +73,17 @@ class Decoder : public CausalLM {
   const dist::Group& group() const override { return group_; }
 
   at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) override {
-    const nn::RopeAngles angles =
-        rope_.angles(cache == nullptr ? 0 : cache->length(), ids_BT.size(1));
-    at::Tensor x_BTD = embedding_->forward(ids_BT);
-    for (Block& block : blocks_) x_BTD = block->forward(x_BTD, angles, cache);
+    const int64_t start = cache == nullptr ? 0 : cache->length();
+    const at::Tensor x_BTD = run(ids_BT, {rope_.angles(start, ids_BT.size(1)), {}, cache});
     if (cache != nullptr) cache->advance(ids_BT.size(1));
-    return norm_->forward(x_BTD);
+    return x_BTD;
+  }
+
+  at::Tensor forward(const TokenBatch& batch) override {
+    check_batch(batch);
+    return run(batch.ids_BT, {batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
+                                                           : rope_.angles(0, batch.ids_BT.size(1)),
+                              batch.documents_BT, nullptr});
   }
 
   at::Tensor logits(const at::Tensor& x_BTD) override {
@@ -100,11 +91,21 @@ class Decoder : public CausalLM {
   }
 
   at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
-    nn::CrossEntropyOptions options;
-    options.reduction = nn::Reduction::kNone;
-    return nn::vocab_parallel_cross_entropy(head_->forward(x_BTD), targets_BT, head_->vocab(),
-                                            config_.vocab_size, group_, options);
+    return losses(x_BTD, targets_BT, nn::Reduction::kNone);
   }
+
+  at::Tensor loss_sum(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
+    return losses(x_BTD, targets_BT, nn::Reduction::kSum);
+  }
+
+  std::vector<std::shared_ptr<torch::nn::Module>> blocks() const override {
+    std::vector<std::shared_ptr<torch::nn::Module>> blocks;
+    for (const DecoderBlock& block : blocks_) blocks.push_back(block.ptr());
+    return blocks;
+  }
+
+  void set_block_runner(BlockRunner runner) override { runner_ = std::move(runner); }
+  void set_checkpointing(std::vector<bool> blocks) override { checkpointed_ = std::move(blocks); }
 
   nn::KvCache make_cache(int64_t batch, int64_t capacity) const override {
     return nn::KvCache({config_.num_layers, batch, num_kv_heads_, config_.head_dim, capacity});
@@ -123,21 +124,50 @@ class Decoder : public CausalLM {
   }
 
  private:
+  at::Tensor run(const at::Tensor& ids_BT, const PassContext& pass) {
+    at::Tensor x_BTD = embedding_->forward(ids_BT);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const BlockFunction forward = block_function(i, pass);
+      x_BTD = runner_ ? runner_(static_cast<int64_t>(i), forward, x_BTD) : forward(x_BTD);
+    }
+    return norm_->forward(x_BTD);
+  }
+
+  BlockFunction block_function(size_t index, const PassContext& pass) const {
+    BlockFunction plain = [block = blocks_[index], pass](const at::Tensor& x_BTD) mutable {
+      return block->forward(x_BTD, pass);
+    };
+    if (index >= checkpointed_.size() || !checkpointed_[index]) return plain;
+    return [plain = std::move(plain)](const at::Tensor& x_BTD) {
+      return nn::checkpoint(plain, x_BTD);
+    };
+  }
+
+  at::Tensor losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT,
+                    nn::Reduction reduction) {
+    nn::CrossEntropyOptions options;
+    options.reduction = reduction;
+    return nn::vocab_parallel_cross_entropy(head_->forward(x_BTD), targets_BT, head_->vocab(),
+                                            config_.vocab_size, group_, options);
+  }
+
   ModelConfig config_;
   dist::Group group_;
   int64_t num_kv_heads_;
   nn::Rope rope_;
   nn::VocabParallelEmbedding embedding_{nullptr};
-  std::vector<Block> blocks_;
+  std::vector<DecoderBlock> blocks_;
   nn::RMSNorm norm_{nullptr};
   nn::VocabParallelHead head_{nullptr};
+  BlockRunner runner_;
+  std::vector<bool> checkpointed_;
 };
 
 }  // namespace
 
-std::shared_ptr<CausalLM> make_decoder(const ModelConfig& config, const WeightReader& reader,
+std::shared_ptr<CausalLM> make_decoder(const ModelConfig& config, const WeightSource& source,
                                        const dist::Group& group) {
-  return std::make_shared<Decoder>(config, reader, group);
+  return std::make_shared<Decoder>(config, source, group);
 }
 
 }  // namespace weft::models

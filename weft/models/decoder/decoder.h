@@ -3,15 +3,15 @@
 #include <memory>
 
 #include "weft/dist/group.h"
-#include "weft/models/load.h"
 #include "weft/models/model.h"
+#include "weft/models/weight_source.h"
 
 namespace weft::models {
 
 /// A Llama-like decoder cut over `group`: Llama, Mistral, Qwen and their kind, which differ by
 /// configuration alone; two all-reduces per layer, one for the embedding, one gather for the
 /// logits. Source: Touvron et al. 2023, arXiv:2302.13971; cut as in Shoeybi et al. 2019.
-std::shared_ptr<CausalLM> make_decoder(const ModelConfig& config, const WeightReader& reader,
+std::shared_ptr<CausalLM> make_decoder(const ModelConfig& config, const WeightSource& source,
                                        const dist::Group& group);
 
 }  // namespace weft::models

@@ -5,7 +5,8 @@
 
 #include <cstdint>
 
-#include "weft/models/load.h"
+#include "weft/models/config.h"
+#include "weft/models/weight_source.h"
 #include "weft/nn/mixture_of_experts.h"
 #include "weft/nn/parallel_linear.h"
 
@@ -14,7 +15,7 @@ namespace weft::models {
 /// A layer's down(silu(gate(x)) * up(x)), cut by ffn: one all-reduce forward and one backward.
 class FeedForwardLayerImpl : public torch::nn::Module {
  public:
-  FeedForwardLayerImpl(const ModelConfig& config, const WeightReader& reader, int64_t layer,
+  FeedForwardLayerImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
                        const dist::Group& group);
   /// x_BTD, whole. Returns the same shape. Collective.
   at::Tensor forward(const at::Tensor& x_BTD);
@@ -26,7 +27,7 @@ class FeedForwardLayerImpl : public torch::nn::Module {
 TORCH_MODULE(FeedForwardLayer);
 
 /// The experts of a layer that has some, each cut by ffn.
-nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightReader& reader,
+nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource& source,
                                   int64_t layer, const dist::Group& group);
 
 }  // namespace weft::models

@@ -2,25 +2,25 @@
 
 namespace weft::models {
 
-nn::AllToShardedLinear all_to_sharded(const WeightReader& reader, const std::string& base,
+nn::AllToShardedLinear all_to_sharded(const WeightSource& source, const std::string& base,
                                       const dist::Group& group) {
-  return nn::AllToShardedLinear(reader.linear(base, true), group, reader.layout(base));
+  return nn::AllToShardedLinear(source.linear(base, true), group, source.layout(base));
 }
 
-nn::ShardedToAllLinear sharded_to_all(const WeightReader& reader, const std::string& base,
+nn::ShardedToAllLinear sharded_to_all(const WeightSource& source, const std::string& base,
                                       const dist::Group& group) {
-  return nn::ShardedToAllLinear(reader.linear(base, false), group, reader.layout(base),
-                                reader.vector_or_undefined(base + ".bias"));
+  return nn::ShardedToAllLinear(source.linear(base, false), group, source.layout(base),
+                                source.vector_or_undefined(base + ".bias"));
 }
 
-nn::PartialLinear partial(const WeightReader& reader, const std::string& base, nn::ShardKind kind,
+nn::PartialLinear partial(const WeightSource& source, const std::string& base, nn::ShardKind kind,
                           const dist::Group& group) {
-  return nn::PartialLinear(reader.linear(base, false),
-                           nn::LinearCut{kind, reader.layout(base), group});
+  return nn::PartialLinear(source.linear(base, false),
+                           nn::LinearCut{kind, source.layout(base), group});
 }
 
-nn::RMSNorm norm(const ModelConfig& config, const WeightReader& reader, const PartPlace& place) {
-  return nn::RMSNorm(reader.vector(model_name(config, place) + ".weight"), config.norm_eps);
+nn::RMSNorm norm(const ModelConfig& config, const WeightSource& source, const PartPlace& place) {
+  return nn::RMSNorm(source.vector(model_name(config, place) + ".weight"), config.norm_eps);
 }
 
 }  // namespace weft::models

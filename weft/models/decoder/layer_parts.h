@@ -2,8 +2,9 @@
 
 #include <string>
 
+#include "weft/models/config.h"
 #include "weft/models/decoder/decoder_names.h"
-#include "weft/models/load.h"
+#include "weft/models/weight_source.h"
 #include "weft/nn/mixture_of_experts.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/parallel_linear.h"
@@ -12,13 +13,13 @@ namespace weft::models {
 
 /// Layers from this rank's slices of the weights "<base>.weight" and, where there is one,
 /// "<base>.bias".
-nn::AllToShardedLinear all_to_sharded(const WeightReader& reader, const std::string& base,
+nn::AllToShardedLinear all_to_sharded(const WeightSource& source, const std::string& base,
                                       const dist::Group& group);
-nn::ShardedToAllLinear sharded_to_all(const WeightReader& reader, const std::string& base,
+nn::ShardedToAllLinear sharded_to_all(const WeightSource& source, const std::string& base,
                                       const dist::Group& group);
 /// One that leaves the communication to the module around it.
-nn::PartialLinear partial(const WeightReader& reader, const std::string& base, nn::ShardKind kind,
+nn::PartialLinear partial(const WeightSource& source, const std::string& base, nn::ShardKind kind,
                           const dist::Group& group);
-nn::RMSNorm norm(const ModelConfig& config, const WeightReader& reader, const PartPlace& place);
+nn::RMSNorm norm(const ModelConfig& config, const WeightSource& source, const PartPlace& place);
 
 }  // namespace weft::models

@@ -1,0 +1,82 @@
+#include "weft/cli/train_flags.h"
+
+#include <filesystem>
+
+#include "weft/core/error.h"
+#include "weft/models/config.h"
+#include "weft/models/sources.h"
+#include "weft/text/tokenizer_json/tokenizer_folder.h"
+#include "weft/train/config/check_config.h"
+
+namespace weft::cli {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+constexpr int64_t kMaxAxis = 1'000'000;
+
+train::ModelSizes sizes_of_file(const std::string& path) {
+  const models::ModelConfig config = models::read_config(*io::TensorFile::open(path));
+  check<ConfigError>(config.experts.num_experts == 0, path,
+                     ": a model with experts, which training does not know; use one without");
+  train::ModelSizes sizes;
+  sizes.vocab_size = config.vocab_size;
+  sizes.hidden_size = config.width;
+  sizes.num_layers = config.num_layers;
+  sizes.num_heads = config.num_heads;
+  sizes.num_kv_heads = config.num_kv_heads;
+  sizes.head_dim = config.head_dim;
+  sizes.intermediate_size = config.ffn_width;
+  sizes.is_tied = config.is_tied;
+  sizes.has_qkv_bias = config.has_qkv_bias;
+  sizes.has_head_norms = config.has_head_norms;
+  return sizes;
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_option("file", flags.config, "TOML file: [model], [mesh], [batch], [train], …");
+  app.add_option("--replicas", flags.replicas, "copies of the parameters (default: the file's)")
+      ->check(whole_number(1, kMaxAxis));
+  app.add_option("--dp", flags.dp, "ranks that a copy is cut over (default: the file's)")
+      ->check(whole_number(1, kMaxAxis));
+  app.add_option("--pipe", flags.pipe, "pipeline stages (default: the file's)")
+      ->check(whole_number(1, kMaxAxis));
+  app.add_option("--tp,--tensor-parallel-size", flags.tp,
+                 "ranks that every matrix is cut over (default: the file's)")
+      ->check(whole_number(1, kMaxAxis));
+}
+
+train::TrainConfig read_config(const TrainFlags& flags) {
+  check<ConfigError>(!flags.config.empty(), "CONFIG: none given; name a TOML file");
+  std::vector<train::GivenValue> given;
+  if (!flags.replicas.empty()) given.push_back({"mesh.replicas", flags.replicas, "--replicas"});
+  if (!flags.dp.empty()) given.push_back({"mesh.dp", flags.dp, "--dp"});
+  if (!flags.pipe.empty()) given.push_back({"mesh.pipe", flags.pipe, "--pipe"});
+  if (!flags.tp.empty()) given.push_back({"mesh.tp", flags.tp, "--tp"});
+  return train::read_train_config(flags.config, given);
+}
+
+text::Tokenizer tokenizer_of(const train::TrainConfig& config) {
+  const std::filesystem::path path = config.model.tokenizer;
+  if (path.empty()) {
+    return models::load_tokenizer(*io::TensorFile::open(model_path(config.model.from)));
+  }
+  if (path.extension() == ".gguf") return models::load_tokenizer(*io::TensorFile::open(path));
+  const bool is_file = path.filename() == "tokenizer.json";
+  const auto folder = is_file ? std::filesystem::absolute(path).parent_path() : path;
+  return text::read_tokenizer_folder(folder.string()).tokenizer;
+}
+
+train::ModelSizes model_sizes(train::TrainConfig& config) {
+  train::complete_model(config);
+  if (!config.model.from.empty()) return sizes_of_file(config.model.from);
+  if (config.model.vocab_size == 0) {
+    config.model.vocab_size = static_cast<int64_t>(tokenizer_of(config).vocab_size());
+  }
+  return train::sizes_of(config.model);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+
+#include "weft/models/decoder/attention_layer.h"
+#include "weft/models/decoder/feed_forward_layer.h"
+#include "weft/nn/norm.h"
+
+namespace weft::models {
+
+/// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)).
+class DecoderBlockImpl : public torch::nn::Module {
+ public:
+  DecoderBlockImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
+                   const dist::Group& group);
+  /// x_BTD, whole. Returns the same shape. Collective.
+  at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
+
+ private:
+  nn::RMSNorm input_norm_;
+  AttentionLayer attention_;
+  nn::RMSNorm ffn_norm_;
+  FeedForwardLayer mlp_{nullptr};
+  nn::MixtureOfExperts experts_{nullptr};
+};
+TORCH_MODULE(DecoderBlock);
+
+}  // namespace weft::models

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+#include "weft/train/plan/plan_job.h"
+
+namespace weft::train {
+
+/// Bytes that one rank needs at the same time in a training step.
+struct MemoryPlan {
+  /// Shares of the parameters, in the dtype that is computed in. Exact.
+  int64_t parameters = 0;
+  /// Float32 masters of what the rank owns; none where the shares are float32 themselves. Exact.
+  int64_t masters = 0;
+  /// The replica's float32 sums and, with several replicas, the reduced ones. Exact.
+  int64_t gradients = 0;
+  /// Moments. Exact, without alignment; for adafactor at most so many.
+  int64_t optimizer = 0;
+  /// Gathered parameters at the same time: those around the blocks and of one block. Exact.
+  int64_t gathered = 0;
+  /// Gradients between backward and the sums: those around the blocks, of one block, and the
+  /// float32 run that is reduced.
+  int64_t gradient_work = 0;
+  /// What forward keeps for backward; an estimate, see memory_plan.
+  int64_t activations = 0;
+
+  int64_t total() const {
+    return parameters + masters + gradients + optimizer + gathered + gradient_work + activations;
+  }
+};
+
+/// The memory of the rank at a place of the pipe and model axes; all ranks of replica and data need
+/// the same. What is exact is what train::ShardedUnit allocates (lengths of FlatLayout).
+///
+/// Activations per token of a block, in elements: 4 D (inputs and outputs of two norms),
+/// 2 q + 2 k (queries, attention's output, keys, values), 3 F (gate, up, their product), and 4
+/// bytes per head for attention's log-sum-exp; scores are never kept. D is cut over the model axis
+/// with sequence parallelism, the others always. With checkpointing D per block and one block in
+/// full. The method of Korthikanti et al. 2022 (arXiv:2205.05198), for these layers. Stage s of a
+/// pipeline keeps pipe - s microbatches (1F1B).
+MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank);
+
+/// That of the rank that needs the most.
+MemoryPlan largest_memory_plan(const PlanJob& job);
+
+}  // namespace weft::train

@@ -1,0 +1,98 @@
+#include "weft/train/plan/step_time.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/train/metrics/flops.h"
+#include "weft/train/plan/memory_plan.h"
+#include "weft/train/plan/traffic_plan.h"
+
+namespace weft::train {
+namespace {
+
+// Forward is a third of forward and backward; checkpointing does it twice.
+constexpr double kRecompute = 4.0 / 3.0;
+
+// Ranks from one neighbour on the axis to the next.
+int64_t stride(const MeshSection& mesh, const std::string& axis) {
+  if (axis == "model") return 1;
+  if (axis == "pipe") return mesh.tp;
+  if (axis == "data") return mesh.tp * mesh.pipe;
+  return mesh.tp * mesh.pipe * mesh.dp;
+}
+
+double bandwidth(const PlanJob& job, const Hardware& hardware, const std::string& axis) {
+  const int64_t reach = stride(job.mesh, axis) * axis_size(job.mesh, axis);
+  const double link =
+      reach <= hardware.ranks_per_host ? hardware.host_bandwidth : hardware.network_bandwidth;
+  return link * hardware.link_efficiency;
+}
+
+double axis_seconds(const PlanJob& job, const Hardware& hardware, const std::string& axis,
+                    int64_t stage) {
+  double bytes = 0;
+  for (const CollectivePlan& plan : traffic_plan(job, stage, 0)) {
+    if (plan.axis == axis) bytes += bytes_on_wire(plan, axis_size(job.mesh, axis));
+  }
+  return bytes / bandwidth(job, hardware, axis);
+}
+
+// The gradient is read; masters and moments are read and written.
+double optimizer_seconds(const PlanJob& job, const Hardware& hardware, int64_t stage) {
+  const MemoryPlan plan = memory_plan(job, stage, 0);
+  const auto owned = static_cast<double>(plan.parameters) / static_cast<double>(job.dtype_bytes) *
+                     4 / static_cast<double>(job.mesh.replicas);
+  return (3 * owned + 2 * static_cast<double>(plan.optimizer)) / hardware.memory_bandwidth;
+}
+
+StepTime stage_time(const PlanJob& job, const Hardware& hardware, int64_t stage) {
+  StepTime time;
+  const auto ranks = static_cast<double>(job.mesh.num_ranks());
+  const double speed = hardware.flops(job.dtype_bytes) * hardware.compute_efficiency;
+  time.compute = step_flops(job) * (job.checkpoint_activations ? kRecompute : 1) / ranks / speed;
+  time.model = axis_seconds(job, hardware, "model", stage);
+  time.data = axis_seconds(job, hardware, "data", stage);
+  time.replica = axis_seconds(job, hardware, "replica", stage);
+  time.pipe = axis_seconds(job, hardware, "pipe", stage);
+  time.optimizer = optimizer_seconds(job, hardware, stage);
+  const double busy = std::max(time.compute + time.model, time.data) + time.pipe;
+  time.bubble =
+      busy * static_cast<double>(job.mesh.pipe - 1) / static_cast<double>(job.num_microbatches());
+  return time;
+}
+
+}  // namespace
+
+double StepTime::total() const {
+  return std::max(compute + model, data) + pipe + bubble + replica + optimizer;
+}
+
+std::string StepTime::bound() const {
+  const std::pair<double, const char*> parts[] = {
+      {compute, "compute"}, {model, "model"},   {data, "data"},          {replica, "replica"},
+      {pipe, "pipe"},       {bubble, "bubble"}, {optimizer, "optimizer"}};
+  return std::max_element(std::begin(parts), std::end(parts),
+                          [](const auto& a, const auto& b) { return a.first < b.first; })
+      ->second;
+}
+
+double step_flops(const PlanJob& job) {
+  FlopSizes sizes;
+  sizes.num_parameters = num_matmul_parameters(job.model);
+  sizes.num_layers = job.model.num_layers;
+  sizes.attention_width = job.model.num_heads * job.model.head_dim;
+  sizes.sequence_length = job.sequence_length;
+  return flops_per_token(sizes) * static_cast<double>(job.sequences) *
+         static_cast<double>(job.sequence_length);
+}
+
+StepTime step_time(const PlanJob& job, const Hardware& hardware) {
+  StepTime slowest;
+  for (int64_t stage = 0; stage < job.mesh.pipe; ++stage) {
+    const StepTime time = stage_time(job, hardware, stage);
+    if (time.total() > slowest.total()) slowest = time;
+  }
+  return slowest;
+}
+
+}  // namespace weft::train

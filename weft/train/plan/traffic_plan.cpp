@@ -1,0 +1,121 @@
+#include "weft/train/plan/traffic_plan.h"
+
+#include "weft/core/error.h"
+#include "weft/train/flat_layout.h"
+
+namespace weft::train {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+
+using Plans = std::vector<CollectivePlan>;
+
+void add(Plans& plans, const char* axis, const char* operation, int64_t calls, int64_t bytes) {
+  if (calls == 0) return;
+  CollectivePlan plan;
+  plan.axis = axis;
+  plan.operation = operation;
+  plan.calls = calls;
+  plan.bytes = bytes;
+  plans.push_back(std::move(plan));
+}
+
+std::vector<FlatLayout> layouts_of(const PlanJob& job, const std::vector<UnitSizes>& units) {
+  std::vector<FlatLayout> layouts;
+  for (const UnitSizes& unit : units) {
+    layouts.emplace_back(unit.numels, job.mesh.dp, job.mesh.replicas);
+  }
+  return layouts;
+}
+
+// How often a unit is gathered in a step.
+int64_t num_gathers(const PlanJob& job, int64_t unit, int64_t num_blocks) {
+  if (unit >= num_blocks) return 1;
+  const bool is_last = unit + 1 == num_blocks;
+  return job.num_microbatches() * (job.release_after_forward && !is_last ? 2 : 1);
+}
+
+void add_data(Plans& plans, const PlanJob& job, const std::vector<FlatLayout>& layouts,
+              int64_t num_blocks) {
+  if (job.mesh.dp == 1) return;
+  int64_t gathers = 0, gathered = 0, run_bytes = 0;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const int64_t times = num_gathers(job, static_cast<int64_t>(i), num_blocks);
+    gathers += times;
+    gathered += times * layouts[i].length() * job.dtype_bytes;
+    run_bytes += layouts[i].length() * kFloatBytes;
+  }
+  const auto units = static_cast<int64_t>(layouts.size());
+  add(plans, "data", "all_gather", gathers, gathered);
+  add(plans, "data", "reduce_scatter", units * job.num_microbatches(),
+      run_bytes * job.num_microbatches());
+}
+
+void add_replica(Plans& plans, const PlanJob& job, const std::vector<FlatLayout>& layouts) {
+  if (job.mesh.replicas == 1) return;
+  int64_t elements = 0;
+  for (const FlatLayout& layout : layouts) elements += layout.share_length();
+  const auto units = static_cast<int64_t>(layouts.size());
+  add(plans, "replica", "reduce_scatter", units, elements * kFloatBytes);
+  add(plans, "replica", "all_gather", units, elements * job.dtype_bytes);
+}
+
+void add_model(Plans& plans, const PlanJob& job, const RankSizes& rank) {
+  if (job.mesh.tp == 1) return;
+  const int64_t microbatches = job.num_microbatches();
+  const int64_t activation = job.num_tokens() * job.model.hidden_size * job.dtype_bytes;
+  // Forward (twice with checkpointing) and backward.
+  const int64_t passes = job.checkpoint_activations ? 3 : 2;
+  const int64_t edges = (rank.has_embedding ? 1 : 0) + (rank.has_head ? 1 : 0);
+  const int64_t calls = microbatches * (2 * passes * rank.num_layers + edges);
+  if (job.sequence_parallel) {
+    // A block gathers before and scatters after each of its two halves, in either direction.
+    add(plans, "model", "all_gather", calls, calls * activation);
+    add(plans, "model", "reduce_scatter", calls, calls * activation);
+  }
+  const int64_t loss_calls = rank.has_head ? 2 * microbatches : 0;
+  // The maximum; then the sum and the target's logit together.
+  const int64_t loss_bytes = rank.has_head ? 3 * microbatches * job.num_tokens() * kFloatBytes : 0;
+  const int64_t block_calls = job.sequence_parallel ? 0 : calls;
+  add(plans, "model", "all_reduce", block_calls + loss_calls,
+      block_calls * activation + loss_bytes);
+}
+
+void add_pipe(Plans& plans, const PlanJob& job, int64_t stage) {
+  const int64_t neighbours = (stage > 0 ? 1 : 0) + (stage + 1 < job.mesh.pipe ? 1 : 0);
+  const int64_t calls = neighbours * job.num_microbatches();
+  const int64_t ranks = job.sequence_parallel ? job.mesh.tp : 1;
+  add(plans, "pipe", "send", calls,
+      calls * job.num_tokens() * job.model.hidden_size * job.dtype_bytes / ranks);
+}
+
+}  // namespace
+
+std::vector<CollectivePlan> traffic_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
+  const ModelPlace place = job.place(stage, model_rank);
+  const RankSizes rank = rank_sizes(job.model, place);
+  const auto layouts = layouts_of(job, unit_sizes(job.model, place));
+  Plans plans;
+  add_data(plans, job, layouts, rank.num_layers);
+  add_replica(plans, job, layouts);
+  add_model(plans, job, rank);
+  add_pipe(plans, job, stage);
+  return plans;
+}
+
+double bytes_on_wire(const CollectivePlan& plan, int64_t ranks) {
+  const auto bytes = static_cast<double>(plan.bytes);
+  if (plan.operation == "send") return bytes;
+  const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  return bytes * share * (plan.operation == "all_reduce" ? 2 : 1);
+}
+
+int64_t axis_size(const MeshSection& mesh, const std::string& axis) {
+  if (axis == "replica") return mesh.replicas;
+  if (axis == "data") return mesh.dp;
+  if (axis == "pipe") return mesh.pipe;
+  core::check<core::InternalError>(axis == "model", "train.axis_size: no axis '", axis, "'");
+  return mesh.tp;
+}
+
+}  // namespace weft::train

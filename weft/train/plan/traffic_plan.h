@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/train/plan/plan_job.h"
+
+namespace weft::train {
+
+/// Calls of one collective on one axis in a step, as a rank makes them.
+struct CollectivePlan {
+  /// "data", "replica", "model" or "pipe".
+  std::string axis;
+  /// "all_gather", "reduce_scatter", "all_reduce" or "send".
+  std::string operation;
+  int64_t calls = 0;
+  /// Of the whole tensors over all calls, as dist::Traffic counts them: what a gather gives, what
+  /// is reduced or scattered. What a rank puts on the wire is less: bytes_on_wire.
+  int64_t bytes = 0;
+};
+
+/// The collectives of a step of the rank at a place of the pipe and model axes, without those of a
+/// few bytes (norm, token count, flags). An axis of one rank has none.
+///
+/// Over data, exact: a gather of each block per microbatch and direction, but the last block's
+/// once, since its backward follows its forward; of what is around the blocks once per step; a
+/// reduce-scatter of every unit in float32 per microbatch. Over replica, exact: one reduce-scatter
+/// (float32) and one gather of every unit's share per step, whatever the microbatches. Over model:
+/// all-reduces of a microbatch's activations, two per block and direction, one for the embedding,
+/// one for the head's input, two of float32 per token for the loss; with sequence parallelism each
+/// is a reduce-scatter or a gather instead. Over pipe: activations and their gradients, once per
+/// microbatch.
+std::vector<CollectivePlan> traffic_plan(const PlanJob& job, int64_t stage, int64_t model_rank);
+
+/// What a rank sends over its link for a collective of `bytes` in a ring of `ranks`: (n-1)/n of
+/// them for a gather or reduce-scatter, twice that for an all-reduce, all for a send.
+double bytes_on_wire(const CollectivePlan& plan, int64_t ranks);
+
+/// Ranks on an axis of a mesh, by its name.
+int64_t axis_size(const MeshSection& mesh, const std::string& axis);
+
+}  // namespace weft::train

@@ -1,0 +1,218 @@
+#include "weft/train/psdp/sharded_module.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <utility>
+
+#include "weft/core/error.h"
+
+namespace weft::train {
+namespace {
+
+using core::check;
+using core::ConfigError;
+using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
+
+// Which of `units` each tensor belongs to.
+std::unordered_map<const c10::TensorImpl*, size_t> owners(const Modules& units) {
+  std::unordered_map<const c10::TensorImpl*, size_t> owner;
+  for (size_t i = 0; i < units.size(); ++i) {
+    for (const auto& item : units[i]->named_parameters()) {
+      const auto [known, is_new] = owner.emplace(item.value().unsafeGetTensorImpl(), i);
+      check<ConfigError>(is_new || known->second == i || !item.value().requires_grad(),
+                         "train.shard_module: units ", known->second, " and ", i, " share ",
+                         item.key(), "; make them one unit");
+    }
+  }
+  return owner;
+}
+
+void mark_partial(std::vector<nn::ParameterInfo>& parameters,
+                  const std::vector<std::string>& partial) {
+  for (const std::string& name : partial) {
+    const auto found = std::ranges::find(parameters, name, &nn::ParameterInfo::name);
+    check<ConfigError>(found != parameters.end(),
+                       "train.shard_module: partial_gradients: no "
+                       "trainable parameter ",
+                       core::quote(name));
+    found->gradient = nn::GradientKind::kPartial;
+  }
+}
+
+}  // namespace
+
+struct ShardedModule::Found {
+  std::string name;
+  std::vector<nn::ParameterInfo> parameters;
+  bool stays_gathered = false;
+};
+
+// The given units, what is left around them, and by themselves those whose gradients are summed
+// over the model axis, so that all its ranks cut them alike.
+std::vector<ShardedModule::Found> ShardedModule::find_units(torch::nn::Module& module,
+                                                            const Modules& units,
+                                                            const ShardOptions& options) const {
+  auto parameters = nn::describe_parameters(module, options.inplace);
+  check<ConfigError>(!parameters.empty(),
+                     "train.shard_module: the module has no parameter that "
+                     "needs a gradient");
+  mark_partial(parameters, options.partial_gradients);
+  const auto owner = owners(units);
+  std::vector<Found> found(units.size() + 2);
+  for (size_t i = 0; i < units.size(); ++i) found[i].name = core::join("unit ", i);
+  found[units.size()] = {"root", {}, true};
+  found[units.size() + 1] = {"partial sums", {}, true};
+  for (nn::ParameterInfo& parameter : parameters) {
+    const auto known = owner.find(parameter.tensor.unsafeGetTensorImpl());
+    size_t place = known == owner.end() ? units.size() : known->second;
+    if (parameter.gradient == nn::GradientKind::kPartial) place = units.size() + 1;
+    found[place].parameters.push_back(std::move(parameter));
+  }
+  std::erase_if(found, [](const Found& each) { return each.parameters.empty(); });
+  return found;
+}
+
+ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
+                             const Modules& units, const ShardOptions& options)
+    : groups_(mesh_groups(mesh)),
+      release_after_forward_(options.release_after_forward),
+      prefetches_(options.prefetch) {
+  for (Found& found : find_units(module, units, options)) {
+    stays_gathered_.push_back(found.stays_gathered);
+    units_.push_back(std::make_unique<ShardedUnit>(
+        std::move(found.name), std::move(found.parameters), groups_, options.dtype, pool_));
+  }
+  is_added_.assign(units_.size(), false);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    watches_.push_back(std::make_unique<StorageWatch>(
+        units_[i]->run().storage().unsafeGetStorageImpl(), [this, i] { before_use(i); }));
+  }
+}
+
+void ShardedModule::before_use(size_t unit) noexcept {
+  try {
+    if (!stays_gathered_[unit] && current_ != unit) enter(unit);
+    units_[unit]->gather();
+  } catch (...) {
+    // The operation can't be stopped here; it goes on with any values, and the error is told at
+    // the next call.
+    if (!error_) error_ = std::current_exception();
+    units_[unit]->fill_without_values();
+  }
+}
+
+void ShardedModule::enter(size_t unit) {
+  leave_current();
+  current_ = unit;
+  units_[unit]->gather();
+  prefetch_beside(unit);
+}
+
+// The unit whose turn is next, if the module uses them in order; otherwise it was in vain.
+void ShardedModule::prefetch_beside(size_t unit) {
+  if (!prefetches_ || (in_backward_ && unit == 0)) return;
+  const size_t next = in_backward_ ? unit - 1 : unit + 1;
+  if (next < units_.size() && !stays_gathered_[next]) units_[next]->begin_gather();
+}
+
+// A unit's backward is over when the next unit's begins: what it had to do was ready before.
+void ShardedModule::leave_current() {
+  if (!current_.has_value()) return;
+  const size_t unit = *current_;
+  current_.reset();
+  if (in_backward_) {
+    units_[unit]->add_gradients();
+    is_added_[unit] = true;
+  }
+  if (in_backward_ || release_after_forward_) units_[unit]->release();
+}
+
+void ShardedModule::backward(const at::Tensor& loss) {
+  rethrow_error();
+  is_added_.assign(units_.size(), false);
+  in_backward_ = true;
+  try {
+    // Forward has left its last unit as it was.
+    if (current_.has_value()) prefetch_beside(*current_);
+    loss.backward();
+  } catch (...) {
+    in_backward_ = false;
+    rethrow_error();
+    throw;
+  }
+  rethrow_error();
+  leave_current();
+  add_remaining_gradients();
+  in_backward_ = false;
+}
+
+// In one order on all ranks, whether a rank's sequences used the unit or not.
+void ShardedModule::add_remaining_gradients() {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (!is_added_[i]) units_[i]->add_gradients();
+    if (!stays_gathered_[i]) units_[i]->release();
+  }
+}
+
+// Gradients that came after their unit was left, in branches that ran beside each other; not
+// necessarily on all ranks.
+void ShardedModule::add_late_gradients() {
+  at::Tensor late = at::zeros({static_cast<int64_t>(units_.size())}, at::kInt);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]->has_new_gradients()) late[static_cast<int64_t>(i)] = 1;
+  }
+  groups_.data.all_reduce(late, dist::ReduceOp::kMax);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (late[static_cast<int64_t>(i)].item<int>() != 0) units_[i]->add_gradients();
+  }
+}
+
+void ShardedModule::finish_gradients() {
+  rethrow_error();
+  add_late_gradients();
+  for (const auto& unit : units_) unit->finish_gradients();
+}
+
+double ShardedModule::gradient_norm() const {
+  double sum = 0;
+  for (const auto& unit : units_) sum += unit->counted_square_sum();
+  at::Tensor total = at::full({1}, sum, at::kDouble);
+  groups_.all.all_reduce(total);
+  return std::sqrt(total.item<double>());
+}
+
+void ShardedModule::publish() {
+  release();
+  for (const auto& unit : units_) {
+    unit->publish();
+    unit->clear_gradients();
+  }
+}
+
+void ShardedModule::release() {
+  rethrow_error();
+  current_.reset();
+  for (const auto& unit : units_) unit->release();
+}
+
+std::vector<OwnedPart> ShardedModule::owned_parts() const {
+  std::vector<OwnedPart> parts;
+  for (const auto& unit : units_) {
+    for (OwnedPart& part : unit->owned_parts()) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+void ShardedModule::rethrow_error() {
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+std::unique_ptr<ShardedModule> shard_module(torch::nn::Module& module, const dist::Mesh& mesh,
+                                            const Modules& units, const ShardOptions& options) {
+  return std::make_unique<ShardedModule>(module, mesh, units, options);
+}
+
+}  // namespace weft::train

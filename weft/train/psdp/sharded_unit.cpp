@@ -1,0 +1,221 @@
+#include "weft/train/psdp/sharded_unit.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/train/counted_once.h"
+#include "weft/train/psdp/square_sum.h"
+#include "weft/train/psdp/storage_watch.h"
+
+namespace weft::train {
+namespace {
+
+using core::check;
+
+std::vector<int64_t> numels(const std::vector<nn::ParameterInfo>& parameters) {
+  std::vector<int64_t> all;
+  for (const nn::ParameterInfo& parameter : parameters) all.push_back(parameter.tensor.numel());
+  return all;
+}
+
+bool all_partial(const std::string& name, const std::vector<nn::ParameterInfo>& parameters) {
+  const auto partial =
+      std::ranges::count(parameters, nn::GradientKind::kPartial, &nn::ParameterInfo::gradient);
+  check<core::InternalError>(partial == 0 || partial == std::ssize(parameters),
+                             "train.ShardedUnit: ", name,
+                             ": complete and partial gradients in one unit");
+  return partial > 0;
+}
+
+}  // namespace
+
+ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parameters,
+                         const MeshGroups& groups, at::ScalarType dtype, BufferPool& pool)
+    : name_(std::move(name)),
+      parameters_(std::move(parameters)),
+      groups_(groups),
+      layout_(numels(parameters_), groups.data.size(), groups.replica.size()),
+      dtype_(dtype),
+      pool_(pool),
+      is_partial_(all_partial(name_, parameters_)) {
+  const at::NoGradGuard no_grad;
+  take_over_parameters();
+  place_parameters();
+  gradient_ = at::zeros({layout_.share_length()}, share_.options().dtype(at::kFloat));
+  owned_gradient_ = groups_.replica.size() == 1
+                        ? gradient_
+                        : at::empty({layout_.owned_length()}, gradient_.options());
+  for (const auto& piece :
+       layout_.pieces(layout_.owned(groups_.data.rank(), groups_.replica.rank()))) {
+    for (const shard::Range& range : counted_once(slice_of(piece))) {
+      counted_.push_back({piece.offset + range.start - piece.elements.start, range.length});
+    }
+  }
+}
+
+// The masters are taken from the values as they are, before they are rounded.
+void ShardedUnit::take_over_parameters() {
+  const at::TensorOptions options = parameters_.front().tensor.options().requires_grad(false);
+  const shard::Range share = layout_.share(groups_.data.rank());
+  const shard::Range owned = layout_.owned(groups_.data.rank(), groups_.replica.rank());
+  share_ = at::zeros({share.length}, options.dtype(dtype_));
+  master_ = dtype_ == at::kFloat ? share_.narrow(0, owned.start - share.start, owned.length)
+                                 : at::zeros({owned.length}, options.dtype(at::kFloat));
+  for (const auto& [kept, range] : {std::pair(share_, share), std::pair(master_, owned)}) {
+    for (const FlatLayout::Piece& piece : layout_.pieces(range)) {
+      const at::Tensor whole = parameters_[piece.parameter].tensor.detach().reshape({-1});
+      kept.narrow(0, piece.offset, piece.elements.length)
+          .copy_(whole.narrow(0, piece.elements.start, piece.elements.length));
+    }
+  }
+}
+
+void ShardedUnit::place_parameters() {
+  run_ = holds_all() ? share_ : at::empty({layout_.length()}, share_.options());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const shard::Range range = layout_.parameter(i);
+    at::Tensor& parameter = parameters_[i].tensor;
+    const at::Tensor view = run_.narrow(0, range.start, range.length).view(parameter.sizes());
+    parameter.set_data(view);
+  }
+  if (holds_all()) {
+    is_gathered_ = true;
+  } else {
+    run_.storage().set_data_ptr(run_.storage().allocator()->allocate(0));
+    run_.storage().set_nbytes(0);
+  }
+}
+
+void ShardedUnit::gather() {
+  begin_gather();
+  if (pending_ == nullptr) return;
+  const auto pending = std::move(pending_);
+  pending->wait();
+}
+
+void ShardedUnit::begin_gather() {
+  if (is_gathered_) return;
+  const at::NoGradGuard no_grad;
+  const WatchPause pause;
+  fill_without_values();
+  pending_ = groups_.data.begin_all_gather_into(run_, share_);
+}
+
+void ShardedUnit::release() {
+  if (!is_gathered_ || holds_all()) return;
+  gather();
+  pool_.drain(run_);
+  is_gathered_ = false;
+}
+
+void ShardedUnit::fill_without_values() {
+  if (is_gathered_) return;
+  pool_.fill(run_);
+  is_gathered_ = true;
+}
+
+bool ShardedUnit::has_new_gradients() const {
+  return std::ranges::any_of(parameters_, [](const nn::ParameterInfo& parameter) {
+    return parameter.tensor.grad().defined();
+  });
+}
+
+void ShardedUnit::add_gradients() {
+  const at::NoGradGuard no_grad;
+  const WatchPause pause;
+  // Whatever a microbatch left unused on this rank may have been used on another.
+  at::Tensor run_gradient;
+  if (!holds_all()) {
+    run_gradient = at::empty({layout_.length()}, gradient_.options());
+    run_gradient.narrow(0, layout_.num_elements(), layout_.length() - layout_.num_elements())
+        .zero_();
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const shard::Range range = layout_.parameter(i);
+    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    at::Tensor place =
+        (holds_all() ? gradient_ : run_gradient).narrow(0, range.start, range.length);
+    if (!gradient.defined()) {
+      if (!holds_all()) place.zero_();
+      continue;
+    }
+    check<core::ConfigError>(!gradient.is_sparse(), "train.ShardedUnit: ", parameters_[i].name,
+                             ": a sparse gradient; build the embedding without `sparse`");
+    if (holds_all()) {
+      place.add_(gradient.reshape({-1}));
+    } else {
+      place.copy_(gradient.reshape({-1}));
+    }
+    gradient.reset();
+  }
+  if (!holds_all()) add_to_share(run_gradient);
+}
+
+// Before anything crosses replicas: what is added after a sum over replicas would lack theirs.
+void ShardedUnit::add_to_share(const at::Tensor& run_gradient) {
+  if (!has_gradient_) {
+    groups_.data.reduce_scatter_into(gradient_, run_gradient);
+    has_gradient_ = true;
+    return;
+  }
+  at::Tensor sum = at::empty_like(gradient_);
+  groups_.data.reduce_scatter_into(sum, run_gradient);
+  gradient_.add_(sum);
+}
+
+void ShardedUnit::finish_gradients() {
+  if (is_partial_) groups_.model.all_reduce(gradient_);
+  if (groups_.replica.size() > 1) {
+    groups_.replica.reduce_scatter_into(owned_gradient_, gradient_);
+  }
+}
+
+double ShardedUnit::counted_square_sum() const {
+  double sum = 0;
+  const float* gradient = owned_gradient_.const_data_ptr<float>();
+  for (const shard::Range& range : counted_) {
+    sum += square_sum({gradient + range.start, static_cast<size_t>(range.length)});
+  }
+  return sum;
+}
+
+void ShardedUnit::publish() {
+  const at::NoGradGuard no_grad;
+  const WatchPause pause;
+  release();
+  if (groups_.replica.size() > 1) {
+    groups_.replica.all_gather_into(share_, master_.to(dtype_, false, /*copy=*/true));
+  } else if (!master_.is_alias_of(share_)) {
+    share_.copy_(master_);
+  }
+}
+
+void ShardedUnit::clear_gradients() {
+  // Elsewhere the first sum of a step overwrites.
+  if (holds_all()) gradient_.zero_();
+  has_gradient_ = false;
+}
+
+Slice ShardedUnit::slice_of(const FlatLayout::Piece& piece) const {
+  const nn::ParameterInfo& parameter = parameters_[piece.parameter];
+  return {parameter.name, parameter.sizes, parameter.cut, groups_.model.rank(), piece.elements};
+}
+
+std::vector<OwnedPart> ShardedUnit::owned_parts() const {
+  std::vector<OwnedPart> parts;
+  for (const auto& piece :
+       layout_.pieces(layout_.owned(groups_.data.rank(), groups_.replica.rank()))) {
+    parts.push_back({slice_of(piece), master_.narrow(0, piece.offset, piece.elements.length),
+                     owned_gradient_.narrow(0, piece.offset, piece.elements.length)});
+  }
+  return parts;
+}
+
+uint64_t ShardedUnit::master_bytes() const {
+  return master_.is_alias_of(share_) ? 0 : master_.nbytes();
+}
+
+}  // namespace weft::train
