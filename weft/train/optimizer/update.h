@@ -17,7 +17,7 @@ struct UpdateNumbers {
   float rest1 = 1;
   float rest2 = 1;
   float epsilon = 0;
-  /// AdamW: sqrt of the second moment's correction, and rate over the first one's.
+  /// AdamW: what the second moment's root is multiplied by, and rate over the first's correction.
   float root_correction2 = 1;
   float step_size = 0;
 };
