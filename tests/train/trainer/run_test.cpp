@@ -2,11 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
 #include "weft/io/load_tensor.h"
-#include "weft/models/load.h"
+#include "weft/models/deferred_model.h"
 #include "weft/nn/parameter_info.h"
 #include "weft/train/trainer/run_optimizer.h"
 #include "weft/train/trainer/train_step.h"
@@ -121,6 +122,55 @@ TEST(Run, TwentyStepsAreThoseOfPyTorchOnThreeRanks) { expect_all(3, {{1, 3, 1}})
 
 TEST(Run, TwentyStepsAreThoseOfPyTorchOnFourRanks) {
   expect_all(4, {{2, 2, 1}, {2, 1, 2}, {1, 2, 2}});
+}
+
+// Memory of the whole is never written to: the values come one parameter at a time.
+TEST(Run, TakesDeferredValuesAsTheModelHasThem) {
+  test::run_ranks(2, [](const dist::World& world) {
+    const auto file = io::TensorFile::open(kFolder + "/model");
+    for (const auto& [data, tp] : {std::pair{2, 1}, {1, 2}}) {
+      const dist::Mesh mesh(world, {{"data", data}, {"model", tp}});
+      const dist::Group group = mesh_groups(mesh).model;
+      models::LoadOptions load;
+      load.is_trainable = true;
+      const auto loaded = models::load_model(*file, group, load).model;
+      const auto deferred = models::defer_model(file, group);
+      ShardOptions options;
+      options.values = deferred.values;
+      const auto expected = shard_module(*loaded, mesh, loaded->blocks());
+      const auto got = shard_module(*deferred.model, mesh, deferred.model->blocks(), options);
+      const auto expected_parts = expected->owned_parts();
+      const auto got_parts = got->owned_parts();
+      ASSERT_EQ(got_parts.size(), expected_parts.size());
+      for (size_t i = 0; i < got_parts.size(); ++i) {
+        EXPECT_EQ(got_parts[i].slice.name, expected_parts[i].slice.name);
+        EXPECT_TRUE(at::equal(got_parts[i].master, expected_parts[i].master));
+      }
+    }
+  });
+}
+
+TEST(Run, NewModelsBeginAlikeOnEveryMesh) {
+  test::run_ranks(2, [](const dist::World& world) {
+    models::ModelConfig sizes;
+    sizes.family = "qwen3";
+    sizes.vocab_size = 19;
+    sizes.width = 12;
+    sizes.num_layers = 2;
+    sizes.num_heads = 3;
+    sizes.head_dim = 4;
+    sizes.ffn_width = 10;
+    sizes.max_positions = 16;
+    sizes.has_head_norms = true;
+    const auto whole = models::make_model(sizes, {}, {7});
+    std::map<std::string, at::Tensor> wholes;
+    for (const auto& info : nn::describe_parameters(*whole)) wholes[info.name] = info.tensor;
+    const auto cut = models::defer_model(sizes, world.group(), {7});
+    for (const auto& info : nn::describe_parameters(*cut.model)) {
+      const at::Tensor expected = part_of(wholes.at(info.name), info, world.rank());
+      EXPECT_TRUE(at::equal(cut.values(info.name), expected)) << info.name;
+    }
+  });
 }
 
 TEST(Run, KeepingUnitsGatheredChangesNothing) {

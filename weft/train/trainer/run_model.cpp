@@ -2,8 +2,6 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config.h"
-#include "weft/models/load.h"
-#include "weft/models/new_model.h"
 
 namespace weft::train {
 
@@ -35,18 +33,17 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
   return models::complete_config(sizes);
 }
 
-std::shared_ptr<models::CausalLM> make_run_model(const TrainConfig& config, int64_t vocab_size,
-                                                 const dist::Group& group) {
+models::DeferredModel make_run_model(const TrainConfig& config, int64_t vocab_size,
+                                     const dist::Group& group) {
   const models::ModelConfig sizes = run_model_config(config, vocab_size);
-  if (config.model.from.empty()) {
-    models::InitOptions init;
-    init.seed = static_cast<uint64_t>(config.train.seed);
-    init.std = config.model.init_std;
-    return models::make_model(sizes, group, init);
+  if (!config.model.from.empty()) {
+    return models::defer_model(io::TensorFile::open(config.model.from), group,
+                               models::LoadOptions());
   }
-  models::LoadOptions load;
-  load.is_trainable = true;
-  return models::load_model(*io::TensorFile::open(config.model.from), group, load).model;
+  models::InitOptions init;
+  init.seed = static_cast<uint64_t>(config.train.seed);
+  init.std = config.model.init_std;
+  return models::defer_model(sizes, group, init);
 }
 
 }  // namespace weft::train

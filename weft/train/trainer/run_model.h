@@ -1,10 +1,9 @@
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "weft/dist/group.h"
-#include "weft/models/model.h"
+#include "weft/models/deferred_model.h"
 #include "weft/train/config/train_config.h"
 
 namespace weft::train {
@@ -14,9 +13,9 @@ namespace weft::train {
 /// FormatError.
 models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_size);
 
-/// The model itself in float32, this rank's part, ready to be trained: read from
-/// config.model.from, or new. Collective over `group`, the model axis.
-std::shared_ptr<models::CausalLM> make_run_model(const TrainConfig& config, int64_t vocab_size,
-                                                 const dist::Group& group);
+/// The model itself in float32, this rank's part, ready to be trained: of config.model.from, or
+/// new. Collective over `group`, the model axis.
+models::DeferredModel make_run_model(const TrainConfig& config, int64_t vocab_size,
+                                     const dist::Group& group);
 
 }  // namespace weft::train

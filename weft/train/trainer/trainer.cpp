@@ -46,11 +46,14 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, const std::string
       schedule_(run_schedule(config_)) {
   const MeshGroups groups = mesh_groups(mesh_);
   data_ = std::make_unique<TrainingData>(config_, tokenizer_path, groups.all, groups.batch);
-  model_ = make_run_model(config_, data_->vocab_size(), groups.model);
+  const auto deferred = make_run_model(config_, data_->vocab_size(), groups.model);
+  model_ = deferred.model;
   if (config_.train.checkpoint_activations) {
     model_->set_checkpointing(std::vector<bool>(model_->blocks().size(), true));
   }
-  sharded_ = shard_module(*model_, mesh_, model_->blocks(), shard_options(config_));
+  ShardOptions options = shard_options(config_);
+  options.values = deferred.values;
+  sharded_ = shard_module(*model_, mesh_, model_->blocks(), options);
   optimizer_ = make_run_optimizer(config_, *sharded_);
 }
 
