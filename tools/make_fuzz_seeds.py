@@ -12,7 +12,7 @@ import pathlib
 import struct
 import sys
 
-from fuzz_seeds_train import token_store_seeds, train_document_seeds
+from train_fuzz_seeds import token_store_seeds, train_document_seeds
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests/text/data"

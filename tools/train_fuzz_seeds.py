@@ -1,4 +1,4 @@
-"""Seeds of the fuzzers that read training data, for make_fuzz_seeds.py."""
+"""The seeds of make_fuzz_seeds.py for the readers of training data."""
 
 import json
 import struct
