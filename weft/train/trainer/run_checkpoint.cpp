@@ -1,10 +1,12 @@
 #include "weft/train/trainer/run_checkpoint.h"
 
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "weft/core/error.h"
 #include "weft/core/json.h"
+#include "weft/models/config.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/load.h"
 #include "weft/train/config/config_json.h"
@@ -28,7 +30,8 @@ std::string describe(const Trainer& trainer) {
                           {"samples", progress.samples},
                           {"tokens", progress.tokens},
                           {"data", trainer.data().identity()},
-                          {"seed", trainer.config().train.seed},
+                          {"model", models::config_json(trainer.model().config())},
+                          {"tokenizer", std::filesystem::absolute(trainer.tokenizer_path())},
                           {"config", config_to_json(trainer.config())}});
 }
 

@@ -40,12 +40,13 @@ dist::Mesh make_run_mesh(const TrainConfig& config, const dist::World& world) {
            {"model", config.mesh.tp}}};
 }
 
-Trainer::Trainer(TrainConfig config, const dist::World& world, const std::string& tokenizer_path)
+Trainer::Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path)
     : config_(std::move(config)),
+      tokenizer_path_(std::move(tokenizer_path)),
       mesh_(make_run_mesh(config_, world)),
       schedule_(run_schedule(config_)) {
   const MeshGroups groups = mesh_groups(mesh_);
-  data_ = std::make_unique<TrainingData>(config_, tokenizer_path, groups.all, groups.batch);
+  data_ = std::make_unique<TrainingData>(config_, tokenizer_path_, groups.all, groups.batch);
   const auto deferred = make_run_model(config_, data_->vocab_size(), groups.model);
   model_ = deferred.model;
   if (config_.train.checkpoint_activations) {

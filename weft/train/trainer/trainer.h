@@ -44,7 +44,7 @@ class Trainer {
   /// Makes the mesh, the data (tokenized once), the model and the optimizer that `config`, which
   /// was checked, asks for. Collective over `world`; errors are alike on all ranks. Throws
   /// ConfigError, FormatError, IoError.
-  Trainer(TrainConfig config, const dist::World& world, const std::string& tokenizer_path);
+  Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path);
 
   /// Steps from where the run is to its last one, or until it is interrupted. Returns whether it
   /// came to its end. Collective. Throws as compute_gradients.
@@ -55,9 +55,10 @@ class Trainer {
   std::optional<double> evaluate();
 
   const TrainConfig& config() const { return config_; }
+  const std::string& tokenizer_path() const { return tokenizer_path_; }
   const dist::Mesh& mesh() const { return mesh_; }
   const TrainingData& data() const { return *data_; }
-  models::CausalLM& model() { return *model_; }
+  const models::CausalLM& model() const { return *model_; }
   ShardedModule& sharded() { return *sharded_; }
   Optimizer& optimizer() { return *optimizer_; }
   const Progress& progress() const { return progress_; }
@@ -72,6 +73,7 @@ class Trainer {
   bool is_due(int64_t every) const;
 
   TrainConfig config_;
+  std::string tokenizer_path_;
   dist::Mesh mesh_;
   Schedule schedule_;
   std::unique_ptr<TrainingData> data_;

@@ -10,6 +10,7 @@
 #include "weft/dist/run_together.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/data/build_store.h"
+#include "weft/train/data/documents.h"
 #include "weft/train/trainer/run_tokenizer.h"
 
 namespace weft::train {
@@ -28,7 +29,7 @@ std::shared_ptr<const TokenStore> open_store(const std::vector<std::string>& sou
                                              const DocumentTokenizer& tokenizer,
                                              const dist::Group& all) {
   StoreOptions options;
-  options.sources = sources;
+  options.sources = list_sources(sources);
   options.path = path;
   dist::run_together(all, [&] {
     if (all.rank() != 0) return;
