@@ -37,7 +37,9 @@ class PlannedModelImpl : public torch::nn::Module {
     }
   }
   std::vector<std::shared_ptr<torch::nn::Module>> blocks() const {
-    return {blocks_.begin(), blocks_.end()};
+    std::vector<std::shared_ptr<torch::nn::Module>> modules;
+    for (const Parts& block : blocks_) modules.push_back(block.ptr());
+    return modules;
   }
   at::Tensor forward(const at::Tensor& input) {
     at::Tensor x = root_->forward(input);
