@@ -176,11 +176,13 @@ TEST(CheckpointWriter, WhenARankIsKilledWhatIsCompleteLoads) {
 
 TEST(CheckpointWriter, AFullDiskKeepsTheOld) {
   const TempDir dir;
+  // Made here: libtorch's threads don't live in a forked process.
+  const CheckpointContent small = uniform(1, 20'000);
+  const CheckpointContent large = uniform(2, 1'000'000);
   const std::string text = weft::testing::in_child([&] {
     if (!weft::testing::mount_small_disk(dir.path())) return std::string("not allowed");
-    save_checkpoint(dir.path(), uniform(1, 20'000), 2, {});
-    const std::string error =
-        error_text([&] { save_checkpoint(dir.path(), uniform(2, 1'000'000), 2, {}); });
+    save_checkpoint(dir.path(), small, 2, {});
+    const std::string error = error_text([&] { save_checkpoint(dir.path(), large, 2, {}); });
     const std::filesystem::directory_iterator entries(dir.path() + "/checkpoints");
     return core::join(replaced(error, dir.path(), "RUN"), "|",
                       only_value(find_latest(dir.path()).value()), "|",
