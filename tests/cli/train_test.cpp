@@ -28,7 +28,7 @@ std::string write_config(const TempDir& dir, const std::string& name, const std:
                    "model.hidden_size = 24\nmodel.num_layers = 2\nmodel.num_heads = 6\n"
                    "model.num_kv_heads = 2\nmodel.tokenizer = \"" +
                        std::string(kTokenizer) +
-                       "\"\nbatch.sequences = 12\nbatch.microbatch = 2\n"
+                       "\"\nbatch.sequences = 12\nbatch.microbatch = 1\n"
                        "batch.sequence_length = 32\ntrain.seed = 3\noptimizer.lr = 5e-3\n"
                        "schedule.warmup_steps = 2\ndata.eval_fraction = 0.1\neval.every = 4\n"
                        "eval.sequences = 5\ndata.train = [\"" +
@@ -57,7 +57,7 @@ TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) {
   ASSERT_EQ(whole.status, 0) << whole.err;
   const auto expected = metrics_of(dir, "whole");
   ASSERT_EQ(expected.size(), 8U);
-  EXPECT_LT(expected.back().loss, expected.front().loss - 1);
+  EXPECT_LT(expected.back().loss, expected.front().loss - 0.5);
   const std::vector<std::pair<std::string, Strings>> meshes = {
       {"tp2", {"--tp", "2"}}, {"dp3", {"--dp", "3"}}, {"all4", {"--replicas", "2", "--dp", "2"}}};
   for (const auto& [name, flags] : meshes) {
@@ -100,6 +100,30 @@ TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
   EXPECT_NEAR(metrics_of(dir, "cut").back().loss, expected.back().loss, 1e-4);
 }
 
+// The model that was trained is the model that is converted, and an answer comes of it.
+TEST(TrainVerb, ConvertsARunToAFolderThatOtherVerbsRead) {
+  const TempDir dir;
+  ASSERT_EQ(train({write_config(dir, "run", "", 3), "--dp", "2"}).status, 0);
+  const std::string out = dir.path() + "/model";
+  const auto converted = weft({"convert", dir.path() + "/run", out});
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  const auto last = metrics_of(dir, "run").back();
+  const auto measured =
+      weft_json({"perplexity", out, "--file", kText, "--json", "--ctx-size", "32"});
+  EXPECT_NEAR(measured.at("mean_loss").get<double>(), *last.eval_loss, 0.3);
+  // It can be trained further, and begins where the other has ended.
+  const std::string more =
+      dir.write("more.toml",
+                "model.from = \"" + out +
+                    "\"\nbatch.sequences = 4\nbatch.sequence_length = 32\ntrain.steps = 1\n"
+                    "optimizer.lr = 1e-9\ndata.eval_fraction = 0.1\neval.every = 1\n"
+                    "eval.sequences = 5\ndata.train = [\"" +
+                    std::string(kText) + "\"]\ncheckpoint.folder = \"" + dir.path() + "/more\"\n");
+  const auto result = train({more, "--tp", "2"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NEAR(*metrics_of(dir, "more").back().eval_loss, *last.eval_loss, 1e-4);
+}
+
 TEST(TrainVerb, SavesAndStopsWhenItIsInterrupted) {
   const TempDir dir;
   const std::string config = write_config(dir, "run", "checkpoint.async = true\n", 5000);
@@ -107,7 +131,7 @@ TEST(TrainVerb, SavesAndStopsWhenItIsInterrupted) {
   ASSERT_TRUE(run.wait_for_output("step    3/5000"));
   run.signal(SIGINT);
   const auto result = run.finish();
-  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.status, 130) << result.err;
   EXPECT_NE(result.err.find("--resume goes on from there"), std::string::npos) << result.err;
   const auto steps = train::list_checkpoints(dir.path() + "/run");
   ASSERT_FALSE(steps.empty());

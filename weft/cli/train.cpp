@@ -1,5 +1,4 @@
-#include <unistd.h>
-
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -7,7 +6,6 @@
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
-#include "weft/core/log.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/config/read_config.h"
 #include "weft/train/metrics/event_file.h"
@@ -27,6 +25,9 @@ constexpr char kAbout[] =
     "The run's folder gets checkpoints, metrics.jsonl and TensorBoard event files. Ctrl-C saves "
     "and "
     "stops; --resume goes on from the newest checkpoint, on any mesh.";
+
+// As shells tell that Ctrl-C ended a program.
+constexpr int kInterruptedStatus = 128 + SIGINT;
 
 struct Options {
   std::string config_path;
@@ -91,10 +92,12 @@ void print_header(Trainer& trainer) {
     share += unit->parameter_bytes() + unit->gradient_bytes() + unit->master_bytes();
     elements += static_cast<uint64_t>(unit->layout().num_elements());
   }
-  core::log(core::LogLevel::kInfo, train::count_text(static_cast<double>(elements)),
-            " parameters on a model rank, ", train::bytes_text(static_cast<double>(share)),
-            " of parameters, gradients and masters on this one; ", trainer.data().num_sequences(),
-            " sequences an epoch");
+  std::fprintf(stderr,
+               "%s parameters on a model rank; %s of parameters, gradients and masters on this "
+               "one; %lld sequences an epoch\n",
+               train::count_text(static_cast<double>(elements)).c_str(),
+               train::bytes_text(static_cast<double>(share)).c_str(),
+               static_cast<long long>(trainer.data().num_sequences()));
 }
 
 int run_body(const TrainConfig& config, bool resumes, const dist::World& world) {
@@ -114,11 +117,13 @@ int run_body(const TrainConfig& config, bool resumes, const dist::World& world) 
   hooks.is_interrupted = is_interrupted;
   hooks.save = [&] { checkpoints.save(); };
   const bool is_done = trainer.run(hooks);
-  if (world.rank() == 0 && !is_done) {
-    core::log(core::LogLevel::kInfo, "stopped after step ", trainer.progress().step,
-              "; --resume goes on from there");
+  checkpoints.finish();
+  if (is_done) return 0;
+  if (world.rank() == 0) {
+    std::fprintf(stderr, "stopped after step %lld; --resume goes on from there\n",
+                 static_cast<long long>(trainer.progress().step));
   }
-  return 0;
+  return kInterruptedStatus;
 }
 
 void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const char* about,
