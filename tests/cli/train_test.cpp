@@ -100,28 +100,61 @@ TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
   EXPECT_NEAR(metrics_of(dir, "cut").back().loss, expected.back().loss, 1e-4);
 }
 
-// The model that was trained is the model that is converted, and an answer comes of it.
+// A step at a rate of nothing, to evaluate the model in `folder`.
+std::string write_measure(const TempDir& dir, const std::string& name, const std::string& folder,
+                          const std::string& more = "train.steps = 1\noptimizer.lr = 1e-9\n") {
+  return dir.write(name + ".toml",
+                   "model.from = \"" + folder +
+                       "\"\nbatch.sequences = 4\nbatch.sequence_length = 32\n"
+                       "data.eval_fraction = 0.1\neval.every = 1\neval.sequences = 5\n"
+                       "data.train = [\"" +
+                       std::string(kText) + "\"]\ncheckpoint.folder = \"" + dir.path() + "/" +
+                       name + "\"\n" + more);
+}
+
+double last_eval(const TempDir& dir, const std::string& name) {
+  return metrics_of(dir, name).back().eval_loss.value_or(-1);
+}
+
+void expect_success(const test::CommandResult& result) {
+  ASSERT_EQ(result.status, 0) << result.err;
+}
+
+// The model that was trained is the one that is converted, read by other verbs and trained further.
 TEST(TrainVerb, ConvertsARunToAFolderThatOtherVerbsRead) {
   const TempDir dir;
-  ASSERT_EQ(train({write_config(dir, "run", "", 3), "--dp", "2"}).status, 0);
+  expect_success(train({write_config(dir, "run", "", 3), "--dp", "2"}));
   const std::string out = dir.path() + "/model";
-  const auto converted = weft({"convert", dir.path() + "/run", out});
-  ASSERT_EQ(converted.status, 0) << converted.err;
-  const auto last = metrics_of(dir, "run").back();
+  expect_success(weft({"convert", dir.path() + "/run", out}));
+  const double expected = last_eval(dir, "run");
   const auto measured =
       weft_json({"perplexity", out, "--file", kText, "--json", "--ctx-size", "32"});
-  EXPECT_NEAR(measured.at("mean_loss").get<double>(), *last.eval_loss, 0.3);
-  // It can be trained further, and begins where the other has ended.
+  EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected, 0.3);
+  expect_success(train({write_measure(dir, "more", out), "--tp", "2"}));
+  EXPECT_NEAR(last_eval(dir, "more"), expected, 1e-4);
+}
+
+TEST(LoraVerb, TrainsAdaptersOnEveryMeshAndFusesThem) {
+  const TempDir dir;
+  expect_success(train({write_config(dir, "run", "", 3)}));
+  const std::string base = dir.path() + "/model";
+  expect_success(weft({"convert", dir.path() + "/run", base}));
   const std::string more =
-      dir.write("more.toml",
-                "model.from = \"" + out +
-                    "\"\nbatch.sequences = 4\nbatch.sequence_length = 32\ntrain.steps = 1\n"
-                    "optimizer.lr = 1e-9\ndata.eval_fraction = 0.1\neval.every = 1\n"
-                    "eval.sequences = 5\ndata.train = [\"" +
-                    std::string(kText) + "\"]\ncheckpoint.folder = \"" + dir.path() + "/more\"\n");
-  const auto result = train({more, "--tp", "2"});
-  ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NEAR(*metrics_of(dir, "more").back().eval_loss, *last.eval_loss, 1e-4);
+      "train.steps = 4\noptimizer.lr = 1e-2\nlora.rank = 4\nschedule.name = \"constant\"\n";
+  expect_success(weft({"lora", write_measure(dir, "whole", base, more)}));
+  expect_success(weft({"lora", write_measure(dir, "cut", base, more), "--tp", "2", "--dp", "2"}));
+  const double expected = last_eval(dir, "whole");
+  EXPECT_LT(expected, last_eval(dir, "run") - 0.01);
+  EXPECT_NEAR(last_eval(dir, "cut"), expected, 1e-4);
+  const std::string fused = dir.path() + "/fused";
+  expect_success(weft({"fuse", dir.path() + "/cut", fused}));
+  expect_success(train({write_measure(dir, "fused_run", fused)}));
+  EXPECT_NEAR(last_eval(dir, "fused_run"), expected, 1e-4);
+  const auto refused = weft({"convert", dir.path() + "/cut", dir.path() + "/no"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("has adapters alone; weft fuse makes a model of them"),
+            std::string::npos)
+      << refused.err;
 }
 
 TEST(TrainVerb, SavesAndStopsWhenItIsInterrupted) {

@@ -29,7 +29,14 @@ constexpr char kAbout[] =
 // As shells tell that Ctrl-C ended a program.
 constexpr int kInterruptedStatus = 128 + SIGINT;
 
+constexpr char kAboutLora[] =
+    "Trains low-rank adapters (LoRA) beside the frozen weights of model.from, without one those of "
+    "the installed model.\n"
+    "Frozen weights may be quantized, in the file or by lora.quantize_bits. weft fuse makes one "
+    "model of both.";
+
 struct Options {
+  train::TrainedPart part = train::TrainedPart::kAll;
   std::string config_path;
   std::vector<train::GivenValue> given;
   bool resumes = false;
@@ -42,6 +49,8 @@ std::string tokenizer_path(const TrainConfig& config) {
 
 TrainConfig read_checked(const Options& options) {
   TrainConfig config = train::read_train_config(options.config_path, options.given);
+  const bool adapts = options.part == train::TrainedPart::kAdapters;
+  if (adapts && config.model.from.empty()) config.model.from = model_path("");
   train::complete_model(config);
   train::check_config(config);
   train::check_inputs(config);
@@ -100,10 +109,10 @@ void print_header(Trainer& trainer) {
                static_cast<long long>(trainer.data().num_sequences()));
 }
 
-int run_body(const TrainConfig& config, bool resumes, const dist::World& world) {
-  Trainer trainer(config, world, tokenizer_path(config));
+int run_body(const TrainConfig& config, const Options& options, const dist::World& world) {
+  Trainer trainer(config, world, tokenizer_path(config), options.part);
   train::RunCheckpoints checkpoints(trainer);
-  if (resumes) checkpoints.load_newest();
+  if (options.resumes) checkpoints.load_newest();
   std::optional<RunLog> log;
   if (world.rank() == 0) {
     print_header(trainer);
@@ -136,11 +145,10 @@ void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const char
       about);
 }
 
-}  // namespace
-
-int run_train(const Args& args) {
-  CLI::App app(kAbout, "train");
+int run_verb(const char* verb, const char* about, train::TrainedPart part, const Args& args) {
+  CLI::App app(about, verb);
   Options options;
+  options.part = part;
   app.add_option("config", options.config_path, "the run's configuration");
   add_mesh_flag(app, "--replicas", "mesh.replicas", "copies of the parameters", options);
   add_mesh_flag(app, "--dp", "mesh.dp", "ranks that cut a replica's parameters", options);
@@ -151,10 +159,21 @@ int run_train(const Args& args) {
   app.add_flag("--resume", options.resumes, "go on from the newest checkpoint");
   if (!parse_flags(app, args, {"config"})) return 0;
   const TrainConfig config = read_checked(options);
+  const RankRequest request{config.mesh.num_ranks(), "the mesh", config.train.threads,
+                            config.mesh.backend};
   return run_ranks(
-      {config.mesh.num_ranks(), "the mesh", config.train.threads, config.mesh.backend}, "train",
-      args, [] {},
-      [&](const dist::World& world) { return run_body(config, options.resumes, world); });
+      request, verb, args, [] {},
+      [&](const dist::World& world) { return run_body(config, options, world); });
+}
+
+}  // namespace
+
+int run_train(const Args& args) {
+  return run_verb("train", kAbout, train::TrainedPart::kAll, args);
+}
+
+int run_lora(const Args& args) {
+  return run_verb("lora", kAboutLora, train::TrainedPart::kAdapters, args);
 }
 
 }  // namespace weft::cli

@@ -15,6 +15,8 @@ const std::vector<Verb>& verbs() {
       {"shard", "cut a model into pieces for n ranks, cut pieces anew, or join them", run_shard},
       {"inspect", "show a model's tensors and what each rank holds of them", run_inspect},
       {"train", "train a model on one process or many, as a TOML file says", run_train},
+      {"lora", "train low-rank adapters beside a model's frozen weights", run_lora},
+      {"fuse", "make one model of a base and its trained adapters", run_fuse},
       {"plan", "predict memory, traffic and step time of a training run", run_plan},
       {"plot", "draw the loss of training runs", run_plot},
       {"doctor", "check this machine: kernels, ranks, tokenizer, a real answer", run_doctor},

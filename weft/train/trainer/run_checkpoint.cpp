@@ -30,6 +30,7 @@ std::string describe(const Trainer& trainer) {
                           {"samples", progress.samples},
                           {"tokens", progress.tokens},
                           {"data", trainer.data().identity()},
+                          {"adapters", trainer.trained_part() == TrainedPart::kAdapters},
                           {"model", models::config_json(trainer.model().config())},
                           {"tokenizer", std::filesystem::absolute(trainer.tokenizer_path())},
                           {"config", config_to_json(trainer.config())}});

@@ -2,8 +2,33 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config.h"
+#include "weft/models/load.h"
+#include "weft/nn/adapt.h"
+#include "weft/quant/scheme.h"
 
 namespace weft::train {
+namespace {
+
+std::shared_ptr<models::CausalLM> adapted_model(const TrainConfig& config,
+                                                const dist::Group& group) {
+  const auto file = io::TensorFile::open(config.model.from);
+  auto model = models::load_model(*file, group).model;
+  if (config.lora.quantize_bits > 0) {
+    const auto scheme = quant::make_scheme(quant::Mode::kAffine, config.lora.quantize_bits, 0,
+                                           config.where("lora.quantize_bits"));
+    // Embedding and head stay as they are.
+    nn::quantize(*model, scheme, [](const std::string& path) { return path.ends_with("_proj"); });
+  }
+  nn::LoraOptions options;
+  options.rank = config.lora.rank;
+  options.alpha = config.lora.alpha;
+  options.seed = static_cast<uint64_t>(config.train.seed);
+  nn::apply_lora(*model, config.lora.targets, options);
+  model->train();
+  return model;
+}
+
+}  // namespace
 
 models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_size) {
   const ModelSection& model = config.model;
@@ -33,9 +58,10 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
   return models::complete_config(sizes);
 }
 
-models::DeferredModel make_run_model(const TrainConfig& config, int64_t vocab_size,
-                                     const dist::Group& group) {
+models::DeferredModel make_run_model(const TrainConfig& config, TrainedPart part,
+                                     int64_t vocab_size, const dist::Group& group) {
   const models::ModelConfig sizes = run_model_config(config, vocab_size);
+  if (part == TrainedPart::kAdapters) return {adapted_model(config, group), {}};
   if (!config.model.from.empty()) {
     return models::defer_model(io::TensorFile::open(config.model.from), group,
                                models::LoadOptions());

@@ -9,7 +9,6 @@
 
 #include "weft/core/error.h"
 #include "weft/train/config/check_config.h"
-#include "weft/train/trainer/run_model.h"
 #include "weft/train/trainer/run_optimizer.h"
 
 namespace weft::train {
@@ -40,14 +39,16 @@ dist::Mesh make_run_mesh(const TrainConfig& config, const dist::World& world) {
            {"model", config.mesh.tp}}};
 }
 
-Trainer::Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path)
+Trainer::Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path,
+                 TrainedPart part)
     : config_(std::move(config)),
       tokenizer_path_(std::move(tokenizer_path)),
+      part_(part),
       mesh_(make_run_mesh(config_, world)),
       schedule_(run_schedule(config_)) {
   const MeshGroups groups = mesh_groups(mesh_);
   data_ = std::make_unique<TrainingData>(config_, tokenizer_path_, groups.all, groups.batch);
-  const auto deferred = make_run_model(config_, data_->vocab_size(), groups.model);
+  const auto deferred = make_run_model(config_, part_, data_->vocab_size(), groups.model);
   model_ = deferred.model;
   if (config_.train.checkpoint_activations) {
     model_->set_checkpointing(std::vector<bool>(model_->blocks().size(), true));

@@ -13,6 +13,7 @@
 #include "weft/train/optimizer/optimizer.h"
 #include "weft/train/psdp/sharded_module.h"
 #include "weft/train/schedule.h"
+#include "weft/train/trainer/run_model.h"
 #include "weft/train/trainer/train_step.h"
 #include "weft/train/trainer/training_data.h"
 
@@ -44,7 +45,8 @@ class Trainer {
   /// Makes the mesh, the data (tokenized once), the model and the optimizer that `config`, which
   /// was checked, asks for. Collective over `world`; errors are alike on all ranks. Throws
   /// ConfigError, FormatError, IoError.
-  Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path);
+  Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path,
+          TrainedPart part = TrainedPart::kAll);
 
   /// Steps from where the run is to its last one, or until it is interrupted. Returns whether it
   /// came to its end. Collective. Throws as compute_gradients.
@@ -55,6 +57,7 @@ class Trainer {
   std::optional<double> evaluate();
 
   const TrainConfig& config() const { return config_; }
+  TrainedPart trained_part() const { return part_; }
   const std::string& tokenizer_path() const { return tokenizer_path_; }
   const dist::Mesh& mesh() const { return mesh_; }
   const TrainingData& data() const { return *data_; }
@@ -74,6 +77,7 @@ class Trainer {
 
   TrainConfig config_;
   std::string tokenizer_path_;
+  TrainedPart part_;
   dist::Mesh mesh_;
   Schedule schedule_;
   std::unique_ptr<TrainingData> data_;
