@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "weft/cli/session.h"
+#include "weft/cli/train_flags.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
 #include "weft/train/config/check_config.h"
@@ -11,6 +12,7 @@
 #include "weft/train/metrics/event_file.h"
 #include "weft/train/metrics/human_text.h"
 #include "weft/train/metrics/progress_line.h"
+#include "weft/train/plan/plan_text.h"
 #include "weft/train/trainer/run_checkpoint.h"
 #include "weft/train/trainer/trainer.h"
 
@@ -55,6 +57,11 @@ TrainConfig read_checked(const Options& options) {
   train::check_config(config);
   train::check_inputs(config);
   train::check_run_folder(config, options.resumes);
+  if (config.model.from.empty()) {
+    const train::ModelSizes sizes = model_sizes(config);
+    train::check_model_fits(
+        config, {sizes.num_layers, sizes.num_heads, sizes.vocab_size, sizes.intermediate_size});
+  }
   return config;
 }
 
@@ -95,7 +102,14 @@ class RunLog {
   train::EtaEstimate eta_;
 };
 
+// What a new model's run will take; of one that is read, what it has taken.
 void print_header(Trainer& trainer) {
+  if (trainer.config().model.from.empty()) {
+    TrainConfig config = trainer.config();
+    const auto job = train::plan_job(config, model_sizes(config));
+    std::fprintf(stderr, "%s\n", train::run_header(job).c_str());
+    return;
+  }
   uint64_t share = 0, elements = 0;
   for (const auto& unit : trainer.sharded().units()) {
     share += unit->parameter_bytes() + unit->gradient_bytes() + unit->master_bytes();
