@@ -1,19 +1,17 @@
 #include "weft/core/atomic_file.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "tests/core/child.h"
 #include "tests/core/error_text.h"
+#include "tests/core/small_disk.h"
 #include "tests/core/temp_dir.h"
 
 namespace weft::core {
@@ -21,6 +19,7 @@ namespace {
 
 using testing::error_text;
 using testing::in_child;
+using testing::mount_small_disk;
 using testing::replaced;
 using testing::TempDir;
 
@@ -112,17 +111,6 @@ TEST(AtomicFile, AFailureAtAnyByteLeavesTheOldFile) {
     EXPECT_EQ(dir.read("a"), "old");
     EXPECT_EQ(dir.num_files(), 1u);
   }
-}
-
-// Mounts a file system of 1 MiB on `folder` in a namespace of this process. False if not allowed.
-bool mount_small_disk(const std::string& folder) {
-  const uid_t user = ::geteuid();
-  const gid_t group = ::getegid();
-  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-  std::ofstream("/proc/self/setgroups") << "deny";
-  std::ofstream("/proc/self/uid_map") << "0 " << user << " 1";
-  std::ofstream("/proc/self/gid_map") << "0 " << group << " 1";
-  return ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m") == 0;
 }
 
 TEST(AtomicFile, AFullDiskNamesTheBytesAndKeepsTheOldFile) {

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "weft/cli/export_model.h"
+#include "weft/cli/export_run.h"
 #include "weft/cli/progress.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
@@ -52,6 +53,17 @@ void write_gguf(const std::string& model, std::optional<at::ScalarType> dtype,
                       [&](uint64_t done, uint64_t total) { bar.show(done, total); });
 }
 
+void convert_run(const std::string& checkpoint, const TypeName* type, const ModelFlags& flags,
+                 const OutputFlags& output) {
+  core::check<core::ConfigError>(flags.tp <= 1, "--tp: ", flags.tp,
+                                 ", expected 1: a checkpoint is converted by one process");
+  const std::string dtype = type == nullptr ? "float32" : type->config;
+  core::check<core::ConfigError>(dtype != "float16",
+                                 "--dtype: f16, expected f32 or bf16 for a "
+                                 "checkpoint");
+  export_run(checkpoint, dtype, output);
+}
+
 int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
   const auto& options = *static_cast<const Options*>(untyped);
   const TypeName* type = find_type(options.dtype);
@@ -76,7 +88,7 @@ int run_convert(const Args& args) {
       "numbers. Else a Hugging Face folder: a GGUF's weights under Hugging Face's names and in "
       "its order, with config.json, tokenizer.json and the chat template. GGUF blocks become MLX's "
       "quantized parts with the same values, or with --dtype plain numbers, which transformers "
-      "reads.",
+      "reads. MODEL may be a run of weft train or one of its checkpoints.",
       "convert");
   ModelFlags flags;
   Options options;
@@ -85,7 +97,11 @@ int run_convert(const Args& args) {
   app.add_option("--dtype", options.dtype,
                  "f32, f16 or bf16: all weights as plain numbers (default: as they are)");
   if (!parse_flags(app, args, {"--model", "--out"})) return 0;
-  find_type(options.dtype);
+  const TypeName* type = find_type(options.dtype);
+  if (const auto checkpoint = find_checkpoint(flags.model)) {
+    convert_run(*checkpoint, type, flags, options.output);
+    return 0;
+  }
   if (is_gguf_path(options.output.out)) {
     check_gguf_output(flags, options.output);
     return run_on_ranks(flags, "convert", args, run_body, &options);

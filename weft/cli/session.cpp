@@ -100,8 +100,8 @@ int run_ranks(const RankRequest& request, const std::string& verb,
     return relaunch(resolved, verb, args);
   }
   check<ConfigError>(resolved.num_ranks == info.size, request.source, ": ", resolved.num_ranks,
-                     ", but ", info.launcher, " started ", info.size,
-                     " ranks; leave ", request.source, " out or make them equal");
+                     ", but ", info.launcher, " started ", info.size, " ranks; leave ",
+                     request.source, " out or make them equal");
   set_threads(request.threads, info);
   dist::WorldOptions world_options;
   world_options.backend = request.backend;
@@ -117,9 +117,10 @@ int run_on_ranks(const ModelFlags& flags, const std::string& verb,
   check<ConfigError>(resolved.tp >= 1 && resolved.tp <= 1024, "--tp: ", resolved.tp,
                      ", expected 1 to 1024");
   resolved.model = model_path(flags.model);
-  return run_ranks({resolved.tp, "--tp", flags.threads, flags.backend}, verb, args,
-                   [&] { check_request(resolved); },
-                   [&](const dist::World& world) { return body(resolved, world, options); });
+  return run_ranks(
+      {resolved.tp, "--tp", flags.threads, flags.backend}, verb, args,
+      [&] { check_request(resolved); },
+      [&](const dist::World& world) { return body(resolved, world, options); });
 }
 
 Session open_session(const ModelFlags& flags, const dist::World& world) {

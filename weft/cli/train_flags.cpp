@@ -1,6 +1,8 @@
 #include "weft/cli/train_flags.h"
 
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "weft/core/error.h"
 #include "weft/models/config.h"
@@ -52,10 +54,17 @@ void add_train_flags(CLI::App& app, TrainFlags& flags) {
 train::TrainConfig read_config(const TrainFlags& flags) {
   check<ConfigError>(!flags.config.empty(), "CONFIG: none given; name a TOML file");
   std::vector<train::GivenValue> given;
-  if (!flags.replicas.empty()) given.push_back({"mesh.replicas", flags.replicas, "--replicas"});
-  if (!flags.dp.empty()) given.push_back({"mesh.dp", flags.dp, "--dp"});
-  if (!flags.pipe.empty()) given.push_back({"mesh.pipe", flags.pipe, "--pipe"});
-  if (!flags.tp.empty()) given.push_back({"mesh.tp", flags.tp, "--tp"});
+  const std::pair<const char*, const std::string&> axes[] = {
+      {"replicas", flags.replicas}, {"dp", flags.dp}, {"pipe", flags.pipe}, {"tp", flags.tp}};
+  for (const auto& [axis, text] : axes) {
+    if (text.empty()) continue;
+    const std::string name = core::join("mesh.", axis);
+    // Flags have the environment's values, too.
+    const std::string variable = train::environment_name(name);
+    const char* value = std::getenv(variable.c_str());
+    const bool is_environment = value != nullptr && text == value;
+    given.push_back({name, text, is_environment ? variable : core::join("--", axis)});
+  }
   return train::read_train_config(flags.config, given);
 }
 

@@ -33,6 +33,9 @@ int run_inspect(const Args& args);
 int run_plan(const Args& args);
 int run_plot(const Args& args);
 int run_doctor(const Args& args);
+int run_train(const Args& args);
+int run_lora(const Args& args);
+int run_fuse(const Args& args);
 int run_launch(const Args& args);
 
 }  // namespace weft::cli

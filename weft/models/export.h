@@ -48,4 +48,10 @@ nlohmann::json export_weights(const io::TensorFile& file, const ExportOptions& o
 void export_files(const io::TensorFile& file, const nlohmann::json& quantization,
                   const std::string& dtype, const std::string& folder);
 
+/// The same for a model that no file has: `config` as config.json (config_json), and the
+/// tokenizer's files of a Hugging Face folder, of the folder around a tokenizer.json, or made from
+/// a GGUF's keys.
+void export_new_files(const nlohmann::json& config, const std::string& tokenizer_path,
+                      const std::string& dtype, const std::string& folder);
+
 }  // namespace weft::models

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "weft/core/atomic_file.h"
@@ -34,19 +35,22 @@ void check_plain(const ModelConfig& config, const std::string& where) {
                                  "experts; convert from its Hugging Face folder");
 }
 
+void add_special_ids(json& object, const text::Vocabulary& vocabulary) {
+  if (vocabulary.bos >= 0) object["bos_token_id"] = vocabulary.bos;
+  if (vocabulary.eos >= 0) object["eos_token_id"] = vocabulary.eos;
+}
+
 json config_of(const ModelConfig& config, const text::Vocabulary& vocabulary,
                const std::string& where) {
   check_plain(config, where);
   json object = config_json(config);
-  if (vocabulary.bos >= 0) object["bos_token_id"] = vocabulary.bos;
-  if (vocabulary.eos >= 0) object["eos_token_id"] = vocabulary.eos;
+  add_special_ids(object, vocabulary);
   return object;
 }
 
 json generation_config_of(const text::Vocabulary& vocabulary) {
   json object = {{"_from_model_config", true}};
-  if (vocabulary.bos >= 0) object["bos_token_id"] = vocabulary.bos;
-  if (vocabulary.eos >= 0) object["eos_token_id"] = vocabulary.eos;
+  add_special_ids(object, vocabulary);
   return object;
 }
 
@@ -66,13 +70,18 @@ void save_config(json config, const json& quantization, const std::string& dtype
   save(folder, "config.json", config.dump(2) + "\n");
 }
 
-void export_gguf_files(const io::TensorFile& file, const json& quantization,
-                       const std::string& dtype, const std::string& folder) {
-  const text::Vocabulary vocabulary = load_tokenizer(file).vocabulary();
+void export_gguf_tokenizer(const io::TensorFile& file, const text::Vocabulary& vocabulary,
+                           const std::string& folder) {
   const std::string chat_template = GgufKeys(file).text_or("tokenizer.chat_template", "");
   save(folder, "tokenizer.json", text::to_tokenizer_json(vocabulary, file.path()));
   save(folder, "tokenizer_config.json", text::to_tokenizer_config(vocabulary, chat_template));
   save(folder, "generation_config.json", generation_config_of(vocabulary).dump(2) + "\n");
+}
+
+void export_gguf_files(const io::TensorFile& file, const json& quantization,
+                       const std::string& dtype, const std::string& folder) {
+  const text::Vocabulary vocabulary = load_tokenizer(file).vocabulary();
+  export_gguf_tokenizer(file, vocabulary, folder);
   save_config(config_of(read_config(file), vocabulary, file.path()), quantization, dtype, folder);
 }
 
@@ -89,6 +98,23 @@ void export_files(const io::TensorFile& file, const json& quantization, const st
   const json config = core::parse_json(core::read_text_file(path, kMaxConfigBytes), path);
   io::copy_model_files(source, folder, {"config.json"});
   save_config(config, quantization, dtype, folder);
+}
+
+void export_new_files(const nlohmann::json& config, const std::string& tokenizer_path,
+                      const std::string& dtype, const std::string& folder) {
+  namespace fs = std::filesystem;
+  json object = config;
+  if (tokenizer_path.ends_with(".gguf")) {
+    const auto file = io::TensorFile::open(tokenizer_path);
+    const text::Vocabulary vocabulary = load_tokenizer(*file).vocabulary();
+    export_gguf_tokenizer(*file, vocabulary, folder);
+    add_special_ids(object, vocabulary);
+  } else {
+    const fs::path path(tokenizer_path);
+    io::copy_model_files(fs::is_directory(path) ? path.string() : path.parent_path().string(),
+                         folder, {"config.json"});
+  }
+  save_config(object, nullptr, dtype, folder);
 }
 
 }  // namespace weft::models

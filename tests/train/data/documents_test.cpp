@@ -198,5 +198,19 @@ TEST(Documents, RefuseFilesOfOtherKindsBeforeReadingAny) {
   EXPECT_EQ(check_sources({text, text}), 2U);
 }
 
+TEST(Documents, OfAFolderAreInItsFilesByName) {
+  const TemporaryFolder folder, empty;
+  const std::string b = folder.write("b.txt", "b");
+  folder.write("a.jsonl", "{}");
+  folder.write("notes.pdf", "x");
+  std::filesystem::create_directory(folder.path("c.txt"));
+  EXPECT_EQ(list_sources({"x.txt", folder.path(""), b}),
+            (Texts{"x.txt", folder.path("a.jsonl"), folder.path("b.txt"), b}));
+  EXPECT_EQ(message_of<ConfigError>([&] { list_sources({empty.path("")}); }),
+            empty.path("") +
+                ": expected files that end in .txt, .text, .md, .jsonl or .ndjson, got a folder "
+                "without; name files or another folder");
+}
+
 }  // namespace
 }  // namespace weft::train

@@ -27,8 +27,10 @@ TEST(HumanText, WritesBytes) {
 }
 
 TEST(HumanText, WritesDurationsInTwoUnits) {
-  EXPECT_EQ(duration_text(0.42), "0.42 s");
-  EXPECT_EQ(duration_text(4.21), "4.2 s");
+  EXPECT_EQ(duration_text(0), "0 s");
+  EXPECT_EQ(duration_text(0.0042), "4.20 ms");
+  EXPECT_EQ(duration_text(0.42), "420 ms");
+  EXPECT_EQ(duration_text(4.21), "4.21 s");
   EXPECT_EQ(duration_text(42), "42 s");
   EXPECT_EQ(duration_text(185), "3 min 05 s");
   EXPECT_EQ(duration_text(7500), "2 h 05 min");

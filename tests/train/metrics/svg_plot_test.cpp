@@ -128,13 +128,16 @@ TEST(LossSeries, ReadsTrainingAndEvaluation) {
   EXPECT_TRUE(series[1].is_sparse);
   EXPECT_EQ(series[1].color, 3U);
   EXPECT_EQ(loss_series(dir.at(kMetricsName), 0)[0].name, series[0].name);
+  EXPECT_EQ(loss_series(dir.path(), 0, 11)[0].x.front(), 11);
+  EXPECT_EQ(loss_series(dir.path(), 0, 11)[1].x, (Numbers{20}));
 }
 
 TEST(LossSeries, RefusesAnEmptyRun) {
   const TempDir dir;
   write_run(dir.at(kMetricsName), 0);
   const std::string error = error_text([&] { loss_series(dir.path(), 0); });
-  EXPECT_NE(error.find("expected at least one step, got none"), std::string::npos) << error;
+  EXPECT_NE(error.find("expected a step from 1 on, got none; plot it once"), std::string::npos)
+      << error;
   EXPECT_EQ(error_text([&] { loss_series(dir.at("no"), 0); }).rfind("FormatError", 0), 0U);
 }
 

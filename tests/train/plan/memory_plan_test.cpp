@@ -26,7 +26,7 @@ TEST(MemoryPlan, CutsParametersOverDataAndMomentsOverReplicaToo) {
   EXPECT_EQ(plan.parameters, 4 * (3 * 512 + 192));
   EXPECT_EQ(plan.gradients, 4 * (3 * 512 + 192) + 4 * (3 * 256 + 96));
   EXPECT_EQ(plan.optimizer, 8 * (3 * 256 + 96));
-  EXPECT_EQ(plan.gathered, 4 * (1024 + 384));
+  EXPECT_EQ(plan.gathered, 4 * (2 * 1024 + 384));
   EXPECT_EQ(plan.gradient_work, 4 * (336 + 992 + 1024 + 512));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <span>
 #include <string_view>
 
@@ -24,6 +25,10 @@ bool ends_with_one(const std::string& path, const List& endings) {
 }
 
 bool is_text_file(const std::string& path) { return ends_with_one(path, kTextEndings); }
+
+bool is_source(const std::string& path) {
+  return is_text_file(path) || ends_with_one(path, kLineEndings);
+}
 
 uint64_t hash_number(uint64_t number, uint64_t hash) {
   return core::hash_bytes(std::as_bytes(std::span(&number, 1)), hash);
@@ -53,14 +58,37 @@ bool is_blank(std::string_view line) {
 
 }  // namespace
 
+std::vector<std::string> list_sources(const std::vector<std::string>& paths) {
+  std::vector<std::string> sources;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      sources.push_back(path);
+      continue;
+    }
+    const size_t num_before = sources.size();
+    std::filesystem::directory_iterator entries(path, error);
+    if (error) core::fail_errno(path, "cannot list the folder", error.value());
+    for (const auto& entry : entries) {
+      if (is_source(entry.path().string()) && entry.is_regular_file(error)) {
+        sources.push_back(entry.path().string());
+      }
+    }
+    check<core::ConfigError>(sources.size() > num_before, path,
+                             ": expected files that end in .txt, .text, .md, .jsonl or .ndjson, "
+                             "got a folder without; name files or another folder");
+    std::sort(sources.begin() + static_cast<std::ptrdiff_t>(num_before), sources.end());
+  }
+  return sources;
+}
+
 uint64_t check_sources(const std::vector<std::string>& paths) {
   check<core::ConfigError>(!paths.empty(),
                            "training data: expected at least one file, got none; name .txt or "
                            ".jsonl files");
   uint64_t num_bytes = 0;
   for (const std::string& path : paths) {
-    check<core::ConfigError>(is_text_file(path) || ends_with_one(path, kLineEndings),
-                             core::quote(path),
+    check<core::ConfigError>(is_source(path), core::quote(path),
                              ": expected a name that ends in .txt, .text, .md, .jsonl or .ndjson; "
                              "convert the file or rename it");
     num_bytes += core::File(path).size();

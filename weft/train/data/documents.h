@@ -57,6 +57,10 @@ inline constexpr size_t kTextPartBytes = size_t{1} << 20;
 /// keys are left alone. Throws FormatError that begins with `where`.
 Document parse_json_document(const std::string& line, const std::string& where);
 
+/// The paths with each folder replaced by the files in it whose names end as those below, in order
+/// of their names; subfolders are left alone. Throws ConfigError for a folder without any, IoError.
+std::vector<std::string> list_sources(const std::vector<std::string>& paths);
+
 /// Sum of the files' bytes. Throws ConfigError for no files or an ending other than .txt, .text,
 /// .md, .jsonl and .ndjson, and as core::File for one that can't be read.
 uint64_t check_sources(const std::vector<std::string>& paths);

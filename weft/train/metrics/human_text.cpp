@@ -44,7 +44,9 @@ std::string bytes_text(double bytes) { return scaled_text(bytes, "B"); }
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds > 1e12) return "–";
-  if (seconds < 9.95) return fixed_text(seconds, seconds < 0.995 ? 2 : 1) + " s";
+  if (seconds == 0) return "0 s";
+  if (seconds < 0.9995) return three_digits(seconds * 1000) + " ms";
+  if (seconds < 9.995) return fixed_text(seconds, 2) + " s";
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 60) return core::join(whole, " s");
   if (whole < 3600) return core::join(whole / 60, " min ", two_digits(whole % 60), " s");

@@ -26,17 +26,18 @@ void name_series(PlotSeries& series, const std::string& run, const char* kind) {
 
 }  // namespace
 
-std::vector<PlotSeries> loss_series(const std::string& run, size_t color) {
+std::vector<PlotSeries> loss_series(const std::string& run, size_t color, int64_t first_step) {
   std::filesystem::path path = run;
   if (std::filesystem::is_directory(path)) path /= kMetricsName;
   PlotSeries train, eval;
   for (const StepMetrics& metrics : read_metrics(path.string())) {
+    if (metrics.step < first_step) continue;
     add_point(train, metrics.step, metrics.loss);
     if (metrics.eval_loss) add_point(eval, metrics.step, *metrics.eval_loss);
   }
-  core::check<core::ConfigError>(!train.x.empty(), path.string(),
-                                 ": expected at least one step, got none; plot it once training "
-                                 "has begun");
+  core::check<core::ConfigError>(!train.x.empty(), path.string(), ": expected a step from ",
+                                 first_step,
+                                 " on, got none; plot it once training has come so far");
   train.color = eval.color = color;
   eval.is_sparse = true;
   name_series(train, run_name(path), "train");

@@ -27,6 +27,7 @@ constexpr double kLegendRow = 20;
 constexpr double kLetterWidth = 6.6;
 // Two points per pixel say all.
 constexpr size_t kMaxPoints = 1600;
+constexpr size_t kNoisyPoints = 400;
 
 // From data to pixels.
 struct Frame {
@@ -223,8 +224,10 @@ std::string dense_curve(const Frame& frame, const PlotSeries& series, const char
       out += polyline(frame, run, color, "stroke-width=\"1\" stroke-opacity=\"0.25\"");
     }
   }
+  // A noisy curve of many points is a band already.
+  const bool is_noisy = smoothing == 0 && series.y.size() > kNoisyPoints;
   for (const auto& run : runs_of(series, smoothed(series.y, smoothing))) {
-    out += polyline(frame, run, color, "stroke-width=\"2\"");
+    out += polyline(frame, run, color, is_noisy ? "stroke-width=\"1\"" : "stroke-width=\"2\"");
     if (run.size() == 1) out += dot(frame.x(run[0].first), frame.y(run[0].second), color);
   }
   return out;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,8 @@ std::vector<double> round_ticks(double low, double high, int count);
 /// finite stays as it is and does not count.
 std::vector<double> smoothed(const std::vector<double>& values, double smoothing);
 
-/// Training and evaluation loss of a run's folder, or of a metrics.jsonl, for svg_plot. Throws
-/// FormatError, ConfigError if it has no steps.
-std::vector<PlotSeries> loss_series(const std::string& run, size_t color);
+/// Training and, if there was any, evaluation loss of a run's folder, or of a metrics.jsonl, for
+/// svg_plot, from step `first_step` on. Throws FormatError, ConfigError if it has no such steps.
+std::vector<PlotSeries> loss_series(const std::string& run, size_t color, int64_t first_step = 1);
 
 }  // namespace weft::train

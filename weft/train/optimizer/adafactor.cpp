@@ -1,15 +1,15 @@
 #include "weft/train/optimizer/adafactor.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "weft/core/error.h"
 #include "weft/train/checkpoint/slice_runs.h"
 #include "weft/train/optimizer/parameter_table.h"
+#include "weft/train/optimizer/update.h"
 
 namespace weft::train {
 
@@ -53,7 +53,7 @@ struct Part {
   at::Tensor row, column;  // factored
   at::Tensor exp_avg_sq;   // not factored
   at::Tensor momentum;     // with beta1
-  // For the step: 1/sqrt(row / mean of the rows), 1/sqrt(column).
+  // For the step: 1/sqrt(row / mean of the rows), and 1/sqrt(column) or of each element's moment.
   std::vector<float> row_factor, column_factor;
 };
 
@@ -93,26 +93,28 @@ class Adafactor : public Optimizer {
     ++num_steps_;
     beta2_ = 1 - std::pow(static_cast<double>(num_steps_), -options_.decay_power);
     scale_ = static_cast<float>(gradient_scale);
+    const auto num_parameters = static_cast<int64_t>(numels_.size());
     at::Tensor sums = at::zeros({num_sums_}, at::kDouble);
-    for (const Part& part : parts_) add_squares(part, sums.mutable_data_ptr<double>() + part.sums);
+    auto* to = sums.mutable_data_ptr<double>();
+    for_each_part([&](Part& part) { add_sums(part, to + part.sums); });
     group_.all_reduce(sums);
-    at::Tensor squares = at::zeros({static_cast<int64_t>(numels_.size())}, at::kDouble);
+    at::Tensor squares = at::zeros({num_parameters}, at::kDouble);
     auto* updates = squares.mutable_data_ptr<double>();
-    for (Part& part : parts_) {
-      remember(part, sums.const_data_ptr<double>() + part.sums);
-      updates[part.parameter] += sum_of_update_squares(part);
-    }
+    for_each_part([&](Part& part) {
+      remember(part, to + part.sums);
+      updates[part.parameter] = sum_of_squared_updates(part);
+    });
     group_.all_reduce(squares);
-    for (Part& part : parts_) {
-      const double numel = static_cast<double>(numels_[part.parameter]);
-      const double root = std::sqrt(squares.const_data_ptr<double>()[part.parameter] / numel);
-      const double squared = sums.const_data_ptr<double>()[last_sum(part)];
-      const double scale = options_.scale_parameter
-                               ? std::max(options_.epsilon_scale, std::sqrt(squared / numel))
-                               : 1.0;
+    for_each_part([&](Part& part) {
+      const auto numel = static_cast<double>(numels_[part.parameter]);
+      const double root = std::sqrt(updates[part.parameter] / numel);
+      const double scale =
+          options_.scale_parameter
+              ? std::max(options_.epsilon_scale, std::sqrt(to[last_sum(part)] / numel))
+              : 1.0;
       const double rate = learning_rate * scale;
       apply(part, rate, rate / std::max(1.0, root / options_.clip_threshold));
-    }
+    });
   }
 
   std::vector<StateTensor> state() override {
@@ -155,25 +157,29 @@ class Adafactor : public Optimizer {
     return part.sums + part.form.num_rows + part.form.num_columns;
   }
 
-  void add_squares(const Part& part, double* sums) const {
+  template <class Visit>
+  void for_each_part(Visit&& visit) {
+    at::parallel_for(0, static_cast<int64_t>(parts_.size()), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) visit(parts_[static_cast<size_t>(i)]);
+    });
+  }
+
+  // Of the elements that this rank counts: squares of gradients by rows and columns, and those of
+  // the master.
+  void add_sums(const Part& part, double* sums) const {
     const float* gradient = part.owned.gradient.const_data_ptr<float>();
     const float* master = part.owned.master.const_data_ptr<float>();
     const Matrices& form = part.form;
     double* columns = sums + form.num_rows;
-    double& squares = columns[form.num_columns];
     for_each_row(part.counted, form.columns,
                  [&](int64_t row, int64_t column, int64_t offset, int64_t length) {
-                   double row_sum = 0;
-                   double* to =
-                       form.is_factored ? columns + form.first_column(row) + column : nullptr;
-                   for (int64_t i = 0; i < length; ++i) {
-                     const double g = static_cast<double>(gradient[offset + i]) * scale_;
-                     const double square = g * g + options_.epsilon_square;
-                     row_sum += square;
-                     if (to != nullptr) to[i] += square;
-                     squares += static_cast<double>(master[offset + i]) * master[offset + i];
-                   }
-                   if (form.is_factored) sums[row] += row_sum;
+                   columns[form.num_columns] += sum_of_squares(master + offset, length);
+                   if (!form.is_factored) return;
+                   const double scale = static_cast<double>(scale_) * scale_;
+                   sums[row] += sum_of_squares(gradient + offset, length) * scale +
+                                options_.epsilon_square * static_cast<double>(length);
+                   add_squares(gradient + offset, scale_, options_.epsilon_square,
+                               columns + form.first_column(row) + column, length);
                  });
   }
 
@@ -181,16 +187,18 @@ class Adafactor : public Optimizer {
   void remember(Part& part, const double* sums) const {
     const Matrices& form = part.form;
     if (!form.is_factored) {
-      float* moment = part.exp_avg_sq.mutable_data_ptr<float>();
+      auto* moment = part.exp_avg_sq.mutable_data_ptr<float>();
+      part.column_factor.resize(static_cast<size_t>(part.exp_avg_sq.numel()));
       const float* gradient = part.owned.gradient.const_data_ptr<float>();
       for (int64_t i = 0; i < part.exp_avg_sq.numel(); ++i) {
         const double g = static_cast<double>(gradient[i]) * scale_;
         moment[i] = blend(moment[i], g * g + options_.epsilon_square);
+        part.column_factor[static_cast<size_t>(i)] = 1 / std::sqrt(moment[i]);
       }
       return;
     }
-    float* row = part.row.mutable_data_ptr<float>();
-    float* column = part.column.mutable_data_ptr<float>();
+    auto* row = part.row.mutable_data_ptr<float>();
+    auto* column = part.column.mutable_data_ptr<float>();
     for (int64_t i = 0; i < form.num_rows; ++i) {
       row[i] = blend(row[i], sums[i] / static_cast<double>(form.columns));
     }
@@ -224,47 +232,50 @@ class Adafactor : public Optimizer {
     }
   }
 
-  // Calls `visit(offset, update)` for each element of the runs.
+  // Calls `visit(row factor, column factors, offset, length)` for the parts of the runs' rows.
   template <class Visit>
-  void for_each_update(const Part& part, const std::vector<SliceRun>& runs, Visit&& visit) const {
-    const float* gradient = part.owned.gradient.const_data_ptr<float>();
+  void for_each_factored(const Part& part, const std::vector<SliceRun>& runs, Visit&& visit) const {
+    const float* factors = part.column_factor.data();
     if (!part.form.is_factored) {
-      const float* moment = part.exp_avg_sq.const_data_ptr<float>();
-      for (const SliceRun& run : runs) {
-        for (int64_t i = run.offset; i < run.offset + run.length; ++i) {
-          visit(i, gradient[i] * scale_ / std::sqrt(moment[i]));
-        }
-      }
+      for (const SliceRun& run : runs) visit(scale_, factors + run.offset, run.offset, run.length);
       return;
     }
-    for_each_row(
-        runs, part.form.columns, [&](int64_t row, int64_t column, int64_t offset, int64_t length) {
-          const float by_row = part.row_factor[static_cast<size_t>(row)] * scale_;
-          const float* by_column = part.column_factor.data() + part.form.first_column(row) + column;
-          for (int64_t i = 0; i < length; ++i) {
-            visit(offset + i, gradient[offset + i] * by_row * by_column[i]);
-          }
-        });
+    for_each_row(runs, part.form.columns,
+                 [&](int64_t row, int64_t column, int64_t offset, int64_t length) {
+                   visit(part.row_factor[static_cast<size_t>(row)] * scale_,
+                         factors + part.form.first_column(row) + column, offset, length);
+                 });
   }
 
-  double sum_of_update_squares(const Part& part) const {
+  double sum_of_squared_updates(const Part& part) const {
+    const float* gradient = part.owned.gradient.const_data_ptr<float>();
     double sum = 0;
-    for_each_update(part, part.counted,
-                    [&](int64_t, float update) { sum += static_cast<double>(update) * update; });
+    for_each_factored(part, part.counted,
+                      [&](float row, const float* columns, int64_t offset, int64_t length) {
+                        sum += sum_of_update_squares(gradient + offset, row, columns, length);
+                      });
     return sum;
   }
 
   void apply(const Part& part, double rate, double update_rate) const {
-    float* master = part.owned.master.mutable_data_ptr<float>();
-    float* momentum = options_.beta1 ? part.momentum.mutable_data_ptr<float>() : nullptr;
-    const auto beta1 = static_cast<float>(options_.beta1.value_or(0));
-    const auto keep = static_cast<float>(1 - rate * part.owned.weight_decay);
-    const auto by = static_cast<float>(update_rate);
-    for_each_update(part, part.runs, [&](int64_t i, float update) {
-      float step = by * update;
-      if (momentum != nullptr) step = momentum[i] = beta1 * momentum[i] + (1 - beta1) * step;
-      master[i] = master[i] * keep - step;
-    });
+    auto* master = part.owned.master.mutable_data_ptr<float>();
+    const float* gradient = part.owned.gradient.const_data_ptr<float>();
+    auto* momentum = options_.beta1 ? part.momentum.mutable_data_ptr<float>() : nullptr;
+    UpdateNumbers numbers;
+    numbers.beta1 = static_cast<float>(options_.beta1.value_or(0));
+    numbers.rest1 = static_cast<float>(1 - options_.beta1.value_or(0));
+    numbers.keep = static_cast<float>(1 - rate * part.owned.weight_decay);
+    numbers.learning_rate = static_cast<float>(update_rate);
+    for_each_factored(
+        part, part.runs, [&](float row, const float* columns, int64_t offset, int64_t length) {
+          UpdateSpan span{master + offset, gradient + offset, nullptr, nullptr, length};
+          if (momentum == nullptr) {
+            apply_factored(span, row, columns, numbers.keep, numbers.learning_rate);
+          } else {
+            span.first = momentum + offset;
+            apply_factored_with_momentum(span, row, columns, numbers);
+          }
+        });
   }
 
   AdafactorOptions options_;

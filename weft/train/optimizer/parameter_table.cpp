@@ -1,9 +1,9 @@
 #include "weft/train/optimizer/parameter_table.h"
 
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "weft/core/error.h"
+#include "weft/train/counted_once.h"
 #include "weft/train/gather_texts.h"
 
 namespace weft::train {
@@ -29,14 +29,14 @@ ParameterTable::ParameterTable(const std::vector<OwnedSlice>& slices, const dist
 }
 
 std::vector<SliceRun> counted_runs(const Slice& slice) {
-  if (!slice.cut) return slice.model_rank == 0 ? slice_runs(slice) : std::vector<SliceRun>();
-  std::vector<SliceRun> runs = slice_runs(slice);
-  if (!slice.cut->overlaps()) return runs;
-  for (int64_t rank = 0; rank < slice.model_rank; ++rank) {
-    Slice theirs = slice;
-    theirs.model_rank = rank;
-    theirs.elements = {0, shard_elements(theirs)};
-    take_runs(runs, slice_runs(theirs));
+  std::vector<SliceRun> runs;
+  for (const shard::Range& range : counted_once(slice)) {
+    Slice part = slice;
+    part.elements = range;
+    for (SliceRun run : slice_runs(part)) {
+      run.offset += range.start - slice.elements.start;
+      runs.push_back(run);
+    }
   }
   return runs;
 }

@@ -28,8 +28,7 @@ class ParameterTable {
   std::map<std::string, size_t> by_name_;
 };
 
-/// The runs of a slice that this rank counts in a sum over the whole: those that no lower rank of
-/// the model axis holds.
+/// What counted_once says of a slice, as runs of it.
 std::vector<SliceRun> counted_runs(const Slice& slice);
 
 }  // namespace weft::train

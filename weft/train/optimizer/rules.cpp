@@ -27,7 +27,7 @@ class Adamw : public ElementwiseOptimizer {
     n.rest1 = static_cast<float>(1 - options_.beta1);
     n.rest2 = static_cast<float>(1 - options_.beta2);
     n.epsilon = static_cast<float>(options_.epsilon);
-    n.root_correction2 = static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, step)));
+    n.root_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(options_.beta2, step)));
     n.step_size = static_cast<float>(learning_rate / (1 - std::pow(options_.beta1, step)));
     return n;
   }
@@ -36,7 +36,7 @@ class Adamw : public ElementwiseOptimizer {
     const at::Tensor g = run.gradient * n.gradient_scale;
     run.states[0].lerp_(g, n.rest1);
     run.states[1].mul_(n.beta2).addcmul_(g, g, n.rest2);
-    const at::Tensor root = run.states[1].sqrt().div_(n.root_correction2).add_(n.epsilon);
+    const at::Tensor root = run.states[1].sqrt().mul_(n.root_correction2).add_(n.epsilon);
     run.master.mul_(n.keep).addcdiv_(run.states[0], root, -n.step_size);
   }
 

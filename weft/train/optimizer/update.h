@@ -17,7 +17,7 @@ struct UpdateNumbers {
   float rest1 = 1;
   float rest2 = 1;
   float epsilon = 0;
-  /// AdamW: sqrt of the second moment's correction, and rate over the first one's.
+  /// AdamW: what the second moment's root is multiplied by, and rate over the first's correction.
   float root_correction2 = 1;
   float step_size = 0;
 };
@@ -39,5 +39,22 @@ void update_adamw(const UpdateSpan& span, const UpdateNumbers& numbers);
 void update_sgd(const UpdateSpan& span, const UpdateNumbers& numbers);
 void update_sgd_nesterov(const UpdateSpan& span, const UpdateNumbers& numbers);
 void update_lion(const UpdateSpan& span, const UpdateNumbers& numbers);
+
+/// The loops of Adafactor, over one row's part: gradients g, factors r of the row (with the scale
+/// of the gradient) and c of the columns.
+///
+/// Sum of squares.
+double sum_of_squares(const float* values, int64_t length);
+/// to[i] += (g[i] * scale)^2 + epsilon
+void add_squares(const float* gradient, float scale, double epsilon, double* to, int64_t length);
+/// Sum of (g[i] * r * c[i])^2.
+double sum_of_update_squares(const float* gradient, float row, const float* columns,
+                             int64_t length);
+/// master[i] = master[i] * keep - rate * g[i] * r * c[i]
+void apply_factored(const UpdateSpan& span, float row, const float* columns, float keep,
+                    float rate);
+/// The same with momentum in span.first: m = beta m + (1 - beta) update.
+void apply_factored_with_momentum(const UpdateSpan& span, float row, const float* columns,
+                                  const UpdateNumbers& numbers);
 
 }  // namespace weft::train

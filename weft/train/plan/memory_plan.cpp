@@ -29,6 +29,12 @@ int64_t block_elements(const PlanJob& job, const RankSizes& rank) {
   return 4 * job.model.hidden_size / ranks + 2 * heads * job.model.head_dim + 3 * rank.ffn_width;
 }
 
+// At the same time: the one in use and the one that is fetched beside it.
+int64_t num_gathered_blocks(const PlanJob& job, int64_t num_layers) {
+  if (!job.release_after_forward) return num_layers;
+  return std::min<int64_t>(num_layers, job.prefetch ? 2 : 1);
+}
+
 int64_t activation_bytes(const PlanJob& job, const RankSizes& rank, int64_t stage) {
   const int64_t tokens = job.num_tokens();
   const int64_t ranks = job.sequence_parallel ? job.mesh.tp : 1;
@@ -82,7 +88,8 @@ MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
     const int64_t run = is_cut ? (layout.length() + layout.share_length()) * kFloatBytes : 0;
     const int64_t gradients = layout.num_elements() * job.dtype_bytes;
     if (static_cast<int64_t>(i) < rank.num_layers) {
-      block_gathered = std::max(block_gathered, gathered);
+      // All blocks are alike.
+      block_gathered = gathered;
       block_work = std::max(block_work, gradients + run);
     } else {
       root_gathered = gathered;
@@ -90,7 +97,7 @@ MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
       root_run = run;
     }
   }
-  plan.gathered = root_gathered + block_gathered;
+  plan.gathered = root_gathered + num_gathered_blocks(job, rank.num_layers) * block_gathered;
   plan.gradient_work = root_gradients + std::max(block_work, root_run);
   plan.activations = activation_bytes(job, rank, stage);
   return plan;

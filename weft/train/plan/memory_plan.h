@@ -16,7 +16,8 @@ struct MemoryPlan {
   int64_t gradients = 0;
   /// Moments. Exact, without alignment; for adafactor at most so many.
   int64_t optimizer = 0;
-  /// Gathered parameters at the same time: those around the blocks and of one block. Exact.
+  /// Gathered parameters at the same time: those around the blocks, of the block in use and of the
+  /// one that is fetched beside it (of all without release_after_forward). Exact.
   int64_t gathered = 0;
   /// Gradients between backward and the sums: those around the blocks, of one block, and the
   /// float32 run that is reduced.

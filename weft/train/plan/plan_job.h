@@ -22,8 +22,9 @@ struct PlanJob {
   OptimizerSection optimizer;
   bool checkpoint_activations = false;
   bool sequence_parallel = false;
-  /// ShardOptions::release_after_forward.
+  /// As in ShardOptions.
   bool release_after_forward = true;
+  bool prefetch = true;
 
   /// Per data rank and step.
   int64_t num_microbatches() const { return sequences / (mesh.num_data_ranks() * microbatch); }

@@ -83,7 +83,7 @@ ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
   for (Found& found : find_units(module, units, options)) {
     stays_gathered_.push_back(found.stays_gathered);
     units_.push_back(std::make_unique<ShardedUnit>(
-        std::move(found.name), std::move(found.parameters), groups_, options.dtype, pool_));
+        std::move(found.name), std::move(found.parameters), groups_, options, pool_));
   }
   is_added_.assign(units_.size(), false);
   for (size_t i = 0; i < units_.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,9 @@ struct ShardOptions {
   bool prefetch = true;
   /// What nn::shard_inplace returned for parts of the module, by path.
   nn::InplaceShards inplace = {};
+  /// The values that a parameter begins with, by name, in place of its own: asked for one by one,
+  /// so that a module whose memory was never written to need not fit into memory.
+  std::function<at::Tensor(const std::string& name)> values = {};
   /// Parameters, by name, whose gradients are this rank's part of a sum over the model axis.
   std::vector<std::string> partial_gradients = {};
 };

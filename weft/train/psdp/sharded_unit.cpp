@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/train/counted_once.h"
+#include "weft/train/psdp/sharded_module.h"
 #include "weft/train/psdp/square_sum.h"
 #include "weft/train/psdp/storage_watch.h"
 
@@ -21,6 +22,15 @@ std::vector<int64_t> numels(const std::vector<nn::ParameterInfo>& parameters) {
   return all;
 }
 
+// What of `values`, which lie at `place` in the run, belongs into `kept`, which is `range` of it.
+void copy_part(const at::Tensor& kept, const shard::Range& range, const at::Tensor& values,
+               const shard::Range& place) {
+  const int64_t start = std::max(range.start, place.start);
+  const int64_t length = std::min(range.end(), place.end()) - start;
+  if (length <= 0) return;
+  kept.narrow(0, start - range.start, length).copy_(values.narrow(0, start - place.start, length));
+}
+
 bool all_partial(const std::string& name, const std::vector<nn::ParameterInfo>& parameters) {
   const auto partial =
       std::ranges::count(parameters, nn::GradientKind::kPartial, &nn::ParameterInfo::gradient);
@@ -33,16 +43,16 @@ bool all_partial(const std::string& name, const std::vector<nn::ParameterInfo>& 
 }  // namespace
 
 ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parameters,
-                         const MeshGroups& groups, at::ScalarType dtype, BufferPool& pool)
+                         const MeshGroups& groups, const ShardOptions& options, BufferPool& pool)
     : name_(std::move(name)),
       parameters_(std::move(parameters)),
       groups_(groups),
       layout_(numels(parameters_), groups.data.size(), groups.replica.size()),
-      dtype_(dtype),
+      dtype_(options.dtype),
       pool_(pool),
       is_partial_(all_partial(name_, parameters_)) {
   const at::NoGradGuard no_grad;
-  take_over_parameters();
+  take_over_parameters(options);
   place_parameters();
   gradient_ = at::zeros({layout_.share_length()}, share_.options().dtype(at::kFloat));
   owned_gradient_ = groups_.replica.size() == 1
@@ -56,19 +66,23 @@ ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parame
   }
 }
 
-// The masters are taken from the values as they are, before they are rounded.
-void ShardedUnit::take_over_parameters() {
-  const at::TensorOptions options = parameters_.front().tensor.options().requires_grad(false);
+// The masters are taken from the values as they are, before they are rounded. One parameter after
+// the other: its whole values go before the next one's come.
+void ShardedUnit::take_over_parameters(const ShardOptions& options) {
+  const at::TensorOptions kind = parameters_.front().tensor.options().requires_grad(false);
   const shard::Range share = layout_.share(groups_.data.rank());
   const shard::Range owned = layout_.owned(groups_.data.rank(), groups_.replica.rank());
-  share_ = at::zeros({share.length}, options.dtype(dtype_));
+  share_ = at::zeros({share.length}, kind.dtype(dtype_));
   master_ = dtype_ == at::kFloat ? share_.narrow(0, owned.start - share.start, owned.length)
-                                 : at::zeros({owned.length}, options.dtype(at::kFloat));
-  for (const auto& [kept, range] : {std::pair(share_, share), std::pair(master_, owned)}) {
-    for (const FlatLayout::Piece& piece : layout_.pieces(range)) {
-      const at::Tensor whole = parameters_[piece.parameter].tensor.detach().reshape({-1});
-      kept.narrow(0, piece.offset, piece.elements.length)
-          .copy_(whole.narrow(0, piece.elements.start, piece.elements.length));
+                                 : at::zeros({owned.length}, kind.dtype(at::kFloat));
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const nn::ParameterInfo& parameter = parameters_[i];
+    const at::Tensor values = options.values ? options.values(parameter.name) : parameter.tensor;
+    check<core::ShapeError>(values.numel() == parameter.tensor.numel(),
+                            "train.shard_module: ", parameter.name, ": values of shape ",
+                            values.sizes(), ", expected ", parameter.tensor.sizes());
+    for (const auto& [kept, range] : {std::pair(share_, share), std::pair(master_, owned)}) {
+      copy_part(kept, range, values.detach().reshape({-1}), layout_.parameter(i));
     }
   }
 }

@@ -23,6 +23,8 @@ struct OwnedPart {
   at::Tensor gradient;
 };
 
+struct ShardOptions;
+
 /// Parameters that are gathered, used and released together, e.g. those of a transformer block.
 /// Between uses a rank keeps its share of the flat run (FlatLayout): the parameters in the dtype
 /// that they are used in, its replica's gradients in float32, and of what it owns the float32
@@ -30,10 +32,10 @@ struct OwnedPart {
 /// gathered. All methods but the accessors are collective over the group that they name.
 class ShardedUnit {
  public:
-  /// Takes over the parameters' values, which are equal on all ranks of replica and data. They are
-  /// used in `dtype` from then on. `pool` outlives this.
+  /// Takes over the parameters' values, which are equal on all ranks of replica and data. `pool`
+  /// outlives this.
   ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parameters, const MeshGroups& groups,
-              at::ScalarType dtype, BufferPool& pool);
+              const ShardOptions& options, BufferPool& pool);
 
   const std::string& name() const { return name_; }
   const FlatLayout& layout() const { return layout_; }
@@ -72,7 +74,7 @@ class ShardedUnit {
   uint64_t master_bytes() const;
 
  private:
-  void take_over_parameters();
+  void take_over_parameters(const ShardOptions& options);
   void place_parameters();
   void add_to_share(const at::Tensor& run_gradient);
   Slice slice_of(const FlatLayout::Piece& piece) const;

@@ -1,0 +1,199 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+
+#include "tests/cli/processes.h"
+#include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/metrics/metrics_file.h"
+
+namespace weft::cli {
+namespace {
+
+using testing::TempDir;
+using Strings = std::vector<std::string>;
+
+constexpr char kText[] = WEFT_SOURCE_DIR "/tests/generate/data/us_constitution.txt";
+constexpr char kTokenizer[] = WEFT_SOURCE_DIR "/examples/train/bytes";
+
+// A run of a tiny model in `dir`/run; `more` are further lines of its file.
+std::string write_config(const TempDir& dir, const std::string& name, const std::string& more = "",
+                         int steps = 8) {
+  const std::string run = dir.path() + "/" + name;
+  return dir.write(name + ".toml",
+                   "model.hidden_size = 24\nmodel.num_layers = 2\nmodel.num_heads = 6\n"
+                   "model.num_kv_heads = 2\nmodel.tokenizer = \"" +
+                       std::string(kTokenizer) +
+                       "\"\nbatch.sequences = 12\nbatch.microbatch = 1\n"
+                       "batch.sequence_length = 32\ntrain.seed = 3\noptimizer.lr = 5e-3\n"
+                       "schedule.warmup_steps = 2\ndata.eval_fraction = 0.1\neval.every = 4\n"
+                       "eval.sequences = 5\ndata.train = [\"" +
+                       kText + "\"]\ncheckpoint.every = 4\ncheckpoint.folder = \"" + run +
+                       "\"\ntrain.steps = " + std::to_string(steps) + "\n" + more);
+}
+
+test::CommandResult train(const Strings& args) {
+  test::CommandOptions options;
+  options.timeout = std::chrono::minutes(5);
+  return weft(joined({"train"}, args), options);
+}
+
+std::vector<train::StepMetrics> metrics_of(const TempDir& dir, const std::string& name) {
+  return train::read_metrics(dir.path() + "/" + name + "/" + train::kMetricsName);
+}
+
+std::string checkpoint_bytes(const TempDir& dir, const std::string& name) {
+  const auto folder = train::find_latest(dir.path() + "/" + name);
+  return folder ? core::read_text_file(*folder + "/rank-00000.safetensors", 1 << 30) : "";
+}
+
+TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) {
+  const TempDir dir;
+  const auto whole = train({write_config(dir, "whole")});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const auto expected = metrics_of(dir, "whole");
+  ASSERT_EQ(expected.size(), 8U);
+  EXPECT_LT(expected.back().loss, expected.front().loss - 0.5);
+  const std::vector<std::pair<std::string, Strings>> meshes = {
+      {"tp2", {"--tp", "2"}}, {"dp3", {"--dp", "3"}}, {"all4", {"--replicas", "2", "--dp", "2"}}};
+  for (const auto& [name, flags] : meshes) {
+    const auto result = train(joined({write_config(dir, name)}, flags));
+    ASSERT_EQ(result.status, 0) << result.err;
+    const auto got = metrics_of(dir, name);
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(got[i].loss, expected[i].loss, 1e-4 * expected[i].loss) << name << " step " << i;
+      EXPECT_EQ(got[i].eval_loss.has_value(), expected[i].eval_loss.has_value());
+      if (got[i].eval_loss.has_value()) {
+        EXPECT_NEAR(*got[i].eval_loss, *expected[i].eval_loss, 1e-4 * *expected[i].eval_loss);
+      }
+    }
+  }
+}
+
+// Killed in the middle and resumed: the same bits as without.
+TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
+  const TempDir dir;
+  const Strings mesh = {"--dp", "2"};
+  ASSERT_EQ(train(joined({write_config(dir, "whole", "", 12)}, mesh)).status, 0);
+  const std::string config = write_config(dir, "cut", "", 12);
+  {
+    test::BackgroundCommand run(joined({kWeft, "train", config}, mesh));
+    ASSERT_TRUE(run.wait_for_output("step  6/12"));
+    for (const auto& [rank, pid] : ranks_of(run.pid())) ::kill(pid, SIGKILL);
+  }
+  const auto resumed = train(joined({config, "--resume"}, mesh));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const auto expected = metrics_of(dir, "whole");
+  const auto got = metrics_of(dir, "cut");
+  ASSERT_EQ(got.size(), 12U);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].loss, expected[i].loss) << i;
+  EXPECT_TRUE(checkpoint_bytes(dir, "cut") == checkpoint_bytes(dir, "whole"));
+
+  std::filesystem::remove_all(train::checkpoint_path(dir.path() + "/cut", 12));
+  const auto other = train({config, "--resume", "--tp", "2"});
+  ASSERT_EQ(other.status, 0) << other.err;
+  EXPECT_NEAR(metrics_of(dir, "cut").back().loss, expected.back().loss, 1e-4);
+}
+
+// A step at a rate of nothing, to evaluate the model in `folder`.
+std::string write_measure(const TempDir& dir, const std::string& name, const std::string& folder,
+                          const std::string& more = "train.steps = 1\noptimizer.lr = 1e-9\n") {
+  return dir.write(name + ".toml",
+                   "model.from = \"" + folder +
+                       "\"\nbatch.sequences = 4\nbatch.sequence_length = 32\n"
+                       "data.eval_fraction = 0.1\neval.every = 1\neval.sequences = 5\n"
+                       "data.train = [\"" +
+                       std::string(kText) + "\"]\ncheckpoint.folder = \"" + dir.path() + "/" +
+                       name + "\"\n" + more);
+}
+
+double last_eval(const TempDir& dir, const std::string& name) {
+  return metrics_of(dir, name).back().eval_loss.value_or(-1);
+}
+
+void expect_success(const test::CommandResult& result) {
+  ASSERT_EQ(result.status, 0) << result.err;
+}
+
+// The model that was trained is the one that is converted, read by other verbs and trained further.
+TEST(TrainVerb, ConvertsARunToAFolderThatOtherVerbsRead) {
+  const TempDir dir;
+  expect_success(train({write_config(dir, "run", "", 3), "--dp", "2"}));
+  const std::string out = dir.path() + "/model";
+  expect_success(weft({"convert", dir.path() + "/run", out}));
+  const double expected = last_eval(dir, "run");
+  const auto measured =
+      weft_json({"perplexity", out, "--file", kText, "--json", "--ctx-size", "32"});
+  EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected, 0.3);
+  expect_success(train({write_measure(dir, "more", out), "--tp", "2"}));
+  EXPECT_NEAR(last_eval(dir, "more"), expected, 1e-4);
+}
+
+TEST(LoraVerb, TrainsAdaptersOnEveryMeshAndFusesThem) {
+  const TempDir dir;
+  expect_success(train({write_config(dir, "run", "", 3)}));
+  const std::string base = dir.path() + "/model";
+  expect_success(weft({"convert", dir.path() + "/run", base}));
+  const std::string more =
+      "train.steps = 4\noptimizer.lr = 1e-2\nlora.rank = 4\nschedule.name = \"constant\"\n";
+  expect_success(weft({"lora", write_measure(dir, "whole", base, more)}));
+  expect_success(weft({"lora", write_measure(dir, "cut", base, more), "--tp", "2", "--dp", "2"}));
+  const double expected = last_eval(dir, "whole");
+  EXPECT_LT(expected, last_eval(dir, "run") - 0.01);
+  EXPECT_NEAR(last_eval(dir, "cut"), expected, 1e-4);
+  const std::string fused = dir.path() + "/fused";
+  expect_success(weft({"fuse", dir.path() + "/cut", fused}));
+  expect_success(train({write_measure(dir, "fused_run", fused)}));
+  EXPECT_NEAR(last_eval(dir, "fused_run"), expected, 1e-4);
+  const auto refused = weft({"convert", dir.path() + "/cut", dir.path() + "/no"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("has adapters alone; weft fuse makes a model of them"),
+            std::string::npos)
+      << refused.err;
+}
+
+TEST(TrainVerb, SavesAndStopsWhenItIsInterrupted) {
+  const TempDir dir;
+  const std::string config = write_config(dir, "run", "checkpoint.async = true\n", 5000);
+  test::BackgroundCommand run({kWeft, "train", config, "--dp", "2"});
+  ASSERT_TRUE(run.wait_for_output("step    3/5000"));
+  run.signal(SIGINT);
+  const auto result = run.finish();
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_NE(result.err.find("--resume goes on from there"), std::string::npos) << result.err;
+  const auto steps = train::list_checkpoints(dir.path() + "/run");
+  ASSERT_FALSE(steps.empty());
+  EXPECT_EQ(steps.back(), metrics_of(dir, "run").back().step);
+}
+
+void expect_refusal(const Strings& args, const std::string& text) {
+  const auto result = train(args);
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_EQ(result.err, "weft: ConfigError: " + text + "\n");
+}
+
+TEST(TrainVerb, RefusesWhatCannotBeBeforeAnythingStarts) {
+  const TempDir dir;
+  const std::string config = write_config(dir, "run");
+  expect_refusal(
+      {config, "--resume"},
+      "--resume: '" + dir.path() + "/run' has no complete checkpoint; leave --resume out to begin");
+  const std::string unknown = write_config(dir, "unknown", "train.stepz = 3\n");
+  const auto result = train({unknown});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("(did you mean 'steps'?)"), std::string::npos) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/unknown"));
+  const auto many = train({config, "--tp", "7"});
+  EXPECT_EQ(many.status, 2) << many.err;
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/run"));
+  const auto uneven = train({config, "--dp", "5"});
+  EXPECT_EQ(uneven.status, 2) << uneven.err;
+}
+
+}  // namespace
+}  // namespace weft::cli

@@ -1,0 +1,213 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "tests/support/run_ranks.h"
+#include "weft/core/error.h"
+#include "weft/io/load_tensor.h"
+#include "weft/models/deferred_model.h"
+#include "weft/nn/parameter_info.h"
+#include "weft/train/trainer/run_optimizer.h"
+#include "weft/train/trainer/train_step.h"
+
+// Twenty steps on every mesh against plain PyTorch's (tools/make_training_run_goldens.py).
+
+namespace weft::train {
+namespace {
+
+constexpr int64_t kSteps = 20, kSequences = 48, kTokens = 8, kVocab = 40;
+const std::string kFolder = WEFT_SOURCE_DIR "/tests/train/data/llama_run";
+
+// As the golden's `batch`.
+Microbatch rows(int64_t step, int64_t first, int64_t count) {
+  const at::Tensor b = at::arange(first, first + count, at::kLong).unsqueeze(1);
+  const at::Tensor t = at::arange(kTokens + 1, at::kLong).unsqueeze(0);
+  const at::Tensor text = (7 * step + 13 * b + 3 * t * t + (b * t).remainder(5)).remainder(kVocab);
+  Microbatch part;
+  part.tokens.ids_BT = text.narrow(1, 0, kTokens).contiguous();
+  part.targets_BT = at::where(t.narrow(1, 0, kTokens) < b.remainder(kTokens + 1),
+                              at::full({}, -100, at::kLong), text.narrow(1, 1, kTokens));
+  part.num_targets = (part.targets_BT >= 0).sum().item<int64_t>();
+  return part;
+}
+
+struct Case {
+  int64_t replica, data, model;
+};
+
+std::vector<Microbatch> own_part(const dist::Group& batch, int64_t step, int64_t microbatches) {
+  const int64_t own = kSequences / batch.size();
+  const int64_t count = own / microbatches;
+  std::vector<Microbatch> parts;
+  for (int64_t m = 0; m < microbatches; ++m) {
+    parts.push_back(rows(step, batch.rank() * own + m * count, count));
+  }
+  return parts;
+}
+
+at::Tensor part_of(const at::Tensor& whole, const nn::ParameterInfo& info, int64_t rank) {
+  if (!info.cut.has_value()) return whole;
+  std::vector<at::Tensor> parts;
+  for (const shard::Range& range : info.cut->of(rank)) {
+    parts.push_back(whole.narrow(info.cut->dim, range.start, range.length));
+  }
+  return at::cat(parts, info.cut->dim);
+}
+
+void expect_parameters(ShardedModule& sharded, models::CausalLM& model,
+                       const io::TensorFile& golden) {
+  for (const auto& unit : sharded.units()) unit->gather();
+  for (const auto& info : nn::describe_parameters(model)) {
+    const at::Tensor whole = io::load_tensor(golden, info.name, at::kFloat);
+    const at::Tensor expected = part_of(whole, info, sharded.groups().model.rank());
+    EXPECT_LT((info.tensor - expected).abs().max().item<double>(), 1e-4) << info.name;
+  }
+  sharded.release();
+}
+
+TrainConfig golden_config() {
+  TrainConfig config;
+  config.optimizer.lr = 5e-3;
+  config.schedule.name = "constant";
+  config.train.steps = kSteps;
+  return config;
+}
+
+void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
+                const ShardOptions& options) {
+  SCOPED_TRACE(core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), ", microbatches,
+                          " microbatches"));
+  const auto golden = io::TensorFile::open(kFolder + "/run.safetensors");
+  const at::Tensor losses = io::load_tensor(*golden, "losses", at::kDouble);
+  const at::Tensor norms = io::load_tensor(*golden, "norms", at::kDouble);
+  const dist::Mesh mesh(world, {{"replica", c.replica}, {"data", c.data}, {"model", c.model}});
+  models::LoadOptions load;
+  load.is_trainable = true;
+  const auto model =
+      models::load_model(*io::TensorFile::open(kFolder + "/model"), mesh_groups(mesh).model, load)
+          .model;
+  const auto sharded = shard_module(*model, mesh, model->blocks(), options);
+  const auto optimizer = make_run_optimizer(golden_config(), *sharded);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const auto parts = own_part(sharded->groups().batch, step, microbatches);
+    const StepResult result =
+        compute_gradients(*sharded, language_model_loss(*model), parts, step + 1);
+    optimizer->step(5e-3, clip_scale(result.gradient_norm, 1.0));
+    sharded->publish();
+    const double loss = losses[step].item<double>();
+    const double norm = norms[step].item<double>();
+    EXPECT_NEAR(result.loss, loss, 1e-4 * loss) << "step " << step;
+    EXPECT_NEAR(result.gradient_norm, norm, 1e-4 * norm) << "step " << step;
+  }
+  expect_parameters(*sharded, *model, *golden);
+}
+
+void expect_all(int ranks, const std::vector<Case>& meshes) {
+  test::run_ranks(ranks, [&](const dist::World& world) {
+    for (const Case& mesh : meshes) {
+      for (const int64_t microbatches : {1, 2, 4}) expect_run(world, mesh, microbatches, {});
+    }
+  });
+}
+
+TEST(Run, TwentyStepsAreThoseOfPyTorchOnOneRank) { expect_all(1, {{1, 1, 1}}); }
+
+TEST(Run, TwentyStepsAreThoseOfPyTorchOnTwoRanks) {
+  expect_all(2, {{2, 1, 1}, {1, 2, 1}, {1, 1, 2}});
+}
+
+TEST(Run, TwentyStepsAreThoseOfPyTorchOnThreeRanks) { expect_all(3, {{1, 3, 1}}); }
+
+TEST(Run, TwentyStepsAreThoseOfPyTorchOnFourRanks) {
+  expect_all(4, {{2, 2, 1}, {2, 1, 2}, {1, 2, 2}});
+}
+
+// Memory of the whole is never written to: the values come one parameter at a time.
+TEST(Run, TakesDeferredValuesAsTheModelHasThem) {
+  test::run_ranks(2, [](const dist::World& world) {
+    const auto file = io::TensorFile::open(kFolder + "/model");
+    for (const auto& [data, tp] : {std::pair{2, 1}, {1, 2}}) {
+      const dist::Mesh mesh(world, {{"data", data}, {"model", tp}});
+      const dist::Group group = mesh_groups(mesh).model;
+      models::LoadOptions load;
+      load.is_trainable = true;
+      const auto loaded = models::load_model(*file, group, load).model;
+      const auto deferred = models::defer_model(file, group);
+      ShardOptions options;
+      options.values = deferred.values;
+      const auto expected = shard_module(*loaded, mesh, loaded->blocks());
+      const auto got = shard_module(*deferred.model, mesh, deferred.model->blocks(), options);
+      const auto expected_parts = expected->owned_parts();
+      const auto got_parts = got->owned_parts();
+      ASSERT_EQ(got_parts.size(), expected_parts.size());
+      for (size_t i = 0; i < got_parts.size(); ++i) {
+        EXPECT_EQ(got_parts[i].slice.name, expected_parts[i].slice.name);
+        EXPECT_TRUE(at::equal(got_parts[i].master, expected_parts[i].master));
+      }
+    }
+  });
+}
+
+TEST(Run, NewModelsBeginAlikeOnEveryMesh) {
+  test::run_ranks(2, [](const dist::World& world) {
+    models::ModelConfig sizes;
+    sizes.family = "qwen3";
+    sizes.vocab_size = 19;
+    sizes.width = 12;
+    sizes.num_layers = 2;
+    sizes.num_heads = 3;
+    sizes.head_dim = 4;
+    sizes.ffn_width = 10;
+    sizes.max_positions = 16;
+    sizes.has_head_norms = true;
+    const auto whole = models::make_model(sizes, {}, {7});
+    std::map<std::string, at::Tensor> wholes;
+    for (const auto& info : nn::describe_parameters(*whole)) wholes[info.name] = info.tensor;
+    const auto cut = models::defer_model(sizes, world.group(), {7});
+    for (const auto& info : nn::describe_parameters(*cut.model)) {
+      const at::Tensor expected = part_of(wholes.at(info.name), info, world.rank());
+      EXPECT_TRUE(at::equal(cut.values(info.name), expected)) << info.name;
+    }
+  });
+}
+
+TEST(Run, KeepingUnitsGatheredChangesNothing) {
+  test::run_ranks(2, [](const dist::World& world) {
+    ShardOptions options;
+    options.release_after_forward = false;
+    expect_run(world, {1, 2, 1}, 2, options);
+  });
+}
+
+TEST(Run, ALossThatIsNotFiniteNamesStepAndRankAndKeepsTheParameters) {
+  test::run_ranks(2, [](const dist::World& world) {
+    const dist::Mesh mesh(world, {{"data", 2}});
+    models::LoadOptions load;
+    load.is_trainable = true;
+    const auto model =
+        models::load_model(*io::TensorFile::open(kFolder + "/model"), {}, load).model;
+    const auto sharded = shard_module(*model, mesh, model->blocks());
+    const at::Tensor before = sharded->owned_parts().front().master.clone();
+    const LossSum broken = [&](const Microbatch& part) {
+      const at::Tensor loss = language_model_loss(*model)(part);
+      return world.rank() == 1 ? loss * std::nan("") : loss;
+    };
+    std::string message;
+    try {
+      compute_gradients(*sharded, broken, own_part(sharded->groups().batch, 0, 1), 17);
+    } catch (const core::ConfigError& error) {
+      message = error.what();
+    }
+    EXPECT_EQ(
+        message,
+        "train: step 17: the loss is nan (first on rank 1), expected a finite number; nothing "
+        "of this step was kept: resume with a lower optimizer.lr, more "
+        "schedule.warmup_steps or train.clip_norm");
+    EXPECT_TRUE(at::equal(sharded->owned_parts().front().master, before));
+  });
+}
+
+}  // namespace
+}  // namespace weft::train

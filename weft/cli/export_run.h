@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "weft/cli/output.h"
+
+namespace weft::cli {
+
+/// The checkpoint that `path` means: it is one, or the folder of a run, whose newest it is. None if
+/// it is neither. Throws IoError.
+std::optional<std::string> find_checkpoint(const std::string& path);
+
+/// Writes the model of a checkpoint to a Hugging Face folder, with config.json and tokenizer;
+/// `dtype` is "float32" or "bfloat16". By one process. Throws FormatError, ConfigError, IoError.
+void export_run(const std::string& checkpoint, const std::string& dtype, const OutputFlags& output);
+
+/// Writes the base of a checkpoint of weft lora with its adapters added to it, in the same form. By
+/// one process. Throws also ConfigError for a checkpoint without adapters.
+void fuse_run(const std::string& checkpoint, const std::string& dtype, const OutputFlags& output);
+
+}  // namespace weft::cli

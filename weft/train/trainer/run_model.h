@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "weft/dist/group.h"
+#include "weft/models/deferred_model.h"
+#include "weft/train/config/train_config.h"
+
+namespace weft::train {
+
+/// The configuration of the model that a run trains: that of config.model.from, or of the sizes
+/// given, with `vocab_size` rows unless config.model says how many. Throws ConfigError,
+/// FormatError.
+models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_size);
+
+/// What of a model a run trains.
+enum class TrainedPart {
+  kAll,
+  /// Low-rank adapters beside frozen weights, which may be quantized ([lora]).
+  kAdapters,
+};
+
+/// The model itself in float32, this rank's part, ready to be trained: of config.model.from, or
+/// new. With kAdapters the weights are read at once and have no deferred values; those of
+/// config.lora.targets get adapters that begin with no effect. Collective over `group`, the model
+/// axis. Throws ConfigError for targets that the model does not have.
+models::DeferredModel make_run_model(const TrainConfig& config, TrainedPart part,
+                                     int64_t vocab_size, const dist::Group& group);
+
+}  // namespace weft::train

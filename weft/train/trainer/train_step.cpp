@@ -1,0 +1,74 @@
+#include "weft/train/trainer/train_step.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/core/error.h"
+
+namespace weft::train {
+namespace {
+
+// The lowest world rank for which `is_bad`; the group's size if there is none. Collective.
+int64_t first_bad_rank(const dist::Group& all, bool is_bad) {
+  at::Tensor rank = at::full({1}, is_bad ? all.rank() : all.size(), at::kLong);
+  all.all_reduce(rank, dist::ReduceOp::kMin);
+  return rank.item<int64_t>();
+}
+
+void refuse_not_finite(const dist::Group& all, bool is_finite_here, const char* what, double value,
+                       int64_t step) {
+  const int64_t rank = first_bad_rank(all, !is_finite_here);
+  core::check<core::ConfigError>(
+      rank == all.size(), "train: step ", step, ": ", what, " is ", value, " (first on rank ", rank,
+      "), expected a finite number; nothing of this step was kept: resume with a lower "
+      "optimizer.lr, more schedule.warmup_steps or train.clip_norm");
+}
+
+}  // namespace
+
+LossSum language_model_loss(models::CausalLM& model) {
+  return [&model](const Microbatch& microbatch) {
+    return model.loss_sum(model.forward(microbatch.tokens), microbatch.targets_BT);
+  };
+}
+
+int64_t count_targets(const std::vector<Microbatch>& microbatches, const dist::Group& batch) {
+  at::Tensor count = at::zeros({1}, at::kLong);
+  for (const Microbatch& microbatch : microbatches) count += microbatch.num_targets;
+  batch.all_reduce(count);
+  return count.item<int64_t>();
+}
+
+StepResult compute_gradients(ShardedModule& sharded, const LossSum& loss_sum,
+                             const std::vector<Microbatch>& microbatches, int64_t step) {
+  const MeshGroups& groups = sharded.groups();
+  StepResult result;
+  result.num_targets = count_targets(microbatches, groups.batch);
+  const auto divisor = static_cast<double>(std::max<int64_t>(1, result.num_targets));
+  double own_loss = 0;
+  for (const Microbatch& microbatch : microbatches) {
+    const at::Tensor loss = loss_sum(microbatch) / divisor;
+    own_loss += loss.item<double>();
+    sharded.backward(loss);
+  }
+  at::Tensor total = at::full({1}, own_loss, at::kDouble);
+  groups.batch.all_reduce(total);
+  result.loss = total.item<double>();
+  sharded.finish_gradients();
+  result.gradient_norm = sharded.gradient_norm();
+  const bool is_fine = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
+  if (!is_fine) {
+    refuse_not_finite(groups.all, std::isfinite(own_loss), "the loss", result.loss, step);
+    refuse_not_finite(groups.all, false, "the gradient's norm", result.gradient_norm, step);
+  }
+  return result;
+}
+
+double clip_scale(double gradient_norm, double limit) {
+  if (limit <= 0) return 1;
+  return std::min(1.0, limit / (gradient_norm + 1e-6));
+}
+
+}  // namespace weft::train

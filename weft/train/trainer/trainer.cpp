@@ -1,0 +1,144 @@
+#include "weft/train/trainer/trainer.h"
+
+#include <ATen/ATen.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/train/config/check_config.h"
+#include "weft/train/trainer/run_optimizer.h"
+
+namespace weft::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+ShardOptions shard_options(const TrainConfig& config) {
+  ShardOptions options;
+  options.dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  return options;
+}
+
+}  // namespace
+
+dist::Mesh make_run_mesh(const TrainConfig& config, const dist::World& world) {
+  check_world(config, world.size());
+  return {world,
+          {{"replica", config.mesh.replicas},
+           {"data", config.mesh.dp},
+           {"pipe", config.mesh.pipe},
+           {"model", config.mesh.tp}}};
+}
+
+Trainer::Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path,
+                 TrainedPart part)
+    : config_(std::move(config)),
+      tokenizer_path_(std::move(tokenizer_path)),
+      part_(part),
+      mesh_(make_run_mesh(config_, world)),
+      schedule_(run_schedule(config_)) {
+  const MeshGroups groups = mesh_groups(mesh_);
+  data_ = std::make_unique<TrainingData>(config_, tokenizer_path_, groups.all, groups.batch);
+  const auto deferred = make_run_model(config_, part_, data_->vocab_size(), groups.model);
+  model_ = deferred.model;
+  if (config_.train.checkpoint_activations) {
+    model_->set_checkpointing(std::vector<bool>(model_->blocks().size(), true));
+  }
+  ShardOptions options = shard_options(config_);
+  options.values = deferred.values;
+  sharded_ = shard_module(*model_, mesh_, model_->blocks(), options);
+  optimizer_ = make_run_optimizer(config_, *sharded_);
+}
+
+void Trainer::resume(const Progress& progress) {
+  progress_ = progress;
+  optimizer_->set_num_steps(progress.step);
+  sharded_->publish();
+}
+
+double Trainer::learning_rate() const {
+  // A warm-up's first update would do nothing at rate 0.
+  return train::learning_rate(schedule_, progress_.step + (schedule_.warmup_steps > 0 ? 1 : 0));
+}
+
+StepResult Trainer::step() {
+  const auto microbatches = data_->microbatches(progress_.samples);
+  const StepResult result =
+      compute_gradients(*sharded_, language_model_loss(*model_), microbatches, progress_.step + 1);
+  optimizer_->step(learning_rate(), clip_scale(result.gradient_norm, config_.train.clip_norm));
+  sharded_->publish();
+  ++progress_.step;
+  progress_.samples += config_.batch.sequences;
+  progress_.tokens += result.num_targets;
+  return result;
+}
+
+std::optional<double> Trainer::evaluate() {
+  if (!data_->has_evaluation()) return std::nullopt;
+  const at::NoGradGuard no_grad;
+  const LossSum loss_sum = language_model_loss(*model_);
+  at::Tensor sums = at::zeros({2}, at::kDouble);
+  for (const Microbatch& microbatch : data_->evaluation()) {
+    sums[0] += loss_sum(microbatch).item<double>();
+    sums[1] += microbatch.num_targets;
+  }
+  sharded_->release();
+  sharded_->groups().batch.all_reduce(sums);
+  return sums[0].item<double>() / std::max(1.0, sums[1].item<double>());
+}
+
+StepMetrics Trainer::measure(const StepResult& result, double rate, double seconds) {
+  StepMetrics metrics;
+  metrics.step = progress_.step;
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.gradient_norm;
+  metrics.lr = rate;
+  metrics.tokens = progress_.tokens;
+  metrics.seconds = seconds;
+  const int64_t processed = config_.batch.sequences * config_.batch.sequence_length;
+  metrics.tokens_per_s = static_cast<double>(processed) / seconds;
+  at::Tensor rss = at::full({1}, peak_rss_bytes(), at::kLong);
+  sharded_->groups().all.all_reduce(rss, dist::ReduceOp::kMax);
+  metrics.rss_bytes = rss.item<int64_t>();
+  return metrics;
+}
+
+bool Trainer::agree_to_stop(const TrainerHooks& hooks) const {
+  const bool here = hooks.is_interrupted && hooks.is_interrupted();
+  at::Tensor stop = at::full({1}, here ? 1 : 0, at::kInt);
+  sharded_->groups().all.all_reduce(stop, dist::ReduceOp::kMax);
+  return stop.item<int>() != 0;
+}
+
+bool Trainer::is_due(int64_t every) const {
+  const bool is_last = progress_.step == config_.train.steps;
+  return every > 0 && (progress_.step % every == 0 || is_last);
+}
+
+bool Trainer::run(const TrainerHooks& hooks) {
+  bool stops = false;
+  while (progress_.step < config_.train.steps && !stops) {
+    const auto start = Clock::now();
+    const double rate = learning_rate();
+    const StepResult result = step();
+    StepMetrics metrics =
+        measure(result, rate, std::chrono::duration<double>(Clock::now() - start).count());
+    if (is_due(config_.eval.every)) metrics.eval_loss = evaluate();
+    if (hooks.on_step) hooks.on_step(metrics);
+    stops = agree_to_stop(hooks);
+    const bool is_last = progress_.step == config_.train.steps;
+    if (hooks.save && (stops || is_last || is_due(config_.checkpoint.every))) hooks.save();
+  }
+  return progress_.step == config_.train.steps;
+}
+
+}  // namespace weft::train

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "weft/dist/mesh.h"
+#include "weft/models/model.h"
+#include "weft/train/config/train_config.h"
+#include "weft/train/metrics/metrics_file.h"
+#include "weft/train/optimizer/optimizer.h"
+#include "weft/train/psdp/sharded_module.h"
+#include "weft/train/schedule.h"
+#include "weft/train/trainer/run_model.h"
+#include "weft/train/trainer/train_step.h"
+#include "weft/train/trainer/training_data.h"
+
+namespace weft::train {
+
+/// How far a run is: what a checkpoint keeps beside parameters and optimizer state.
+struct Progress {
+  /// Optimizer steps that are done.
+  int64_t step = 0;
+  /// Sequences of the run's order that were used.
+  int64_t samples = 0;
+  /// Targets with a loss.
+  int64_t tokens = 0;
+};
+
+/// What someone who watches a run wants to know; called on every rank, in the order of steps.
+struct TrainerHooks {
+  /// After every step.
+  std::function<void(const StepMetrics& metrics)> on_step;
+  /// True on any rank: the run ends after this step, with a checkpoint.
+  std::function<bool()> is_interrupted;
+  /// After the steps for which it is due, and at the end.
+  std::function<void()> save;
+};
+
+/// A model in training on a mesh: parameters, optimizer and data of one run.
+class Trainer {
+ public:
+  /// Makes the mesh, the data (tokenized once), the model and the optimizer that `config`, which
+  /// was checked, asks for. Collective over `world`; errors are alike on all ranks. Throws
+  /// ConfigError, FormatError, IoError.
+  Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path,
+          TrainedPart part = TrainedPart::kAll);
+
+  /// Steps from where the run is to its last one, or until it is interrupted. Returns whether it
+  /// came to its end. Collective. Throws as compute_gradients.
+  bool run(const TrainerHooks& hooks);
+  /// One step. Collective.
+  StepResult step();
+  /// Mean loss over the evaluation's targets; none without one. Collective.
+  std::optional<double> evaluate();
+
+  const TrainConfig& config() const { return config_; }
+  TrainedPart trained_part() const { return part_; }
+  const std::string& tokenizer_path() const { return tokenizer_path_; }
+  const dist::Mesh& mesh() const { return mesh_; }
+  const TrainingData& data() const { return *data_; }
+  const models::CausalLM& model() const { return *model_; }
+  ShardedModule& sharded() { return *sharded_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  const Progress& progress() const { return progress_; }
+  /// Where a checkpoint was: the optimizer's state and the masters were put back before.
+  void resume(const Progress& progress);
+  /// The rate of the next step.
+  double learning_rate() const;
+
+ private:
+  StepMetrics measure(const StepResult& result, double rate, double seconds);
+  bool agree_to_stop(const TrainerHooks& hooks) const;
+  bool is_due(int64_t every) const;
+
+  TrainConfig config_;
+  std::string tokenizer_path_;
+  TrainedPart part_;
+  dist::Mesh mesh_;
+  Schedule schedule_;
+  std::unique_ptr<TrainingData> data_;
+  std::shared_ptr<models::CausalLM> model_;
+  std::unique_ptr<ShardedModule> sharded_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Progress progress_;
+};
+
+/// The mesh that [mesh] asks for. Collective. Throws ConfigError if it does not fit the world.
+dist::Mesh make_run_mesh(const TrainConfig& config, const dist::World& world);
+
+}  // namespace weft::train
