@@ -6,6 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/nn/dense_linear.h"
+#include "weft/nn/fused_linear.h"
 #include "weft/ops/collectives.h"
 
 namespace weft::nn {
@@ -99,7 +100,7 @@ ShardedToAllLinearImpl::ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner
                              std::move(bias_in), requires_grad) {}
 
 at::Tensor ShardedToAllLinearImpl::forward(const at::Tensor& x) {
-  const at::Tensor y = ops::mp_reduce(inner_->forward(x), group());
+  const at::Tensor y = reduced_linear(*inner_, x, group());
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;
 }
 

@@ -1,13 +1,18 @@
 #include "weft/nn/vocab_cross_entropy.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/element_kernel.h"
 
 namespace weft::nn {
 namespace {
@@ -27,6 +32,8 @@ struct Call : torch::CustomClassHolder {
   int64_t vocab_size;
   dist::Group group;
   CrossEntropyOptions options;
+  /// The logits hold the gradient by now.
+  bool is_spent = false;
 };
 
 at::ScalarType arithmetic_type(const at::Tensor& logits) {
@@ -40,6 +47,40 @@ struct LocalTargets {
         column((targets - vocab.start).clamp(0, vocab.length - 1)) {}
   at::Tensor is_mine;
   at::Tensor column;
+};
+
+// Rows of contiguous logits for the kernels.
+class LogitsRows {
+ public:
+  explicit LogitsRows(const at::Tensor& logits_Nv)
+      : kernel_(*element_kernel(logits_Nv)),
+        data_(static_cast<const char*>(logits_Nv.const_data_ptr())),
+        rows_(logits_Nv.size(0)),
+        size_(logits_Nv.size(1)),
+        element_bytes_(static_cast<int64_t>(logits_Nv.element_size())) {}
+
+  const kernels::ElementKernel& kernel() const { return kernel_; }
+  int64_t element_bytes() const { return element_bytes_; }
+  int64_t row_bytes() const { return size_ * element_bytes_; }
+  const void* at(int64_t row, int64_t column) const {
+    return data_ + row * row_bytes() + column * element_bytes_;
+  }
+
+  template <class Use>
+  void for_each(Use&& use) const {
+    at::parallel_for(0, rows_, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        use(row, kernels::LogitsRow{at(row, 0), size_, 0});
+      }
+    });
+  }
+
+ private:
+  const kernels::ElementKernel& kernel_;
+  const char* data_;
+  int64_t rows_;
+  int64_t size_;
+  int64_t element_bytes_;
 };
 
 // Loss per token of the rows of logits_Nv, and the two parts of the logarithm of its sum of
@@ -77,6 +118,33 @@ Losses losses_of(const at::Tensor& logits_Nv, const at::Tensor& targets_N, const
   return {loss_N.masked_fill(targets_N == call.options.ignore_index, 0), max_N, log_sum_N};
 }
 
+// losses_of in two passes over the logits that write none; without smoothing.
+Losses fused_losses(const at::Tensor& logits_Nv, const at::Tensor& targets_N, const Call& call) {
+  const LogitsRows rows(logits_Nv);
+  at::Tensor max_N = at::empty({logits_Nv.size(0)}, at::kFloat);
+  auto* max = max_N.mutable_data_ptr<float>();
+  rows.for_each(
+      [&](int64_t row, const kernels::LogitsRow& x) { max[row] = rows.kernel().row_max(x); });
+  call.group.all_reduce(max_N, dist::ReduceOp::kMax);
+  const LocalTargets local(targets_N, call.vocab);
+  at::Tensor packed = at::empty({2, logits_Nv.size(0)}, at::kFloat);
+  packed[0].copy_(
+      (logits_Nv.gather(-1, local.column.unsqueeze(-1)).squeeze(-1).to(at::kFloat) - max_N)
+          .masked_fill(local.is_mine.logical_not(), 0));
+  auto* sums = packed.mutable_data_ptr<float>() + logits_Nv.size(0);
+  rows.for_each([&](int64_t row, kernels::LogitsRow x) {
+    x.max = max[row];
+    sums[row] = rows.kernel().row_exp_sum(x);
+  });
+  call.group.all_reduce(packed);
+  const at::Tensor log_sum_N = packed[1].log();
+  at::Tensor loss_N = log_sum_N - packed[0];
+  if (call.options.z_loss != 0) {
+    loss_N = loss_N + (log_sum_N + max_N).square() * call.options.z_loss;
+  }
+  return {loss_N.masked_fill(targets_N == call.options.ignore_index, 0), max_N, log_sum_N};
+}
+
 // With p the softmax, s the smoothing and V the vocabulary's size, the loss of a token has the
 // gradient p (1 + 2 z lse) - (1 - s) [is target] - s / V.
 at::Tensor gradient_of(const at::Tensor& logits_Nv, const at::Tensor& targets_N,
@@ -100,10 +168,54 @@ at::Tensor gradient_of(const at::Tensor& logits_Nv, const at::Tensor& targets_N,
   return g_Nv.to(logits_Nv.scalar_type());
 }
 
+// gradient_of in one pass, over the logits themselves if the call may.
+at::Tensor fused_gradient(const at::Tensor& logits_Nv, const at::Tensor& targets_N,
+                          const Losses& saved, const at::Tensor& grad_N, const Call& call) {
+  const CrossEntropyOptions& options = call.options;
+  const LogitsRows rows(logits_Nv);
+  at::Tensor out_Nv = options.overwrites_logits ? logits_Nv.detach() : at::empty_like(logits_Nv);
+  const at::Tensor targets = targets_N.contiguous(), grads = grad_N.to(at::kFloat).contiguous();
+  const auto* target = targets.const_data_ptr<int64_t>();
+  const auto* grad = grads.const_data_ptr<float>();
+  const auto* max = saved.max_N.const_data_ptr<float>();
+  const auto* log_sum = saved.log_sum_N.const_data_ptr<float>();
+  rows.for_each([&](int64_t row, kernels::LogitsRow x) {
+    char* out = static_cast<char*>(out_Nv.mutable_data_ptr()) + row * rows.row_bytes();
+    if (target[row] == options.ignore_index) {
+      std::memset(out, 0, static_cast<size_t>(rows.row_bytes()));
+      return;
+    }
+    x.max = max[row];
+    const auto lse_slope = static_cast<float>(1 + 2 * options.z_loss * (log_sum[row] + max[row]));
+    const auto even =
+        static_cast<float>(options.label_smoothing / static_cast<double>(call.vocab_size)) *
+        grad[row];
+    const float factor = grad[row] * lse_slope;
+    const int64_t column = target[row] - call.vocab.start;
+    const bool is_mine = column >= 0 && column < call.vocab.length;
+    float at_target = 0;
+    if (is_mine) {
+      rows.kernel().widen(rows.at(row, column), &at_target, 1);
+      at_target = std::exp(at_target - max[row] - log_sum[row]) * factor - even -
+                  static_cast<float>(1 - options.label_smoothing) * grad[row];
+    }
+    rows.kernel().row_softmax(x, log_sum[row], factor, even, out);
+    if (is_mine) rows.kernel().narrow(&at_target, out + column * rows.element_bytes(), 1);
+  });
+  return out_Nv;
+}
+
+bool is_fused(const at::Tensor& logits_Nv) {
+  return element_kernel(logits_Nv) != nullptr && logits_Nv.is_contiguous();
+}
+
 struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits_Nv,
                             const at::Tensor& targets_N, const c10::intrusive_ptr<Call>& call) {
-    const Losses losses = losses_of(logits_Nv, targets_N, *call);
+    const bool is_smooth = call->options.label_smoothing != 0;
+    const Losses losses = is_fused(logits_Nv) && !is_smooth
+                              ? fused_losses(logits_Nv, targets_N, *call)
+                              : losses_of(logits_Nv, targets_N, *call);
     context->save_for_backward({logits_Nv, targets_N, losses.max_N, losses.log_sum_N});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     return losses.loss_N;
@@ -114,9 +226,13 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
                        "create_graph");
     const auto call =
         c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
+    check<ConfigError>(!call->is_spent, kWhere,
+                       ": backward a second time with overwrites_logits; leave the option out");
+    call->is_spent = call->options.overwrites_logits;
     const variable_list saved = context->get_saved_variables();
     const Losses losses = {at::Tensor(), saved[2], saved[3]};
-    return {gradient_of(saved[0], saved[1], losses, grads[0], *call), at::Tensor(), at::Tensor()};
+    const auto gradient = is_fused(saved[0]) ? fused_gradient : gradient_of;
+    return {gradient(saved[0], saved[1], losses, grads[0], *call), at::Tensor(), at::Tensor()};
   }
 };
 

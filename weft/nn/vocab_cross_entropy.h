@@ -28,6 +28,9 @@ struct CrossEntropyOptions {
   /// the number of tokens of all of them, so that the *sum* of their losses is the batch's mean and
   /// the *sum* of their gradients its gradient, however unequally the tokens are spread.
   std::optional<dist::Group> count_group = std::nullopt;
+  /// Backward writes the logits' gradient over the logits, which nothing else reads: no second
+  /// array of their size. Backward then runs once (ConfigError otherwise).
+  bool overwrites_logits = false;
 };
 
 /// Cross entropy of logits that are cut by vocabulary; no rank builds all logits. Equal to

@@ -1,10 +1,9 @@
 #include "weft/models/decoder/attention_layer.h"
 
-#include <tuple>
-
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/nn/attention.h"
-#include "weft/ops/collectives.h"
+#include "weft/nn/fused_linear.h"
+#include "weft/nn/rotary_attention.h"
 #include "weft/shard/heads.h"
 
 // Shape letters: B batch, T tokens, S positions, D width, H head dim; n, k: this rank's heads and
@@ -42,21 +41,22 @@ at::Tensor AttentionLayerImpl::heads(const at::Tensor& x) const {
 }
 
 at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
-  const at::Tensor shared_BTD = ops::mp_copy(x_BTD, q_proj_->group());
-  at::Tensor q_BTnH = heads(q_proj_->forward(shared_BTD));
-  at::Tensor k_BTkH = heads(k_proj_->forward(shared_BTD));
+  const auto projected = nn::linears_of_shared(
+      {q_proj_->inner(), k_proj_->inner(), v_proj_->inner()}, x_BTD, q_proj_->group());
+  at::Tensor q_BTnH = heads(projected[0]), k_BTkH = heads(projected[1]);
+  const at::Tensor v_BTkH = heads(projected[2]);
   if (!q_norm_.is_empty()) {
     q_BTnH = q_norm_->forward(q_BTnH);
     k_BTkH = k_norm_->forward(k_BTkH);
   }
-  const at::Tensor q_BnTH = pass.angles.apply(q_BTnH).transpose(1, 2);
-  at::Tensor k_BkSH = pass.angles.apply(k_BTkH).transpose(1, 2);
-  at::Tensor v_BkSH = heads(v_proj_->forward(shared_BTD)).transpose(1, 2);
-  if (pass.cache != nullptr) {
-    std::tie(k_BkSH, v_BkSH) = pass.cache->append(layer_, k_BkSH, v_BkSH);
+  if (pass.cache == nullptr) {
+    return o_proj_->forward(nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, pass.angles,
+                                                 {kv_of_head_, window_, pass.documents_BT}));
   }
-  return o_proj_->forward(
-      nn::grouped_query_attention(q_BnTH, k_BkSH, v_BkSH, kv_of_head_, window_, pass.documents_BT));
+  const auto [k_BkSH, v_BkSH] =
+      pass.cache->append(layer_, pass.angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
+  return o_proj_->forward(nn::grouped_query_attention(pass.angles.apply(q_BTnH).transpose(1, 2),
+                                                      k_BkSH, v_BkSH, kv_of_head_, window_));
 }
 
 }  // namespace weft::models

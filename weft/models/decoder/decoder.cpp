@@ -147,6 +147,7 @@ class Decoder : public CausalLM {
                     nn::Reduction reduction) {
     nn::CrossEntropyOptions options;
     options.reduction = reduction;
+    options.overwrites_logits = true;
     return nn::vocab_parallel_cross_entropy(head_->forward(x_BTD), targets_BT, head_->vocab(),
                                             config_.vocab_size, group_, options);
   }

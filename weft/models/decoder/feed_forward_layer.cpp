@@ -1,13 +1,12 @@
 #include "weft/models/decoder/feed_forward_layer.h"
 
-#include <ATen/ops/silu.h>
-
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "weft/models/decoder/layer_parts.h"
-#include "weft/ops/collectives.h"
+#include "weft/nn/fused_linear.h"
+#include "weft/nn/swiglu.h"
 
 namespace weft::models {
 namespace {
@@ -40,9 +39,9 @@ FeedForwardLayerImpl::FeedForwardLayerImpl(const ModelConfig& config, const Weig
           "down_proj", sharded_to_all(source, model_name(config, {Part::kDown, layer}), group))) {}
 
 at::Tensor FeedForwardLayerImpl::forward(const at::Tensor& x_BTD) {
-  const at::Tensor shared_BTD = ops::mp_copy(x_BTD, gate_proj_->group());
-  const at::Tensor gate_BTf = at::silu(gate_proj_->forward(shared_BTD));
-  return down_proj_->forward(gate_BTf * up_proj_->forward(shared_BTD));
+  const auto projected =
+      nn::linears_of_shared({gate_proj_->inner(), up_proj_->inner()}, x_BTD, gate_proj_->group());
+  return down_proj_->forward(nn::swiglu(projected[0], projected[1]));
 }
 
 nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource& source,

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+
+/// The inner loops of training, one table row per instruction set. Kernel files are compiled for
+/// machines that may not run them, so they use nothing that the linker could share with other
+/// files: no standard containers, and no inline functions but templates on a type of their own.
+namespace weft::nn::kernels {
+
+/// Rows and columns of a tile of attention scores.
+inline constexpr int64_t kTile = 64;
+
+/// Causal attention of one query head over one sequence, in float32. H is the head dim, padded with
+/// zeros to a multiple of 16. Scores are those of the scaled queries.
+struct AttentionHead {
+  int64_t tokens = 0;
+  int64_t head_dim = 0;
+  /// Positions that a query sees, its own included; tokens or more: all before it.
+  int64_t window = 0;
+  /// [tokens, H], queries already scaled; keys and values.
+  const float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  /// The same transposed in tiles: tile j is [H, kTile], its columns positions 64 j and on, zeros
+  /// behind the last. Backward alone reads vt.
+  const float* kt = nullptr;
+  const float* vt = nullptr;
+  /// [tokens, H], and log of the sum of exponentials of each row's scores. Forward writes, backward
+  /// reads.
+  float* o = nullptr;
+  float* lse = nullptr;
+  /// Backward: the output's gradient [tokens, H], the row sums of o * d_o, and what becomes of
+  /// q (written), k and v (added to).
+  const float* d_o = nullptr;
+  const float* delta = nullptr;
+  float* d_q = nullptr;
+  float* d_k = nullptr;
+  float* d_v = nullptr;
+};
+
+/// Rows [rows, size], float32 or bfloat16.
+struct NormRows {
+  int64_t rows = 0;
+  int64_t size = 0;
+  float eps = 0;
+  const void* x = nullptr;
+  const void* weight = nullptr;
+  void* y = nullptr;
+  /// 1 / sqrt(mean(x^2) + eps), a number per row.
+  float* scale = nullptr;
+};
+
+/// Backward of it: d_x = scale * (d_y w - x scale^2 mean(d_y w x)) [+ d_sum]; d_weight, float32
+/// [size], is added to.
+struct NormGradient {
+  const void* d_y = nullptr;
+  /// A gradient of x itself to add, or null.
+  const void* d_sum = nullptr;
+  void* d_x = nullptr;
+  float* d_weight = nullptr;
+};
+
+/// One row of logits [size] and what its softmax is made of.
+struct LogitsRow {
+  const void* x = nullptr;
+  int64_t size = 0;
+  /// What is subtracted first.
+  float max = 0;
+};
+
+/// Loops for one element type.
+struct ElementKernel {
+  /// x + delta to `sum`, elements of one array.
+  void (*add)(const void* x, const void* delta, void* sum, int64_t count);
+  void (*norm)(const NormRows& rows);
+  void (*norm_backward)(const NormRows& rows, const NormGradient& gradient);
+  /// y = silu(gate) * up; backward overwrites gate and up by their gradients.
+  void (*swiglu)(const void* gate, const void* up, void* y, int64_t count);
+  void (*swiglu_backward)(const void* gate, const void* up, const void* d_y, void* d_gate,
+                          void* d_up, int64_t count);
+  float (*row_max)(const LogitsRow& row);
+  /// Sum of exp(x - max).
+  float (*row_exp_sum)(const LogitsRow& row);
+  /// out = exp(x - max - log_sum) * factor - even; out may be x.
+  void (*row_softmax)(const LogitsRow& row, float log_sum, float factor, float even, void* out);
+  /// Between arrays of this type and float32.
+  void (*widen)(const void* x, float* y, int64_t count);
+  void (*narrow)(const float* x, void* y, int64_t count);
+};
+
+struct Kernel {
+  const char* name;
+  bool (*runs_here)();
+  void (*attend)(const AttentionHead& head, float* scratch);
+  /// `scratch` holds attend_scratch() floats.
+  void (*attend_backward)(const AttentionHead& head, float* scratch);
+  ElementKernel float32;
+  ElementKernel bfloat16;
+};
+
+/// Floats that attend and attend_backward need beside their arguments.
+inline constexpr int64_t kAttendScratch = 3 * kTile * kTile + 4 * kTile;
+
+#if defined(__x86_64__)
+extern const Kernel kAvx512Kernel;
+extern const Kernel kAvx2Kernel;
+#endif
+extern const Kernel kPlainKernel;
+
+}  // namespace weft::nn::kernels

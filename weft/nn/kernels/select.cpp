@@ -1,0 +1,35 @@
+#include "weft/nn/kernels/select.h"
+
+#include <vector>
+
+#include "weft/quant/kernels/select.h"
+
+namespace weft::nn::kernels {
+
+std::span<const Kernel* const> runnable_kernels() {
+  static const std::vector<const Kernel*> runnable = [] {
+    std::vector<const Kernel*> found;
+#if defined(__x86_64__)
+    for (const Kernel* kernel : {&kAvx512Kernel, &kAvx2Kernel}) {
+      if (kernel->runs_here()) found.push_back(kernel);
+    }
+#endif
+    found.push_back(&kPlainKernel);
+    return found;
+  }();
+  return runnable;
+}
+
+const Kernel& active_kernel() {
+  // quant's has checked the name; both know the same ones.
+  static const Kernel& kernel = []() -> const Kernel& {
+    const std::string_view wanted = quant::kernels::active_kernel().name;
+    for (const Kernel* each : runnable_kernels()) {
+      if (wanted == each->name) return *each;
+    }
+    return kPlainKernel;
+  }();
+  return kernel;
+}
+
+}  // namespace weft::nn::kernels

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <span>
+
+#include "weft/nn/kernels/kernel.h"
+
+namespace weft::nn::kernels {
+
+/// All kernels of this build that this machine runs, fastest first.
+std::span<const Kernel* const> runnable_kernels();
+
+/// The kernel that this process uses: that of WEFT_CPU_KERNEL, read at the first call, or the
+/// fastest. Throws ConfigError for a name that is unknown or that this machine cannot run.
+const Kernel& active_kernel();
+
+}  // namespace weft::nn::kernels

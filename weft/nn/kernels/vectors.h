@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+
+/// Vectors in the compiler's own types, so that one text serves every instruction set. All of it is
+/// templates on a type in the unnamed namespace of the file that includes this, and always
+/// inlined: nothing is shared between files.
+namespace weft::nn::kernels {
+
+/// kWidth floats F, integers I and U of the same places, and the 16 bits of a bfloat16 each, Half:
+/// as Types has them.
+template <class Types>
+struct Vectors {
+  using F = typename Types::F;
+  using I = typename Types::I;
+  using U = typename Types::U;
+  using Half = typename Types::Half;
+  static constexpr int kWidth = sizeof(F) / sizeof(float);
+
+  [[gnu::always_inline]] static F all(float value) { return F{} + value; }
+  [[gnu::always_inline]] static F load(const float* from) {
+    F values;
+    __builtin_memcpy(&values, from, sizeof(values));
+    return values;
+  }
+  [[gnu::always_inline]] static void store(F values, float* to) {
+    __builtin_memcpy(to, &values, sizeof(values));
+  }
+  /// bfloat16 is the upper half of a float32.
+  [[gnu::always_inline]] static F load(const uint16_t* from) {
+    Half half;
+    __builtin_memcpy(&half, from, sizeof(half));
+    const U bits = __builtin_convertvector(half, U) << 16;
+    F values;
+    __builtin_memcpy(&values, &bits, sizeof(values));
+    return values;
+  }
+  /// Rounds to nearest, ties to even; NaN stays NaN.
+  [[gnu::always_inline]] static void store(F values, uint16_t* to) {
+    U bits;
+    __builtin_memcpy(&bits, &values, sizeof(bits));
+    const U rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    const U quiet = (bits >> 16) | 0x40u;
+    const Half half = __builtin_convertvector(values != values ? quiet : rounded, Half);
+    __builtin_memcpy(to, &half, sizeof(half));
+  }
+  [[gnu::always_inline]] static F max(F a, F b) { return a > b ? a : b; }
+  [[gnu::always_inline]] static float sum(F a) {
+    float total = 0;
+    for (int i = 0; i < kWidth; ++i) total += a[i];
+    return total;
+  }
+  [[gnu::always_inline]] static float largest(F a) {
+    float most = a[0];
+    for (int i = 1; i < kWidth; ++i) most = a[i] > most ? a[i] : most;
+    return most;
+  }
+
+  /// e^x for x <= 88, within 2 units of the last place; 0 below -87, NaN for NaN. x = n ln 2 + r,
+  /// the rest by its Taylor series. Source: Muller et al. 2018, "Handbook of Floating-Point
+  /// Arithmetic", 10.5.
+  [[gnu::always_inline]] static F exp(F x) {
+    constexpr float kLog2E = 1.44269504F, kRound = 12582912.0F;
+    constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
+    const F in_range = x < -87.0F ? all(-87.0F) : x;
+    const F shifted = in_range * kLog2E + kRound;
+    const F n = shifted - kRound;
+    const F r = (in_range - n * kLn2High) - n * kLn2Low;
+    F p = all(1.0F / 720) * r + 1.0F / 120;
+    p = p * r + 1.0F / 24;
+    p = p * r + 1.0F / 6;
+    p = p * r + 0.5F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    I bits;
+    __builtin_memcpy(&bits, &p, sizeof(bits));
+    bits += __builtin_convertvector(n, I) << 23;
+    F y;
+    __builtin_memcpy(&y, &bits, sizeof(y));
+    return x < -87.0F ? F{} : y;
+  }
+};
+
+}  // namespace weft::nn::kernels

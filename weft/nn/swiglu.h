@@ -1,0 +1,12 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace weft::nn {
+
+/// silu(gate) * up: one pass each way that keeps gate and up alone, in float32 and bfloat16 (the
+/// latter rounded once); composed for other types. Throws ShapeError unless both have one shape
+/// and type, ConfigError for a gradient of the gradient. Source: Shazeer 2020, arXiv:2002.05202.
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+}  // namespace weft::nn
