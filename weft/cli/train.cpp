@@ -7,6 +7,7 @@
 #include "weft/cli/train_flags.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
+#include "weft/nn/cpu_speed.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/config/read_config.h"
 #include "weft/train/metrics/event_file.h"
@@ -173,6 +174,7 @@ int run_verb(const char* verb, const char* about, train::TrainedPart part, const
   app.add_flag("--resume", options.resumes, "go on from the newest checkpoint");
   if (!parse_flags(app, args, {"config"})) return 0;
   const TrainConfig config = read_checked(options);
+  nn::use_fast_cpu();
   const RankRequest request{config.mesh.num_ranks(), "the mesh", config.train.threads,
                             config.mesh.backend};
   return run_ranks(

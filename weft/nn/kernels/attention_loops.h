@@ -17,61 +17,75 @@ struct Operand {
   int64_t column;
 };
 
+/// A matrix whose rows are contiguous, `row` elements apart.
+struct Factor {
+  const float* data;
+  int64_t row;
+};
+/// The same, written to.
+struct Sums {
+  float* data;
+  int64_t row;
+};
+
 /// c [m, n] += a [m, k] b [k, n] for kRows rows and kVectors vectors of columns.
 template <class V, int kRows, int kVectors>
-[[gnu::always_inline]] inline void multiply_block(const Operand& a, const float* b, int64_t b_row,
-                                                  int64_t k, float* c, int64_t c_row) {
+[[gnu::always_inline]] inline void multiply_block(const Operand& a, const Factor& b, int64_t k,
+                                                  const Sums& c) {
   typename V::F sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = V::load(c + r * c_row + v * V::kWidth);
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = V::load(c.data + r * c.row + v * V::kWidth);
   }
   for (int64_t i = 0; i < k; ++i) {
     typename V::F row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = V::load(b + i * b_row + v * V::kWidth);
+    for (int v = 0; v < kVectors; ++v) row[v] = V::load(b.data + i * b.row + v * V::kWidth);
     for (int r = 0; r < kRows; ++r) {
       const float factor = a.data[r * a.row + i * a.column];
       for (int v = 0; v < kVectors; ++v) sums[r][v] += row[v] * factor;
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) V::store(sums[r][v], c + r * c_row + v * V::kWidth);
+    for (int v = 0; v < kVectors; ++v) V::store(sums[r][v], c.data + r * c.row + v * V::kWidth);
   }
 }
 
 /// The same for m rows.
 template <class V, int kVectors>
-void multiply_panel(Operand a, const float* b, int64_t b_row, int64_t m, int64_t k, float* c,
-                    int64_t c_row) {
+void multiply_panel(Operand a, const Factor& b, int64_t m, int64_t k, Sums c) {
   for (; m >= V::kGemmRows; m -= V::kGemmRows) {
-    multiply_block<V, V::kGemmRows, kVectors>(a, b, b_row, k, c, c_row);
+    multiply_block<V, V::kGemmRows, kVectors>(a, b, k, c);
     a.data += V::kGemmRows * a.row;
-    c += V::kGemmRows * c_row;
+    c.data += V::kGemmRows * c.row;
   }
   for (; m >= 2; m -= 2) {
-    multiply_block<V, 2, kVectors>(a, b, b_row, k, c, c_row);
+    multiply_block<V, 2, kVectors>(a, b, k, c);
     a.data += 2 * a.row;
-    c += 2 * c_row;
+    c.data += 2 * c.row;
   }
-  if (m > 0) multiply_block<V, 1, kVectors>(a, b, b_row, k, c, c_row);
+  if (m > 0) multiply_block<V, 1, kVectors>(a, b, k, c);
 }
 
 /// c [m, n] += a [m, k] b [k, n]; n is a multiple of 16, rows of b and c are contiguous.
 template <class V>
-void multiply_add(const Operand& a, const float* b, int64_t b_row, int64_t m, int64_t n, int64_t k,
-                  float* c, int64_t c_row) {
+void multiply_add(const Operand& a, const Factor& b, int64_t m, int64_t n, int64_t k,
+                  const Sums& c) {
   constexpr int64_t kPanel = V::kGemmVectors * V::kWidth;
   int64_t j = 0;
   for (; j + kPanel <= n; j += kPanel) {
-    multiply_panel<V, V::kGemmVectors>(a, b + j, b_row, m, k, c + j, c_row);
+    multiply_panel<V, V::kGemmVectors>(a, {b.data + j, b.row}, m, k, {c.data + j, c.row});
   }
-  for (; j < n; j += V::kWidth) multiply_panel<V, 1>(a, b + j, b_row, m, k, c + j, c_row);
+  for (; j < n; j += V::kWidth) {
+    multiply_panel<V, 1>(a, {b.data + j, b.row}, m, k, {c.data + j, c.row});
+  }
 }
 
+/// values = 0; count is a multiple of the width.
 template <class V>
 [[gnu::always_inline]] inline void clear(float* values, int64_t count) {
   for (int64_t i = 0; i < count; i += V::kWidth) V::store(typename V::F{}, values + i);
 }
 
+/// values *= factor; count is a multiple of the width.
 template <class V>
 [[gnu::always_inline]] inline void scale_by(float factor, float* values, int64_t count) {
   for (int64_t i = 0; i < count; i += V::kWidth) V::store(V::load(values + i) * factor, values + i);
@@ -94,6 +108,7 @@ struct Tile {
   }
 };
 
+/// Rows of the tile that begins at row `first`.
 [[gnu::always_inline]] inline int64_t rows_from(const AttentionHead& head, int64_t first) {
   return head.tokens - first < kTile ? head.tokens - first : kTile;
 }
@@ -109,8 +124,8 @@ template <class V>
 void score_tile(const AttentionHead& head, const Tile& tile, float* s) {
   const int64_t H = head.head_dim;
   clear<V>(s, tile.rows * kTile);
-  multiply_add<V>({head.q + tile.first_row * H, H, 1}, head.kt + tile.first_column * H, kTile,
-                  tile.rows, kTile, H, s, kTile);
+  multiply_add<V>({head.q + tile.first_row * H, H, 1}, {head.kt + tile.first_column * H, kTile},
+                  tile.rows, kTile, H, {s, kTile});
   for (int64_t row = 0; row < tile.rows; ++row) {
     for (int64_t c = tile.end(row); c < kTile; ++c) s[row * kTile + c] = -__builtin_inff();
     const int64_t begin = tile.begin(row, head.window);
@@ -146,6 +161,7 @@ template <class V>
   if (kept != 1) scale_by<V>(kept, o, H);
 }
 
+/// Kernel::attend: the outputs and log sums of a head.
 template <class V>
 void attend(const AttentionHead& head, float* scratch) {
   const int64_t H = head.head_dim;
@@ -161,8 +177,8 @@ void attend(const AttentionHead& head, float* scratch) {
       for (int64_t row = 0; row < rows; ++row) {
         soften_row<V>(s + row * kTile, o + row * H, H, running[row]);
       }
-      multiply_add<V>({s, kTile, 1}, head.v + column * H, H, rows, H, rows_from(head, column), o,
-                      H);
+      multiply_add<V>({s, kTile, 1}, {head.v + column * H, H}, rows, H, rows_from(head, column),
+                      {o, H});
     }
     for (int64_t row = 0; row < rows; ++row) {
       scale_by<V>(1 / running[row].sum, o + row * H, H);
@@ -177,8 +193,8 @@ void differentiate_tile(const AttentionHead& head, const Tile& tile, float* p, f
   const int64_t H = head.head_dim;
   score_tile<V>(head, tile, p);
   clear<V>(d, tile.rows * kTile);
-  multiply_add<V>({head.d_o + tile.first_row * H, H, 1}, head.vt + tile.first_column * H, kTile,
-                  tile.rows, kTile, H, d, kTile);
+  multiply_add<V>({head.d_o + tile.first_row * H, H, 1}, {head.vt + tile.first_column * H, kTile},
+                  tile.rows, kTile, H, {d, kTile});
   for (int64_t row = 0; row < tile.rows; ++row) {
     const float lse = head.lse[tile.first_row + row], delta = head.delta[tile.first_row + row];
     for (int64_t c = row * kTile; c < (row + 1) * kTile; c += V::kWidth) {
@@ -189,6 +205,7 @@ void differentiate_tile(const AttentionHead& head, const Tile& tile, float* p, f
   }
 }
 
+/// Kernel::attend_backward: the gradients of a head.
 template <class V>
 void attend_backward(const AttentionHead& head, float* scratch) {
   const int64_t H = head.head_dim;
@@ -200,12 +217,12 @@ void attend_backward(const AttentionHead& head, float* scratch) {
     for (int64_t column = first_tile(head, first); column <= first; column += kTile) {
       const int64_t columns = rows_from(head, column);
       differentiate_tile<V>(head, {first, rows, column}, p, d);
-      multiply_add<V>({p, 1, kTile}, head.d_o + first * H, H, columns, H, rows,
-                      head.d_v + column * H, H);
-      multiply_add<V>({d, 1, kTile}, head.q + first * H, H, columns, H, rows, head.d_k + column * H,
-                      H);
-      multiply_add<V>({d, kTile, 1}, head.k + column * H, H, rows, H, columns, head.d_q + first * H,
-                      H);
+      multiply_add<V>({p, 1, kTile}, {head.d_o + first * H, H}, columns, H, rows,
+                      {head.d_v + column * H, H});
+      multiply_add<V>({d, 1, kTile}, {head.q + first * H, H}, columns, H, rows,
+                      {head.d_k + column * H, H});
+      multiply_add<V>({d, kTile, 1}, {head.k + column * H, H}, rows, H, columns,
+                      {head.d_q + first * H, H});
     }
   }
 }

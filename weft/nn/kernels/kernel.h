@@ -88,6 +88,7 @@ struct ElementKernel {
   void (*narrow)(const float* x, void* y, int64_t count);
 };
 
+/// The training kernels of one instruction set.
 struct Kernel {
   const char* name;
   bool (*runs_here)();

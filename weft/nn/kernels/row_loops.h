@@ -18,6 +18,7 @@ template <class V, class Use>
   if (i < size) use(i, static_cast<int>(size - i));
 }
 
+/// The first `count` elements as a vector; what is beyond is 0.
 template <class V, class T>
 [[gnu::always_inline]] inline typename V::F load_some(const T* from, int count) {
   if (count == V::kWidth) return V::load(from);
@@ -26,6 +27,7 @@ template <class V, class T>
   return V::load(values);
 }
 
+/// The inverse: writes `count` elements.
 template <class V, class T>
 [[gnu::always_inline]] inline void store_some(typename V::F values, T* to, int count) {
   if (count == V::kWidth) {
@@ -37,6 +39,7 @@ template <class V, class T>
   for (int i = 0; i < count; ++i) to[i] = narrow[i];
 }
 
+/// ElementKernel::add.
 template <class V, class T>
 void add_arrays(const void* x_in, const void* delta_in, void* sum_out, int64_t count) {
   const auto* x = static_cast<const T*>(x_in);
@@ -48,6 +51,7 @@ void add_arrays(const void* x_in, const void* delta_in, void* sum_out, int64_t c
       });
 }
 
+/// ElementKernel::norm.
 template <class V, class T>
 void norm_rows(const NormRows& rows) {
   const auto* weight = static_cast<const T*>(rows.weight);
@@ -70,6 +74,7 @@ void norm_rows(const NormRows& rows) {
   }
 }
 
+/// ElementKernel::norm_backward.
 template <class V, class T>
 void norm_rows_backward(const NormRows& rows, const NormGradient& gradient) {
   const auto* weight = static_cast<const T*>(rows.weight);
@@ -108,6 +113,7 @@ template <class V>
   return x > 0.0F ? fraction : small * fraction;
 }
 
+/// ElementKernel::swiglu.
 template <class V, class T>
 void swiglu_arrays(const void* gate_in, const void* up_in, void* y_out, int64_t count) {
   const auto* gate = static_cast<const T*>(gate_in);
@@ -120,6 +126,7 @@ void swiglu_arrays(const void* gate_in, const void* up_in, void* y_out, int64_t 
       });
 }
 
+/// ElementKernel::swiglu_backward.
 template <class V, class T>
 void swiglu_arrays_backward(const void* gate_in, const void* up_in, const void* d_y_in,
                             void* d_gate_out, void* d_up_out, int64_t count) {
@@ -137,6 +144,7 @@ void swiglu_arrays_backward(const void* gate_in, const void* up_in, const void* 
       });
 }
 
+/// ElementKernel::row_max.
 template <class V, class T>
 float row_max(const LogitsRow& row) {
   const auto* x = static_cast<const T*>(row.x);
@@ -152,6 +160,7 @@ float row_max(const LogitsRow& row) {
   return most;
 }
 
+/// ElementKernel::row_exp_sum.
 template <class V, class T>
 float row_exp_sum(const LogitsRow& row) {
   const auto* x = static_cast<const T*>(row.x);
@@ -166,6 +175,7 @@ float row_exp_sum(const LogitsRow& row) {
   return sum;
 }
 
+/// ElementKernel::row_softmax.
 template <class V, class T>
 void row_softmax(const LogitsRow& row, float log_sum, float factor, float even, void* out_in) {
   const auto* x = static_cast<const T*>(row.x);
@@ -177,6 +187,7 @@ void row_softmax(const LogitsRow& row, float log_sum, float factor, float even, 
       });
 }
 
+/// ElementKernel::widen.
 template <class V, class T>
 void widen_array(const void* x, float* y, int64_t count) {
   for_vectors<V>(
@@ -185,6 +196,7 @@ void widen_array(const void* x, float* y, int64_t count) {
       });
 }
 
+/// ElementKernel::narrow.
 template <class V, class T>
 void narrow_array(const float* x, void* y, int64_t count) {
   for_vectors<V>(
@@ -193,6 +205,7 @@ void narrow_array(const float* x, void* y, int64_t count) {
       });
 }
 
+/// All of them for elements of type T.
 template <class V, class T>
 constexpr ElementKernel element_kernel() {
   return {add_arrays<V, T>,
