@@ -141,7 +141,8 @@ struct RunningRow {
 
 /// Turns a row of scores into exp(score - max) and brings max, sum and the output up to date.
 template <class V>
-[[gnu::always_inline]] inline void soften_row(float* s, float* o, int64_t H, RunningRow& running) {
+[[gnu::always_inline]] inline void soften_row(float* s, float* o, int64_t head_dim,
+                                              RunningRow& running) {
   auto most = V::all(running.max);
   for (int64_t c = 0; c < kTile; c += V::kWidth) most = V::max(V::load(s + c), most);
   const float max = V::largest(most);
@@ -158,7 +159,7 @@ template <class V>
   const float kept = __builtin_expf(running.max - max);
   running.sum = running.sum * kept + V::sum(sums);
   running.max = max;
-  if (kept != 1) scale_by<V>(kept, o, H);
+  if (kept != 1) scale_by<V>(kept, o, head_dim);
 }
 
 /// Kernel::attend: the outputs and log sums of a head.
