@@ -188,6 +188,9 @@ TEST(TrainVerb, RefusesWhatCannotBeBeforeAnythingStarts) {
   EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("(did you mean 'steps'?)"), std::string::npos) << result.err;
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/unknown"));
+  expect_refusal({config, "--pipe", "2"},
+                 "--pipe: mesh.pipe: 2, expected 1: layers are not cut over stages in training; "
+                 "use tp and dp");
   const auto many = train({config, "--tp", "7"});
   EXPECT_EQ(many.status, 2) << many.err;
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/run"));

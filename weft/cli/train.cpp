@@ -50,12 +50,24 @@ std::string tokenizer_path(const TrainConfig& config) {
   return config.model.from.empty() ? model_path("") : config.model.from;
 }
 
+// What a configuration may say, and weft plan can predict, but the trainer does not do.
+void check_supported(const TrainConfig& config) {
+  core::check<core::ConfigError>(config.mesh.pipe == 1, config.where("mesh.pipe"), ": ",
+                                 config.mesh.pipe,
+                                 ", expected 1: layers are not cut over stages in training; use tp "
+                                 "and dp");
+  core::check<core::ConfigError>(!config.train.sequence_parallel,
+                                 config.where("train.sequence_parallel"),
+                                 ": true, expected false: training keeps whole sequences");
+}
+
 TrainConfig read_checked(const Options& options) {
   TrainConfig config = train::read_train_config(options.config_path, options.given);
   const bool adapts = options.part == train::TrainedPart::kAdapters;
   if (adapts && config.model.from.empty()) config.model.from = model_path("");
   train::complete_model(config);
   train::check_config(config);
+  check_supported(config);
   train::check_inputs(config);
   train::check_run_folder(config, options.resumes);
   if (config.model.from.empty()) {

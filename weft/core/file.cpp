@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -52,7 +53,16 @@ void File::read_at(uint64_t offset, std::span<std::byte> destination) const {
   }
 }
 
+// Whether a byte could be read without a disk.
+bool File::is_cached(uint64_t offset) const {
+  std::byte byte{};
+  const iovec place = {&byte, 1};
+  return ::preadv2(fd_.get(), &place, 1, static_cast<off_t>(offset), RWF_NOWAIT) == 1;
+}
+
 void File::will_need(uint64_t offset, uint64_t num_bytes) const {
+  // The advice costs half as much as reading what is in memory already.
+  if (num_bytes > 0 && is_cached(offset) && is_cached(offset + num_bytes - 1)) return;
   // Only advice: what it returns changes nothing.
   static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(offset),
                                     static_cast<off_t>(num_bytes), POSIX_FADV_WILLNEED));

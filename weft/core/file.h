@@ -47,6 +47,8 @@ class File {
   void will_need(uint64_t offset, uint64_t num_bytes) const;
 
  private:
+  bool is_cached(uint64_t offset) const;
+
   std::string path_;
   FileDescriptor fd_;
   uint64_t size_ = 0;

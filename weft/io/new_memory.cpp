@@ -32,10 +32,9 @@ void prefer_huge_pages(std::span<std::byte> memory) {
 }
 
 PageClearer::PageClearer(std::span<std::byte> memory) {
-  // Less is read before a thread has started.
-  constexpr size_t kWorthwhile = size_t{16} << 20;
-  // What the reader fills meanwhile.
-  constexpr size_t kHeadStart = 2 * kHugePage;
+  // What the reader fills before the thread has started, and what makes one worthwhile.
+  constexpr size_t kHeadStart = kHugePage;
+  constexpr size_t kWorthwhile = 3 * kHugePage;
   const auto pages = huge_pages(memory);
   if (pages.size() < kWorthwhile) return;
   const auto ahead = pages.subspan(kHeadStart);
