@@ -13,6 +13,7 @@
 #include <string>
 
 #include "tests/support/run_ranks.h"
+#include "tests/train/parameter_part.h"
 #include "weft/core/error.h"
 #include "weft/nn/linear.h"
 #include "weft/ops/collectives.h"
@@ -165,15 +166,6 @@ double backward_all(ShardedModule& sharded, Model& model, const Data& data, int6
   at::Tensor total = at::full({1}, loss, at::kDouble);
   batch.all_reduce(total);
   return total.item<double>();
-}
-
-at::Tensor part_of(const at::Tensor& whole, const nn::ParameterInfo& info, int64_t rank) {
-  if (!info.cut.has_value()) return whole;
-  std::vector<at::Tensor> parts;
-  for (const shard::Range& range : info.cut->of(rank)) {
-    parts.push_back(whole.narrow(info.cut->dim, range.start, range.length));
-  }
-  return at::cat(parts, info.cut->dim);
 }
 
 void expect_parameters(ShardedModule& sharded, Model& model, const History& whole) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tests/support/run_ranks.h"
+#include "tests/train/parameter_part.h"
 #include "weft/core/error.h"
 #include "weft/io/load_tensor.h"
 #include "weft/models/deferred_model.h"
@@ -45,15 +46,6 @@ std::vector<Microbatch> own_part(const dist::Group& batch, int64_t step, int64_t
     parts.push_back(rows(step, batch.rank() * own + m * count, count));
   }
   return parts;
-}
-
-at::Tensor part_of(const at::Tensor& whole, const nn::ParameterInfo& info, int64_t rank) {
-  if (!info.cut.has_value()) return whole;
-  std::vector<at::Tensor> parts;
-  for (const shard::Range& range : info.cut->of(rank)) {
-    parts.push_back(whole.narrow(info.cut->dim, range.start, range.length));
-  }
-  return at::cat(parts, info.cut->dim);
 }
 
 void expect_parameters(ShardedModule& sharded, models::CausalLM& model,
