@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -26,43 +27,102 @@ Panels view_of(const PanelMatrix& w) {
   return {w.data.const_data_ptr<uint8_t>(), w.bits, w.is_symmetric, w.in_features / kBlockColumns};
 }
 
-// Where a block keeps the code of (row, column), and whether in a byte's upper half.
-struct CodePlace {
-  int64_t byte;
-  bool is_upper;
-};
-CodePlace place_of(const Panels& w, int64_t row, int64_t column) {
-  const int64_t head = kPanelRows * (w.is_symmetric ? 2 : 4);
-  const int64_t step = column / 4, within = 4 * row + column % 4;
-  if (w.bits == 8) return {head + 4 * kPanelRows * step + within, false};
-  return {head + 4 * kPanelRows * (step % 4) + within, step >= 4};
+// A block's codes of one row, column after column.
+using RowCodes = std::array<uint8_t, kBlockColumns>;
+
+// The steps of four columns that share a byte with 4 bits.
+constexpr int64_t kHalf = kBlockColumns / 2;
+
+RowCodes read_affine(const uint8_t* packed, int64_t bits) {
+  RowCodes codes;
+  if (bits == 8) {
+    std::copy_n(packed, kBlockColumns, codes.begin());
+    return codes;
+  }
+  for (size_t i = 0; i < kHalf; ++i) {
+    codes[2 * i] = packed[i] & 15;
+    codes[2 * i + 1] = packed[i] >> 4;
+  }
+  return codes;
 }
 
-// Elements of a row of w as bytes.
-uint8_t code_of(const AffineTensor& w, int64_t row, int64_t column) {
-  const uint8_t* codes = w.packed.const_data_ptr<uint8_t>() + row * w.packed.size(1);
-  if (w.bits == 8) return codes[column];
-  return column % 2 == 0 ? codes[column / 2] & 15 : codes[column / 2] >> 4;
+void write_affine(const RowCodes& codes, int64_t bits, uint8_t* packed) {
+  if (bits == 8) {
+    std::copy(codes.begin(), codes.end(), packed);
+    return;
+  }
+  for (size_t i = 0; i < kHalf; ++i) {
+    packed[i] = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
+  }
 }
 
-void copy_half(const at::Tensor& halves, int64_t row, int64_t group, uint8_t* to) {
-  const auto* from = halves.const_data_ptr<at::Half>() + row * halves.size(1) + group;
-  std::memcpy(to, from, sizeof(*from));
+// `steps`: a block's codes from row `row` of the panel on.
+RowCodes read_steps(const uint8_t* steps, int64_t bits) {
+  RowCodes codes;
+  for (int64_t i = 0; i < (bits == 8 ? kBlockColumns : kHalf); ++i) {
+    const uint8_t byte = steps[i / 4 * 4 * kPanelRows + i % 4];
+    codes[static_cast<size_t>(i)] = bits == 8 ? byte : byte & 15;
+    if (bits == 4) codes[static_cast<size_t>(i + kHalf)] = byte >> 4;
+  }
+  return codes;
 }
 
-void fill_block(const AffineTensor& w, const Panels& panels, int64_t panel, int64_t block,
-                uint8_t* to) {
-  const int64_t first = panel * kPanelRows;
-  const int64_t rows = std::min(kPanelRows, w.out_features() - first);
-  const int64_t group = block * kBlockColumns / w.group_size;
-  for (int64_t r = 0; r < rows; ++r) {
-    copy_half(w.scales, first + r, group, to + 2 * r);
-    if (!w.is_symmetric()) copy_half(w.offsets, first + r, group, to + 2 * (kPanelRows + r));
-    for (int64_t c = 0; c < kBlockColumns; ++c) {
-      const CodePlace place = place_of(panels, r, c);
-      const uint8_t code = code_of(w, first + r, block * kBlockColumns + c);
-      to[place.byte] |= static_cast<uint8_t>(place.is_upper ? code << 4 : code);
+void write_steps(const RowCodes& codes, int64_t bits, uint8_t* steps) {
+  if (bits == 8) {
+    for (int64_t i = 0; i < kBlockColumns; i += 4) {
+      std::memcpy(steps + i * kPanelRows, codes.data() + i, 4);
     }
+    return;
+  }
+  for (int64_t i = 0; i < kHalf; ++i) {
+    const auto at = static_cast<size_t>(i);
+    steps[i / 4 * 4 * kPanelRows + i % 4] =
+        static_cast<uint8_t>(codes[at] | codes[at + kHalf] << 4);
+  }
+}
+
+// Where a block has row `row`'s scale, offset and codes.
+struct BlockRow {
+  BlockRow(const Panels& w, int64_t row)
+      : scale(2 * row),
+        offset(2 * (kPanelRows + row)),
+        codes(kPanelRows * (w.is_symmetric ? 2 : 4) + 4 * row) {}
+  int64_t scale, offset, codes;
+};
+
+constexpr size_t kHalfBytes = sizeof(at::Half);
+
+// All blocks of one row of w.
+void fill_row(const AffineTensor& w, const Panels& panels, int64_t row, uint8_t* panel) {
+  const BlockRow at(panels, row % kPanelRows);
+  const int64_t groups = w.scales.size(1), bytes = kBlockColumns * w.bits / 8;
+  const auto* scales = w.scales.const_data_ptr<at::Half>() + row * groups;
+  const auto* offsets =
+      w.is_symmetric() ? nullptr : w.offsets.const_data_ptr<at::Half>() + row * groups;
+  const uint8_t* packed = w.packed.const_data_ptr<uint8_t>() + row * w.packed.size(1);
+  for (int64_t b = 0; b < panels.num_blocks; ++b) {
+    uint8_t* block = panel + b * panels.block_bytes();
+    const int64_t group = b * kBlockColumns / w.group_size;
+    std::memcpy(block + at.scale, scales + group, kHalfBytes);
+    if (offsets != nullptr) std::memcpy(block + at.offset, offsets + group, kHalfBytes);
+    write_steps(read_affine(packed + b * bytes, w.bits), w.bits, block + at.codes);
+  }
+}
+
+// The inverse, with groups of a block.
+void take_row(const Panels& panels, const uint8_t* panel, int64_t row, AffineTensor& w) {
+  const BlockRow at(panels, row % kPanelRows);
+  const int64_t bytes = kBlockColumns * w.bits / 8;
+  auto* scales = w.scales.mutable_data_ptr<at::Half>() + row * panels.num_blocks;
+  auto* offsets = panels.is_symmetric
+                      ? nullptr
+                      : w.offsets.mutable_data_ptr<at::Half>() + row * panels.num_blocks;
+  uint8_t* packed = w.packed.mutable_data_ptr<uint8_t>() + row * w.packed.size(1);
+  for (int64_t b = 0; b < panels.num_blocks; ++b) {
+    const uint8_t* block = panel + b * panels.block_bytes();
+    std::memcpy(scales + b, block + at.scale, kHalfBytes);
+    if (offsets != nullptr) std::memcpy(offsets + b, block + at.offset, kHalfBytes);
+    write_affine(read_steps(block + at.codes, w.bits), w.bits, packed + b * bytes);
   }
 }
 
@@ -118,9 +178,9 @@ PanelMatrix to_panels(const AffineTensor& w) {
   auto* data = made.data.mutable_data_ptr<uint8_t>();
   at::parallel_for(0, count, rows_per_thread(kPanelRows * w.in_features()),
                    [&](int64_t begin, int64_t end) {
-                     for (int64_t i = begin * panels.num_blocks; i < end * panels.num_blocks; ++i) {
-                       fill_block(w, panels, i / panels.num_blocks, i % panels.num_blocks,
-                                  data + i * panels.block_bytes());
+                     const int64_t last = std::min(end * kPanelRows, w.out_features());
+                     for (int64_t row = begin * kPanelRows; row < last; ++row) {
+                       fill_row(w, panels, row, data + row / kPanelRows * panels.panel_bytes());
                      }
                    });
   return made;
@@ -131,29 +191,11 @@ AffineTensor from_panels(const PanelMatrix& w) {
   AffineTensor made;
   made.bits = w.bits;
   made.group_size = kBlockColumns;
-  made.packed = at::zeros({w.out_features, w.in_features * w.bits / 8}, at::kByte);
+  made.packed = at::empty({w.out_features, w.in_features * w.bits / 8}, at::kByte);
   made.scales = at::empty({w.out_features, panels.num_blocks}, at::kHalf);
   if (!w.is_symmetric) made.offsets = at::empty_like(made.scales);
-  auto* codes = made.packed.mutable_data_ptr<uint8_t>();
   for (int64_t row = 0; row < w.out_features; ++row) {
-    for (int64_t b = 0; b < panels.num_blocks; ++b) {
-      const uint8_t* block =
-          panels.data + row / kPanelRows * panels.panel_bytes() + b * panels.block_bytes();
-      const int64_t r = row % kPanelRows, group = row * panels.num_blocks + b;
-      std::memcpy(made.scales.mutable_data_ptr<at::Half>() + group, block + 2 * r, 2);
-      if (!w.is_symmetric) {
-        std::memcpy(made.offsets.mutable_data_ptr<at::Half>() + group, block + 2 * (kPanelRows + r),
-                    2);
-      }
-      for (int64_t c = 0; c < kBlockColumns; ++c) {
-        const CodePlace place = place_of(panels, r, c);
-        const int code =
-            place.is_upper ? block[place.byte] >> 4 : block[place.byte] & ((1 << w.bits) - 1);
-        const int64_t element = row * w.in_features + b * kBlockColumns + c;
-        codes[element * w.bits / 8] |=
-            static_cast<uint8_t>(w.bits == 4 && element % 2 == 1 ? code << 4 : code);
-      }
-    }
+    take_row(panels, panels.data + row / kPanelRows * panels.panel_bytes(), row, made);
   }
   return made;
 }
