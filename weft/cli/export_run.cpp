@@ -83,6 +83,7 @@ void export_peft(const std::string& checkpoint, const OutputFlags& output) {
   config.base_model = run.config.model.from;
   config.rank = run.config.lora.rank;
   config.alpha = run.config.lora.alpha;
+  config.dropout = run.config.lora.dropout;
   config.targets = run.config.lora.targets;
   models::write_peft_folder(*run.adapters, config, folder.temporary_path());
   folder.commit();

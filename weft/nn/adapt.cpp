@@ -144,10 +144,12 @@ std::shared_ptr<LinearLike> with_lora(const HeldLinear& held, const LoraOptions&
   const ShardSpec spec{{options.rank, columns}, 1, own};
   const auto a = make_shard(Init::linear_default(), spec, seed_for(options.seed, held.path));
   const auto b = at::zeros({inner->out_features(), options.rank}, at::TensorOptions(at::kFloat));
-  return std::make_shared<LoraLinearImpl>(
+  auto lora = std::make_shared<LoraLinearImpl>(
       inner, a.set_requires_grad(true), b.set_requires_grad(true),
       options.alpha / static_cast<double>(options.rank),
       cut == nullptr ? std::nullopt : std::optional<LinearCut>(*cut));
+  lora->set_dropout({options.dropout, seed_for(options.seed, held.path), 0});
+  return lora;
 }
 
 int64_t whole_rows(const HeldLinear& held) {
@@ -218,6 +220,8 @@ int64_t apply_lora(torch::nn::Module& module, const std::vector<std::string>& ta
                    const LoraOptions& options) {
   check<ConfigError>(options.rank >= 1, "nn.apply_lora: rank ", options.rank,
                      ", expected at least 1");
+  check<ConfigError>(options.dropout >= 0 && options.dropout < 1, "nn.apply_lora: dropout ",
+                     options.dropout, ", expected 0 or more, below 1");
   const auto is_meant = [&](const std::string& path) {
     return std::any_of(targets.begin(), targets.end(),
                        [&](const std::string& target) { return is_target(path, target); });

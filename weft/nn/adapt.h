@@ -44,6 +44,8 @@ struct LoraOptions {
   /// The adapter's product is multiplied by alpha / rank.
   double alpha = 16;
   uint64_t seed = 0;
+  /// LoraLinear::set_dropout; layers differ by their paths.
+  double dropout = 0;
 };
 
 /// Wraps the layers whose path, or the end of it after a dot, is one of `targets`, e.g. "wq", and

@@ -8,6 +8,7 @@
 
 #include "weft/models/config.h"
 #include "weft/models/weight_source.h"
+#include "weft/nn/dropout.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/parallel_linear.h"
@@ -23,6 +24,10 @@ struct PassContext {
   at::Tensor documents_BT;
   /// Null: the tokens stand alone.
   nn::KvCache* cache = nullptr;
+  /// Of the residual stream; layer numbers are the users'.
+  nn::DropoutDraw dropout = {};
+  /// Where the tokens stand.
+  nn::ActivationPlace place = {};
 };
 
 /// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.

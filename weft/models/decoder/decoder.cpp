@@ -81,9 +81,14 @@ class Decoder : public CausalLM {
 
   at::Tensor forward(const TokenBatch& batch) override {
     check_batch(batch);
-    return run(batch.ids_BT, {batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
-                                                           : rope_.angles(0, batch.ids_BT.size(1)),
-                              batch.documents_BT, nullptr});
+    PassContext pass{batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
+                                                  : rope_.angles(0, batch.ids_BT.size(1)),
+                     batch.documents_BT, nullptr};
+    if (is_training()) pass.dropout = dropout_;
+    pass.place.step = batch.step;
+    pass.place.first_row = batch.first_token;
+    place_ = pass.place;
+    return run(batch.ids_BT, pass);
   }
 
   at::Tensor logits(const at::Tensor& x_BTD) override {
@@ -107,6 +112,12 @@ class Decoder : public CausalLM {
   void set_block_runner(BlockRunner runner) override { runner_ = std::move(runner); }
   void set_checkpointing(std::vector<bool> blocks) override { checkpointed_ = std::move(blocks); }
 
+  void set_dropout(double p, uint64_t seed) override {
+    core::check<core::ConfigError>(p >= 0 && p < 1, "models.CausalLM: dropout ", p,
+                                   ", expected 0 or more, below 1");
+    dropout_ = {p, seed, 0};
+  }
+
   nn::KvCache make_cache(int64_t batch, int64_t capacity) const override {
     return nn::KvCache({config_.num_layers, batch, num_kv_heads_, config_.head_dim, capacity});
   }
@@ -125,7 +136,8 @@ class Decoder : public CausalLM {
 
  private:
   at::Tensor run(const at::Tensor& ids_BT, const PassContext& pass) {
-    at::Tensor x_BTD = embedding_->forward(ids_BT);
+    const nn::PlaceScope scope(pass.place);
+    at::Tensor x_BTD = nn::dropped(embedding_->forward(ids_BT), pass.dropout, pass.place);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const BlockFunction forward = block_function(i, pass);
       x_BTD = runner_ ? runner_(static_cast<int64_t>(i), forward, x_BTD) : forward(x_BTD);
@@ -145,6 +157,7 @@ class Decoder : public CausalLM {
 
   at::Tensor losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT,
                     nn::Reduction reduction) {
+    const nn::PlaceScope scope(place_);
     nn::CrossEntropyOptions options;
     options.reduction = reduction;
     options.overwrites_logits = true;
@@ -162,6 +175,9 @@ class Decoder : public CausalLM {
   nn::VocabParallelHead head_{nullptr};
   BlockRunner runner_;
   std::vector<bool> checkpointed_;
+  nn::DropoutDraw dropout_;
+  // Of the last batch: the head's, if it drops.
+  nn::ActivationPlace place_;
 };
 
 }  // namespace

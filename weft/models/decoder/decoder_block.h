@@ -20,6 +20,9 @@ class DecoderBlockImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
 
  private:
+  at::Tensor dropped(const at::Tensor& x_BTD, const PassContext& pass, uint64_t half) const;
+
+  int64_t layer_;
   nn::RMSNorm input_norm_;
   AttentionLayer attention_;
   nn::RMSNorm ffn_norm_;

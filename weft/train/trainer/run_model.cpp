@@ -18,6 +18,7 @@ std::shared_ptr<models::CausalLM> adapted_model(const TrainConfig& config,
   options.rank = config.lora.rank;
   options.alpha = config.lora.alpha;
   options.seed = static_cast<uint64_t>(config.train.seed);
+  options.dropout = config.lora.dropout;
   nn::apply_lora(*model, config.lora.targets, options);
   model->train();
   return model;
