@@ -1,4 +1,5 @@
-// weft generate --adapter and its kind: adapters beside frozen weights give what the fused model does.
+// weft generate --adapter and its kind: adapters beside frozen weights give what the fused model
+// does.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,12 +31,12 @@ std::string common_lines(const std::string& run) {
 class Tuned {
  public:
   explicit Tuned(const std::string& more = "") {
-    const std::string config = dir_.write(
-        "base.toml",
-        "model.hidden_size = 64\nmodel.num_layers = 2\nmodel.num_heads = 4\n"
-        "model.num_kv_heads = 2\nmodel.intermediate_size = 128\nmodel.tokenizer = \"" +
-            std::string(kTokenizer) + "\"\noptimizer.lr = 5e-3\ntrain.steps = 4\n" +
-            common_lines(dir_.at("full")));
+    const std::string config =
+        dir_.write("base.toml",
+                   "model.hidden_size = 64\nmodel.num_layers = 2\nmodel.num_heads = 4\n"
+                   "model.num_kv_heads = 2\nmodel.intermediate_size = 128\nmodel.tokenizer = \"" +
+                       std::string(kTokenizer) + "\"\noptimizer.lr = 5e-3\ntrain.steps = 4\n" +
+                       common_lines(dir_.at("full")));
     expect_success(weft({"train", config}));
     expect_success(weft({"convert", dir_.at("full"), base()}));
     const std::string lora = dir_.write(
@@ -58,8 +59,8 @@ class Tuned {
 };
 
 nlohmann::json greedy_tokens(const Strings& args) {
-  return weft_json(
-             joined({"generate", "-p", "We the People", "-n", "40", "--json", "--ignore-eos"}, args))
+  return weft_json(joined({"generate", "-p", "We the People", "-n", "40", "--json", "--ignore-eos"},
+                          args))
       .at("tokens");
 }
 
@@ -131,8 +132,7 @@ TEST(AdapterFlag, RefusesWhatIsNoAdapterOfTheModelInOneLine) {
                  ": model.layers.0.mlp.down_proj: A [4, 128] and B [64, 4], expected [r, 1536] and "
                  "[576, r] for '");
   std::filesystem::remove_all(tuned.base());
-  const auto moved =
-      test::run_command({kWeft, "generate", "-p", "x", "--adapter", tuned.run()});
+  const auto moved = test::run_command({kWeft, "generate", "-p", "x", "--adapter", tuned.run()});
   EXPECT_EQ(moved.status, 2);
   EXPECT_NE(moved.err.find(": was trained beside '" + tuned.base() +
                            "', which is not there; name its place as MODEL"),

@@ -70,8 +70,8 @@ void add_products(CausalLM& whole, const AdapterSource& adapters) {
     for (const AdapterLayer& layer : adapters.layers()) {
       if (layer.place != held.path) continue;
       const nn::LoraFactors factors = adapters.read(layer);
-      const at::Tensor sum = held.holder->inner()->dense_weight() +
-                             at::matmul(factors.b, factors.a) * factors.scale;
+      const at::Tensor sum =
+          held.holder->inner()->dense_weight() + at::matmul(factors.b, factors.a) * factors.scale;
       held.holder->set_inner(
           std::make_shared<nn::DenseLinearImpl>(sum, held.holder->inner()->bias_or_undefined()));
     }

@@ -163,9 +163,9 @@ TEST(PeftFolder, RefusesTensorsOfOtherNames) {
   const std::vector<float> values(8, 1);
   const auto bytes = std::as_bytes(std::span(values));
   Folder other;
-  io::write_safetensors(other.dir().at(kPeftWeightsName),
-                        {{"base_model.model.lm_head.lora_embedding_A", io::Dtype::kF32, {8}, bytes}},
-                        {});
+  io::write_safetensors(
+      other.dir().at(kPeftWeightsName),
+      {{"base_model.model.lm_head.lora_embedding_A", io::Dtype::kF32, {8}, bytes}}, {});
   EXPECT_EQ(other.refusal(),
             "ConfigError: FOLDER/adapter_model.safetensors: tensor "
             "'base_model.model.lm_head.lora_embedding_A', expected names like "
@@ -186,8 +186,9 @@ TEST(PeftFolder, RefusesAFolderWithoutItsFiles) {
   EXPECT_EQ(refusal(),
             "FormatError: FOLDER: no adapter_config.json, expected a folder that peft has saved");
   dir.write(kPeftConfigName, "{}");
-  EXPECT_EQ(refusal(), "FormatError: FOLDER: no adapter_model.safetensors; save it with "
-                       "safe_serialization=True");
+  EXPECT_EQ(refusal(),
+            "FormatError: FOLDER: no adapter_model.safetensors; save it with "
+            "safe_serialization=True");
 }
 
 }  // namespace

@@ -56,9 +56,6 @@ void check_supported(const TrainConfig& config) {
                                  config.mesh.pipe,
                                  ", expected 1: layers are not cut over stages in training; use tp "
                                  "and dp");
-  core::check<core::ConfigError>(!config.train.sequence_parallel,
-                                 config.where("train.sequence_parallel"),
-                                 ": true, expected false: training keeps whole sequences");
 }
 
 TrainConfig read_checked(const Options& options) {
@@ -131,7 +128,8 @@ void print_header(Trainer& trainer) {
   }
   std::string held;
   if (frozen > 0) {
-    held = core::join(" and ", train::bytes_text(static_cast<double>(frozen)), " of frozen weights");
+    held =
+        core::join(" and ", train::bytes_text(static_cast<double>(frozen)), " of frozen weights");
   }
   std::fprintf(stderr,
                "%s parameters on a model rank; %s of parameters, gradients and masters%s on this "

@@ -152,9 +152,8 @@ std::string tensor_name(const std::string& place, char factor) {
 void check_targets(const std::vector<AdapterLayer>& layers, const Config& config,
                    const std::string& where) {
   for (const std::string& target : config.targets) {
-    const bool is_used = std::ranges::any_of(layers, [&](const AdapterLayer& layer) {
-      return is_end_of(layer.place, target);
-    });
+    const bool is_used = std::ranges::any_of(
+        layers, [&](const AdapterLayer& layer) { return is_end_of(layer.place, target); });
     check<FormatError>(is_used, where, ": no layer ", quote(target), ", which target_modules of ",
                        kPeftConfigName, " names");
   }

@@ -174,9 +174,9 @@ std::shared_ptr<LinearLike> with_factors(const HeldLinear& held, const LoraFacto
     return std::make_shared<LoraLinearImpl>(inner, whole.a.detach(), whole.b.detach(), whole.scale);
   }
   const bool by_rows = cut->kind == ShardKind::kAllToSharded;
-  return std::make_shared<LoraLinearImpl>(inner, by_rows ? whole.a.detach() : own_part(whole.a, *cut),
-                                          by_rows ? own_part(whole.b, *cut) : whole.b.detach(),
-                                          whole.scale, *cut);
+  return std::make_shared<LoraLinearImpl>(
+      inner, by_rows ? whole.a.detach() : own_part(whole.a, *cut),
+      by_rows ? own_part(whole.b, *cut) : whole.b.detach(), whole.scale, *cut);
 }
 
 std::vector<LoraLinearImpl*> adapters_of(torch::nn::Module& module) {
@@ -257,7 +257,8 @@ void attach_lora(torch::nn::Module& module, const std::vector<std::string>& plac
                        "; there are ", paths_text(all));
     meant.push_back(*found);
   }
-  exchange_all(meant, [&](const HeldLinear& held) { return with_factors(held, factors(held.path)); });
+  exchange_all(meant,
+               [&](const HeldLinear& held) { return with_factors(held, factors(held.path)); });
 }
 
 int64_t merge_lora(torch::nn::Module& module) {

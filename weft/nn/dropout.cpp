@@ -54,7 +54,6 @@ class KeptElements {
   std::array<uint32_t, 4> block_bits_{};
 };
 
-
 void check_draw(const DropoutDraw& draw) {
   check<ConfigError>(draw.p >= 0 && draw.p < 1, "nn.Dropout: p ", draw.p,
                      ", expected 0 or more, below 1");

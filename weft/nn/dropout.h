@@ -38,8 +38,8 @@ class PlaceScope {
   const ActivationPlace* outer_;
 };
 
-/// What is dropped: elements at rate p, drawn by seed and layer, which tells apart the dropouts of a
-/// model.
+/// What is dropped: elements at rate p, drawn by seed and layer, which tells apart the dropouts of
+/// a model.
 struct DropoutDraw {
   double p = 0;
   uint64_t seed = 0;

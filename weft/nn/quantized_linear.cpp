@@ -36,8 +36,7 @@ struct QuantizedMatmulFunction : torch::autograd::Function<QuantizedMatmulFuncti
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto holder =
         c10::static_intrusive_pointer_cast<WeightHolder>(context->saved_data["weight"].toCapsule());
-    const at::Tensor weight =
-        quant::dequantize(announced(holder->weight), grads[0].scalar_type());
+    const at::Tensor weight = quant::dequantize(announced(holder->weight), grads[0].scalar_type());
     return {at::matmul(grads[0], weight), at::Tensor()};
   }
 };

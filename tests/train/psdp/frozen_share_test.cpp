@@ -76,9 +76,9 @@ Trained train(const dist::Mesh& mesh, const Case& c, bool cuts_frozen) {
   Trained trained;
   for (int64_t step = 0; step < 3; ++step) {
     const dist::Group& batch = sharded->groups().batch;
-    const StepResult result = compute_gradients(
-        *sharded, language_model_loss(*model),
-        {sequences(batch, 0), sequences(batch, 1)}, step + 1);
+    const StepResult result =
+        compute_gradients(*sharded, language_model_loss(*model),
+                          {sequences(batch, 0), sequences(batch, 1)}, step + 1);
     optimizer->step(1e-2, 1);
     sharded->publish();
     trained.losses.push_back(result.loss);
@@ -93,7 +93,8 @@ Trained train(const dist::Mesh& mesh, const Case& c, bool cuts_frozen) {
 }
 
 void expect_same_bits(const dist::World& world, const Case& c) {
-  SCOPED_TRACE(core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), ", c.bits, " bits"));
+  SCOPED_TRACE(
+      core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), ", c.bits, " bits"));
   const dist::Mesh mesh(world, {{"replica", c.replica}, {"data", c.data}, {"model", c.model}});
   const Trained whole = train(mesh, c, false), cut = train(mesh, c, true);
   EXPECT_EQ(cut.losses, whole.losses);

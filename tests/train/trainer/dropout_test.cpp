@@ -119,7 +119,6 @@ constexpr char kVariable[] = "WEFT_TEST_LOSSES";
 
 test::RunOptions with_losses_of_one_rank() {
   test::RunOptions options;
-  if (test::is_rank()) return options;
   std::ostringstream text;
   text.precision(17);
   for (const Options& kind : kKinds) {

@@ -25,7 +25,7 @@ at::Tensor DecoderBlockImpl::dropped(const at::Tensor& x_BTD, const PassContext&
                                      uint64_t half) const {
   nn::DropoutDraw draw = pass.dropout;
   draw.layer = 2 * static_cast<uint64_t>(layer_) + half;
-  return nn::dropped(x_BTD, draw, pass.place);
+  return nn::dropped(x_BTD, draw, pass.stream_place);
 }
 
 at::Tensor DecoderBlockImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
@@ -34,7 +34,8 @@ at::Tensor DecoderBlockImpl::forward(const at::Tensor& x_BTD, const PassContext&
   const at::Tensor h_BTD =
       x_BTD + dropped(attention_->forward(input_norm_->forward(x_BTD), pass), pass, 1);
   const at::Tensor normed_BTD = ffn_norm_->forward(h_BTD);
-  return h_BTD + dropped(mlp_.is_empty() ? experts_->forward(normed_BTD) : mlp_->forward(normed_BTD),
+  return h_BTD + dropped(mlp_.is_empty() ? experts_->forward(normed_BTD)
+                                         : mlp_->forward(normed_BTD, pass.rows),
                          pass, 2);
 }
 

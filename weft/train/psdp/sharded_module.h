@@ -36,8 +36,8 @@ struct ShardOptions {
   std::function<at::Tensor(const std::string& name)> values = {};
   /// Parameters, by name, whose gradients are this rank's part of a sum over the model axis.
   std::vector<std::string> partial_gradients = {};
-  /// Cut over data, too, what the module never changes (frozen_tensors), gathered as parameters are:
-  /// 1/data of its memory for its bytes over the wire.
+  /// Cut over data, too, what the module never changes (frozen_tensors), gathered as parameters
+  /// are: 1/data of its memory for its bytes over the wire.
   bool shard_frozen = false;
 };
 

@@ -71,9 +71,9 @@ ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parame
 // The masters are taken from the values as they are, before they are rounded. One parameter after
 // the other: its whole values go before the next one's come.
 void ShardedUnit::take_over_parameters(const ShardOptions& options) {
-  const at::TensorOptions kind =
-      parameters_.empty() ? at::TensorOptions(at::kFloat)
-                          : parameters_.front().tensor.options().requires_grad(false);
+  const at::TensorOptions kind = parameters_.empty()
+                                     ? at::TensorOptions(at::kFloat)
+                                     : parameters_.front().tensor.options().requires_grad(false);
   const shard::Range share = layout_.share(groups_.data.rank());
   const shard::Range owned = layout_.owned(groups_.data.rank(), groups_.replica.rank());
   share_ = at::zeros({share.length}, kind.dtype(dtype_));

@@ -59,9 +59,9 @@ class CheckpointAdapters : public models::AdapterSource {
  private:
   at::Tensor read_master(const std::string& name, const std::vector<int64_t>& sizes) const {
     const at::Tensor values = at::empty(sizes, at::TensorOptions(at::kFloat));
-    reader_->read("master", {name, sizes, std::nullopt, 0, {0, values.numel()}},
-                  std::span<float>(values.mutable_data_ptr<float>(),
-                                   static_cast<size_t>(values.numel())));
+    reader_->read(
+        "master", {name, sizes, std::nullopt, 0, {0, values.numel()}},
+        std::span<float>(values.mutable_data_ptr<float>(), static_cast<size_t>(values.numel())));
     return values;
   }
 

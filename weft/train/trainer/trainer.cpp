@@ -66,7 +66,9 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
     model_->set_checkpointing(std::vector<bool>(model_->blocks().size(), true));
   }
   model_->set_dropout(config_.train.dropout, static_cast<uint64_t>(config_.train.seed));
+  model_->set_sequence_parallel(config_.train.sequence_parallel);
   ShardOptions options = shard_options(config_);
+  options.partial_gradients = model_->partial_parameters();
   options.values = deferred.values;
   options.shard_frozen = part_ == TrainedPart::kAdapters && config_.lora.shard_frozen;
   sharded_ = shard_module(*model_, mesh_, model_->blocks(), options);
