@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-GivenAdapter open(const std::string& path) {
+GivenAdapter open_path(const std::string& path) {
   GivenAdapter given;
   if (fs::exists(fs::path(path) / models::kPeftConfigName)) {
     given.adapters = models::open_peft_folder(path);
@@ -40,7 +40,7 @@ void add_adapter_flag(CLI::App& app, ModelFlags& flags) {
 
 std::optional<GivenAdapter> open_adapter(const ModelFlags& flags) {
   if (flags.adapter.empty()) return std::nullopt;
-  return open(flags.adapter);
+  return open_path(flags.adapter);
 }
 
 std::string base_path(const ModelFlags& flags) {

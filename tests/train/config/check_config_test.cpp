@@ -118,6 +118,14 @@ TEST(CheckConfig, RefusesBetasThatAreNoPairBelowOne) {
   }
 }
 
+TEST(CheckConfig, RefusesToDropEverything) {
+  for (const char* name : {"train.dropout", "lora.dropout"}) {
+    EXPECT_EQ(complaint({{name, "1", "F"}}),
+              core::join("ConfigError: F: ", name,
+                         ": expected less than 1, got 1; something must be left"));
+  }
+}
+
 TEST(CheckConfig, RefusesEvaluationWithoutData) {
   EXPECT_EQ(complaint({{"eval.every", "10", "F"}}),
             "ConfigError: F: eval.every: evaluation every 10 steps, but no data for it; give "
