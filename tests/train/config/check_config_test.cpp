@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/train/config/config_files.h"
+#include "weft/core/error.h"
 
 namespace weft::train {
 namespace {
