@@ -209,11 +209,11 @@ class Decoder : public CausalLM {
     nn::CrossEntropyOptions options;
     options.reduction = reduction;
     options.overwrites_logits = true;
-    const at::Tensor logits_BTv = head(x_BTD);
-    const at::Tensor losses = nn::vocab_parallel_cross_entropy(
-        logits_BTv, targets_BT.reshape(logits_BTv.sizes().slice(0, logits_BTv.dim() - 1)),
-        head_->vocab(), config_.vocab_size, group_, options);
-    return reduction == nn::Reduction::kNone ? losses.view_as(targets_BT) : losses;
+    // Rows of a cut stream are tokens of all sequences, one behind the other.
+    const at::Tensor wanted = rows_.empty() ? targets_BT : targets_BT.flatten();
+    const at::Tensor costs = nn::vocab_parallel_cross_entropy(
+        head(x_BTD), wanted, head_->vocab(), config_.vocab_size, group_, options);
+    return reduction == nn::Reduction::kNone ? costs.view_as(targets_BT) : costs;
   }
 
   ModelConfig config_;
