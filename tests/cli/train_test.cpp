@@ -59,9 +59,13 @@ TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) {
   ASSERT_EQ(expected.size(), 8U);
   EXPECT_LT(expected.back().loss, expected.front().loss - 0.5);
   const std::vector<std::pair<std::string, Strings>> meshes = {
-      {"tp2", {"--tp", "2"}}, {"dp3", {"--dp", "3"}}, {"all4", {"--replicas", "2", "--dp", "2"}}};
+      {"tp2", {"--tp", "2"}},
+      {"dp3", {"--dp", "3"}},
+      {"all4", {"--replicas", "2", "--dp", "2"}},
+      {"cut_sequences", {"--tp", "2"}}};
   for (const auto& [name, flags] : meshes) {
-    const auto result = train(joined({write_config(dir, name)}, flags));
+    const std::string more = name == "cut_sequences" ? "train.sequence_parallel = true\n" : "";
+    const auto result = train(joined({write_config(dir, name, more)}, flags));
     ASSERT_EQ(result.status, 0) << result.err;
     const auto got = metrics_of(dir, name);
     ASSERT_EQ(got.size(), expected.size());
@@ -98,6 +102,22 @@ TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
   const auto other = train({config, "--resume", "--tp", "2"});
   ASSERT_EQ(other.status, 0) << other.err;
   EXPECT_NEAR(metrics_of(dir, "cut").back().loss, expected.back().loss, 1e-4);
+}
+
+// What is dropped follows from the step: a resumed run drops the same.
+TEST(TrainVerb, ResumesDropoutBitForBit) {
+  const TempDir dir;
+  const std::string more = "train.dropout = 0.2\nschedule.name = \"constant\"\n";
+  const Strings mesh = {"--dp", "2"};
+  ASSERT_EQ(train(joined({write_config(dir, "whole", more)}, mesh)).status, 0);
+  ASSERT_EQ(train(joined({write_config(dir, "cut", more, 4)}, mesh)).status, 0);
+  const auto resumed = train(joined({write_config(dir, "cut", more), "--resume"}, mesh));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const auto expected = metrics_of(dir, "whole");
+  const auto got = metrics_of(dir, "cut");
+  ASSERT_EQ(got.size(), 8U);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].loss, expected[i].loss) << i;
+  EXPECT_TRUE(checkpoint_bytes(dir, "cut") == checkpoint_bytes(dir, "whole"));
 }
 
 // A step at a rate of nothing, to evaluate the model in `folder`.

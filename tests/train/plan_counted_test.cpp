@@ -7,6 +7,7 @@
 #include "tests/support/run_ranks.h"
 #include "tests/train/plan/plan_models.h"
 #include "weft/core/error.h"
+#include "weft/models/new_model.h"
 #include "weft/train/plan/memory_plan.h"
 #include "weft/train/plan/traffic_plan.h"
 #include "weft/train/psdp/sharded_module.h"
@@ -111,6 +112,77 @@ void expect_as_planned(const PlanJob& job) {
     expect_traffic(job, "data", sharded->groups().data.traffic());
     expect_traffic(job, "replica", sharded->groups().replica.traffic());
     expect_memory(job, *sharded);
+  });
+}
+
+models::ModelConfig config_of(const ModelSizes& sizes) {
+  models::ModelConfig config;
+  config.family = "llama";
+  config.vocab_size = sizes.vocab_size;
+  config.width = sizes.hidden_size;
+  config.num_layers = sizes.num_layers;
+  config.num_heads = sizes.num_heads;
+  config.num_kv_heads = sizes.num_kv_heads;
+  config.head_dim = sizes.head_dim;
+  config.ffn_width = sizes.intermediate_size;
+  config.max_positions = 32;
+  config.is_tied = sizes.is_tied;
+  return config;
+}
+
+dist::Traffic since(const dist::Traffic& now, const dist::Traffic& before) {
+  const auto less = [](const dist::OperationTraffic& a, const dist::OperationTraffic& b) {
+    return dist::OperationTraffic{a.calls - b.calls, a.bytes - b.bytes};
+  };
+  dist::Traffic traffic;
+  traffic.all_reduce = less(now.all_reduce, before.all_reduce);
+  traffic.all_gather = less(now.all_gather, before.all_gather);
+  traffic.reduce_scatter = less(now.reduce_scatter, before.reduce_scatter);
+  return traffic;
+}
+
+// What a step of a real model sends over the model axis.
+dist::Traffic model_traffic(const dist::World& world, const PlanJob& job) {
+  const dist::Mesh mesh(world, {{"data", 1}, {"model", 2}});
+  const auto model = models::make_model(config_of(job.model), mesh_groups(mesh).model);
+  model->set_sequence_parallel(job.sequence_parallel);
+  model->set_checkpointing(std::vector<bool>(model->blocks().size(), job.checkpoint_activations));
+  ShardOptions options;
+  options.partial_gradients = model->partial_parameters();
+  const auto sharded = shard_module(*model, mesh, model->blocks(), options);
+  const dist::Traffic before = sharded->groups().model.traffic();
+  const at::Tensor ids = at::ones({job.microbatch, job.sequence_length}, at::kLong);
+  for (int64_t i = 0; i < job.num_microbatches(); ++i) {
+    sharded->backward(model->loss_sum(model->forward(models::TokenBatch{ids}), ids));
+  }
+  sharded->finish_gradients();
+  sharded->publish();
+  return since(sharded->groups().model.traffic(), before);
+}
+
+TEST(PlanCounted, AgreesOverTheModelAxisOfARealModel) {
+  test::run_ranks(2, [](const dist::World& world) {
+    for (const auto& [cuts_rows, recomputes] :
+         {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+      PlanJob job = tiny_job(1, 1, 2);
+      job.sequence_parallel = cuts_rows;
+      job.checkpoint_activations = recomputes;
+      dist::Traffic planned;
+      for (const CollectivePlan& plan : traffic_plan(job, 0, world.rank())) {
+        auto& kind = plan.operation == "all_gather"       ? planned.all_gather
+                     : plan.operation == "reduce_scatter" ? planned.reduce_scatter
+                                                          : planned.all_reduce;
+        kind = {static_cast<uint64_t>(plan.calls), static_cast<uint64_t>(plan.bytes)};
+      }
+      const dist::Traffic counted = model_traffic(world, job);
+      const std::string what = core::join("rows cut ", cuts_rows, ", recomputed ", recomputes);
+      EXPECT_EQ(counted.all_gather.calls, planned.all_gather.calls) << what;
+      EXPECT_EQ(counted.all_gather.bytes, planned.all_gather.bytes) << what;
+      EXPECT_EQ(counted.reduce_scatter.calls, planned.reduce_scatter.calls) << what;
+      EXPECT_EQ(counted.reduce_scatter.bytes, planned.reduce_scatter.bytes) << what;
+      EXPECT_EQ(counted.all_reduce.calls, planned.all_reduce.calls) << what;
+      EXPECT_EQ(counted.all_reduce.bytes, planned.all_reduce.bytes) << what;
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "weft/cli/adapter.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
@@ -117,6 +118,7 @@ int run_bench(const Args& args) {
   ModelFlags flags;
   Options options;
   add_model_flags(app, flags);
+  add_adapter_flag(app, flags);
   app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
       ->check(whole_number(1, 1 << 20));
   app.add_option("-n,--n-gen", options.new_tokens, "new tokens (default: 128)")

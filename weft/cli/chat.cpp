@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "weft/cli/adapter.h"
 #include "weft/cli/answer.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
@@ -117,6 +118,7 @@ int run_chat(const Args& args) {
   ModelFlags flags;
   Options options;
   add_model_flags(app, flags);
+  add_adapter_flag(app, flags);
   app.add_option("-p,--prompt", options.prompt,
                  "ask this and end; - reads stdin (default: talk line by line)");
   app.add_option("--system-prompt,--sys", options.system, "what the model is told first");

@@ -24,6 +24,7 @@ constexpr std::array<TypeName, 3> kTypes = {{{"f32", "float32", at::kFloat},
 
 struct Options {
   std::string dtype;
+  bool is_peft = false;
   OutputFlags output;
 };
 
@@ -54,9 +55,15 @@ void write_gguf(const std::string& model, std::optional<at::ScalarType> dtype,
 }
 
 void convert_run(const std::string& checkpoint, const TypeName* type, const ModelFlags& flags,
-                 const OutputFlags& output) {
+                 const Options& options) {
+  const OutputFlags& output = options.output;
   core::check<core::ConfigError>(flags.tp <= 1, "--tp: ", flags.tp,
                                  ", expected 1: a checkpoint is converted by one process");
+  if (options.is_peft) {
+    core::check<core::ConfigError>(type == nullptr, "--dtype: ", core::quote(options.dtype),
+                                   ", expected none beside --peft, which writes float32");
+    return export_peft(checkpoint, output);
+  }
   const std::string dtype = type == nullptr ? "float32" : type->config;
   core::check<core::ConfigError>(dtype != "float16",
                                  "--dtype: f16, expected f32 or bf16 for a "
@@ -96,12 +103,16 @@ int run_convert(const Args& args) {
   add_output_flags(app, options.output);
   app.add_option("--dtype", options.dtype,
                  "f32, f16 or bf16: all weights as plain numbers (default: as they are)");
+  app.add_flag("--peft", options.is_peft,
+               "of a run of weft lora: its adapters as a folder of Hugging Face's peft");
   if (!parse_flags(app, args, {"--model", "--out"})) return 0;
   const TypeName* type = find_type(options.dtype);
   if (const auto checkpoint = find_checkpoint(flags.model)) {
-    convert_run(*checkpoint, type, flags, options.output);
+    convert_run(*checkpoint, type, flags, options);
     return 0;
   }
+  core::check<core::ConfigError>(!options.is_peft, "--peft: ", core::quote(flags.model),
+                                 ": expected a run of weft lora or one of its checkpoints");
   if (is_gguf_path(options.output.out)) {
     check_gguf_output(flags, options.output);
     return run_on_ranks(flags, "convert", args, run_body, &options);

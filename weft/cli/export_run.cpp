@@ -11,12 +11,14 @@
 #include "weft/core/json.h"
 #include "weft/models/export.h"
 #include "weft/models/export_loaded.h"
+#include "weft/models/peft_folder.h"
 #include "weft/nn/adapt.h"
 #include "weft/nn/parameter_info.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/reader.h"
 #include "weft/train/checkpoint/write_weights.h"
 #include "weft/train/config/config_json.h"
+#include "weft/train/trainer/run_adapter.h"
 #include "weft/train/trainer/run_model.h"
 
 namespace weft::cli {
@@ -66,10 +68,24 @@ void export_run(const std::string& checkpoint, const std::string& dtype,
   train::CheckpointReader reader(checkpoint);
   const core::Json trainer = core::parse_json(reader.manifest().trainer, checkpoint);
   core::check<core::ConfigError>(!has_adapters(trainer), checkpoint,
-                                 ": has adapters alone; weft fuse makes a model of them");
+                                 ": has adapters alone; weft fuse makes a model of them, convert "
+                                 "--peft a folder of peft");
   core::AtomicFolder folder(output.out, output.force, kModelMarker);
   train::write_weights(reader, io_dtype(dtype), output.max_file_bytes, folder.temporary_path());
   write_rest(trainer, checkpoint, dtype, folder.temporary_path());
+  folder.commit();
+}
+
+void export_peft(const std::string& checkpoint, const OutputFlags& output) {
+  const train::RunAdapter run = train::open_run_adapter(checkpoint);
+  core::AtomicFolder folder(output.out, output.force, models::kPeftConfigName);
+  models::PeftConfig config;
+  config.base_model = run.config.model.from;
+  config.rank = run.config.lora.rank;
+  config.alpha = run.config.lora.alpha;
+  config.dropout = run.config.lora.dropout;
+  config.targets = run.config.lora.targets;
+  models::write_peft_folder(*run.adapters, config, folder.temporary_path());
   folder.commit();
 }
 

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "weft/cli/adapter.h"
 #include "weft/cli/answer.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
@@ -45,6 +46,7 @@ int run_generate(const Args& args) {
   ModelFlags flags;
   Options options;
   add_model_flags(app, flags);
+  add_adapter_flag(app, flags);
   app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");
   add_answer_flags(app, options.answer, options.context);
   app.add_flag("--json", options.is_json, "print one JSON object instead of the text");

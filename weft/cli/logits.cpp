@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "weft/cli/adapter.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
@@ -67,11 +68,12 @@ int run_logits(const Args& args) {
   Options options;
   std::string tokens;
   add_model_flags(app, flags);
+  add_adapter_flag(app, flags);
   app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3");
   app.add_option("-o,--out", options.out, "the safetensors file to write");
   if (!parse_flags(app, args, {"--tokens", "--out"})) return 0;
   options.tokens = parse_tokens(tokens);
-  check_tokens(options.tokens, models::read_config(*io::TensorFile::open(model_path(flags.model))));
+  check_tokens(options.tokens, models::read_config(*io::TensorFile::open(base_path(flags))));
   return run_on_ranks(flags, "logits", args, run_body, &options);
 }
 

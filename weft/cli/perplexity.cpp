@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "weft/cli/adapter.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
@@ -95,7 +96,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
 // From headers and the file's presence, so that a bad request costs no loading.
 void check_request(const ModelFlags& flags, Options& options) {
   core::File(options.file);
-  const auto config = models::read_config(*io::TensorFile::open(model_path(flags.model)));
+  const auto config = models::read_config(*io::TensorFile::open(base_path(flags)));
   int64_t& context = options.scoring.context;
   if (context == 0) context = std::min(kDefaultWindow, config.max_positions);
   core::check<core::ConfigError>(context <= config.max_positions, "--ctx-size: ", context,
@@ -113,6 +114,7 @@ int run_perplexity(const Args& args) {
   Options options;
   options.scoring.context = 0;
   add_model_flags(app, flags);
+  add_adapter_flag(app, flags);
   app.add_option("-f,--file", options.file, "the text, UTF-8");
   app.add_option("-c,--ctx-size", options.scoring.context,
                  "tokens per window (default: 512, at most the model's)")

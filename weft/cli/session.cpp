@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "weft/cli/adapter.h"
 #include "weft/cli/progress.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
@@ -39,13 +40,27 @@ std::optional<io::ShardInfo> read_shard_info(const ModelFlags& flags) {
   return io::ShardInfo::read(flags.shard_info);
 }
 
-// What follows from flags and headers is refused before any rank is started.
-void check_request(const ModelFlags& flags) {
-  const auto file = io::TensorFile::open(model_path(flags.model));
+// The plan that flags and headers give. What follows from them is refused before any rank is
+// started.
+models::LoadPlan checked_plan(const ModelFlags& flags, const io::TensorFile& file) {
   const auto info_file = read_shard_info(flags);
   models::LoadOptions load;
   load.shard_info = info_file ? &*info_file : nullptr;
-  models::make_plan(*file, flags.tp, load);
+  return models::make_plan(file, flags.tp, load);
+}
+
+std::optional<GivenAdapter> checked_adapter(const ModelFlags& flags, const io::TensorFile& file) {
+  auto adapter = open_adapter(flags);
+  if (adapter.has_value()) {
+    models::check_adapter(*adapter->adapters, checked_plan(flags, file), flags.model);
+  }
+  return adapter;
+}
+
+void check_request(const ModelFlags& flags) {
+  const auto file = io::TensorFile::open(flags.model);
+  checked_plan(flags, *file);
+  checked_adapter(flags, *file);
 }
 
 void check_backend(const RankRequest& request) {
@@ -119,7 +134,7 @@ int run_on_ranks(const ModelFlags& flags, const std::string& verb,
   if (resolved.tp == 0) resolved.tp = dist::rank_info_from_env().size;
   check<ConfigError>(resolved.tp >= 1 && resolved.tp <= 1024, "--tp: ", resolved.tp,
                      ", expected 1 to 1024");
-  resolved.model = model_path(flags.model);
+  resolved.model = base_path(flags);
   return run_ranks(
       {resolved.tp, "--tp", flags.threads, flags.backend}, verb, args,
       [&] { check_request(resolved); },
@@ -132,7 +147,9 @@ Session open_session(const ModelFlags& flags, const dist::World& world) {
   Session session;
   session.path = flags.model;
   session.file = io::TensorFile::open(session.path);
+  const auto adapter = checked_adapter(flags, *session.file);
   session.loaded = load(flags, *session.file, world.group());
+  if (adapter.has_value()) put_adapter(*session.loaded.model, *adapter, session.path);
   session.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   dist::set_activity("");

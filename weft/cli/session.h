@@ -54,7 +54,8 @@ struct Session {
   bool is_root() const { return group().rank() == 0; }
 };
 
-/// Opens and loads the model over all ranks of the world. Collective.
+/// Opens and loads the model over all ranks of the world, with the adapters of flags.adapter beside
+/// its weights. Collective.
 Session open_session(const ModelFlags& flags, const dist::World& world);
 
 /// `asked` positions, or without a wish (0) as many as the model has, at most 4096.

@@ -56,9 +56,6 @@ void check_supported(const TrainConfig& config) {
                                  config.mesh.pipe,
                                  ", expected 1: layers are not cut over stages in training; use tp "
                                  "and dp");
-  core::check<core::ConfigError>(!config.train.sequence_parallel,
-                                 config.where("train.sequence_parallel"),
-                                 ": true, expected false: training keeps whole sequences");
 }
 
 TrainConfig read_checked(const Options& options) {
@@ -123,16 +120,22 @@ void print_header(Trainer& trainer) {
     std::fprintf(stderr, "%s\n", train::run_header(job).c_str());
     return;
   }
-  uint64_t share = 0, elements = 0;
+  uint64_t share = 0, elements = 0, frozen = 0;
   for (const auto& unit : trainer.sharded().units()) {
     share += unit->parameter_bytes() + unit->gradient_bytes() + unit->master_bytes();
     elements += static_cast<uint64_t>(unit->layout().num_elements());
+    frozen += unit->frozen_bytes();
+  }
+  std::string held;
+  if (frozen > 0) {
+    held =
+        core::join(" and ", train::bytes_text(static_cast<double>(frozen)), " of frozen weights");
   }
   std::fprintf(stderr,
-               "%s parameters on a model rank; %s of parameters, gradients and masters on this "
+               "%s parameters on a model rank; %s of parameters, gradients and masters%s on this "
                "one; %lld sequences an epoch\n",
                train::count_text(static_cast<double>(elements)).c_str(),
-               train::bytes_text(static_cast<double>(share)).c_str(),
+               train::bytes_text(static_cast<double>(share)).c_str(), held.c_str(),
                static_cast<long long>(trainer.data().num_sequences()));
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "weft/dist/group.h"
@@ -22,6 +23,10 @@ struct TokenBatch {
   at::Tensor documents_BT = {};
   /// int64: where each token stands for rope, e.g. in its document. Undefined: in its row.
   at::Tensor positions_BT = {};
+  /// For dropout: the step that the rows belong to, and the place of their first token among the
+  /// step's, over all ranks; the others follow it.
+  uint64_t step = 0;
+  int64_t first_token = 0;
 };
 
 /// One block as a function of x_BTD; all else that it depends on is held by the function.
@@ -61,6 +66,22 @@ class CausalLM : public torch::nn::Module {
   /// Activation checkpointing (nn::checkpoint) of the blocks for which it is true; a list shorter
   /// than the blocks leaves the last ones as they are. Takes effect where gradients are recorded.
   virtual void set_checkpointing(std::vector<bool> blocks) = 0;
+
+  /// From now on, in training mode, elements of the embedding and of what attention and
+  /// feed-forward layers add to the residual stream are dropped at rate `p` (nn::dropped): drawn by
+  /// seed, layer, TokenBatch::step and token, whatever ranks there are. Throws ConfigError unless 0
+  /// <= p < 1.
+  virtual void set_dropout(double p, uint64_t seed) = 0;
+
+  /// Sequence parallelism from now on: forward(TokenBatch) cuts the tokens of norms and the
+  /// residual stream over group(), as evenly as can be. What it returns is this rank's rows of [B *
+  /// T, D], for loss_sum, token_losses and logits (then [B * T, V]). Nothing in a group of one.
+  /// Throws ConfigError for a model with experts. Source: Korthikanti et al. 2022,
+  /// arXiv:2205.05198.
+  virtual void set_sequence_parallel(bool is_on) = 0;
+  /// Names of the trainable parameters whose gradients are then this rank's part of a sum over
+  /// group(): norms, and biases that are added to a rank's own tokens.
+  virtual std::vector<std::string> partial_parameters() const = 0;
 
   /// A cache for `capacity` positions of `batch` sequences, with this rank's kv heads.
   virtual nn::KvCache make_cache(int64_t batch, int64_t capacity) const = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
@@ -43,6 +44,8 @@ struct LoraOptions {
   /// The adapter's product is multiplied by alpha / rank.
   double alpha = 16;
   uint64_t seed = 0;
+  /// LoraLinear::set_dropout; layers differ by their paths.
+  double dropout = 0;
 };
 
 /// Wraps the layers whose path, or the end of it after a dot, is one of `targets`, e.g. "wq", and
@@ -51,6 +54,22 @@ struct LoraOptions {
 /// a torch::nn::Linear and for a layer that has an adapter.
 int64_t apply_lora(torch::nn::Module& module, const std::vector<std::string>& targets,
                    const LoraOptions& options = {});
+
+/// A trained adapter of one layer, whole: what the layer gives gains scale (x A^T) B^T.
+struct LoraFactors {
+  /// A [r, in], floating.
+  at::Tensor a;
+  /// B [out, r], floating.
+  at::Tensor b;
+  double scale = 1;
+};
+
+/// Puts trained adapters beside the layers at `places` (HeldLinear::path): each rank keeps its part
+/// of what `factors` gives for a place, which is asked for one place at a time. Nothing is fused,
+/// and no gradient is needed. Throws ConfigError for a place without a layer and for a layer that
+/// has an adapter, ShapeError unless A and B fit the whole layer. Not collective.
+void attach_lora(torch::nn::Module& module, const std::vector<std::string>& places,
+                 const std::function<LoraFactors(const std::string& place)>& factors);
 
 /// Merge or un-merge all adapters of the module; return how many there are.
 int64_t merge_lora(torch::nn::Module& module);

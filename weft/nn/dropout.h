@@ -22,24 +22,50 @@ struct ActivationPlace {
   std::vector<shard::Range> ranges = {};
 };
 
-/// Dropout that does not depend on the mesh: an element is dropped by its index in the whole
-/// activation, the seed, the layer and the step. Ranks that hold the same element agree without
-/// communication, others are independent, and a resumed run goes on as it would have. Source of the
-/// generator: Salmon et al. 2011 (philox.h); dropout: Srivastava et al. 2014.
-class DropoutImpl : public torch::nn::Module {
+/// While one lives, the layers that this thread runs are at this place: for those that drop and are
+/// called with their input alone (LoraLinear). They nest.
+class PlaceScope {
  public:
-  /// `layer` tells apart the dropouts of a model. Throws ConfigError unless 0 <= p < 1.
-  DropoutImpl(double p, uint64_t seed, uint64_t layer);
-  /// x: [..., d] floating. Returns x with elements dropped at rate p and the others divided by
-  /// 1 - p; x itself if p is 0 or in evaluation. Throws ShapeError unless d is what the place says.
-  /// Not collective.
-  at::Tensor forward(const at::Tensor& x, const ActivationPlace& place) const;
-  double p() const { return p_; }
+  explicit PlaceScope(const ActivationPlace& place);
+  PlaceScope(const PlaceScope&) = delete;
+  PlaceScope& operator=(const PlaceScope&) = delete;
+  ~PlaceScope();
+
+  /// The innermost's place; null without one.
+  static const ActivationPlace* current();
 
  private:
-  double p_;
-  uint64_t seed_;
-  uint64_t layer_;
+  const ActivationPlace* outer_;
+};
+
+/// What is dropped: elements at rate p, drawn by seed and layer, which tells apart the dropouts of
+/// a model.
+struct DropoutDraw {
+  double p = 0;
+  uint64_t seed = 0;
+  uint64_t layer = 0;
+};
+
+/// Dropout that does not depend on the mesh: an element is dropped by its index in the whole
+/// activation, the seed, the layer and the step. Ranks that hold the same element agree without
+/// communication, others are independent, and a resumed run goes on as it would have. x: [..., d]
+/// floating. Returns x with elements dropped at rate p and the others divided by 1 - p; x itself if
+/// p is 0. Nothing is kept for backward, which draws again. Throws ShapeError unless d is what the
+/// place says, ConfigError unless 0 <= p < 1 and layer < 2^30. Not collective. Source of the
+/// generator: Salmon et al. 2011 (philox.h); dropout: Srivastava et al. 2014.
+at::Tensor dropped(const at::Tensor& x, const DropoutDraw& draw, const ActivationPlace& place);
+
+/// The same as a module, which drops in training mode alone.
+class DropoutImpl : public torch::nn::Module {
+ public:
+  /// Throws ConfigError unless 0 <= p < 1.
+  DropoutImpl(double p, uint64_t seed, uint64_t layer);
+  /// As dropped; x itself in evaluation.
+  at::Tensor forward(const at::Tensor& x, const ActivationPlace& place) const;
+  double p() const { return draw_.p; }
+
+ private:
+  DropoutDraw draw_;
 };
 TORCH_MODULE(Dropout);
 

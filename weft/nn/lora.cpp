@@ -43,6 +43,20 @@ void LoraLinearImpl::freeze_base() {
   for (at::Tensor& parameter : base_->parameters()) parameter.set_requires_grad(false);
 }
 
+at::Tensor LoraLinearImpl::adapter_input(const at::Tensor& x) const {
+  if (dropout_.p == 0 || !is_training()) return x;
+  const ActivationPlace* around = PlaceScope::current();
+  core::check<core::ConfigError>(around != nullptr,
+                                 "nn.LoraLinear: dropout without a place of its rows; put a "
+                                 "PlaceScope around forward, or call eval()");
+  ActivationPlace place = *around;
+  if (is_cut(cut_, ShardKind::kShardedToAll)) {
+    place.whole_size = cut_->layout.size;
+    place.ranges = cut_->layout.of(cut_->group.rank());
+  }
+  return dropped(x, dropout_, place);
+}
+
 at::Tensor LoraLinearImpl::forward(const at::Tensor& x) {
   if (merged_ != nullptr) return merged_->forward(x);
   const at::Tensor y = base_->forward(x);
@@ -53,7 +67,7 @@ at::Tensor LoraLinearImpl::forward(const at::Tensor& x) {
   } else if (is_cut(cut_, ShardKind::kShardedToAll)) {
     b = ops::mp_copy(b, cut_->group);
   }
-  const at::Tensor low = at::linear(x.to(a.scalar_type()), a);
+  const at::Tensor low = at::linear(adapter_input(x).to(a.scalar_type()), a);
   return y + (at::linear(low, b) * scale_).to(y.scalar_type());
 }
 
@@ -77,8 +91,10 @@ std::shared_ptr<LinearLike> LoraLinearImpl::shard(const LinearCut& cut) const {
   const bool by_rows = cut.kind == ShardKind::kAllToSharded;
   const at::Tensor a = by_rows ? lora_a.detach().clone() : own_part(lora_a, cut);
   const at::Tensor b = by_rows ? own_part(lora_b, cut) : lora_b.detach().clone();
-  return std::make_shared<LoraLinearImpl>(base_->shard(cut), with_grad_of(a, lora_a),
-                                          with_grad_of(b, lora_b), scale_, cut);
+  auto part = std::make_shared<LoraLinearImpl>(base_->shard(cut), with_grad_of(a, lora_a),
+                                               with_grad_of(b, lora_b), scale_, cut);
+  part->set_dropout(dropout_);
+  return part;
 }
 
 std::shared_ptr<LinearLike> LoraLinearImpl::unshard(const LinearCut& cut,
@@ -86,8 +102,10 @@ std::shared_ptr<LinearLike> LoraLinearImpl::unshard(const LinearCut& cut,
   const bool by_rows = cut.kind == ShardKind::kAllToSharded;
   const at::Tensor a = by_rows ? lora_a.detach().clone() : gather_whole(lora_a, cut);
   const at::Tensor b = by_rows ? gather_whole(lora_b, cut) : lora_b.detach().clone();
-  return std::make_shared<LoraLinearImpl>(base_->unshard(cut, bias), with_grad_of(a, lora_a),
-                                          with_grad_of(b, lora_b), scale_);
+  auto whole = std::make_shared<LoraLinearImpl>(base_->unshard(cut, bias), with_grad_of(a, lora_a),
+                                                with_grad_of(b, lora_b), scale_);
+  whole->set_dropout(dropout_);
+  return whole;
 }
 
 void LoraLinearImpl::merge() {

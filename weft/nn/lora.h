@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "weft/nn/dropout.h"
 #include "weft/nn/linear_like.h"
 
 namespace weft::nn {
@@ -46,16 +47,21 @@ class LoraLinearImpl : public LinearLike {
   /// Exchanges the base for one of the same sizes, e.g. its quantized form. Un-merges.
   void set_base(std::shared_ptr<LinearLike> base);
   double scale() const { return scale_; }
+  /// Drops elements of the adapter's input, not of the base's, in training mode. Their rows are
+  /// those of the PlaceScope around forward (ConfigError without one).
+  void set_dropout(const DropoutDraw& draw) { dropout_ = draw; }
 
   at::Tensor lora_a;
   at::Tensor lora_b;
 
  private:
   void freeze_base();
+  at::Tensor adapter_input(const at::Tensor& x) const;
 
   std::shared_ptr<LinearLike> base_;
   double scale_;
   std::optional<LinearCut> cut_;
+  DropoutDraw dropout_;
   // Not a child: it is no parameter of the model.
   std::shared_ptr<LinearLike> merged_;
 };

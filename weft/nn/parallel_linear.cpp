@@ -99,8 +99,8 @@ ShardedToAllLinearImpl::ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner
                              contiguous_cut(*inner, ShardKind::kShardedToAll, group).layout,
                              std::move(bias_in), requires_grad) {}
 
-at::Tensor ShardedToAllLinearImpl::forward(const at::Tensor& x) {
-  const at::Tensor y = reduced_linear(*inner_, x, group());
+at::Tensor ShardedToAllLinearImpl::forward_rows(const at::Tensor& x, const RowCounts& rows) {
+  const at::Tensor y = reduced_linear(*inner_, x, group(), rows);
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "weft/dist/group.h"
+#include "weft/nn/fused_linear.h"
 #include "weft/nn/linear_like.h"
 
 namespace weft::nn {
@@ -75,7 +76,10 @@ class ShardedToAllLinearImpl : public ParallelLinearImpl {
                          at::Tensor bias = {}, bool requires_grad = false);
 
   /// x: [..., this rank's in]. Returns [..., out]. Collective.
-  at::Tensor forward(const at::Tensor& x) override;
+  at::Tensor forward(const at::Tensor& x) override { return forward_rows(x, {}); }
+  /// As reduced_linear with `rows`: x has all rows, the result this rank's. The bias's gradient is
+  /// then this rank's part of a sum (GradientKind::kPartial). Collective.
+  at::Tensor forward_rows(const at::Tensor& x, const RowCounts& rows);
   std::shared_ptr<LinearLike> unshard() const override;
 
   at::Tensor bias;

@@ -14,6 +14,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// A weight may be given its memory by the first operation that uses it (train's frozen shares): its
+// kernels read by pointer, so there has to be one before.
+const quant::QuantizedMatrix& announced(const quant::QuantizedMatrix& weight) {
+  std::visit([](const auto& matrix) { matrix.packed.detach(); }, weight);
+  return weight;
+}
+
 struct WeightHolder : torch::CustomClassHolder {
   explicit WeightHolder(quant::QuantizedMatrix w) : weight(std::move(w)) {}
   quant::QuantizedMatrix weight;
@@ -24,13 +31,13 @@ struct QuantizedMatmulFunction : torch::autograd::Function<QuantizedMatmulFuncti
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             const c10::intrusive_ptr<WeightHolder>& holder) {
     context->saved_data["weight"] = c10::IValue::make_capsule(holder);
-    return quant::matmul(x, holder->weight);
+    return quant::matmul(x, announced(holder->weight));
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto holder =
         c10::static_intrusive_pointer_cast<WeightHolder>(context->saved_data["weight"].toCapsule());
-    return {at::matmul(grads[0], quant::dequantize(holder->weight, grads[0].scalar_type())),
-            at::Tensor()};
+    const at::Tensor weight = quant::dequantize(announced(holder->weight), grads[0].scalar_type());
+    return {at::matmul(grads[0], weight), at::Tensor()};
   }
 };
 
@@ -53,16 +60,16 @@ at::Tensor QuantizedLinearImpl::forward(const at::Tensor& x) {
   const bool needs_grad = at::GradMode::is_enabled() && x.requires_grad();
   const at::Tensor y =
       needs_grad ? QuantizedMatmulFunction::apply(x, c10::make_intrusive<WeightHolder>(weight))
-                 : quant::matmul(x, weight);
+                 : quant::matmul(x, announced(weight));
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;
 }
 
 at::Tensor QuantizedLinearImpl::rows(const at::Tensor& indices) {
-  return quant::rows(weight, indices);
+  return quant::rows(announced(weight), indices);
 }
 
 at::Tensor QuantizedLinearImpl::dense_weight() const {
-  return quant::dequantize(weight, at::kFloat);
+  return quant::dequantize(announced(weight), at::kFloat);
 }
 
 int64_t QuantizedLinearImpl::column_unit(int64_t n) const {

@@ -97,7 +97,7 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t vocab_size, int64
     : VocabParallelEmbeddingImpl(new_table(vocab_size, embedding_dim, group, options), vocab_size,
                                  group, options) {}
 
-at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& ids_BT) {
+at::Tensor VocabParallelEmbeddingImpl::own_rows(const at::Tensor& ids_BT) {
   check_token_ids(ids_BT, vocab_size(), kEmbedding);
   const at::Tensor local_BT = ids_BT - vocab().start;
   const at::Tensor elsewhere_BT = (local_BT < 0).logical_or(local_BT >= vocab().length);
@@ -107,7 +107,16 @@ at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& ids_BT) {
     rows_BTD = at::where(is_padding_BT.unsqueeze(-1), rows_BTD.detach(), rows_BTD);
   }
   if (group().size() == 1) return rows_BTD;
-  return ops::mp_reduce(rows_BTD.masked_fill(elsewhere_BT.unsqueeze(-1), 0), group());
+  return rows_BTD.masked_fill(elsewhere_BT.unsqueeze(-1), 0);
+}
+
+at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& ids_BT) {
+  return ops::mp_reduce(own_rows(ids_BT), group());
+}
+
+at::Tensor VocabParallelEmbeddingImpl::forward_rows(const at::Tensor& ids_BT,
+                                                    const RowCounts& rows) {
+  return ops::reduce_scatter_sequence(own_rows(ids_BT).flatten(0, -2), 0, group(), rows);
 }
 
 void VocabParallelEmbeddingImpl::reset_parameters() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/nn/fused_linear.h"
 #include "weft/nn/init.h"
 #include "weft/nn/linear_like.h"
 #include "weft/shard/split.h"
@@ -64,12 +65,18 @@ class VocabParallelEmbeddingImpl : public VocabParallelImpl {
   /// ids_BT: int64 or int32, equal on all ranks. Returns x_BTD. Throws ShapeError, on all ranks,
   /// for an id outside of the vocabulary. Collective.
   at::Tensor forward(const at::Tensor& ids_BT);
+  /// The same, of which each rank gets its rows of [B * T, D] alone: `rows` are all ranks' numbers.
+  /// Collective: a reduce-scatter forward, a gather backward.
+  at::Tensor forward_rows(const at::Tensor& ids_BT, const RowCounts& rows);
   /// Draws a new whole table and keeps this rank's rows. Throws ConfigError unless the inner layer
   /// is dense. Collective.
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 
  private:
+  // Zeros for the tokens of other ranks.
+  at::Tensor own_rows(const at::Tensor& ids_BT);
+
   VocabParallelEmbeddingOptions options_;
 };
 TORCH_MODULE(VocabParallelEmbedding);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/train/config/config_files.h"
+#include "weft/core/error.h"
 
 namespace weft::train {
 namespace {
@@ -115,6 +116,14 @@ TEST(CheckConfig, RefusesBetasThatAreNoPairBelowOne) {
   for (const char* betas : {"0.9", "0.9,1", "0.9,0.9,0.9"}) {
     const std::string error = complaint({{"optimizer.betas", betas, "F"}});
     EXPECT_EQ(error.rfind("ConfigError: F: optimizer.betas: expected two numbers", 0), 0U) << error;
+  }
+}
+
+TEST(CheckConfig, RefusesToDropEverything) {
+  for (const char* name : {"train.dropout", "lora.dropout"}) {
+    EXPECT_EQ(complaint({{name, "1", "F"}}),
+              core::join("ConfigError: F: ", name,
+                         ": expected less than 1, got 1; something must be left"));
   }
 }
 

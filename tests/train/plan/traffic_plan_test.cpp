@@ -67,9 +67,15 @@ TEST(TrafficPlan, ReducesActivationsOverTheModelAxis) {
       (Lines{line("model all_reduce", 4 * (3 * 6 + 2 + 2), 4 * (20 * activation + 3 * 20 * 4))}));
   job.checkpoint_activations = false;
   job.sequence_parallel = true;
-  EXPECT_EQ(lines_of(job), (Lines{line("model all_gather", 4 * 14, 4 * 14 * activation),
+  // Per block 2 gathers forward and 4 backward, 2 and 2 scatters; 7 norms of 16 once per step.
+  const int64_t all_reduced = 4 * 3 * 20 * 4 + 7 * 16 * 4;
+  EXPECT_EQ(lines_of(job), (Lines{line("model all_gather", 4 * 21, 4 * 21 * activation),
                                   line("model reduce_scatter", 4 * 14, 4 * 14 * activation),
-                                  line("model all_reduce", 4 * 2, 4 * 3 * 20 * 4)}));
+                                  line("model all_reduce", 4 * 2 + 1, all_reduced)}));
+  job.checkpoint_activations = true;
+  EXPECT_EQ(lines_of(job), (Lines{line("model all_gather", 4 * 27, 4 * 27 * activation),
+                                  line("model reduce_scatter", 4 * 20, 4 * 20 * activation),
+                                  line("model all_reduce", 4 * 2 + 1, all_reduced)}));
 }
 
 TEST(TrafficPlan, SendsActivationsToNeighbouringStages) {

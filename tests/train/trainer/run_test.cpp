@@ -36,6 +36,7 @@ Microbatch rows(int64_t step, int64_t first, int64_t count) {
 
 struct Case {
   int64_t replica, data, model;
+  bool sequence_parallel = false;
 };
 
 std::vector<Microbatch> own_part(const dist::Group& batch, int64_t step, int64_t microbatches) {
@@ -68,9 +69,9 @@ TrainConfig golden_config() {
 }
 
 void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
-                const ShardOptions& options) {
+                ShardOptions options) {
   SCOPED_TRACE(core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), ", microbatches,
-                          " microbatches"));
+                          " microbatches", c.sequence_parallel ? ", sequences cut" : ""));
   const auto golden = io::TensorFile::open(kFolder + "/run.safetensors");
   const at::Tensor losses = io::load_tensor(*golden, "losses", at::kDouble);
   const at::Tensor norms = io::load_tensor(*golden, "norms", at::kDouble);
@@ -80,6 +81,8 @@ void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
   const auto model =
       models::load_model(*io::TensorFile::open(kFolder + "/model"), mesh_groups(mesh).model, load)
           .model;
+  model->set_sequence_parallel(c.sequence_parallel);
+  options.partial_gradients = model->partial_parameters();
   const auto sharded = shard_module(*model, mesh, model->blocks(), options);
   const auto optimizer = make_run_optimizer(golden_config(), *sharded);
   for (int64_t step = 0; step < kSteps; ++step) {
@@ -114,6 +117,12 @@ TEST(Run, TwentyStepsAreThoseOfPyTorchOnThreeRanks) { expect_all(3, {{1, 3, 1}})
 
 TEST(Run, TwentyStepsAreThoseOfPyTorchOnFourRanks) {
   expect_all(4, {{2, 2, 1}, {2, 1, 2}, {1, 2, 2}});
+}
+
+TEST(Run, TwentyStepsAreThoseOfPyTorchWithSequencesCutOverTheModelAxis) {
+  expect_all(2, {{1, 1, 2, true}});
+  expect_all(3, {{1, 1, 3, true}});
+  expect_all(4, {{2, 1, 2, true}, {1, 2, 2, true}});
 }
 
 // Memory of the whole is never written to: the values come one parameter at a time.

@@ -36,22 +36,24 @@ AttentionLayerImpl::AttentionLayerImpl(const ModelConfig& config, const WeightSo
   k_norm_ = register_module("k_norm", norm(Part::kKeyNorm));
 }
 
-at::Tensor AttentionLayerImpl::heads(const at::Tensor& x) const {
-  return x.view({x.size(0), x.size(1), x.size(2) / head_dim_, head_dim_});
+at::Tensor AttentionLayerImpl::heads(const at::Tensor& x, const PassContext& pass) const {
+  const int64_t tokens = x.numel() / x.size(-1) / pass.num_sequences;
+  return x.view({pass.num_sequences, tokens, x.size(-1) / head_dim_, head_dim_});
 }
 
 at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
   const auto projected = nn::linears_of_shared(
-      {q_proj_->inner(), k_proj_->inner(), v_proj_->inner()}, x_BTD, q_proj_->group());
-  at::Tensor q_BTnH = heads(projected[0]), k_BTkH = heads(projected[1]);
-  const at::Tensor v_BTkH = heads(projected[2]);
+      {q_proj_->inner(), k_proj_->inner(), v_proj_->inner()}, x_BTD, q_proj_->group(), pass.rows);
+  at::Tensor q_BTnH = heads(projected[0], pass), k_BTkH = heads(projected[1], pass);
+  const at::Tensor v_BTkH = heads(projected[2], pass);
   if (!q_norm_.is_empty()) {
     q_BTnH = q_norm_->forward(q_BTnH);
     k_BTkH = k_norm_->forward(k_BTkH);
   }
   if (pass.cache == nullptr) {
-    return o_proj_->forward(nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, pass.angles,
-                                                 {kv_of_head_, window_, pass.documents_BT}));
+    const at::Tensor out_BTn = nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, pass.angles,
+                                                    {kv_of_head_, window_, pass.documents_BT});
+    return o_proj_->forward_rows(pass.rows.empty() ? out_BTn : out_BTn.flatten(0, 1), pass.rows);
   }
   const auto [k_BkSH, v_BkSH] =
       pass.cache->append(layer_, pass.angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));

@@ -8,6 +8,8 @@
 
 #include "weft/models/config.h"
 #include "weft/models/weight_source.h"
+#include "weft/nn/dropout.h"
+#include "weft/nn/fused_linear.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/parallel_linear.h"
@@ -23,6 +25,15 @@ struct PassContext {
   at::Tensor documents_BT;
   /// Null: the tokens stand alone.
   nn::KvCache* cache = nullptr;
+  /// Of the residual stream; layer numbers are the users'.
+  nn::DropoutDraw dropout = {};
+  /// Where the tokens stand, and those of this rank's residual stream.
+  nn::ActivationPlace place = {};
+  nn::ActivationPlace stream_place = {};
+  /// B.
+  int64_t num_sequences = 1;
+  /// Of the residual stream [r, D], with sequence parallelism; empty: it is whole, [B, T, D].
+  nn::RowCounts rows = {};
 };
 
 /// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.
@@ -30,11 +41,12 @@ class AttentionLayerImpl : public torch::nn::Module {
  public:
   AttentionLayerImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
                      const dist::Group& group);
-  /// x_BTD, whole. Appends to the cache if there is one. Returns [B, T, D], whole. Collective.
+  /// x_BTD, whole, or this rank's rows of it (pass.rows). Appends to the cache if there is one.
+  /// Returns the same shape. Collective.
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
 
  private:
-  at::Tensor heads(const at::Tensor& x) const;
+  at::Tensor heads(const at::Tensor& x, const PassContext& pass) const;
 
   int64_t layer_;
   int64_t head_dim_;

@@ -9,10 +9,13 @@
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/nn/checkpoint.h"
+#include "weft/nn/fused_linear.h"
+#include "weft/nn/parameter_info.h"
 #include "weft/nn/rope.h"
 #include "weft/nn/vocab_cross_entropy.h"
 #include "weft/nn/vocab_parallel.h"
 #include "weft/shard/heads.h"
+#include "weft/shard/split.h"
 
 // Shape letters: B batch, T tokens, D width, V vocabulary.
 
@@ -44,6 +47,10 @@ void check_batch(const TokenBatch& batch) {
   check(batch.positions_BT, "positions");
 }
 
+// Parameters that see a rank's own tokens alone where the residual stream is cut.
+constexpr const char* kOfOwnRows[] = {"input_layernorm.weight", "post_attention_layernorm.weight",
+                                      "model.norm.weight", "o_proj.bias", "down_proj.bias"};
+
 class Decoder : public CausalLM {
  public:
   Decoder(const ModelConfig& config, const WeightSource& source, const dist::Group& group)
@@ -74,21 +81,33 @@ class Decoder : public CausalLM {
 
   at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) override {
     const int64_t start = cache == nullptr ? 0 : cache->length();
-    const at::Tensor x_BTD = run(ids_BT, {rope_.angles(start, ids_BT.size(1)), {}, cache});
+    PassContext pass{rope_.angles(start, ids_BT.size(1)), {}, cache};
+    pass.num_sequences = ids_BT.size(0);
+    rows_.clear();
+    const at::Tensor x_BTD = run(ids_BT, pass);
     if (cache != nullptr) cache->advance(ids_BT.size(1));
     return x_BTD;
   }
 
   at::Tensor forward(const TokenBatch& batch) override {
     check_batch(batch);
-    return run(batch.ids_BT, {batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
-                                                           : rope_.angles(0, batch.ids_BT.size(1)),
-                              batch.documents_BT, nullptr});
+    PassContext pass{batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
+                                                  : rope_.angles(0, batch.ids_BT.size(1)),
+                     batch.documents_BT, nullptr};
+    if (is_training()) pass.dropout = dropout_;
+    pass.place.step = batch.step;
+    pass.place.first_row = batch.first_token;
+    pass.stream_place = place_ = pass.place;
+    pass.num_sequences = batch.ids_BT.size(0);
+    rows_ = row_counts(batch.ids_BT.numel());
+    pass.rows = rows_;
+    for (int64_t rank = 0; !rows_.empty() && rank < group_.rank(); ++rank) {
+      pass.stream_place.first_row += rows_[static_cast<size_t>(rank)];
+    }
+    return run(batch.ids_BT, pass);
   }
 
-  at::Tensor logits(const at::Tensor& x_BTD) override {
-    return head_->gather(head_->forward(x_BTD));
-  }
+  at::Tensor logits(const at::Tensor& x_BTD) override { return head_->gather(head(x_BTD)); }
 
   at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
     return losses(x_BTD, targets_BT, nn::Reduction::kNone);
@@ -106,6 +125,29 @@ class Decoder : public CausalLM {
 
   void set_block_runner(BlockRunner runner) override { runner_ = std::move(runner); }
   void set_checkpointing(std::vector<bool> blocks) override { checkpointed_ = std::move(blocks); }
+
+  void set_dropout(double p, uint64_t seed) override {
+    core::check<core::ConfigError>(p >= 0 && p < 1, "models.CausalLM: dropout ", p,
+                                   ", expected 0 or more, below 1");
+    dropout_ = {p, seed, 0};
+  }
+
+  void set_sequence_parallel(bool is_on) override {
+    core::check<core::ConfigError>(!is_on || config_.experts.num_experts == 0,
+                                   "models.CausalLM: sequence parallelism: ", config_.family,
+                                   " with experts, expected a model without");
+    cuts_rows_ = is_on && group_.size() > 1;
+  }
+
+  std::vector<std::string> partial_parameters() const override {
+    std::vector<std::string> names;
+    if (!cuts_rows_) return names;
+    for (const nn::ParameterInfo& info : nn::describe_parameters(*this)) {
+      const auto is_end = [&](const char* end) { return info.name.ends_with(end); };
+      if (std::ranges::any_of(kOfOwnRows, is_end)) names.push_back(info.name);
+    }
+    return names;
+  }
 
   nn::KvCache make_cache(int64_t batch, int64_t capacity) const override {
     return nn::KvCache({config_.num_layers, batch, num_kv_heads_, config_.head_dim, capacity});
@@ -125,7 +167,10 @@ class Decoder : public CausalLM {
 
  private:
   at::Tensor run(const at::Tensor& ids_BT, const PassContext& pass) {
-    at::Tensor x_BTD = embedding_->forward(ids_BT);
+    const nn::PlaceScope scope(pass.place);
+    at::Tensor x_BTD = nn::dropped(pass.rows.empty() ? embedding_->forward(ids_BT)
+                                                     : embedding_->forward_rows(ids_BT, pass.rows),
+                                   pass.dropout, pass.stream_place);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const BlockFunction forward = block_function(i, pass);
       x_BTD = runner_ ? runner_(static_cast<int64_t>(i), forward, x_BTD) : forward(x_BTD);
@@ -143,13 +188,32 @@ class Decoder : public CausalLM {
     };
   }
 
+  // All ranks' shares of so many tokens; none if each has all.
+  nn::RowCounts row_counts(int64_t num_tokens) const {
+    nn::RowCounts rows;
+    for (int64_t rank = 0; cuts_rows_ && rank < group_.size(); ++rank) {
+      rows.push_back(shard::part(num_tokens, group_.size(), rank).length);
+    }
+    return rows;
+  }
+
+  // This rank's logits of all tokens; x is what the last pass has returned.
+  at::Tensor head(const at::Tensor& x_BTD) {
+    if (rows_.empty()) return head_->forward(x_BTD);
+    return nn::linears_of_shared({head_->inner()}, x_BTD, group_, rows_).front();
+  }
+
   at::Tensor losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT,
                     nn::Reduction reduction) {
+    const nn::PlaceScope scope(place_);
     nn::CrossEntropyOptions options;
     options.reduction = reduction;
     options.overwrites_logits = true;
-    return nn::vocab_parallel_cross_entropy(head_->forward(x_BTD), targets_BT, head_->vocab(),
-                                            config_.vocab_size, group_, options);
+    // Rows of a cut stream are tokens of all sequences, one behind the other.
+    const at::Tensor wanted = rows_.empty() ? targets_BT : targets_BT.flatten();
+    const at::Tensor costs = nn::vocab_parallel_cross_entropy(
+        head(x_BTD), wanted, head_->vocab(), config_.vocab_size, group_, options);
+    return reduction == nn::Reduction::kNone ? costs.view_as(targets_BT) : costs;
   }
 
   ModelConfig config_;
@@ -162,6 +226,11 @@ class Decoder : public CausalLM {
   nn::VocabParallelHead head_{nullptr};
   BlockRunner runner_;
   std::vector<bool> checkpointed_;
+  nn::DropoutDraw dropout_;
+  bool cuts_rows_ = false;
+  // Of the last batch: the head's place, if it drops, and rows.
+  nn::ActivationPlace place_;
+  nn::RowCounts rows_;
 };
 
 }  // namespace

@@ -16,10 +16,13 @@ class DecoderBlockImpl : public torch::nn::Module {
  public:
   DecoderBlockImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
                    const dist::Group& group);
-  /// x_BTD, whole. Returns the same shape. Collective.
+  /// x_BTD, whole, or this rank's rows of it (pass.rows). Returns the same shape. Collective.
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
 
  private:
+  at::Tensor dropped(const at::Tensor& x_BTD, const PassContext& pass, uint64_t half) const;
+
+  int64_t layer_;
   nn::RMSNorm input_norm_;
   AttentionLayer attention_;
   nn::RMSNorm ffn_norm_;

@@ -38,10 +38,10 @@ FeedForwardLayerImpl::FeedForwardLayerImpl(const ModelConfig& config, const Weig
       down_proj_(register_module(
           "down_proj", sharded_to_all(source, model_name(config, {Part::kDown, layer}), group))) {}
 
-at::Tensor FeedForwardLayerImpl::forward(const at::Tensor& x_BTD) {
-  const auto projected =
-      nn::linears_of_shared({gate_proj_->inner(), up_proj_->inner()}, x_BTD, gate_proj_->group());
-  return down_proj_->forward(nn::swiglu(projected[0], projected[1]));
+at::Tensor FeedForwardLayerImpl::forward(const at::Tensor& x_BTD, const nn::RowCounts& rows) {
+  const auto projected = nn::linears_of_shared({gate_proj_->inner(), up_proj_->inner()}, x_BTD,
+                                               gate_proj_->group(), rows);
+  return down_proj_->forward_rows(nn::swiglu(projected[0], projected[1]), rows);
 }
 
 nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource& source,

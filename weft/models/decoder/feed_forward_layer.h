@@ -7,6 +7,7 @@
 
 #include "weft/models/config.h"
 #include "weft/models/weight_source.h"
+#include "weft/nn/fused_linear.h"
 #include "weft/nn/mixture_of_experts.h"
 #include "weft/nn/parallel_linear.h"
 
@@ -17,8 +18,9 @@ class FeedForwardLayerImpl : public torch::nn::Module {
  public:
   FeedForwardLayerImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
                        const dist::Group& group);
-  /// x_BTD, whole. Returns the same shape. Collective.
-  at::Tensor forward(const at::Tensor& x_BTD);
+  /// x_BTD, whole, or this rank's rows of it [r, D], if `rows` says so. Returns the same shape.
+  /// Collective.
+  at::Tensor forward(const at::Tensor& x_BTD, const nn::RowCounts& rows = {});
 
  private:
   nn::AllToShardedLinear gate_proj_, up_proj_;

@@ -103,6 +103,14 @@ void check_data(const TrainConfig& config) {
                      " steps, but no data for it; give data.eval or data.eval_fraction");
 }
 
+void check_dropout(const TrainConfig& config) {
+  for (const auto& [name, rate] : {std::pair("train.dropout", config.train.dropout),
+                                   std::pair("lora.dropout", config.lora.dropout)}) {
+    check<ConfigError>(rate < 1, config.where(name), ": expected less than 1, got ", rate,
+                       "; something must be left");
+  }
+}
+
 void check_exists(const TrainConfig& config, const char* name, const std::string& path) {
   std::error_code error;
   check<ConfigError>(path.empty() || std::filesystem::exists(path, error), config.where(name),
@@ -160,6 +168,7 @@ void check_config(const TrainConfig& config) {
   check_schedule(config);
   check_optimizer(config);
   check_data(config);
+  check_dropout(config);
   TrainConfig completed = config;
   complete_model(completed);
   if (!config.model.from.empty()) return;

@@ -63,6 +63,7 @@ void add_train(Fields& out, TrainSection& s) {
   out.push_back(field("train.seed", &s.seed, kSeed));
   out.push_back(field("train.dtype", &s.dtype, {}, {"float32", "bfloat16"}));
   out.push_back(field("train.checkpoint_activations", &s.checkpoint_activations));
+  out.push_back(field("train.dropout", &s.dropout, kShare));
   out.push_back(field("train.sequence_parallel", &s.sequence_parallel));
   out.push_back(field("train.clip_norm", &s.clip_norm, kNotNegative));
   out.push_back(field("train.threads", &s.threads, {0, 1024, false}));
@@ -111,6 +112,8 @@ void add_lora(Fields& out, LoraSection& s) {
   out.push_back(field("lora.targets", &s.targets));
   out.push_back(
       field("lora.quantize_bits", &s.quantize_bits, {0, 8, false}, {"0", "2", "3", "4", "6", "8"}));
+  out.push_back(field("lora.dropout", &s.dropout, kShare));
+  out.push_back(field("lora.shard_frozen", &s.shard_frozen));
 }
 
 }  // namespace

@@ -78,6 +78,9 @@ struct TrainSection {
   std::string dtype = "float32";
   /// Keep a block's input alone and compute the block again in backward.
   bool checkpoint_activations = false;
+  /// Rate at which elements of the embedding and of what layers add to the residual stream are
+  /// dropped.
+  double dropout = 0;
   /// Cut norms and the residual stream over the sequence, on the model axis.
   bool sequence_parallel = false;
   /// Longest gradient of all parameters together; 0: no limit.
@@ -170,6 +173,10 @@ struct LoraSection {
   std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj"};
   /// Bits of the frozen weights, 2, 3, 4, 6 or 8; 0: as they are.
   int64_t quantize_bits = 0;
+  /// Rate at which elements of the adapters' inputs are dropped.
+  double dropout = 0;
+  /// Cut the frozen weights over mesh.dp, too: 1/dp of their memory for their bytes over the wire.
+  bool shard_frozen = true;
 };
 
 /// All that a training run is told. Sections and keys of the TOML file are the names of the members

@@ -92,9 +92,9 @@ MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
       block_gathered = gathered;
       block_work = std::max(block_work, gradients + run);
     } else {
-      root_gathered = gathered;
-      root_gradients = gradients;
-      root_run = run;
+      root_gathered += gathered;
+      root_gradients += gradients;
+      root_run = std::max(root_run, run);
     }
   }
   plan.gathered = root_gathered + num_gathered_blocks(job, rank.num_layers) * block_gathered;

@@ -12,7 +12,9 @@ void add_matrix(UnitSizes& unit, int64_t rows, int64_t columns) {
   unit.numels.push_back(rows * columns);
 }
 
-UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank) {
+bool has_partial_sums(const ModelPlace& place) { return place.sequence_parallel && place.tp > 1; }
+
+UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank, bool has_norms) {
   const int64_t width = model.hidden_size;
   const int64_t queries = rank.heads.heads.length * model.head_dim;
   const int64_t keys = rank.heads.kv_heads.length * model.head_dim;
@@ -24,7 +26,7 @@ UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank) {
   add_matrix(unit, width, queries);
   if (model.has_head_norms) unit.numels.insert(unit.numels.end(), 2, model.head_dim);
   for (int i = 0; i < 3; ++i) add_matrix(unit, rank.ffn_width, width);
-  unit.numels.insert(unit.numels.end(), 2, width);
+  if (has_norms) unit.numels.insert(unit.numels.end(), 2, width);
   const int64_t all_queries = model.num_heads * model.head_dim;
   const int64_t all_keys = model.num_kv_heads * model.head_dim;
   unit.rows_and_columns =
@@ -32,12 +34,12 @@ UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank) {
   return unit;
 }
 
-UnitSizes root_unit(const ModelSizes& model, const RankSizes& rank) {
+UnitSizes root_unit(const ModelSizes& model, const RankSizes& rank, bool has_norms) {
   UnitSizes unit;
   const bool has_own_head = !model.is_tied || !rank.has_embedding;
   const int tables = (rank.has_embedding ? 1 : 0) + (rank.has_head && has_own_head ? 1 : 0);
   for (int i = 0; i < tables; ++i) add_matrix(unit, rank.vocab_size, model.hidden_size);
-  if (rank.has_head) unit.numels.push_back(model.hidden_size);
+  if (rank.has_head && has_norms) unit.numels.push_back(model.hidden_size);
   unit.rows_and_columns = tables * (model.vocab_size + model.hidden_size);
   return unit;
 }
@@ -78,8 +80,16 @@ RankSizes rank_sizes(const ModelSizes& model, const ModelPlace& place) {
 
 std::vector<UnitSizes> unit_sizes(const ModelSizes& model, const ModelPlace& place) {
   const RankSizes rank = rank_sizes(model, place);
-  std::vector<UnitSizes> units(static_cast<size_t>(rank.num_layers), block_unit(model, rank));
-  if (rank.has_embedding || rank.has_head) units.push_back(root_unit(model, rank));
+  const bool has_norms = !has_partial_sums(place);
+  std::vector<UnitSizes> units(static_cast<size_t>(rank.num_layers),
+                               block_unit(model, rank, has_norms));
+  if (rank.has_embedding || rank.has_head) units.push_back(root_unit(model, rank, has_norms));
+  if (!has_norms) {
+    const int64_t norms = 2 * rank.num_layers + (rank.has_head ? 1 : 0);
+    UnitSizes sums;
+    sums.numels.assign(static_cast<size_t>(norms), model.hidden_size);
+    units.push_back(std::move(sums));
+  }
   return units;
 }
 

@@ -35,6 +35,8 @@ struct ModelPlace {
   int64_t model_rank = 0;
   int64_t pipe = 1;
   int64_t stage = 0;
+  /// Norms see a model rank's own tokens: their gradients are summed over that axis.
+  bool sequence_parallel = false;
 };
 
 /// What a rank holds of a model's dims.
@@ -61,7 +63,8 @@ struct UnitSizes {
   int64_t num_elements() const;
 };
 /// One for each block of the rank's stage, and last what is around them: embedding, last norm and
-/// head (a tied head is an embedding of its own on the last of several stages).
+/// head (a tied head is an embedding of its own on the last of several stages). With sequence
+/// parallelism over several ranks norms are in a unit of their own, behind the others.
 std::vector<UnitSizes> unit_sizes(const ModelSizes& model, const ModelPlace& place);
 
 /// Of the whole model.

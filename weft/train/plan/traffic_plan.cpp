@@ -60,25 +60,45 @@ void add_replica(Plans& plans, const PlanJob& job, const std::vector<FlatLayout>
   add(plans, "replica", "all_gather", units, elements * job.dtype_bytes);
 }
 
-void add_model(Plans& plans, const PlanJob& job, const RankSizes& rank) {
+// Collectives of a microbatch's activations.
+struct ActivationCalls {
+  int64_t all_gather = 0;
+  int64_t reduce_scatter = 0;
+  int64_t all_reduce = 0;
+};
+
+ActivationCalls activation_calls(const PlanJob& job, const RankSizes& rank) {
+  const int64_t forwards = job.checkpoint_activations ? 2 : 1;
+  const int64_t halves = 2 * rank.num_layers;
+  const int64_t embedding = rank.has_embedding ? 1 : 0, head = rank.has_head ? 1 : 0;
+  ActivationCalls calls;
+  if (job.sequence_parallel) {
+    // Backward gathers gradients, and once more the rows of inputs, for the weights' gradients.
+    calls.all_gather = halves * (forwards + 2) + embedding + 2 * head;
+    calls.reduce_scatter = halves * (forwards + 1) + embedding + head;
+  } else {
+    calls.all_reduce = halves * (forwards + 1) + embedding + head;
+  }
+  return calls;
+}
+
+void add_model(Plans& plans, const PlanJob& job, const RankSizes& rank, const FlatLayout& last) {
   if (job.mesh.tp == 1) return;
   const int64_t microbatches = job.num_microbatches();
   const int64_t activation = job.num_tokens() * job.model.hidden_size * job.dtype_bytes;
-  // Forward (twice with checkpointing) and backward.
-  const int64_t passes = job.checkpoint_activations ? 3 : 2;
-  const int64_t edges = (rank.has_embedding ? 1 : 0) + (rank.has_head ? 1 : 0);
-  const int64_t calls = microbatches * (2 * passes * rank.num_layers + edges);
-  if (job.sequence_parallel) {
-    // A block gathers before and scatters after each of its two halves, in either direction.
-    add(plans, "model", "all_gather", calls, calls * activation);
-    add(plans, "model", "reduce_scatter", calls, calls * activation);
-  }
+  const ActivationCalls calls = activation_calls(job, rank);
+  const auto add_activations = [&](const char* operation, int64_t count) {
+    add(plans, "model", operation, microbatches * count, microbatches * count * activation);
+  };
+  add_activations("all_gather", calls.all_gather);
+  add_activations("reduce_scatter", calls.reduce_scatter);
   const int64_t loss_calls = rank.has_head ? 2 * microbatches : 0;
   // The maximum; then the sum and the target's logit together.
   const int64_t loss_bytes = rank.has_head ? 3 * microbatches * job.num_tokens() * kFloatBytes : 0;
-  const int64_t block_calls = job.sequence_parallel ? 0 : calls;
-  add(plans, "model", "all_reduce", block_calls + loss_calls,
-      block_calls * activation + loss_bytes);
+  const int64_t sums = job.sequence_parallel ? 1 : 0;
+  add(plans, "model", "all_reduce", microbatches * calls.all_reduce + loss_calls + sums,
+      microbatches * calls.all_reduce * activation + loss_bytes +
+          sums * last.share_length() * kFloatBytes);
 }
 
 void add_pipe(Plans& plans, const PlanJob& job, int64_t stage) {
@@ -98,7 +118,7 @@ std::vector<CollectivePlan> traffic_plan(const PlanJob& job, int64_t stage, int6
   Plans plans;
   add_data(plans, job, layouts, rank.num_layers);
   add_replica(plans, job, layouts);
-  add_model(plans, job, rank);
+  add_model(plans, job, rank, layouts.back());
   add_pipe(plans, job, stage);
   return plans;
 }

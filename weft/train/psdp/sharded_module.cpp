@@ -30,6 +30,17 @@ std::unordered_map<const c10::TensorImpl*, size_t> owners(const Modules& units) 
   return owner;
 }
 
+// What several units have is gathered with the first.
+std::unordered_map<const c10::TensorImpl*, size_t> frozen_owners(const Modules& units) {
+  std::unordered_map<const c10::TensorImpl*, size_t> owner;
+  for (size_t i = 0; i < units.size(); ++i) {
+    for (const at::Tensor& tensor : frozen_tensors(*units[i])) {
+      owner.emplace(tensor.unsafeGetTensorImpl(), i);
+    }
+  }
+  return owner;
+}
+
 void mark_partial(std::vector<nn::ParameterInfo>& parameters,
                   const std::vector<std::string>& partial) {
   for (const std::string& name : partial) {
@@ -47,6 +58,7 @@ void mark_partial(std::vector<nn::ParameterInfo>& parameters,
 struct ShardedModule::Found {
   std::string name;
   std::vector<nn::ParameterInfo> parameters;
+  std::vector<at::Tensor> frozen;
   bool stays_gathered = false;
 };
 
@@ -71,7 +83,15 @@ std::vector<ShardedModule::Found> ShardedModule::find_units(torch::nn::Module& m
     if (parameter.gradient == nn::GradientKind::kPartial) place = units.size() + 1;
     found[place].parameters.push_back(std::move(parameter));
   }
-  std::erase_if(found, [](const Found& each) { return each.parameters.empty(); });
+  if (options.shard_frozen && groups_.data.size() > 1) {
+    const auto places = frozen_owners(units);
+    for (const at::Tensor& tensor : frozen_tensors(module)) {
+      const auto known = places.find(tensor.unsafeGetTensorImpl());
+      found[known == places.end() ? units.size() : known->second].frozen.push_back(tensor);
+    }
+  }
+  std::erase_if(found,
+                [](const Found& each) { return each.parameters.empty() && each.frozen.empty(); });
   return found;
 }
 
@@ -83,13 +103,19 @@ ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
   for (Found& found : find_units(module, units, options)) {
     stays_gathered_.push_back(found.stays_gathered);
     units_.push_back(std::make_unique<ShardedUnit>(
-        std::move(found.name), std::move(found.parameters), groups_, options, pool_));
+        std::move(found.name), std::move(found.parameters), groups_, options, pool_, found.frozen));
   }
   is_added_.assign(units_.size(), false);
-  for (size_t i = 0; i < units_.size(); ++i) {
-    watches_.push_back(std::make_unique<StorageWatch>(
-        units_[i]->run().storage().unsafeGetStorageImpl(), [this, i] { before_use(i); }));
-  }
+  for (size_t i = 0; i < units_.size(); ++i) watch(i);
+}
+
+void ShardedModule::watch(size_t unit) {
+  const auto add = [&](const at::Tensor& run) {
+    watches_.push_back(std::make_unique<StorageWatch>(run.storage().unsafeGetStorageImpl(),
+                                                      [this, unit] { before_use(unit); }));
+  };
+  add(units_[unit]->run());
+  if (units_[unit]->frozen() != nullptr) add(units_[unit]->frozen()->run());
 }
 
 void ShardedModule::before_use(size_t unit) noexcept {

@@ -36,6 +36,9 @@ struct ShardOptions {
   std::function<at::Tensor(const std::string& name)> values = {};
   /// Parameters, by name, whose gradients are this rank's part of a sum over the model axis.
   std::vector<std::string> partial_gradients = {};
+  /// Cut over data, too, what the module never changes (frozen_tensors), gathered as parameters
+  /// are: 1/data of its memory for its bytes over the wire.
+  bool shard_frozen = false;
 };
 
 /// A module whose parameters, gradients and optimizer state are cut over a mesh as kMappings says.
@@ -86,6 +89,7 @@ class ShardedModule {
   std::vector<Found> find_units(torch::nn::Module& module,
                                 const std::vector<std::shared_ptr<torch::nn::Module>>& units,
                                 const ShardOptions& options) const;
+  void watch(size_t unit);
   void before_use(size_t unit) noexcept;
   void enter(size_t unit);
   void prefetch_beside(size_t unit);

@@ -43,7 +43,8 @@ bool all_partial(const std::string& name, const std::vector<nn::ParameterInfo>& 
 }  // namespace
 
 ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parameters,
-                         const MeshGroups& groups, const ShardOptions& options, BufferPool& pool)
+                         const MeshGroups& groups, const ShardOptions& options, BufferPool& pool,
+                         const std::vector<at::Tensor>& frozen)
     : name_(std::move(name)),
       parameters_(std::move(parameters)),
       groups_(groups),
@@ -52,6 +53,7 @@ ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parame
       pool_(pool),
       is_partial_(all_partial(name_, parameters_)) {
   const at::NoGradGuard no_grad;
+  if (!frozen.empty()) frozen_ = std::make_unique<FrozenShare>(frozen, groups.data, pool);
   take_over_parameters(options);
   place_parameters();
   gradient_ = at::zeros({layout_.share_length()}, share_.options().dtype(at::kFloat));
@@ -69,7 +71,9 @@ ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parame
 // The masters are taken from the values as they are, before they are rounded. One parameter after
 // the other: its whole values go before the next one's come.
 void ShardedUnit::take_over_parameters(const ShardOptions& options) {
-  const at::TensorOptions kind = parameters_.front().tensor.options().requires_grad(false);
+  const at::TensorOptions kind = parameters_.empty()
+                                     ? at::TensorOptions(at::kFloat)
+                                     : parameters_.front().tensor.options().requires_grad(false);
   const shard::Range share = layout_.share(groups_.data.rank());
   const shard::Range owned = layout_.owned(groups_.data.rank(), groups_.replica.rank());
   share_ = at::zeros({share.length}, kind.dtype(dtype_));
@@ -105,9 +109,9 @@ void ShardedUnit::place_parameters() {
 
 void ShardedUnit::gather() {
   begin_gather();
-  if (pending_ == nullptr) return;
   const auto pending = std::move(pending_);
-  pending->wait();
+  if (pending != nullptr) pending->wait();
+  if (frozen_ != nullptr) frozen_->finish_gather();
 }
 
 void ShardedUnit::begin_gather() {
@@ -115,19 +119,22 @@ void ShardedUnit::begin_gather() {
   const at::NoGradGuard no_grad;
   const WatchPause pause;
   fill_without_values();
-  pending_ = groups_.data.begin_all_gather_into(run_, share_);
+  if (!parameters_.empty()) pending_ = groups_.data.begin_all_gather_into(run_, share_);
+  if (frozen_ != nullptr) frozen_->begin_gather();
 }
 
 void ShardedUnit::release() {
   if (!is_gathered_ || holds_all()) return;
   gather();
   pool_.drain(run_);
+  if (frozen_ != nullptr) frozen_->drain();
   is_gathered_ = false;
 }
 
 void ShardedUnit::fill_without_values() {
   if (is_gathered_) return;
   pool_.fill(run_);
+  if (frozen_ != nullptr) frozen_->fill();
   is_gathered_ = true;
 }
 
@@ -138,6 +145,7 @@ bool ShardedUnit::has_new_gradients() const {
 }
 
 void ShardedUnit::add_gradients() {
+  if (parameters_.empty()) return;
   const at::NoGradGuard no_grad;
   const WatchPause pause;
   // Whatever a microbatch left unused on this rank may have been used on another.
@@ -181,6 +189,7 @@ void ShardedUnit::add_to_share(const at::Tensor& run_gradient) {
 }
 
 void ShardedUnit::finish_gradients() {
+  if (parameters_.empty()) return;
   if (is_partial_) groups_.model.all_reduce(gradient_);
   if (groups_.replica.size() > 1) {
     groups_.replica.reduce_scatter_into(owned_gradient_, gradient_);
@@ -200,6 +209,7 @@ void ShardedUnit::publish() {
   const at::NoGradGuard no_grad;
   const WatchPause pause;
   release();
+  if (parameters_.empty()) return;
   if (groups_.replica.size() > 1) {
     groups_.replica.all_gather_into(share_, master_.to(dtype_, false, /*copy=*/true));
   } else if (!master_.is_alias_of(share_)) {

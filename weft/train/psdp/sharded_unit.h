@@ -10,6 +10,7 @@
 #include "weft/nn/parameter_info.h"
 #include "weft/train/flat_layout.h"
 #include "weft/train/psdp/buffer_pool.h"
+#include "weft/train/psdp/frozen_share.h"
 #include "weft/train/psdp/mesh_groups.h"
 #include "weft/train/slice.h"
 
@@ -32,16 +33,20 @@ struct ShardOptions;
 /// gathered. All methods but the accessors are collective over the group that they name.
 class ShardedUnit {
  public:
-  /// Takes over the parameters' values, which are equal on all ranks of replica and data. `pool`
+  /// Takes over the parameters' values, which are equal on all ranks of replica and data, and those
+  /// of tensors that are used with them and frozen (of these alone there may be some). `pool`
   /// outlives this.
   ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parameters, const MeshGroups& groups,
-              const ShardOptions& options, BufferPool& pool);
+              const ShardOptions& options, BufferPool& pool,
+              const std::vector<at::Tensor>& frozen = {});
 
   const std::string& name() const { return name_; }
   const FlatLayout& layout() const { return layout_; }
   bool is_gathered() const { return is_gathered_; }
   /// The run that the module's parameters are views of.
   const at::Tensor& run() const { return run_; }
+  /// That of the frozen tensors; null without.
+  const FrozenShare* frozen() const { return frozen_.get(); }
 
   /// Gives the parameters their values. Over data.
   void gather();
@@ -72,6 +77,8 @@ class ShardedUnit {
   uint64_t parameter_bytes() const { return share_.nbytes(); }
   uint64_t gradient_bytes() const { return gradient_.nbytes(); }
   uint64_t master_bytes() const;
+  /// Bytes of frozen tensors that this rank holds between their uses.
+  uint64_t frozen_bytes() const { return frozen_ == nullptr ? 0 : frozen_->num_bytes(); }
 
  private:
   void take_over_parameters(const ShardOptions& options);
@@ -96,6 +103,7 @@ class ShardedUnit {
   // Where in owned_gradient_ what this rank counts for the norm lies.
   std::vector<shard::Range> counted_;
   std::unique_ptr<dist::PendingWork> pending_;
+  std::unique_ptr<FrozenShare> frozen_;
   bool is_gathered_ = false;
   bool has_gradient_ = false;
 };

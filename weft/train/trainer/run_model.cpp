@@ -13,16 +13,12 @@ std::shared_ptr<models::CausalLM> adapted_model(const TrainConfig& config,
                                                 const dist::Group& group) {
   const auto file = io::TensorFile::open(config.model.from);
   auto model = models::load_model(*file, group).model;
-  if (config.lora.quantize_bits > 0) {
-    const auto scheme = quant::make_scheme(quant::Mode::kAffine, config.lora.quantize_bits, 0,
-                                           config.where("lora.quantize_bits"));
-    // Embedding and head stay as they are.
-    nn::quantize(*model, scheme, [](const std::string& path) { return path.ends_with("_proj"); });
-  }
+  quantize_base(*model, config);
   nn::LoraOptions options;
   options.rank = config.lora.rank;
   options.alpha = config.lora.alpha;
   options.seed = static_cast<uint64_t>(config.train.seed);
+  options.dropout = config.lora.dropout;
   nn::apply_lora(*model, config.lora.targets, options);
   model->train();
   return model;
@@ -56,6 +52,13 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
   sizes.has_qkv_bias = model.family == "qwen2";
   sizes.has_head_norms = model.family == "qwen3";
   return models::complete_config(sizes);
+}
+
+void quantize_base(models::CausalLM& model, const TrainConfig& config) {
+  if (config.lora.quantize_bits == 0) return;
+  const auto scheme = quant::make_scheme(quant::Mode::kAffine, config.lora.quantize_bits, 0,
+                                         config.where("lora.quantize_bits"));
+  nn::quantize(model, scheme, [](const std::string& path) { return path.ends_with("_proj"); });
 }
 
 models::DeferredModel make_run_model(const TrainConfig& config, TrainedPart part,

@@ -20,6 +20,11 @@ enum class TrainedPart {
   kAdapters,
 };
 
+/// Quantizes the matrices of a base's blocks to lora.quantize_bits; nothing if that is 0. Embedding
+/// and head stay as they are. Collective over the model's group. Throws ConfigError for matrices
+/// that are quantized already.
+void quantize_base(models::CausalLM& model, const TrainConfig& config);
+
 /// The model itself in float32, this rank's part, ready to be trained: of config.model.from, or
 /// new. With kAdapters the weights are read at once and have no deferred values; those of
 /// config.lora.targets get adapters that begin with no effect. Collective over `group`, the model

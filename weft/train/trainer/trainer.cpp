@@ -22,6 +22,18 @@ int64_t peak_rss_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
+// Nothing is dropped while one lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(models::CausalLM& model) : model_(model) { model_.eval(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+  ~EvaluationMode() { model_.train(); }
+
+ private:
+  models::CausalLM& model_;
+};
+
 ShardOptions shard_options(const TrainConfig& config) {
   ShardOptions options;
   options.dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
@@ -53,8 +65,12 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
   if (config_.train.checkpoint_activations) {
     model_->set_checkpointing(std::vector<bool>(model_->blocks().size(), true));
   }
+  model_->set_dropout(config_.train.dropout, static_cast<uint64_t>(config_.train.seed));
+  model_->set_sequence_parallel(config_.train.sequence_parallel);
   ShardOptions options = shard_options(config_);
+  options.partial_gradients = model_->partial_parameters();
   options.values = deferred.values;
+  options.shard_frozen = part_ == TrainedPart::kAdapters && config_.lora.shard_frozen;
   sharded_ = shard_module(*model_, mesh_, model_->blocks(), options);
   optimizer_ = make_run_optimizer(config_, *sharded_);
 }
@@ -71,7 +87,8 @@ double Trainer::learning_rate() const {
 }
 
 StepResult Trainer::step() {
-  const auto microbatches = data_->microbatches(progress_.samples);
+  auto microbatches = data_->microbatches(progress_.samples);
+  for (Microbatch& each : microbatches) each.tokens.step = static_cast<uint64_t>(progress_.step);
   const StepResult result =
       compute_gradients(*sharded_, language_model_loss(*model_), microbatches, progress_.step + 1);
   optimizer_->step(learning_rate(), clip_scale(result.gradient_norm, config_.train.clip_norm));
@@ -85,6 +102,7 @@ StepResult Trainer::step() {
 std::optional<double> Trainer::evaluate() {
   if (!data_->has_evaluation()) return std::nullopt;
   const at::NoGradGuard no_grad;
+  const EvaluationMode mode(*model_);
   const LossSum loss_sum = language_model_loss(*model_);
   at::Tensor sums = at::zeros({2}, at::kDouble);
   for (const Microbatch& microbatch : data_->evaluation()) {

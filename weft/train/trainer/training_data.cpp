@@ -93,7 +93,9 @@ std::vector<Microbatch> TrainingData::microbatches(int64_t first_sample) const {
   std::vector<Microbatch> all;
   const int64_t first = first_sample + batch_rank_ * plan.sequences_per_rank;
   for (int64_t m = 0; m < plan.num_microbatches; ++m) {
-    all.push_back(rows(*train_, first + m * plan.microbatch, plan.microbatch));
+    const int64_t start = first + m * plan.microbatch;
+    all.push_back(rows(*train_, start, plan.microbatch));
+    all.back().tokens.first_token = (start - first_sample) * config_.batch.sequence_length;
   }
   return all;
 }
