@@ -52,10 +52,6 @@ std::string tokenizer_path(const TrainConfig& config) {
 
 // What a configuration may say, and weft plan can predict, but the trainer does not do.
 void check_supported(const TrainConfig& config) {
-  core::check<core::ConfigError>(config.mesh.pipe == 1, config.where("mesh.pipe"), ": ",
-                                 config.mesh.pipe,
-                                 ", expected 1: layers are not cut over stages in training; use tp "
-                                 "and dp");
   core::check<core::ConfigError>(!config.train.sequence_parallel,
                                  config.where("train.sequence_parallel"),
                                  ": true, expected false: training keeps whole sequences");
@@ -70,11 +66,12 @@ TrainConfig read_checked(const Options& options) {
   check_supported(config);
   train::check_inputs(config);
   train::check_run_folder(config, options.resumes);
-  if (config.model.from.empty()) {
-    const train::ModelSizes sizes = model_sizes(config);
-    train::check_model_fits(
-        config, {sizes.num_layers, sizes.num_heads, sizes.vocab_size, sizes.intermediate_size});
-  }
+  const train::ModelSizes sizes =
+      config.model.from.empty()
+          ? model_sizes(config)
+          : train::sizes_of(models::read_config(*io::TensorFile::open(config.model.from)));
+  train::check_model_fits(
+      config, {sizes.num_layers, sizes.num_heads, sizes.vocab_size, sizes.intermediate_size});
   return config;
 }
 

@@ -1,5 +1,7 @@
 #include "weft/models/decoder/decoder.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -46,23 +48,28 @@ void check_batch(const TokenBatch& batch) {
 
 class Decoder : public CausalLM {
  public:
-  Decoder(const ModelConfig& config, const WeightSource& source, const dist::Group& group)
+  Decoder(const ModelConfig& config, const WeightSource& source, const Stage& stage,
+          const dist::Group& group)
       : config_(config),
+        stage_(stage),
         group_(group),
         num_kv_heads_(
             shard::shard_heads(config.num_heads, config.num_kv_heads, group.size(), group.rank())
                 .kv_heads.length),
         rope_(make_rope(config, source)) {
     const auto body = register_module("model", std::make_shared<torch::nn::Module>());
-    embedding_ = body->register_module(
-        "embed_tokens",
-        nn::VocabParallelEmbedding(source.linear(model_name(config, {Part::kEmbedding}), false),
-                                   config.vocab_size, group));
+    if (stage.is_first || (stage.is_last && config.is_tied)) {
+      embedding_ = body->register_module(
+          "embed_tokens",
+          nn::VocabParallelEmbedding(source.linear(model_name(config, {Part::kEmbedding}), false),
+                                     config.vocab_size, group));
+    }
     const auto layers = body->register_module("layers", std::make_shared<torch::nn::Module>());
-    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (int64_t layer = stage.layers.start; layer < stage.layers.end(); ++layer) {
       blocks_.push_back(layers->register_module(std::to_string(layer),
                                                 DecoderBlock(config, source, layer, group)));
     }
+    if (!stage.is_last) return;
     norm_ = body->register_module("norm", norm(config, source, {Part::kFinalNorm}));
     const auto head = config.is_tied ? embedding_->inner()
                                      : source.linear(model_name(config, {Part::kHead}), true);
@@ -74,19 +81,29 @@ class Decoder : public CausalLM {
 
   at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) override {
     const int64_t start = cache == nullptr ? 0 : cache->length();
-    const at::Tensor x_BTD = run(ids_BT, {rope_.angles(start, ids_BT.size(1)), {}, cache});
+    const at::Tensor x_BTD = run(embed(ids_BT), {rope_.angles(start, ids_BT.size(1)), {}, cache});
     if (cache != nullptr) cache->advance(ids_BT.size(1));
     return x_BTD;
   }
 
-  at::Tensor forward(const TokenBatch& batch) override {
+  at::Tensor forward(const TokenBatch& batch) override { return forward_stage(batch, {}); }
+
+  at::Tensor forward_stage(const TokenBatch& batch, const at::Tensor& x_BTD) override {
     check_batch(batch);
-    return run(batch.ids_BT, {batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
-                                                           : rope_.angles(0, batch.ids_BT.size(1)),
-                              batch.documents_BT, nullptr});
+    return run(x_BTD.defined() ? x_BTD : embed(batch.ids_BT),
+               {batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
+                                             : rope_.angles(0, batch.ids_BT.size(1)),
+                batch.documents_BT, nullptr});
+  }
+
+  at::Tensor make_stage_input(const TokenBatch& batch) const override {
+    const at::Tensor weight = blocks_.front()->parameters().front();
+    return at::empty({batch.ids_BT.size(0), batch.ids_BT.size(1), config_.width},
+                     weight.options().requires_grad(false));
   }
 
   at::Tensor logits(const at::Tensor& x_BTD) override {
+    check_has(stage_.is_last, "head");
     return head_->gather(head_->forward(x_BTD));
   }
 
@@ -124,13 +141,23 @@ class Decoder : public CausalLM {
   }
 
  private:
-  at::Tensor run(const at::Tensor& ids_BT, const PassContext& pass) {
-    at::Tensor x_BTD = embedding_->forward(ids_BT);
+  void check_has(bool has, const char* what) const {
+    core::check<core::ConfigError>(has, "models.CausalLM: ", what, ": the stage of layers ",
+                                   stage_.layers.start, " to ", stage_.layers.end(), " of ",
+                                   config_.num_layers, " has none");
+  }
+
+  at::Tensor embed(const at::Tensor& ids_BT) {
+    check_has(stage_.is_first, "embedding");
+    return embedding_->forward(ids_BT);
+  }
+
+  at::Tensor run(at::Tensor x_BTD, const PassContext& pass) {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const BlockFunction forward = block_function(i, pass);
       x_BTD = runner_ ? runner_(static_cast<int64_t>(i), forward, x_BTD) : forward(x_BTD);
     }
-    return norm_->forward(x_BTD);
+    return stage_.is_last ? norm_->forward(x_BTD) : x_BTD;
   }
 
   BlockFunction block_function(size_t index, const PassContext& pass) const {
@@ -145,6 +172,7 @@ class Decoder : public CausalLM {
 
   at::Tensor losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT,
                     nn::Reduction reduction) {
+    check_has(stage_.is_last, "head");
     nn::CrossEntropyOptions options;
     options.reduction = reduction;
     options.overwrites_logits = true;
@@ -153,6 +181,7 @@ class Decoder : public CausalLM {
   }
 
   ModelConfig config_;
+  Stage stage_;
   dist::Group group_;
   int64_t num_kv_heads_;
   nn::Rope rope_;
@@ -167,8 +196,8 @@ class Decoder : public CausalLM {
 }  // namespace
 
 std::shared_ptr<CausalLM> make_decoder(const ModelConfig& config, const WeightSource& source,
-                                       const dist::Group& group) {
-  return std::make_shared<Decoder>(config, source, group);
+                                       const Stage& stage, const dist::Group& group) {
+  return std::make_shared<Decoder>(config, source, stage, group);
 }
 
 }  // namespace weft::models
