@@ -62,9 +62,12 @@ TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) {
       {"tp2", {"--tp", "2"}},
       {"dp3", {"--dp", "3"}},
       {"all4", {"--replicas", "2", "--dp", "2"}},
-      {"cut_sequences", {"--tp", "2"}}};
+      {"pipe2", {"--pipe", "2"}},
+      {"pipe4", {"--pipe", "2", "--dp", "2"}},
+      {"cut_sequences", {"--tp", "2"}},
+      {"cut_stages", {"--pipe", "2", "--tp", "2"}}};
   for (const auto& [name, flags] : meshes) {
-    const std::string more = name == "cut_sequences" ? "train.sequence_parallel = true\n" : "";
+    const std::string more = name.starts_with("cut_") ? "train.sequence_parallel = true\n" : "";
     const auto result = train(joined({write_config(dir, name, more)}, flags));
     ASSERT_EQ(result.status, 0) << result.err;
     const auto got = metrics_of(dir, name);
@@ -120,6 +123,36 @@ TEST(TrainVerb, ResumesDropoutBitForBit) {
   EXPECT_TRUE(checkpoint_bytes(dir, "cut") == checkpoint_bytes(dir, "whole"));
 }
 
+// The same of stages, whose checkpoint is one of the whole model, with the tied table once.
+TEST(TrainVerb, ResumesStagesBitForBitAndOnOtherMeshes) {
+  const TempDir dir;
+  const Strings mesh = {"--pipe", "2"};
+  ASSERT_EQ(train(joined({write_config(dir, "whole", "", 8)}, mesh)).status, 0);
+  const std::string config = write_config(dir, "cut", "", 8);
+  {
+    test::BackgroundCommand run(joined({kWeft, "train", config}, mesh));
+    ASSERT_TRUE(run.wait_for_output("step 5/8"));
+    for (const auto& [rank, pid] : ranks_of(run.pid())) ::kill(pid, SIGKILL);
+  }
+  const auto expected = metrics_of(dir, "whole");
+  const auto resume = [&](const Strings& flags) {
+    std::filesystem::remove_all(train::checkpoint_path(dir.path() + "/cut", 8));
+    const auto result = train(joined({config, "--resume"}, flags));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return metrics_of(dir, "cut").back();
+  };
+  EXPECT_EQ(resume(mesh).loss, expected.back().loss);
+  EXPECT_TRUE(checkpoint_bytes(dir, "cut") == checkpoint_bytes(dir, "whole"));
+  EXPECT_NEAR(resume({"--tp", "2"}).loss, expected.back().loss, 1e-4);
+  EXPECT_NEAR(resume({"--pipe", "2", "--replicas", "2"}).loss, expected.back().loss, 1e-4);
+
+  const std::string out = dir.path() + "/model";
+  ASSERT_EQ(weft({"convert", dir.path() + "/whole", out}).status, 0);
+  const auto measured =
+      weft_json({"perplexity", out, "--file", kText, "--json", "--ctx-size", "32"});
+  EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected.back().eval_loss.value_or(-1), 0.3);
+}
+
 // A step at a rate of nothing, to evaluate the model in `folder`.
 std::string write_measure(const TempDir& dir, const std::string& name, const std::string& folder,
                           const std::string& more = "train.steps = 1\noptimizer.lr = 1e-9\n") {
@@ -163,9 +196,11 @@ TEST(LoraVerb, TrainsAdaptersOnEveryMeshAndFusesThem) {
       "train.steps = 4\noptimizer.lr = 1e-2\nlora.rank = 4\nschedule.name = \"constant\"\n";
   expect_success(weft({"lora", write_measure(dir, "whole", base, more)}));
   expect_success(weft({"lora", write_measure(dir, "cut", base, more), "--tp", "2", "--dp", "2"}));
+  expect_success(weft({"lora", write_measure(dir, "stages", base, more), "--pipe", "2"}));
   const double expected = last_eval(dir, "whole");
   EXPECT_LT(expected, last_eval(dir, "run") - 0.01);
   EXPECT_NEAR(last_eval(dir, "cut"), expected, 1e-4);
+  EXPECT_NEAR(last_eval(dir, "stages"), expected, 1e-4);
   const std::string fused = dir.path() + "/fused";
   expect_success(weft({"fuse", dir.path() + "/cut", fused}));
   expect_success(train({write_measure(dir, "fused_run", fused)}));
@@ -208,9 +243,9 @@ TEST(TrainVerb, RefusesWhatCannotBeBeforeAnythingStarts) {
   EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("(did you mean 'steps'?)"), std::string::npos) << result.err;
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/unknown"));
-  expect_refusal({config, "--pipe", "2"},
-                 "--pipe: mesh.pipe: 2, expected 1: layers are not cut over stages in training; "
-                 "use tp and dp");
+  expect_refusal({config, "--pipe", "3"},
+                 "--pipe: mesh.pipe: expected at most model.num_layers 2, got 3; a stage needs a "
+                 "layer");
   const auto many = train({config, "--tp", "7"});
   EXPECT_EQ(many.status, 2) << many.err;
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/run"));

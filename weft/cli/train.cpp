@@ -50,28 +50,20 @@ std::string tokenizer_path(const TrainConfig& config) {
   return config.model.from.empty() ? model_path("") : config.model.from;
 }
 
-// What a configuration may say, and weft plan can predict, but the trainer does not do.
-void check_supported(const TrainConfig& config) {
-  core::check<core::ConfigError>(config.mesh.pipe == 1, config.where("mesh.pipe"), ": ",
-                                 config.mesh.pipe,
-                                 ", expected 1: layers are not cut over stages in training; use tp "
-                                 "and dp");
-}
-
 TrainConfig read_checked(const Options& options) {
   TrainConfig config = train::read_train_config(options.config_path, options.given);
   const bool adapts = options.part == train::TrainedPart::kAdapters;
   if (adapts && config.model.from.empty()) config.model.from = model_path("");
   train::complete_model(config);
   train::check_config(config);
-  check_supported(config);
   train::check_inputs(config);
   train::check_run_folder(config, options.resumes);
-  if (config.model.from.empty()) {
-    const train::ModelSizes sizes = model_sizes(config);
-    train::check_model_fits(
-        config, {sizes.num_layers, sizes.num_heads, sizes.vocab_size, sizes.intermediate_size});
-  }
+  const train::ModelSizes sizes =
+      config.model.from.empty()
+          ? model_sizes(config)
+          : train::sizes_of(models::read_config(*io::TensorFile::open(config.model.from)));
+  train::check_model_fits(
+      config, {sizes.num_layers, sizes.num_heads, sizes.vocab_size, sizes.intermediate_size});
   return config;
 }
 

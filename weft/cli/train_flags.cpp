@@ -9,6 +9,7 @@
 #include "weft/models/sources.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
 #include "weft/train/config/check_config.h"
+#include "weft/train/trainer/run_model.h"
 
 namespace weft::cli {
 namespace {
@@ -22,18 +23,7 @@ train::ModelSizes sizes_of_file(const std::string& path) {
   const models::ModelConfig config = models::read_config(*io::TensorFile::open(path));
   check<ConfigError>(config.experts.num_experts == 0, path,
                      ": a model with experts, which training does not know; use one without");
-  train::ModelSizes sizes;
-  sizes.vocab_size = config.vocab_size;
-  sizes.hidden_size = config.width;
-  sizes.num_layers = config.num_layers;
-  sizes.num_heads = config.num_heads;
-  sizes.num_kv_heads = config.num_kv_heads;
-  sizes.head_dim = config.head_dim;
-  sizes.intermediate_size = config.ffn_width;
-  sizes.is_tied = config.is_tied;
-  sizes.has_qkv_bias = config.has_qkv_bias;
-  sizes.has_head_norms = config.has_head_norms;
-  return sizes;
+  return train::sizes_of(config);
 }
 
 }  // namespace

@@ -49,11 +49,13 @@ class EmptyMatrices : public WeightSource {
   at::ScalarType dtype_;
 };
 
+template <class Options>
 DeferredModel defer(std::shared_ptr<const Kept> kept, const ModelConfig& config,
-                    const dist::Group& group, at::ScalarType dtype) {
+                    const dist::Group& group, const Options& options) {
   DeferredModel deferred;
-  deferred.model =
-      find_family(config.family).make(config, EmptyMatrices(*kept->source, dtype), group);
+  deferred.model = find_family(config.family)
+                       .make(config, EmptyMatrices(*kept->source, options.dtype),
+                             make_stage(options.layers, config.num_layers), group);
   deferred.model->train();
   require_gradients(*deferred.model);
   deferred.values = [kept = std::move(kept)](const std::string& name) {
@@ -73,7 +75,7 @@ DeferredModel defer_model(const ModelConfig& given, const dist::Group& group,
                                                 std::dec, ", seed ", options.seed, ", std ",
                                                 options.std, ", ", c10::toString(options.dtype)));
   kept->source = std::make_unique<InitialWeights>(*kept->plan, group.rank(), options);
-  return defer(std::move(kept), config, group, options.dtype);
+  return defer(std::move(kept), config, group, options);
 }
 
 DeferredModel defer_model(std::shared_ptr<const io::TensorFile> file, const dist::Group& group,
@@ -86,7 +88,7 @@ DeferredModel defer_model(std::shared_ptr<const io::TensorFile> file, const dist
   kept->source = std::make_unique<WeightReader>(*file, *kept->plan, group.rank(), options.progress,
                                                 options.dtype);
   kept->file = std::move(file);
-  return defer(std::move(kept), config, group, options.dtype);
+  return defer(std::move(kept), config, group, options);
 }
 
 }  // namespace weft::models

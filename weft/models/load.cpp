@@ -79,7 +79,8 @@ LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
                                                  std::hex, plan.params().hash()));
   const WeightReader reader(file, plan, group.rank(), options.progress, options.dtype);
   LoadedModel loaded;
-  loaded.model = find_family(config.family).make(config, reader, group);
+  const Stage stage = make_stage(options.layers, config.num_layers);
+  loaded.model = find_family(config.family).make(config, reader, stage, group);
   loaded.model->train(options.is_trainable);
   if (options.is_trainable) require_gradients(*loaded.model);
   loaded.stats = reader.stats();

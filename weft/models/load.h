@@ -9,6 +9,7 @@
 #include "weft/dist/group.h"
 #include "weft/models/model.h"
 #include "weft/models/plan.h"
+#include "weft/models/stage.h"
 #include "weft/models/weight_source.h"
 #include "weft/nn/linear_like.h"
 
@@ -55,6 +56,8 @@ struct LoadOptions {
   at::ScalarType dtype = at::kFloat;
   /// Floating weights need gradients and the model is in training mode. Quantized ones are frozen.
   bool is_trainable = false;
+  /// What of the model this rank holds: all is planned, and no more is read.
+  StageLayers layers = std::nullopt;
 };
 
 /// All floating weights of a model need gradients from now on; those that are held quantized are no

@@ -49,6 +49,12 @@ class CausalLM : public torch::nn::Module {
   /// The same without a cache, for rows that may be packed of several documents. Throws ShapeError
   /// for documents or positions of another shape or type.
   virtual at::Tensor forward(const TokenBatch& batch) = 0;
+  /// The same of a stage's layers alone: x_BTD are the hidden states that the stage before gave for
+  /// the batch, undefined on the first. Returns what the next stage takes, on the last stage hidden
+  /// states after the last norm. What needs embedding or head throws ConfigError on the others.
+  virtual at::Tensor forward_stage(const TokenBatch& batch, const at::Tensor& x_BTD) = 0;
+  /// A tensor without values of the shape and type that forward_stage takes for a batch.
+  virtual at::Tensor make_stage_input(const TokenBatch& batch) const = 0;
   /// x_BTD: hidden states. Returns logits_BTV, whole, on every rank.
   virtual at::Tensor logits(const at::Tensor& x_BTD) = 0;
   /// What the tokens behind x_BTD, hidden states, cost: -ln p of targets_BT (int64, equal on all
@@ -58,8 +64,9 @@ class CausalLM : public torch::nn::Module {
   /// Their sum, float32: to be divided by the number of tokens that count in the whole step.
   virtual at::Tensor loss_sum(const at::Tensor& x_BTD, const at::Tensor& targets_BT) = 0;
 
-  /// The layers in their order: the units that a trainer shards, each with all parameters of its
-  /// layer. What remains is embedding, last norm and head.
+  /// The stage's layers in their order: the units that a trainer shards, each with all parameters
+  /// of its layer; below, blocks are numbered as here. What remains is embedding, last norm and
+  /// head.
   virtual std::vector<std::shared_ptr<torch::nn::Module>> blocks() const = 0;
   /// Runs every block from now on; none: a plain call. Around activation checkpointing.
   virtual void set_block_runner(BlockRunner runner) = 0;

@@ -96,7 +96,9 @@ std::shared_ptr<CausalLM> make_model(const ModelConfig& given, const dist::Group
                                                 std::dec, ", seed ", options.seed, ", std ",
                                                 options.std, ", ", c10::toString(options.dtype)));
   const InitialWeights weights(plan, group.rank(), options);
-  std::shared_ptr<CausalLM> model = find_family(config.family).make(config, weights, group);
+  std::shared_ptr<CausalLM> model =
+      find_family(config.family)
+          .make(config, weights, make_stage(options.layers, config.num_layers), group);
   require_gradients(*model);
   return model;
 }

@@ -7,6 +7,7 @@
 #include "weft/io/tensor_file.h"
 #include "weft/models/model.h"
 #include "weft/models/plan.h"
+#include "weft/models/stage.h"
 #include "weft/models/weight_source.h"
 
 namespace weft::models {
@@ -17,6 +18,8 @@ struct InitOptions {
   double std = 0.02;
   /// Of all weights; half types are rounded from the float32 numbers of the same seed.
   at::ScalarType dtype = at::kFloat;
+  /// What of the model this rank holds; numbers don't depend on it.
+  StageLayers layers = std::nullopt;
 };
 
 /// `config` with what may be left out: head_dim 0 becomes width / heads, num_kv_heads 0 the number

@@ -5,6 +5,7 @@
 
 #include "weft/dist/group.h"
 #include "weft/models/model.h"
+#include "weft/models/stage.h"
 #include "weft/models/weight_rules.h"
 #include "weft/models/weight_source.h"
 
@@ -16,9 +17,9 @@ struct Family {
   std::string name;
   /// The weights in `file` and how they are cut. Pure: headers only.
   WeightRules (*rules)(const ModelConfig& config, const io::TensorFile& file);
-  /// Builds this rank's part.
+  /// Builds this rank's part of a stage.
   std::shared_ptr<CausalLM> (*make)(const ModelConfig& config, const WeightSource& source,
-                                    const dist::Group& group);
+                                    const Stage& stage, const dist::Group& group);
 };
 
 /// Throws ConfigError that lists the known families.

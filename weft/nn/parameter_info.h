@@ -34,6 +34,9 @@ struct ParameterInfo {
   std::optional<shard::Layout> cut;
   /// Layers of weft make their gradients complete; a module of one's own may say otherwise.
   GradientKind gradient = GradientKind::kComplete;
+  /// The stages of a pipeline that hold the parameter, ascending (a tied embedding): what each has
+  /// is its part of the gradient. Empty: this stage alone. A trainer finds them.
+  std::vector<int64_t> stages = {};
 };
 
 /// All parameters that need a gradient, each once, in the module's order; one that is shared by

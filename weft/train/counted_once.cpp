@@ -55,6 +55,7 @@ void add_common(std::vector<Range>& ranges, const Range& a, const Range& b) {
 }  // namespace
 
 std::vector<Range> counted_once(const Slice& slice) {
+  if (slice.is_copy) return {};
   if (!slice.cut.has_value()) {
     return slice.model_rank == 0 ? std::vector<Range>{slice.elements} : std::vector<Range>();
   }

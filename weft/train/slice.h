@@ -22,6 +22,9 @@ struct Slice {
   int64_t model_rank = 0;
   /// Elements of the flattened shard.
   shard::Range elements;
+  /// An earlier stage of the pipeline holds the parameter too (a tied embedding): it counts and
+  /// saves the elements.
+  bool is_copy = false;
 };
 
 }  // namespace weft::train

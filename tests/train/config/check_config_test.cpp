@@ -72,6 +72,11 @@ TEST(CheckConfig, RefusesAMeshThatTheModelDoesNotFit) {
   EXPECT_EQ(complaint({{"mesh.pipe", "5", "--pipe"}}),
             "ConfigError: --pipe: mesh.pipe: expected at most model.num_layers 4, got 5; a stage "
             "needs a layer");
+  const GivenValue pipe = {"mesh.pipe", "2", "--pipe"};
+  EXPECT_EQ(complaint({pipe, {"mesh.pipe_layers", "1,3", "F"}}), "no error");
+  EXPECT_EQ(complaint({pipe, {"mesh.pipe_layers", "2,3", "F"}}),
+            "ConfigError: F: mesh.pipe_layers: expected numbers from 1 that add up to 4, the "
+            "model's layers, got [2, 3] (5); leave it out to balance the stages");
 }
 
 TEST(CheckConfig, RefusesSizesThatDontFitEachOther) {

@@ -24,6 +24,7 @@ TEST(ConfigJson, GivesBackEveryValue) {
     if (auto* text = std::get_if<std::string*>(&field.value)) {
       **text = field.choices.empty() ? "a \"text\"" : field.choices.back();
     }
+    if (auto* wholes = std::get_if<std::vector<int64_t>*>(&field.value)) **wholes = {2, 5};
     if (auto* numbers = std::get_if<std::vector<double>*>(&field.value)) **numbers = {0.1, 0.7};
     if (auto* texts = std::get_if<std::vector<std::string>*>(&field.value)) **texts = {"x", "y"};
   }

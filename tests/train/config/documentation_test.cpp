@@ -17,6 +17,9 @@ std::string toml_text(const ConfigField& field) {
   if (const auto* whole = std::get_if<int64_t*>(&field.value)) out << **whole;
   if (const auto* number = std::get_if<double*>(&field.value)) out << **number;
   if (const auto* text = std::get_if<std::string*>(&field.value)) out << '"' << **text << '"';
+  if (const auto* wholes = std::get_if<std::vector<int64_t>*>(&field.value)) {
+    out << core::list_text(**wholes);
+  }
   if (const auto* numbers = std::get_if<std::vector<double>*>(&field.value)) {
     out << core::list_text(**numbers);
   }

@@ -89,6 +89,19 @@ TEST(ReadConfig, ReadsListsFromTheEnvironment) {
   EXPECT_EQ(config.optimizer.betas, (std::vector<double>{0.8, 0.9}));
 }
 
+TEST(ReadConfig, ReadsListsOfWholeNumbers) {
+  EXPECT_EQ(config_of("[mesh]\npipe_layers = [10, 8]\n").mesh.pipe_layers,
+            (std::vector<int64_t>{10, 8}));
+  EXPECT_EQ(read_error("[mesh]\npipe_layers = [2.5, 1]\n"),
+            "ConfigError: run.toml:2:15: mesh.pipe_layers: expected a list of whole numbers from 1 "
+            "to 1000000000, got [2.5, 1]");
+  EXPECT_EQ(read_error("[mesh]\npipe_layers = [0, 3]\n"),
+            "ConfigError: run.toml:2:15: mesh.pipe_layers: expected a list of whole numbers from 1 "
+            "to 1000000000, got [0, 3]");
+  const Variable layers("WEFT_PIPE_LAYERS", "3,4");
+  EXPECT_EQ(config_of("").mesh.pipe_layers, (std::vector<int64_t>{3, 4}));
+}
+
 TEST(ReadConfig, RefusesUnknownKeysWithTheNearestOne) {
   EXPECT_EQ(
       read_error("[optimizer]\nname = \"adamw\"\nlrr = 0.1\n"),
@@ -96,7 +109,7 @@ TEST(ReadConfig, RefusesUnknownKeysWithTheNearestOne) {
       "of [optimizer] are name, lr, betas, eps, momentum, weight_decay, no_decay");
   EXPECT_EQ(read_error("[mesh]\nsteps = 1\n"),
             "ConfigError: run.toml:2:1: mesh.'steps': unknown key (did you mean 'steps' of "
-            "[train]?); the keys of [mesh] are replicas, dp, pipe, tp, backend");
+            "[train]?); the keys of [mesh] are replicas, dp, pipe, pipe_layers, tp, backend");
 }
 
 TEST(ReadConfig, RefusesUnknownSections) {

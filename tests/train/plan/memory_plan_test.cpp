@@ -73,8 +73,10 @@ TEST(MemoryPlan, FillsAPipelineFromItsFirstStage) {
   const PlanJob job = tiny_job(1, 1, 1, 3);
   const int64_t block = 20 * 4 * (64 + 24 + 36 + 4);
   EXPECT_EQ(job.num_microbatches(), 4);
-  EXPECT_EQ(memory_plan(job, 0, 0).activations, 3 * block);
-  EXPECT_EQ(memory_plan(job, 1, 0).activations, 2 * block);
+  // And what was sent on, 16 elements a token.
+  const int64_t output = 20 * 4 * 16;
+  EXPECT_EQ(memory_plan(job, 0, 0).activations, 3 * (block + output));
+  EXPECT_EQ(memory_plan(job, 1, 0).activations, 2 * (block + output));
   const MemoryPlan largest = largest_memory_plan(job);
   for (int64_t stage = 0; stage < 3; ++stage) {
     EXPECT_LE(memory_plan(job, stage, 0).total(), largest.total());

@@ -49,13 +49,36 @@ TEST(ModelSizes, AreCutOverTheModelAxis) {
 TEST(ModelSizes, AreCutOverStages) {
   const ModelPlace first{1, 0, 2, 0}, last{1, 0, 2, 1};
   EXPECT_EQ(unit_sizes(tiny_model(), first).size(), 3U);
-  EXPECT_EQ(unit_sizes(tiny_model(), last).size(), 2U);
-  // The tied table is on both.
+  // The tied table is on both, by itself.
+  ASSERT_EQ(unit_sizes(tiny_model(), last).size(), 3U);
+  EXPECT_EQ(unit_sizes(tiny_model(), first)[2].numels, unit_sizes(tiny_model(), last)[2].numels);
+  EXPECT_TRUE(unit_sizes(tiny_model(), last)[2].is_shared);
+  EXPECT_FALSE(unit_sizes(tiny_model(), last)[1].is_shared);
   EXPECT_EQ(elements_of(tiny_model(), first) + elements_of(tiny_model(), last),
             num_parameters(tiny_model()) + 20 * 16);
   ModelSizes untied = tiny_model();
   untied.is_tied = false;
   EXPECT_EQ(elements_of(untied, first) + elements_of(untied, last), num_parameters(untied));
+}
+
+TEST(ModelSizes, BalanceStagesByWhatATokenIsMultipliedWith) {
+  using Layers = std::vector<int64_t>;
+  // A block has 3.5 M, the head 28.3 M: eight of them.
+  EXPECT_EQ(stage_layers(smollm2_135m(), 2, {}), (Layers{19, 11}));
+  EXPECT_EQ(stage_layers(smollm2_135m(), 2, {10, 20}), (Layers{10, 20}));
+  EXPECT_EQ(rank_sizes(smollm2_135m(), {1, 0, 2, 1, {10, 20}}).num_layers, 20);
+  double sum = 0;
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    const double work = stage_work(smollm2_135m(), {1, 0, 4, stage});
+    EXPECT_NEAR(work, 0.25, 0.02);
+    sum += work;
+  }
+  EXPECT_DOUBLE_EQ(sum, 1);
+  EXPECT_EQ(testing::error_text([] {
+              stage_layers(tiny_model(), 2, {3, 1});
+            }),
+            "ConfigError: mesh.pipe_layers: expected numbers from 1 that add up to 3, the model's "
+            "layers, got [3, 1] (4); leave it out to balance the stages");
 }
 
 TEST(ModelSizes, RefuseAVocabularyThatIsNotKnown) {

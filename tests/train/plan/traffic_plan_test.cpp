@@ -81,8 +81,20 @@ TEST(TrafficPlan, ReducesActivationsOverTheModelAxis) {
 TEST(TrafficPlan, SendsActivationsToNeighbouringStages) {
   const PlanJob job = tiny_job(1, 1, 1, 3);
   const int64_t activation = 20 * 16 * 4;
-  EXPECT_EQ(lines_of(job, 0), (Lines{line("pipe send", 4, 4 * activation)}));
+  // And the tied table's gradients, once, between the ends.
+  const int64_t table = 20 * 16 * 4;
+  EXPECT_EQ(lines_of(job, 0), (Lines{line("pipe send", 4 + 1, 4 * activation + table)}));
   EXPECT_EQ(lines_of(job, 1), (Lines{line("pipe send", 8, 8 * activation)}));
+}
+
+TEST(TrafficPlan, GathersTheLastBlockAgainWhileAPipelineFills) {
+  PlanJob job = tiny_job(1, 2, 1, 2);
+  job.microbatch = 1;
+  // Stage 0 has two blocks and the table, 4 microbatches, one of them to fill: runs of 992 and 320.
+  EXPECT_EQ(lines_of(job, 0)[0],
+            line("data all_gather", 8 + 4 + 1 + 1, 4 * ((8 + 4 + 1) * 992 + 320)));
+  // Stage 1 has one block, the norm in a run of 32, and the table.
+  EXPECT_EQ(lines_of(job, 1)[0], line("data all_gather", 4 + 2, 4 * (4 * 992 + 32 + 320)));
 }
 
 TEST(TrafficPlan, CountsWhatARingPutsOnTheWire) {

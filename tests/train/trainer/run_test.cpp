@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -10,6 +11,7 @@
 #include "weft/io/load_tensor.h"
 #include "weft/models/deferred_model.h"
 #include "weft/nn/parameter_info.h"
+#include "weft/train/pipeline/stage_layers.h"
 #include "weft/train/trainer/run_optimizer.h"
 #include "weft/train/trainer/train_step.h"
 
@@ -36,7 +38,17 @@ Microbatch rows(int64_t step, int64_t first, int64_t count) {
 
 struct Case {
   int64_t replica, data, model;
+  // Layers of each stage; empty: one stage.
+  std::vector<int64_t> stages = {};
   bool sequence_parallel = false;
+
+  dist::Mesh mesh(const dist::World& world) const {
+    return {world,
+            {{"replica", replica},
+             {"data", data},
+             {"pipe", std::max<int64_t>(1, std::ssize(stages))},
+             {"model", model}}};
+  }
 };
 
 std::vector<Microbatch> own_part(const dist::Group& batch, int64_t step, int64_t microbatches) {
@@ -70,17 +82,19 @@ TrainConfig golden_config() {
 
 void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
                 ShardOptions options) {
-  SCOPED_TRACE(core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), ", microbatches,
-                          " microbatches", c.sequence_parallel ? ", sequences cut" : ""));
+  SCOPED_TRACE(core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), stages ",
+                          core::list_text(c.stages), ", ", microbatches, " microbatches",
+                          c.sequence_parallel ? ", sequences cut" : ""));
   const auto golden = io::TensorFile::open(kFolder + "/run.safetensors");
   const at::Tensor losses = io::load_tensor(*golden, "losses", at::kDouble);
   const at::Tensor norms = io::load_tensor(*golden, "norms", at::kDouble);
-  const dist::Mesh mesh(world, {{"replica", c.replica}, {"data", c.data}, {"model", c.model}});
+  const dist::Mesh mesh = c.mesh(world);
+  const MeshGroups groups = mesh_groups(mesh);
   models::LoadOptions load;
   load.is_trainable = true;
+  if (!c.stages.empty()) load.layers = layers_of_stage(c.stages, groups.pipe.rank());
   const auto model =
-      models::load_model(*io::TensorFile::open(kFolder + "/model"), mesh_groups(mesh).model, load)
-          .model;
+      models::load_model(*io::TensorFile::open(kFolder + "/model"), groups.model, load).model;
   model->set_sequence_parallel(c.sequence_parallel);
   options.partial_gradients = model->partial_parameters();
   const auto sharded = shard_module(*model, mesh, model->blocks(), options);
@@ -88,7 +102,7 @@ void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
   for (int64_t step = 0; step < kSteps; ++step) {
     const auto parts = own_part(sharded->groups().batch, step, microbatches);
     const StepResult result =
-        compute_gradients(*sharded, language_model_loss(*model), parts, step + 1);
+        compute_gradients(*sharded, language_model_stage(*model, groups.pipe), parts, step + 1);
     optimizer->step(5e-3, clip_scale(result.gradient_norm, 1.0));
     sharded->publish();
     const double loss = losses[step].item<double>();
@@ -120,9 +134,18 @@ TEST(Run, TwentyStepsAreThoseOfPyTorchOnFourRanks) {
 }
 
 TEST(Run, TwentyStepsAreThoseOfPyTorchWithSequencesCutOverTheModelAxis) {
-  expect_all(2, {{1, 1, 2, true}});
-  expect_all(3, {{1, 1, 3, true}});
-  expect_all(4, {{2, 1, 2, true}, {1, 2, 2, true}});
+  expect_all(2, {{1, 1, 2, {}, true}});
+  expect_all(3, {{1, 1, 3, {}, true}});
+  expect_all(4, {{2, 1, 2, {}, true}, {1, 2, 2, {}, true}, {1, 1, 2, {2, 1}, true}});
+}
+
+TEST(Run, TwentyStepsAreThoseOfPyTorchInStages) {
+  expect_all(2, {{1, 1, 1, {2, 1}}, {1, 1, 1, {1, 2}}});
+  expect_all(3, {{1, 1, 1, {1, 1, 1}}});
+}
+
+TEST(Run, TwentyStepsAreThoseOfPyTorchInStagesBesideOtherAxes) {
+  expect_all(4, {{1, 1, 2, {2, 1}}, {1, 2, 1, {1, 2}}, {2, 1, 1, {2, 1}}});
 }
 
 // Memory of the whole is never written to: the values come one parameter at a time.

@@ -1,5 +1,7 @@
 #include "weft/models/decoder/decoder.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -53,23 +55,28 @@ constexpr const char* kOfOwnRows[] = {"input_layernorm.weight", "post_attention_
 
 class Decoder : public CausalLM {
  public:
-  Decoder(const ModelConfig& config, const WeightSource& source, const dist::Group& group)
+  Decoder(const ModelConfig& config, const WeightSource& source, const Stage& stage,
+          const dist::Group& group)
       : config_(config),
+        stage_(stage),
         group_(group),
         num_kv_heads_(
             shard::shard_heads(config.num_heads, config.num_kv_heads, group.size(), group.rank())
                 .kv_heads.length),
         rope_(make_rope(config, source)) {
     const auto body = register_module("model", std::make_shared<torch::nn::Module>());
-    embedding_ = body->register_module(
-        "embed_tokens",
-        nn::VocabParallelEmbedding(source.linear(model_name(config, {Part::kEmbedding}), false),
-                                   config.vocab_size, group));
+    if (stage.is_first || (stage.is_last && config.is_tied)) {
+      embedding_ = body->register_module(
+          "embed_tokens",
+          nn::VocabParallelEmbedding(source.linear(model_name(config, {Part::kEmbedding}), false),
+                                     config.vocab_size, group));
+    }
     const auto layers = body->register_module("layers", std::make_shared<torch::nn::Module>());
-    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (int64_t layer = stage.layers.start; layer < stage.layers.end(); ++layer) {
       blocks_.push_back(layers->register_module(std::to_string(layer),
                                                 DecoderBlock(config, source, layer, group)));
     }
+    if (!stage.is_last) return;
     norm_ = body->register_module("norm", norm(config, source, {Part::kFinalNorm}));
     const auto head = config.is_tied ? embedding_->inner()
                                      : source.linear(model_name(config, {Part::kHead}), true);
@@ -84,12 +91,14 @@ class Decoder : public CausalLM {
     PassContext pass{rope_.angles(start, ids_BT.size(1)), {}, cache};
     pass.num_sequences = ids_BT.size(0);
     rows_.clear();
-    const at::Tensor x_BTD = run(ids_BT, pass);
+    const at::Tensor x_BTD = run(ids_BT, {}, pass);
     if (cache != nullptr) cache->advance(ids_BT.size(1));
     return x_BTD;
   }
 
-  at::Tensor forward(const TokenBatch& batch) override {
+  at::Tensor forward(const TokenBatch& batch) override { return forward_stage(batch, {}); }
+
+  at::Tensor forward_stage(const TokenBatch& batch, const at::Tensor& x_BTD) override {
     check_batch(batch);
     PassContext pass{batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
                                                   : rope_.angles(0, batch.ids_BT.size(1)),
@@ -104,10 +113,22 @@ class Decoder : public CausalLM {
     for (int64_t rank = 0; !rows_.empty() && rank < group_.rank(); ++rank) {
       pass.stream_place.first_row += rows_[static_cast<size_t>(rank)];
     }
-    return run(batch.ids_BT, pass);
+    return run(batch.ids_BT, x_BTD, pass);
   }
 
-  at::Tensor logits(const at::Tensor& x_BTD) override { return head_->gather(head(x_BTD)); }
+  at::Tensor make_stage_input(const TokenBatch& batch) const override {
+    const auto options = blocks_.front()->parameters().front().options().requires_grad(false);
+    const nn::RowCounts rows = row_counts(batch.ids_BT.numel());
+    if (rows.empty()) {
+      return at::empty({batch.ids_BT.size(0), batch.ids_BT.size(1), config_.width}, options);
+    }
+    return at::empty({rows[static_cast<size_t>(group_.rank())], config_.width}, options);
+  }
+
+  at::Tensor logits(const at::Tensor& x_BTD) override {
+    check_has(stage_.is_last, "head");
+    return head_->gather(head(x_BTD));
+  }
 
   at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
     return losses(x_BTD, targets_BT, nn::Reduction::kNone);
@@ -166,16 +187,28 @@ class Decoder : public CausalLM {
   }
 
  private:
-  at::Tensor run(const at::Tensor& ids_BT, const PassContext& pass) {
+  void check_has(bool has, const char* what) const {
+    core::check<core::ConfigError>(has, "models.CausalLM: ", what, ": the stage of layers ",
+                                   stage_.layers.start, " to ", stage_.layers.end(), " of ",
+                                   config_.num_layers, " has none");
+  }
+
+  at::Tensor embed(const at::Tensor& ids_BT, const PassContext& pass) {
+    check_has(stage_.is_first, "embedding");
+    return nn::dropped(pass.rows.empty() ? embedding_->forward(ids_BT)
+                                         : embedding_->forward_rows(ids_BT, pass.rows),
+                       pass.dropout, pass.stream_place);
+  }
+
+  // `given_BTD`: what the stage before gave; undefined: the tokens' embeddings.
+  at::Tensor run(const at::Tensor& ids_BT, const at::Tensor& given_BTD, const PassContext& pass) {
     const nn::PlaceScope scope(pass.place);
-    at::Tensor x_BTD = nn::dropped(pass.rows.empty() ? embedding_->forward(ids_BT)
-                                                     : embedding_->forward_rows(ids_BT, pass.rows),
-                                   pass.dropout, pass.stream_place);
+    at::Tensor x_BTD = given_BTD.defined() ? given_BTD : embed(ids_BT, pass);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const BlockFunction forward = block_function(i, pass);
       x_BTD = runner_ ? runner_(static_cast<int64_t>(i), forward, x_BTD) : forward(x_BTD);
     }
-    return norm_->forward(x_BTD);
+    return stage_.is_last ? norm_->forward(x_BTD) : x_BTD;
   }
 
   BlockFunction block_function(size_t index, const PassContext& pass) const {
@@ -205,18 +238,20 @@ class Decoder : public CausalLM {
 
   at::Tensor losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT,
                     nn::Reduction reduction) {
+    check_has(stage_.is_last, "head");
     const nn::PlaceScope scope(place_);
     nn::CrossEntropyOptions options;
     options.reduction = reduction;
     options.overwrites_logits = true;
     // Rows of a cut stream are tokens of all sequences, one behind the other.
     const at::Tensor wanted = rows_.empty() ? targets_BT : targets_BT.flatten();
-    const at::Tensor costs = nn::vocab_parallel_cross_entropy(
-        head(x_BTD), wanted, head_->vocab(), config_.vocab_size, group_, options);
+    const at::Tensor costs = nn::vocab_parallel_cross_entropy(head(x_BTD), wanted, head_->vocab(),
+                                                              config_.vocab_size, group_, options);
     return reduction == nn::Reduction::kNone ? costs.view_as(targets_BT) : costs;
   }
 
   ModelConfig config_;
+  Stage stage_;
   dist::Group group_;
   int64_t num_kv_heads_;
   nn::Rope rope_;
@@ -236,8 +271,8 @@ class Decoder : public CausalLM {
 }  // namespace
 
 std::shared_ptr<CausalLM> make_decoder(const ModelConfig& config, const WeightSource& source,
-                                       const dist::Group& group) {
-  return std::make_shared<Decoder>(config, source, group);
+                                       const Stage& stage, const dist::Group& group) {
+  return std::make_shared<Decoder>(config, source, stage, group);
 }
 
 }  // namespace weft::models

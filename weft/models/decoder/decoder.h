@@ -4,6 +4,7 @@
 
 #include "weft/dist/group.h"
 #include "weft/models/model.h"
+#include "weft/models/stage.h"
 #include "weft/models/weight_source.h"
 
 namespace weft::models {
@@ -12,6 +13,6 @@ namespace weft::models {
 /// configuration alone; two all-reduces per layer, one for the embedding, one gather for the
 /// logits. Source: Touvron et al. 2023, arXiv:2302.13971; cut as in Shoeybi et al. 2019.
 std::shared_ptr<CausalLM> make_decoder(const ModelConfig& config, const WeightSource& source,
-                                       const dist::Group& group);
+                                       const Stage& stage, const dist::Group& group);
 
 }  // namespace weft::models

@@ -19,11 +19,12 @@
 namespace weft::train {
 namespace {
 
-// Elements that every rank of the model axis has are saved by the first; what belongs to the whole
-// is saved with its first element.
+// Elements that every rank of the model axis has, or several stages, are saved by the first; what
+// belongs to the whole is saved with its first element.
 bool is_saved(const StateTensor& tensor) {
   const Slice& slice = tensor.slice;
-  if (slice.elements.length == 0 || (!slice.cut && slice.model_rank != 0)) return false;
+  if (slice.is_copy || slice.elements.length == 0) return false;
+  if (!slice.cut && slice.model_rank != 0) return false;
   return !tensor.is_whole || slice_runs(slice).front().whole == 0;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/train/pipeline/stage_layers.h"
 
 namespace weft::train {
 namespace {
@@ -221,6 +222,9 @@ void check_model_fits(const TrainConfig& config, const MeshFit& model) {
   check<ConfigError>(config.mesh.pipe <= model.num_layers, config.where("mesh.pipe"),
                      ": expected at most model.num_layers ", model.num_layers, ", got ",
                      config.mesh.pipe, "; a stage needs a layer");
+  if (config.mesh.pipe_layers.empty()) return;
+  check_stage_layers(config.mesh.pipe_layers, config.mesh.pipe, model.num_layers,
+                     config.where("mesh.pipe_layers"));
 }
 
 BatchPlan plan_batch(const TrainConfig& config) {

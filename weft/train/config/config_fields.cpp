@@ -48,6 +48,7 @@ void add_mesh(Fields& out, MeshSection& s) {
   out.push_back(field("mesh.replicas", &s.replicas, kRanks));
   out.push_back(field("mesh.dp", &s.dp, kRanks));
   out.push_back(field("mesh.pipe", &s.pipe, kRanks));
+  out.push_back(field("mesh.pipe_layers", &s.pipe_layers, kSize));
   out.push_back(field("mesh.tp", &s.tp, kRanks));
   out.push_back(field("mesh.backend", &s.backend, {}, {"auto", "shm", "gloo", "mpi", "nccl"}));
 }

@@ -19,8 +19,8 @@ struct FieldLimits {
 
 /// One value of a TrainConfig: the row that reading, writing and checking work by.
 struct ConfigField {
-  using Value = std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*,
-                             std::vector<std::string>*>;
+  using Value = std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*,
+                             std::vector<double>*, std::vector<std::string>*>;
   /// "section.key".
   std::string name;
   /// The member.
@@ -32,6 +32,10 @@ struct ConfigField {
 
   std::string section() const { return name.substr(0, name.find('.')); }
   std::string key() const { return name.substr(name.find('.') + 1); }
+  bool is_list_of_numbers() const {
+    return std::holds_alternative<std::vector<int64_t>*>(value) ||
+           std::holds_alternative<std::vector<double>*>(value);
+  }
   /// What is expected, e.g. "a whole number from 1 to 1024".
   std::string expected() const;
 };

@@ -13,7 +13,7 @@ using core::FormatError;
 using core::Json;
 
 void set_list(const ConfigField& field, const Json& list, const std::string& where) {
-  if (std::holds_alternative<std::vector<double>*>(field.value)) {
+  if (field.is_list_of_numbers()) {
     std::vector<double> numbers;
     for (const Json& each : list) numbers.push_back(core::to_double(each, where));
     return set_numbers(field, numbers, where);

@@ -94,7 +94,7 @@ void set_list(const ConfigField& field, const toml::array& list, const std::stri
     core::fail<ConfigError>(where, ": expected ", field.expected(), ", got ", type_text(node),
                             " in the list");
   };
-  if (std::holds_alternative<std::vector<double>*>(field.value)) {
+  if (field.is_list_of_numbers()) {
     std::vector<double> numbers;
     for (const toml::node& node : list) {
       if (!node.is_number()) refuse(node);

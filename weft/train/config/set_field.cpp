@@ -87,6 +87,7 @@ std::string ConfigField::expected() const {
   if (is_kind<int64_t>(*this)) return "a whole number " + range_text(limits);
   if (is_kind<double>(*this)) return "a number " + range_text(limits);
   if (is_kind<std::string>(*this)) return "a text in quotes";
+  if (is_kind<std::vector<int64_t>>(*this)) return "a list of whole numbers " + range_text(limits);
   if (is_kind<std::vector<double>>(*this)) return "a list of numbers " + range_text(limits);
   return "a list of texts, e.g. [\"a\", \"b\"]";
 }
@@ -121,11 +122,16 @@ void set_text(const ConfigField& field, const std::string& value, const std::str
 void set_numbers(const ConfigField& field, const std::vector<double>& values,
                  const std::string& where) {
   const std::string got = core::list_text(values);
-  auto& target = member<std::vector<double>>(field, got, where);
+  const bool is_whole = is_kind<std::vector<int64_t>>(field);
   for (const double value : values) {
-    if (!is_within(field.limits, value)) fail_value(field, got, where);
+    const bool fits = is_within(field.limits, value) && (!is_whole || value == std::floor(value));
+    if (field.is_list_of_numbers() && !fits) fail_value(field, got, where);
   }
-  target = values;
+  if (is_whole) {
+    std::get<std::vector<int64_t>*>(field.value)->assign(values.begin(), values.end());
+  } else {
+    member<std::vector<double>>(field, got, where) = values;
+  }
 }
 
 void set_texts(const ConfigField& field, const std::vector<std::string>& values,

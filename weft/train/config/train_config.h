@@ -48,6 +48,8 @@ struct MeshSection {
   int64_t dp = 1;
   /// Pipeline stages.
   int64_t pipe = 1;
+  /// Layers of each stage; empty: balanced.
+  std::vector<int64_t> pipe_layers = {};
   /// Ranks that every matrix is cut over.
   int64_t tp = 1;
   /// auto, shm, gloo, mpi or nccl.

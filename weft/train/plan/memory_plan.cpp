@@ -44,6 +44,7 @@ int64_t activation_bytes(const PlanJob& job, const RankSizes& rank, int64_t stag
   const int64_t in_flight = std::min(job.num_microbatches(), job.mesh.pipe - stage);
   const int64_t kept = job.checkpoint_activations ? residual : block;
   int64_t bytes = in_flight * rank.num_layers * kept + (job.checkpoint_activations ? block : 0);
+  if (!rank.has_head) bytes += in_flight * residual;
   // The last norm's input and output; the logits, and the softmax in their place in float32.
   if (rank.has_head) {
     const int64_t per_logit =

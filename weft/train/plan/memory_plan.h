@@ -38,8 +38,8 @@ struct MemoryPlan {
 /// bytes per head for attention's log-sum-exp; scores are never kept. D is cut over the model axis
 /// with sequence parallelism, the others always. With checkpointing D per block and one block in
 /// full. What is gathered of cut rows for one product is not kept and not counted. The method of
-/// Korthikanti et al. 2022 (arXiv:2205.05198), for these layers. Stage s of a pipeline keeps pipe -
-/// s microbatches (1F1B).
+/// Korthikanti et al. 2022 (arXiv:2205.05198), for these layers. Stage s of a pipeline keeps at
+/// most pipe - s microbatches (stage_schedule), and of each its output.
 MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank);
 
 /// That of the rank that needs the most.

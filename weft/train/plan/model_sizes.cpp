@@ -1,9 +1,11 @@
 #include "weft/train/plan/model_sizes.h"
 
 #include <numeric>
+#include <utility>
 
 #include "weft/core/error.h"
 #include "weft/shard/split.h"
+#include "weft/train/pipeline/stage_layers.h"
 
 namespace weft::train {
 namespace {
@@ -34,14 +36,43 @@ UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank, bool has_no
   return unit;
 }
 
-UnitSizes root_unit(const ModelSizes& model, const RankSizes& rank, bool has_norms) {
-  UnitSizes unit;
-  const bool has_own_head = !model.is_tied || !rank.has_embedding;
-  const int tables = (rank.has_embedding ? 1 : 0) + (rank.has_head && has_own_head ? 1 : 0);
-  for (int i = 0; i < tables; ++i) add_matrix(unit, rank.vocab_size, model.hidden_size);
-  if (rank.has_head && has_norms) unit.numels.push_back(model.hidden_size);
-  unit.rows_and_columns = tables * (model.vocab_size + model.hidden_size);
-  return unit;
+void add_table(UnitSizes& unit, const ModelSizes& model, const RankSizes& rank) {
+  add_matrix(unit, rank.vocab_size, model.hidden_size);
+  unit.rows_and_columns += model.vocab_size + model.hidden_size;
+}
+
+// What is around the blocks: of a stage's own, the norms if their gradients are sums over the model
+// axis, and what it shares with another stage.
+std::vector<UnitSizes> units_around(const ModelSizes& model, const RankSizes& rank,
+                                    bool has_norms) {
+  const bool is_alone = rank.has_embedding && rank.has_head;
+  const bool is_shared = model.is_tied && !is_alone;
+  UnitSizes own, sums, shared;
+  shared.is_shared = true;
+  sums.is_sum = true;
+  if (rank.has_embedding) add_table(is_shared ? shared : own, model, rank);
+  if (rank.has_head && !(model.is_tied && is_alone)) {
+    add_table(is_shared ? shared : own, model, rank);
+  }
+  if (rank.has_head && has_norms) own.numels.push_back(model.hidden_size);
+  if (!has_norms) {
+    const int64_t norms = 2 * rank.num_layers + (rank.has_head ? 1 : 0);
+    sums.numels.assign(static_cast<size_t>(norms), model.hidden_size);
+  }
+  std::vector<UnitSizes> units = {std::move(own), std::move(sums), std::move(shared)};
+  std::erase_if(units, [](const UnitSizes& unit) { return unit.numels.empty(); });
+  return units;
+}
+
+// Parameters that a token is multiplied with.
+LayerCosts costs_of(const ModelSizes& model) {
+  const auto width = static_cast<double>(model.hidden_size);
+  const auto heads = static_cast<double>(2 * (model.num_heads + model.num_kv_heads));
+  LayerCosts costs;
+  costs.layer = width * (heads * static_cast<double>(model.head_dim) +
+                         3 * static_cast<double>(model.intermediate_size));
+  costs.behind = width * static_cast<double>(model.vocab_size);
+  return costs;
 }
 
 }  // namespace
@@ -67,12 +98,29 @@ ModelSizes sizes_of(const ModelSection& model) {
   return sizes;
 }
 
+std::vector<int64_t> stage_layers(const ModelSizes& model, int64_t pipe,
+                                  const std::vector<int64_t>& pipe_layers) {
+  if (pipe_layers.empty()) return balance_layers(model.num_layers, pipe, costs_of(model));
+  check_stage_layers(pipe_layers, pipe, model.num_layers, "mesh.pipe_layers");
+  return pipe_layers;
+}
+
+double stage_work(const ModelSizes& model, const ModelPlace& place) {
+  const LayerCosts costs = costs_of(model);
+  const auto layers = stage_layers(model, place.pipe, place.pipe_layers);
+  const bool is_last = place.stage + 1 == place.pipe;
+  const double own = costs.layer * static_cast<double>(layers[static_cast<size_t>(place.stage)]) +
+                     (is_last ? costs.behind : 0);
+  return own / (costs.layer * static_cast<double>(model.num_layers) + costs.behind);
+}
+
 RankSizes rank_sizes(const ModelSizes& model, const ModelPlace& place) {
   RankSizes rank;
   rank.heads = shard::shard_heads(model.num_heads, model.num_kv_heads, place.tp, place.model_rank);
   rank.ffn_width = shard::part(model.intermediate_size, place.tp, place.model_rank).length;
   rank.vocab_size = shard::part(model.vocab_size, place.tp, place.model_rank).length;
-  rank.num_layers = shard::part(model.num_layers, place.pipe, place.stage).length;
+  const auto layers = stage_layers(model, place.pipe, place.pipe_layers);
+  rank.num_layers = layers[static_cast<size_t>(place.stage)];
   rank.has_embedding = place.stage == 0;
   rank.has_head = place.stage == place.pipe - 1;
   return rank;
@@ -83,13 +131,7 @@ std::vector<UnitSizes> unit_sizes(const ModelSizes& model, const ModelPlace& pla
   const bool has_norms = !has_partial_sums(place);
   std::vector<UnitSizes> units(static_cast<size_t>(rank.num_layers),
                                block_unit(model, rank, has_norms));
-  if (rank.has_embedding || rank.has_head) units.push_back(root_unit(model, rank, has_norms));
-  if (!has_norms) {
-    const int64_t norms = 2 * rank.num_layers + (rank.has_head ? 1 : 0);
-    UnitSizes sums;
-    sums.numels.assign(static_cast<size_t>(norms), model.hidden_size);
-    units.push_back(std::move(sums));
-  }
+  for (UnitSizes& unit : units_around(model, rank, has_norms)) units.push_back(std::move(unit));
   return units;
 }
 

@@ -37,7 +37,18 @@ struct ModelPlace {
   int64_t stage = 0;
   /// Norms see a model rank's own tokens: their gradients are summed over that axis.
   bool sequence_parallel = false;
+  /// As in [mesh].
+  std::vector<int64_t> pipe_layers = {};
 };
+
+/// Layers of each of `pipe` stages: `pipe_layers`, or, if that is empty, balanced by the parameters
+/// that a token is multiplied with, the head's among them; the embedding is only looked up. Throws
+/// ConfigError for more stages than layers, and for a list that does not fit.
+std::vector<int64_t> stage_layers(const ModelSizes& model, int64_t pipe,
+                                  const std::vector<int64_t>& pipe_layers);
+
+/// What a stage computes of a model, by those parameters: from above 0 to 1.
+double stage_work(const ModelSizes& model, const ModelPlace& place);
 
 /// What a rank holds of a model's dims.
 struct RankSizes {
@@ -50,7 +61,7 @@ struct RankSizes {
   bool has_head = true;
 };
 /// Heads, feed-forward columns and vocabulary rows are cut over tp as weft's decoder cuts them,
-/// layers over pipe as evenly as can be. Throws ConfigError if a rank would have nothing.
+/// layers over pipe as stage_layers says. Throws ConfigError if a rank would have nothing.
 RankSizes rank_sizes(const ModelSizes& model, const ModelPlace& place);
 
 /// Parameters that are gathered together (a unit of shard_module), as one rank holds them.
@@ -61,10 +72,15 @@ struct UnitSizes {
   int64_t rows_and_columns = 0;
 
   int64_t num_elements() const;
+  /// On several stages, which sum its gradients.
+  bool is_shared = false;
+  /// Of gradients that are summed over the model axis.
+  bool is_sum = false;
 };
-/// One for each block of the rank's stage, and last what is around them: embedding, last norm and
-/// head (a tied head is an embedding of its own on the last of several stages). With sequence
-/// parallelism over several ranks norms are in a unit of their own, behind the others.
+/// One for each block of the rank's stage, and behind them what is around: embedding, last norm and
+/// head, as far as the stage has them. Of several stages the first and the last have a tied
+/// embedding each, as a unit by itself. With sequence parallelism over several ranks norms are in a
+/// unit of their own, before that.
 std::vector<UnitSizes> unit_sizes(const ModelSizes& model, const ModelPlace& place);
 
 /// Of the whole model.

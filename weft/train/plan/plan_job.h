@@ -31,7 +31,7 @@ struct PlanJob {
   /// Of a microbatch.
   int64_t num_tokens() const { return microbatch * sequence_length; }
   ModelPlace place(int64_t stage, int64_t model_rank) const {
-    return {mesh.tp, model_rank, mesh.pipe, stage, sequence_parallel};
+    return {mesh.tp, model_rank, mesh.pipe, stage, sequence_parallel, mesh.pipe_layers};
   }
 };
 

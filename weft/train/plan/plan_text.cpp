@@ -88,6 +88,16 @@ Row mesh_row(const MeshPlan& plan, const Hardware& hardware) {
           plan.time.bound()};
 }
 
+// "; stages of 10, 8 layers", if there are several.
+std::string stages_text(const PlanJob& job) {
+  if (job.mesh.pipe == 1) return {};
+  std::string counts;
+  for (const int64_t count : stage_layers(job.model, job.mesh.pipe, job.mesh.pipe_layers)) {
+    counts += join(counts.empty() ? "" : ", ", count);
+  }
+  return join("; stages of ", counts, " layers");
+}
+
 std::string rejected_text(const MeshSearch& search) {
   std::string text;
   for (const RejectedMeshes& each : search.rejected) {
@@ -167,10 +177,10 @@ std::string run_header(const PlanJob& job) {
       count_text(static_cast<double>(held) / static_cast<double>(job.mesh.dp)),
       " per rank, updated by a rank ",
       count_text(static_cast<double>(held) / static_cast<double>(job.mesh.num_data_ranks())),
-      "\nmesh    ", mesh_text(job.mesh), " = ", job.mesh.num_ranks(), " ranks\nbatch   ",
-      job.sequences, " x ", grouped_text(job.sequence_length), " = ", grouped_text(tokens),
-      " tokens a step; ", job.num_microbatches(), " microbatches of ", job.microbatch,
-      " sequences per data rank\nmemory  ", bytes_text_of(memory.total()),
+      "\nmesh    ", mesh_text(job.mesh), " = ", job.mesh.num_ranks(), " ranks", stages_text(job),
+      "\nbatch   ", job.sequences, " x ", grouped_text(job.sequence_length), " = ",
+      grouped_text(tokens), " tokens a step; ", job.num_microbatches(), " microbatches of ",
+      job.microbatch, " sequences per data rank\nmemory  ", bytes_text_of(memory.total()),
       " per rank predicted: ", parts, "\n");
 }
 

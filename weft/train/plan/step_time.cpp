@@ -47,9 +47,10 @@ double optimizer_seconds(const PlanJob& job, const Hardware& hardware, int64_t s
 
 StepTime stage_time(const PlanJob& job, const Hardware& hardware, int64_t stage) {
   StepTime time;
-  const auto ranks = static_cast<double>(job.mesh.num_ranks());
+  const auto ranks = static_cast<double>(job.mesh.num_ranks() / job.mesh.pipe);
   const double speed = hardware.flops(job.dtype_bytes) * hardware.compute_efficiency;
-  time.compute = step_flops(job) * (job.checkpoint_activations ? kRecompute : 1) / ranks / speed;
+  time.compute = step_flops(job) * (job.checkpoint_activations ? kRecompute : 1) / ranks / speed *
+                 stage_work(job.model, job.place(stage, 0));
   time.model = axis_seconds(job, hardware, "model", stage);
   time.data = axis_seconds(job, hardware, "data", stage);
   time.replica = axis_seconds(job, hardware, "replica", stage);

@@ -2,6 +2,7 @@
 
 #include "weft/core/error.h"
 #include "weft/train/flat_layout.h"
+#include "weft/train/pipeline/stage_schedule.h"
 
 namespace weft::train {
 namespace {
@@ -28,19 +29,22 @@ std::vector<FlatLayout> layouts_of(const PlanJob& job, const std::vector<UnitSiz
   return layouts;
 }
 
-// How often a unit is gathered in a step.
-int64_t num_gathers(const PlanJob& job, int64_t unit, int64_t num_blocks) {
+// How often a unit is gathered in a step. A block that is used next is not gathered again: the last
+// one's backward behind its forward, and a single one's forward behind its forward.
+int64_t num_gathers(const PlanJob& job, int64_t unit, int64_t num_blocks, int64_t stage) {
   if (unit >= num_blocks) return 1;
+  const int64_t microbatches = job.num_microbatches();
+  if (!job.release_after_forward || num_blocks == 1) return microbatches;
   const bool is_last = unit + 1 == num_blocks;
-  return job.num_microbatches() * (job.release_after_forward && !is_last ? 2 : 1);
+  return microbatches + (is_last ? num_warm_up(job.mesh.pipe, stage, microbatches) : microbatches);
 }
 
 void add_data(Plans& plans, const PlanJob& job, const std::vector<FlatLayout>& layouts,
-              int64_t num_blocks) {
+              int64_t num_blocks, int64_t stage) {
   if (job.mesh.dp == 1) return;
   int64_t gathers = 0, gathered = 0, run_bytes = 0;
   for (size_t i = 0; i < layouts.size(); ++i) {
-    const int64_t times = num_gathers(job, static_cast<int64_t>(i), num_blocks);
+    const int64_t times = num_gathers(job, static_cast<int64_t>(i), num_blocks, stage);
     gathers += times;
     gathered += times * layouts[i].length() * job.dtype_bytes;
     run_bytes += layouts[i].length() * kFloatBytes;
@@ -82,7 +86,8 @@ ActivationCalls activation_calls(const PlanJob& job, const RankSizes& rank) {
   return calls;
 }
 
-void add_model(Plans& plans, const PlanJob& job, const RankSizes& rank, const FlatLayout& last) {
+void add_model(Plans& plans, const PlanJob& job, const RankSizes& rank,
+               const std::vector<UnitSizes>& units, const std::vector<FlatLayout>& layouts) {
   if (job.mesh.tp == 1) return;
   const int64_t microbatches = job.num_microbatches();
   const int64_t activation = job.num_tokens() * job.model.hidden_size * job.dtype_bytes;
@@ -95,18 +100,28 @@ void add_model(Plans& plans, const PlanJob& job, const RankSizes& rank, const Fl
   const int64_t loss_calls = rank.has_head ? 2 * microbatches : 0;
   // The maximum; then the sum and the target's logit together.
   const int64_t loss_bytes = rank.has_head ? 3 * microbatches * job.num_tokens() * kFloatBytes : 0;
-  const int64_t sums = job.sequence_parallel ? 1 : 0;
+  int64_t sums = 0, summed = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (!units[i].is_sum) continue;
+    ++sums;
+    summed += layouts[i].share_length();
+  }
   add(plans, "model", "all_reduce", microbatches * calls.all_reduce + loss_calls + sums,
-      microbatches * calls.all_reduce * activation + loss_bytes +
-          sums * last.share_length() * kFloatBytes);
+      microbatches * calls.all_reduce * activation + loss_bytes + summed * kFloatBytes);
 }
 
-void add_pipe(Plans& plans, const PlanJob& job, int64_t stage) {
+void add_pipe(Plans& plans, const PlanJob& job, const std::vector<UnitSizes>& units,
+              int64_t stage) {
   const int64_t neighbours = (stage > 0 ? 1 : 0) + (stage + 1 < job.mesh.pipe ? 1 : 0);
-  const int64_t calls = neighbours * job.num_microbatches();
+  int64_t calls = neighbours * job.num_microbatches();
   const int64_t ranks = job.sequence_parallel ? job.mesh.tp : 1;
-  add(plans, "pipe", "send", calls,
-      calls * job.num_tokens() * job.model.hidden_size * job.dtype_bytes / ranks);
+  int64_t bytes = calls * job.num_tokens() * job.model.hidden_size * job.dtype_bytes / ranks;
+  for (const UnitSizes& unit : units) {
+    if (!unit.is_shared) continue;
+    ++calls;
+    bytes += FlatLayout(unit.numels, job.mesh.dp, job.mesh.replicas).owned_length() * kFloatBytes;
+  }
+  add(plans, "pipe", "send", calls, bytes);
 }
 
 }  // namespace
@@ -114,12 +129,13 @@ void add_pipe(Plans& plans, const PlanJob& job, int64_t stage) {
 std::vector<CollectivePlan> traffic_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
   const ModelPlace place = job.place(stage, model_rank);
   const RankSizes rank = rank_sizes(job.model, place);
-  const auto layouts = layouts_of(job, unit_sizes(job.model, place));
+  const std::vector<UnitSizes> units = unit_sizes(job.model, place);
+  const std::vector<FlatLayout> layouts = layouts_of(job, units);
   Plans plans;
-  add_data(plans, job, layouts, rank.num_layers);
+  add_data(plans, job, layouts, rank.num_layers, stage);
   add_replica(plans, job, layouts);
-  add_model(plans, job, rank, layouts.back());
-  add_pipe(plans, job, stage);
+  add_model(plans, job, rank, units, layouts);
+  add_pipe(plans, job, units, stage);
   return plans;
 }
 

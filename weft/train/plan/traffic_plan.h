@@ -24,15 +24,17 @@ struct CollectivePlan {
 /// few bytes (norm, token count, flags). An axis of one rank has none.
 ///
 /// Over data, exact: a gather of each block per microbatch and direction, but the last block's
-/// once, since its backward follows its forward; of what is around the blocks once per step; a
-/// reduce-scatter of every unit in float32 per microbatch. Over replica, exact: one reduce-scatter
+/// once where its backward follows its forward, which it does unless a pipeline fills or drains; of
+/// what is around the blocks once per step; a reduce-scatter of every unit in float32 per
+/// microbatch. Over replica, exact: one reduce-scatter
 /// (float32) and one gather of every unit's share per step, whatever the microbatches. Over model:
 /// all-reduces of a microbatch's activations, two per block and direction, one for the embedding,
 /// one for the head's input, two of float32 per token for the loss. With sequence parallelism,
 /// instead of the activations' all-reduces: a gather before and a reduce-scatter after each half of
 /// a block, and a gather more in backward, of inputs that a rank keeps its rows of alone; and once
-/// per step an all-reduce of what norms have summed. Over pipe: activations and their gradients,
-/// once per microbatch.
+/// per step an all-reduce of what norms have summed. Over pipe, exact: activations and their
+/// gradients, once per microbatch, and, once per step, float32 gradients of what a rank owns of a
+/// tied embedding.
 std::vector<CollectivePlan> traffic_plan(const PlanJob& job, int64_t stage, int64_t model_rank);
 
 /// What a rank sends over its link for a collective of `bytes` in a ring of `ranks`: (n-1)/n of

@@ -20,8 +20,12 @@ dist::Group group_of(const dist::Mesh& mesh, const std::vector<std::string>& axe
 }  // namespace
 
 MeshGroups mesh_groups(const dist::Mesh& mesh) {
-  return {group_of(mesh, {"replica"}), group_of(mesh, {"data"}), group_of(mesh, {"model"}),
-          group_of(mesh, axes_of(State::kBatch)), group_of(mesh, {kAxes.begin(), kAxes.end()})};
+  return {group_of(mesh, {"replica"}),
+          group_of(mesh, {"data"}),
+          group_of(mesh, {"pipe"}),
+          group_of(mesh, {"model"}),
+          group_of(mesh, axes_of(State::kBatch)),
+          group_of(mesh, {kAxes.begin(), kAxes.end()})};
 }
 
 }  // namespace weft::train

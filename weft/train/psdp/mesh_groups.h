@@ -9,6 +9,7 @@ namespace weft::train {
 struct MeshGroups {
   dist::Group replica;
   dist::Group data;
+  dist::Group pipe;
   dist::Group model;
   /// Ranks with different sequences: replica and data.
   dist::Group batch;

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/train/gather_texts.h"
 
 namespace weft::train {
 namespace {
@@ -53,6 +57,24 @@ void mark_partial(std::vector<nn::ParameterInfo>& parameters,
   }
 }
 
+// By a parameter's name the ranks of a group that have it, ascending.
+using Holders = std::map<std::string, std::vector<int64_t>>;
+
+// Collective over `group`.
+Holders find_holders(const std::vector<std::string>& names, const dist::Group& group) {
+  std::string lines;
+  for (const std::string& name : names) lines += name + '\n';
+  Holders holders;
+  const std::vector<std::string> all = gather_texts(group, lines);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    std::istringstream stream(all[rank]);
+    for (std::string name; std::getline(stream, name);) {
+      holders[name].push_back(static_cast<int64_t>(rank));
+    }
+  }
+  return holders;
+}
+
 }  // namespace
 
 struct ShardedModule::Found {
@@ -75,14 +97,15 @@ std::vector<ShardedModule::Found> ShardedModule::find_units(torch::nn::Module& m
   const auto owner = owners(units);
   std::vector<Found> found(units.size() + 2);
   for (size_t i = 0; i < units.size(); ++i) found[i].name = core::join("unit ", i);
-  found[units.size()] = {"root", {}, true};
-  found[units.size() + 1] = {"partial sums", {}, true};
+  found[units.size()] = {"root", {}, {}, true};
+  found[units.size() + 1] = {"partial sums", {}, {}, true};
   for (nn::ParameterInfo& parameter : parameters) {
     const auto known = owner.find(parameter.tensor.unsafeGetTensorImpl());
     size_t place = known == owner.end() ? units.size() : known->second;
     if (parameter.gradient == nn::GradientKind::kPartial) place = units.size() + 1;
     found[place].parameters.push_back(std::move(parameter));
   }
+  if (groups_.pipe.size() > 1) take_out_shared(found);
   if (options.shard_frozen && groups_.data.size() > 1) {
     const auto places = frozen_owners(units);
     for (const at::Tensor& tensor : frozen_tensors(module)) {
@@ -93,6 +116,31 @@ std::vector<ShardedModule::Found> ShardedModule::find_units(torch::nn::Module& m
   std::erase_if(found,
                 [](const Found& each) { return each.parameters.empty() && each.frozen.empty(); });
   return found;
+}
+
+// A parameter that several stages hold becomes a unit by itself, so that they cut it alike.
+void ShardedModule::take_out_shared(std::vector<Found>& found) const {
+  std::vector<std::string> names;
+  for (const Found& each : found) {
+    for (const nn::ParameterInfo& parameter : each.parameters) names.push_back(parameter.name);
+  }
+  const Holders holders = find_holders(names, groups_.pipe);
+  std::vector<Found> shared;
+  for (Found& each : found) {
+    std::erase_if(each.parameters, [&](const nn::ParameterInfo& parameter) {
+      const std::vector<int64_t>& stages = holders.at(parameter.name);
+      if (stages.size() < 2) return false;
+      Found& alone = shared.emplace_back();
+      alone.name = core::join("shared ", parameter.name);
+      alone.parameters.push_back(parameter);
+      alone.parameters.back().stages = stages;
+      alone.stays_gathered = true;
+      return true;
+    });
+  }
+  // One order on all stages.
+  std::ranges::sort(shared, {}, &Found::name);
+  std::ranges::move(shared, std::back_inserter(found));
 }
 
 ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
@@ -156,14 +204,14 @@ void ShardedModule::leave_current() {
   if (in_backward_ || release_after_forward_) units_[unit]->release();
 }
 
-void ShardedModule::backward(const at::Tensor& loss) {
+void ShardedModule::backward(const at::Tensor& loss, const at::Tensor& gradient) {
   rethrow_error();
   is_added_.assign(units_.size(), false);
   in_backward_ = true;
   try {
     // Forward has left its last unit as it was.
     if (current_.has_value()) prefetch_beside(*current_);
-    loss.backward();
+    loss.backward(gradient);
   } catch (...) {
     in_backward_ = false;
     rethrow_error();

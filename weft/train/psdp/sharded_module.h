@@ -53,9 +53,12 @@ struct ShardOptions {
 ///     optimizer.step(rate, clip / sharded->gradient_norm());         // on owned_parts()
 ///     sharded->publish();
 ///
-/// Every rank of the mesh calls every method, with forwards and backwards in the same order.
-/// Source: Rajbhandari et al. 2019 (arXiv:1910.02054); Zhang et al. 2022 (arXiv:2205.00119) for the
-/// sums within a replica.
+/// Every rank of the mesh calls every method, those of a pipeline's stage with forwards and
+/// backwards in the same order; several forwards may go before their backwards. Where the mesh has
+/// a pipe axis, `module` is a stage and a name stands for one parameter of the whole model: one
+/// that several stages hold (a tied embedding) gets the sum of their gradients on all of them and
+/// is counted once. Source: Rajbhandari et al. 2019 (arXiv:1910.02054); Zhang et al. 2022
+/// (arXiv:2205.00119) for the sums within a replica.
 class ShardedModule {
  public:
   /// Prefer shard_module.
@@ -64,8 +67,9 @@ class ShardedModule {
                 const ShardOptions& options);
 
   /// Runs backward from `loss`, a scalar: this rank's part of the step's, so that the sum over
-  /// ranks and microbatches is the step's loss. Adds the gradients to the replica's sums.
-  void backward(const at::Tensor& loss);
+  /// ranks and microbatches is the step's loss. Or from a stage's output with its `gradient`, which
+  /// the next stage gave. Adds the gradients to the replica's sums.
+  void backward(const at::Tensor& loss, const at::Tensor& gradient = {});
   /// After the last microbatch: makes the step's gradients from those of all replicas.
   void finish_gradients();
   /// Their norm over the whole model, the same on every rank, bit for bit. After finish_gradients.
@@ -90,6 +94,7 @@ class ShardedModule {
                                 const std::vector<std::shared_ptr<torch::nn::Module>>& units,
                                 const ShardOptions& options) const;
   void watch(size_t unit);
+  void take_out_shared(std::vector<Found>& found) const;
   void before_use(size_t unit) noexcept;
   void enter(size_t unit);
   void prefetch_beside(size_t unit);

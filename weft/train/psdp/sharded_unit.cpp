@@ -194,6 +194,23 @@ void ShardedUnit::finish_gradients() {
   if (groups_.replica.size() > 1) {
     groups_.replica.reduce_scatter_into(owned_gradient_, gradient_);
   }
+  if (!parameters_.empty()) sum_over(parameters_.front().stages);
+}
+
+// Every stage adds up in the same order, so that the copies stay equal bit for bit.
+void ShardedUnit::sum_over(const std::vector<int64_t>& stages) {
+  if (stages.empty()) return;
+  const at::Tensor own = owned_gradient_.clone();
+  for (const int64_t stage : stages) {
+    if (stage != groups_.pipe.rank()) groups_.pipe.send(own, stage);
+  }
+  owned_gradient_.zero_();
+  at::Tensor received = at::empty_like(own);
+  for (const int64_t stage : stages) {
+    const bool is_own = stage == groups_.pipe.rank();
+    if (!is_own) groups_.pipe.receive(received, stage);
+    owned_gradient_.add_(is_own ? own : received);
+  }
 }
 
 double ShardedUnit::counted_square_sum() const {
@@ -225,7 +242,10 @@ void ShardedUnit::clear_gradients() {
 
 Slice ShardedUnit::slice_of(const FlatLayout::Piece& piece) const {
   const nn::ParameterInfo& parameter = parameters_[piece.parameter];
-  return {parameter.name, parameter.sizes, parameter.cut, groups_.model.rank(), piece.elements};
+  const std::vector<int64_t>& stages = parameter.stages;
+  const bool is_copy = !stages.empty() && stages.front() != groups_.pipe.rank();
+  return {parameter.name,       parameter.sizes, parameter.cut,
+          groups_.model.rank(), piece.elements,  is_copy};
 }
 
 std::vector<OwnedPart> ShardedUnit::owned_parts() const {

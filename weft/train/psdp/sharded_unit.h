@@ -33,9 +33,9 @@ struct ShardOptions;
 /// gathered. All methods but the accessors are collective over the group that they name.
 class ShardedUnit {
  public:
-  /// Takes over the parameters' values, which are equal on all ranks of replica and data, and those
-  /// of tensors that are used with them and frozen (of these alone there may be some). `pool`
-  /// outlives this.
+  /// Takes over the parameters' values, which are equal on all ranks of replica and data and on all
+  /// stages that hold them, the same for all of these parameters, and those of tensors that are
+  /// used with them and frozen (of these alone there may be some). `pool` outlives this.
   ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parameters, const MeshGroups& groups,
               const ShardOptions& options, BufferPool& pool,
               const std::vector<at::Tensor>& frozen = {});
@@ -62,7 +62,8 @@ class ShardedUnit {
   /// Adds this rank's gradients of a microbatch to the replica's sums, and drops them. Over data.
   void add_gradients();
   /// Makes the gradients of the whole step from those of all replicas, on the parts that ranks own.
-  /// Over replica, and over model for gradients of GradientKind::kPartial. To be called once.
+  /// Over replica, over model for gradients of GradientKind::kPartial, and over pipe for those of
+  /// several stages. To be called once.
   void finish_gradients();
   /// Sum of the squares of the finished gradients, every element of the model counted by one rank.
   double counted_square_sum() const;
@@ -84,6 +85,7 @@ class ShardedUnit {
   void take_over_parameters(const ShardOptions& options);
   void place_parameters();
   void add_to_share(const at::Tensor& run_gradient);
+  void sum_over(const std::vector<int64_t>& stages);
   Slice slice_of(const FlatLayout::Piece& piece) const;
   bool holds_all() const { return layout_.data() == 1; }
 

@@ -5,14 +5,18 @@
 #include "weft/models/load.h"
 #include "weft/nn/adapt.h"
 #include "weft/quant/scheme.h"
+#include "weft/train/pipeline/stage_layers.h"
 
 namespace weft::train {
 namespace {
 
 std::shared_ptr<models::CausalLM> adapted_model(const TrainConfig& config,
+                                                const models::StageLayers& layers,
                                                 const dist::Group& group) {
   const auto file = io::TensorFile::open(config.model.from);
-  auto model = models::load_model(*file, group).model;
+  models::LoadOptions load;
+  load.layers = layers;
+  auto model = models::load_model(*file, group, load).model;
   quantize_base(*model, config);
   nn::LoraOptions options;
   options.rank = config.lora.rank;
@@ -24,7 +28,29 @@ std::shared_ptr<models::CausalLM> adapted_model(const TrainConfig& config,
   return model;
 }
 
+models::StageLayers layers_of(const TrainConfig& config, const models::ModelConfig& model,
+                              std::optional<int64_t> stage) {
+  if (!stage) return std::nullopt;
+  const auto layers = stage_layers(sizes_of(model), config.mesh.pipe, config.mesh.pipe_layers);
+  return layers_of_stage(layers, *stage);
+}
+
 }  // namespace
+
+ModelSizes sizes_of(const models::ModelConfig& config) {
+  ModelSizes sizes;
+  sizes.vocab_size = config.vocab_size;
+  sizes.hidden_size = config.width;
+  sizes.num_layers = config.num_layers;
+  sizes.num_heads = config.num_heads;
+  sizes.num_kv_heads = config.num_kv_heads;
+  sizes.head_dim = config.head_dim;
+  sizes.intermediate_size = config.ffn_width;
+  sizes.is_tied = config.is_tied;
+  sizes.has_qkv_bias = config.has_qkv_bias;
+  sizes.has_head_norms = config.has_head_norms;
+  return sizes;
+}
 
 models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_size) {
   const ModelSection& model = config.model;
@@ -62,16 +88,20 @@ void quantize_base(models::CausalLM& model, const TrainConfig& config) {
 }
 
 models::DeferredModel make_run_model(const TrainConfig& config, TrainedPart part,
-                                     int64_t vocab_size, const dist::Group& group) {
+                                     int64_t vocab_size, const dist::Group& group,
+                                     std::optional<int64_t> stage) {
   const models::ModelConfig sizes = run_model_config(config, vocab_size);
-  if (part == TrainedPart::kAdapters) return {adapted_model(config, group), {}};
+  const models::StageLayers layers = layers_of(config, sizes, stage);
+  if (part == TrainedPart::kAdapters) return {adapted_model(config, layers, group), {}};
   if (!config.model.from.empty()) {
-    return models::defer_model(io::TensorFile::open(config.model.from), group,
-                               models::LoadOptions());
+    models::LoadOptions load;
+    load.layers = layers;
+    return models::defer_model(io::TensorFile::open(config.model.from), group, load);
   }
   models::InitOptions init;
   init.seed = static_cast<uint64_t>(config.train.seed);
   init.std = config.model.init_std;
+  init.layers = layers;
   return models::defer_model(sizes, group, init);
 }
 

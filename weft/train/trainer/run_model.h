@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "weft/dist/group.h"
 #include "weft/models/deferred_model.h"
 #include "weft/train/config/train_config.h"
+#include "weft/train/plan/model_sizes.h"
 
 namespace weft::train {
 
@@ -12,6 +14,9 @@ namespace weft::train {
 /// given, with `vocab_size` rows unless config.model says how many. Throws ConfigError,
 /// FormatError.
 models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_size);
+
+/// What plans know of a model; of one with experts as if all its layers were plain.
+ModelSizes sizes_of(const models::ModelConfig& config);
 
 /// What of a model a run trains.
 enum class TrainedPart {
@@ -27,9 +32,11 @@ void quantize_base(models::CausalLM& model, const TrainConfig& config);
 
 /// The model itself in float32, this rank's part, ready to be trained: of config.model.from, or
 /// new. With kAdapters the weights are read at once and have no deferred values; those of
-/// config.lora.targets get adapters that begin with no effect. Collective over `group`, the model
-/// axis. Throws ConfigError for targets that the model does not have.
+/// config.lora.targets get adapters that begin with no effect. With `stage`, a place on the pipe
+/// axis, that stage's layers alone. Collective over `group`, the model axis. Throws ConfigError for
+/// targets that the model does not have, and for stages that it can't be cut into.
 models::DeferredModel make_run_model(const TrainConfig& config, TrainedPart part,
-                                     int64_t vocab_size, const dist::Group& group);
+                                     int64_t vocab_size, const dist::Group& group,
+                                     std::optional<int64_t> stage = std::nullopt);
 
 }  // namespace weft::train

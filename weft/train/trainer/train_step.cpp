@@ -43,18 +43,24 @@ int64_t count_targets(const std::vector<Microbatch>& microbatches, const dist::G
 
 StepResult compute_gradients(ShardedModule& sharded, const LossSum& loss_sum,
                              const std::vector<Microbatch>& microbatches, int64_t step) {
+  StageModel whole;
+  whole.forward = [&loss_sum](const Microbatch& microbatch, const at::Tensor&) {
+    return loss_sum(microbatch);
+  };
+  return compute_gradients(sharded, whole, microbatches, step);
+}
+
+StepResult compute_gradients(ShardedModule& sharded, const StageModel& model,
+                             const std::vector<Microbatch>& microbatches, int64_t step) {
   const MeshGroups& groups = sharded.groups();
   StepResult result;
   result.num_targets = count_targets(microbatches, groups.batch);
   const auto divisor = static_cast<double>(std::max<int64_t>(1, result.num_targets));
-  double own_loss = 0;
-  for (const Microbatch& microbatch : microbatches) {
-    const at::Tensor loss = loss_sum(microbatch) / divisor;
-    own_loss += loss.item<double>();
-    sharded.backward(loss);
-  }
+  const double own_loss = run_pipeline(sharded, model, microbatches, divisor);
   at::Tensor total = at::full({1}, own_loss, at::kDouble);
   groups.batch.all_reduce(total);
+  // From the last stage to all.
+  groups.pipe.all_reduce(total);
   result.loss = total.item<double>();
   sharded.finish_gradients();
   result.gradient_norm = sharded.gradient_norm();

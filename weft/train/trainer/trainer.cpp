@@ -60,7 +60,8 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
       schedule_(run_schedule(config_)) {
   const MeshGroups groups = mesh_groups(mesh_);
   data_ = std::make_unique<TrainingData>(config_, tokenizer_path_, groups.all, groups.batch);
-  const auto deferred = make_run_model(config_, part_, data_->vocab_size(), groups.model);
+  const auto deferred =
+      make_run_model(config_, part_, data_->vocab_size(), groups.model, groups.pipe.rank());
   model_ = deferred.model;
   if (config_.train.checkpoint_activations) {
     model_->set_checkpointing(std::vector<bool>(model_->blocks().size(), true));
@@ -89,8 +90,8 @@ double Trainer::learning_rate() const {
 StepResult Trainer::step() {
   auto microbatches = data_->microbatches(progress_.samples);
   for (Microbatch& each : microbatches) each.tokens.step = static_cast<uint64_t>(progress_.step);
-  const StepResult result =
-      compute_gradients(*sharded_, language_model_loss(*model_), microbatches, progress_.step + 1);
+  const StageModel stage = language_model_stage(*model_, sharded_->groups().pipe);
+  const StepResult result = compute_gradients(*sharded_, stage, microbatches, progress_.step + 1);
   optimizer_->step(learning_rate(), clip_scale(result.gradient_norm, config_.train.clip_norm));
   sharded_->publish();
   ++progress_.step;
@@ -101,17 +102,16 @@ StepResult Trainer::step() {
 
 std::optional<double> Trainer::evaluate() {
   if (!data_->has_evaluation()) return std::nullopt;
-  const at::NoGradGuard no_grad;
   const EvaluationMode mode(*model_);
-  const LossSum loss_sum = language_model_loss(*model_);
-  at::Tensor sums = at::zeros({2}, at::kDouble);
-  for (const Microbatch& microbatch : data_->evaluation()) {
-    sums[0] += loss_sum(microbatch).item<double>();
-    sums[1] += microbatch.num_targets;
-  }
+  const MeshGroups& groups = sharded_->groups();
+  const auto microbatches = data_->evaluation();
+  const StageModel stage = language_model_stage(*model_, groups.pipe);
+  at::Tensor sum = at::full({1}, evaluate_pipeline(stage, microbatches, groups.pipe), at::kDouble);
   sharded_->release();
-  sharded_->groups().batch.all_reduce(sums);
-  return sums[0].item<double>() / std::max(1.0, sums[1].item<double>());
+  groups.batch.all_reduce(sum);
+  groups.pipe.all_reduce(sum);
+  const int64_t num_targets = count_targets(microbatches, groups.batch);
+  return sum.item<double>() / static_cast<double>(std::max<int64_t>(1, num_targets));
 }
 
 StepMetrics Trainer::measure(const StepResult& result, double rate, double seconds) {
