@@ -127,6 +127,17 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--backend", flags.backend, "auto, shm, gloo, mpi or nccl");
   app.add_option("--shard-info", flags.shard_info,
                  "a shard_info.json whose rules replace the model's own");
+  add_expert_split_flag(app, flags.expert_split);
+}
+
+void add_expert_split_flag(CLI::App& app, std::string& name) {
+  app.add_option("--expert-split", name,
+                 "how ranks share a mixture's experts: ffn, a part of each (default), or experts, "
+                 "whole ones")
+      ->check([](const std::string& value) -> std::string {
+        if (value == "ffn" || value == "experts") return {};
+        return core::join("expected ffn or experts, got ", core::quote(value));
+      });
 }
 
 void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {

@@ -44,6 +44,7 @@ void check_request(const ModelFlags& flags) {
   const auto info_file = read_shard_info(flags);
   models::LoadOptions load;
   load.shard_info = info_file ? &*info_file : nullptr;
+  load.expert_split = expert_split_of(flags.expert_split);
   models::make_plan(*file, flags.tp, load);
 }
 
@@ -82,11 +83,16 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   ProgressBar bar("loading", "MB", kMegabyte, group.rank() == 0);
   models::LoadOptions options;
   options.shard_info = shard_info ? &*shard_info : nullptr;
+  options.expert_split = expert_split_of(flags.expert_split);
   options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
   return models::load_model(file, group, options);
 }
 
 }  // namespace
+
+models::ExpertSplit expert_split_of(const std::string& name) {
+  return name == "experts" ? models::ExpertSplit::kExperts : models::ExpertSplit::kFfn;
+}
 
 int run_ranks(const RankRequest& request, const std::string& verb,
               const std::vector<std::string>& args, const std::function<void()>& check_all,

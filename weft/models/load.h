@@ -55,6 +55,8 @@ struct LoadOptions {
   at::ScalarType dtype = at::kFloat;
   /// Floating weights need gradients and the model is in training mode. Quantized ones are frozen.
   bool is_trainable = false;
+  /// Of a mixture's experts. Trainers take kFfn.
+  ExpertSplit expert_split = ExpertSplit::kFfn;
 };
 
 /// All floating weights of a model need gradients from now on; those that are held quantized are no
