@@ -149,6 +149,26 @@ TEST(ExportWeights, WritesExpertsThatAreStackedEachByItself) {
   }
 }
 
+TEST(ExportWeights, RefusesDivisorsThatConfigJsonCanNotSay) {
+  const TempDir dir;
+  const std::string gguf = to_gguf(dir, "llama_llama3");
+  std::string bytes = dir.read("llama_llama3.gguf");
+  const auto file = io::TensorFile::open(gguf);
+  const io::TensorMeta& divisors = file->require("rope_freqs.weight");
+  const float other = 3;
+  std::memcpy(bytes.data() + divisors.offset, &other, sizeof other);
+  dir.write("other.gguf", bytes);
+  const auto changed = io::TensorFile::open(dir.at("other.gguf"));
+  std::filesystem::create_directory(dir.at("out"));
+  EXPECT_EQ(replaced(error_text([&] {
+                       export_weights(*changed, {}, Group(), dir.at("out"), no_progress);
+                     }),
+                     changed->path(), "FILE"),
+            "ConfigError: FILE: tensor 'rope_freqs.weight' is no rope scaling of Llama 3's kind, so "
+            "config.json can't say it; keep the GGUF");
+  EXPECT_TRUE(std::filesystem::is_empty(dir.at("out")));
+}
+
 // What a folder says that GGUF can't: an error before anything is written.
 TEST(ExportGguf, RefusesWhatGgufCanNotSay) {
   const auto error = [](const std::string& name, const std::string& text = "",
