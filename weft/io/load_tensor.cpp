@@ -74,7 +74,7 @@ std::span<std::byte> bytes_of(at::Tensor& tensor) {
 
 at::Tensor new_tensor(at::IntArrayRef shape, at::ScalarType type) {
   at::Tensor tensor = at::empty(shape, type);
-  prefer_huge_pages(bytes_of(tensor));
+  prepare_new_memory(bytes_of(tensor));
   return tensor;
 }
 
@@ -102,26 +102,18 @@ StoredType stored_type(const TensorFile& file, const View& view) {
 at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadStats* stats) {
   const StoredType type = stored_type(file, recipe.result);
   at::Tensor stored = new_tensor(type.shape, type.type);
-  const PageClearer clearer(bytes_of(stored));
   read_shard(file, recipe, bytes_of(stored), stats);
   return stored;
 }
 
-// Memory for what is decoded chunk by chunk.
-struct Scratch {
-  ReadBuffer stored;
-  ReadBuffer spans;
-};
-
 // The same in memory that the next chunk will have.
-at::Tensor read_chunk(const TensorFile& file, const ShardRecipe& recipe, Scratch& scratch,
+at::Tensor read_chunk(const TensorFile& file, const ShardRecipe& recipe, ReadBuffer& buffer,
                       ReadStats* stats) {
   const StoredType type = stored_type(file, recipe.result);
-  const std::span<std::byte> bytes = scratch.stored.first(recipe.result.num_bytes());
-  read_shard(file, recipe, bytes, stats, &scratch.spans);
+  const std::span<std::byte> bytes = buffer.first(recipe.result.num_bytes());
+  read_shard(file, recipe, bytes, stats);
   if (stats != nullptr) {
-    stats->peak_host_bytes =
-        std::max(stats->peak_host_bytes, stats->peak_buffer_bytes + bytes.size());
+    stats->peak_host_bytes = std::max<uint64_t>(stats->peak_host_bytes, bytes.size());
   }
   return at::from_blob(bytes.data(), type.shape, type.type);
 }
@@ -193,9 +185,9 @@ quant::AffineTensor load_blocks(const TensorFile& file, const MatrixSource& matr
                                 ReadStats* stats) {
   const View& view = matrix.parts[0]->result;
   quant::AffineTensor whole;
-  Scratch scratch;
+  ReadBuffer buffer;
   for_each_chunk(*matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
-    at::Tensor stored = read_chunk(file, chunk, scratch, stats);
+    at::Tensor stored = read_chunk(file, chunk, buffer, stats);
     const View& rows = chunk.result;
     const quant::AffineTensor part =
         trimmed_columns(quant::from_gguf_blocks(*gguf_block(view.dtype()), bytes_of(stored),
@@ -222,9 +214,9 @@ at::Tensor load_floating(const TensorFile& file, const ShardRecipe& recipe, at::
     return read_stored(file, recipe, stats).to(dtype);
   }
   at::Tensor loaded = new_tensor(view.shape(), dtype);
-  Scratch scratch;
+  ReadBuffer buffer;
   for_each_chunk(recipe, [&](int64_t start, const ShardRecipe& chunk) {
-    const at::Tensor stored = read_chunk(file, chunk, scratch, stats);
+    const at::Tensor stored = read_chunk(file, chunk, buffer, stats);
     loaded.narrow(0, start, stored.size(0)).copy_(stored);
   });
   return loaded;
@@ -263,7 +255,7 @@ quant::QuantizedMatrix load_microscaled(const TensorFile& file, const MatrixSour
 // These are repacked, so the stored parts are there beside the result for a moment.
 void note_parts(ReadStats* stats, const std::vector<at::Tensor>& parts) {
   if (stats == nullptr) return;
-  uint64_t bytes = stats->peak_buffer_bytes;
+  uint64_t bytes = 0;
   for (const at::Tensor& part : parts) bytes += part.nbytes();
   stats->peak_host_bytes = std::max(stats->peak_host_bytes, bytes);
 }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "weft/core/error.h"
+
 namespace weft::io {
 namespace {
 
@@ -17,28 +19,46 @@ std::span<std::byte> huge_pages(std::span<std::byte> memory) {
   return last <= first ? std::span<std::byte>() : memory.subspan(first - start, last - first);
 }
 
-void clear(const std::stop_token& stop, std::span<std::byte> pages) {
-  for (size_t at = 0; at < pages.size() && !stop.stop_requested(); at += kHugePage) {
-    // Where the system doesn't know the request the pages are cleared when they are written.
-    if (::madvise(pages.data() + at, kHugePage, MADV_POPULATE_WRITE) != 0) return;
-  }
+// Has the pages that lie wholly in `memory` made at once, which costs less than an exception for
+// each of them. Where the system doesn't know the request they are made when they are written.
+void populate(std::span<std::byte> memory) {
+  constexpr uintptr_t kPage = 4096;
+  const auto start = reinterpret_cast<uintptr_t>(memory.data());
+  const uintptr_t first = (start + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (start + memory.size()) / kPage * kPage;
+  if (first >= last) return;
+  static_cast<void>(::madvise(memory.data() + (first - start), last - first, MADV_POPULATE_WRITE));
 }
 
 }  // namespace
 
-void prefer_huge_pages(std::span<std::byte> memory) {
-  const auto pages = huge_pages(memory);
-  if (!pages.empty()) static_cast<void>(::madvise(pages.data(), pages.size(), MADV_HUGEPAGE));
+void prepare_new_memory(std::span<std::byte> memory) {
+  const auto huge = huge_pages(memory);
+  if (huge.empty()) {
+    populate(memory);
+    return;
+  }
+  static_cast<void>(::madvise(huge.data(), huge.size(), MADV_HUGEPAGE));
+  const auto before = static_cast<size_t>(huge.data() - memory.data());
+  populate(memory.first(before));
+  populate(memory.subspan(before + huge.size()));
 }
 
-PageClearer::PageClearer(std::span<std::byte> memory) {
-  // What the reader fills before the thread has started, and what makes one worthwhile.
-  constexpr size_t kHeadStart = kHugePage;
-  constexpr size_t kWorthwhile = 3 * kHugePage;
-  const auto pages = huge_pages(memory);
-  if (pages.size() < kWorthwhile) return;
-  const auto ahead = pages.subspan(kHeadStart);
-  thread_ = std::jthread([ahead](const std::stop_token& stop) { clear(stop, ahead); });
+std::span<std::byte> ReadBuffer::first(uint64_t size) {
+  if (size_ >= size) return {bytes_, size};
+  release();
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  core::check<core::IoError>(memory != MAP_FAILED, "io.ReadBuffer: no memory for ", size,
+                             " bytes; use more ranks, or a machine with more memory");
+  bytes_ = static_cast<std::byte*>(memory);
+  size_ = size;
+  return {bytes_, size};
+}
+
+void ReadBuffer::release() {
+  if (bytes_ != nullptr) ::munmap(bytes_, size_);
+  bytes_ = nullptr;
+  size_ = 0;
 }
 
 }  // namespace weft::io

@@ -1,25 +1,33 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
-#include <thread>
 
 namespace weft::io {
 
-/// Asks for pages of 2 MiB under the part of `memory` that has room for some: the system clears new
-/// memory page by page as it is first written, which is four times faster in large pages. Only
-/// advice.
-void prefer_huge_pages(std::span<std::byte> memory);
+/// Makes the pages of `memory`, which is new and will be written as a whole, cheaper than they come
+/// when they are first written: of 2 MiB where there is room for such, which the system clears as
+/// they are written, and the others at once. Changes no byte.
+void prepare_new_memory(std::span<std::byte> memory);
 
-/// Has the system clear new memory in a second thread while this one fills it from the start, which
-/// makes reading into it almost as fast as into memory that was used before. Changes no byte that
-/// was written. `memory` must live as long as this; small memory is left alone.
-class PageClearer {
+/// Memory for a while, straight from the system: so that it doesn't lie between tensors that stay.
+class ReadBuffer {
  public:
-  explicit PageClearer(std::span<std::byte> memory);
+  ReadBuffer() = default;
+  ReadBuffer(const ReadBuffer&) = delete;
+  ReadBuffer& operator=(const ReadBuffer&) = delete;
+  ~ReadBuffer() { release(); }
+
+  /// The first `size` bytes, whose values are any. Throws IoError if there is no memory.
+  std::span<std::byte> first(uint64_t size);
+  uint64_t size() const { return size_; }
 
  private:
-  std::jthread thread_;
+  void release();
+
+  std::byte* bytes_ = nullptr;
+  uint64_t size_ = 0;
 };
 
 }  // namespace weft::io

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/core/file.h"
+#include "weft/core/mapped_window.h"
 #include "weft/io/dtype.h"
 #include "weft/shard/split.h"
 
@@ -41,13 +42,11 @@ using MetaValue = std::variant<bool, int64_t, uint64_t, double, std::string, std
 
 /// What was read so far, for reports and tests.
 struct ReadStats {
-  /// Of the exact runs, and of the spans that were read for them.
+  /// Of the exact runs, and what was read for them.
   uint64_t planned_bytes = 0;
   uint64_t read_bytes = 0;
   uint64_t num_spans = 0;
-  /// The most that lay in a span's buffer, and in buffers and undecoded parts, at a time: what
-  /// loading takes beside the weights.
-  uint64_t peak_buffer_bytes = 0;
+  /// The most that lay in undecoded parts at a time: what loading takes beside the weights.
   uint64_t peak_host_bytes = 0;
 };
 
@@ -74,6 +73,11 @@ class TensorFile {
   /// Fills `destination` from byte `offset` of file `file` (TensorMeta::file). Throws FormatError
   /// if the file has become shorter, IoError, InternalError outside of it.
   void read_at(size_t file, uint64_t offset, std::span<std::byte> destination) const;
+  /// core::MappedWindow::copy out of `num_bytes` bytes from byte `offset` of file `file`.
+  void copy_from(size_t file, uint64_t offset, uint64_t num_bytes,
+                 std::span<const core::MappedWindow::Copy> copies) const {
+    core::MappedWindow(*files_.at(file), offset, num_bytes).copy(copies);
+  }
   /// core::File::will_need of that file.
   void will_need(size_t file, uint64_t offset, uint64_t num_bytes) const {
     files_.at(file)->will_need(offset, num_bytes);

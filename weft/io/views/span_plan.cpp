@@ -14,6 +14,10 @@ struct PlacedRun {
   uint64_t end() const { return run.offset + run.num_bytes; }
 };
 
+auto order_of(const PlacedRun& run) {
+  return std::tie(run.run.file, run.run.offset, run.view, run.destination);
+}
+
 // Collects runs, and turns them into spans whenever there are enough.
 class SpanMaker {
  public:
@@ -21,17 +25,19 @@ class SpanMaker {
       : options_(options), visit_(visit) {}
 
   void add(const PlacedRun& run) {
+    is_sorted_ = is_sorted_ && (runs_.empty() || !(order_of(run) < order_of(runs_.back())));
     runs_.push_back(run);
     if (runs_.size() >= options_.max_runs_sorted) flush();
   }
 
   void flush() {
-    std::sort(runs_.begin(), runs_.end(), [](const PlacedRun& a, const PlacedRun& b) {
-      return std::tie(a.run.file, a.run.offset, a.view, a.destination) <
-             std::tie(b.run.file, b.run.offset, b.view, b.destination);
-    });
+    if (!is_sorted_) {
+      std::sort(runs_.begin(), runs_.end(),
+                [](const PlacedRun& a, const PlacedRun& b) { return order_of(a) < order_of(b); });
+    }
     for (size_t first = 0; first < runs_.size();) first = make_span(first);
     runs_.clear();
+    is_sorted_ = true;
   }
 
   const SpanCounts& counts() const { return counts_; }
@@ -70,6 +76,8 @@ class SpanMaker {
   const SpanOptions& options_;
   const std::function<void(const ReadSpan&)>& visit_;
   std::vector<PlacedRun> runs_;
+  // As views of a file's own order come.
+  bool is_sorted_ = true;
   std::vector<SpanPiece> pieces_;
   SpanCounts counts_;
 };

@@ -13,14 +13,14 @@ namespace weft::io {
 
 /// Limits of a reader.
 struct SpanOptions {
-  /// Runs closer than this are read with what lies between them.
+  /// Runs closer than this are one span.
   uint64_t max_gap = 64 * 1024;
-  /// A span is at most this long, unless it is a single run: what a core's own cache holds.
-  uint64_t max_span = uint64_t{1} << 20;
+  /// A span is at most this long, unless it is a single run: what is mapped at a time.
+  uint64_t max_span = uint64_t{8} << 20;
   /// From here a run is a span of its own, to be read straight to its place.
   uint64_t long_run = uint64_t{1} << 20;
   /// Runs that are sorted at a time: memory is 40 bytes for each.
-  size_t max_runs_sorted = size_t{1} << 18;
+  size_t max_runs_sorted = size_t{1} << 16;
 };
 
 /// Bytes of a span that go to one place.
@@ -32,7 +32,7 @@ struct SpanPiece {
   uint64_t destination = 0;
 };
 
-/// One read. A single piece means that it can go straight to its place.
+/// Bytes that lie close together. A single piece can be read straight to its place.
 struct ReadSpan {
   size_t file = 0;
   uint64_t offset = 0;
