@@ -236,6 +236,8 @@ WEFT_RULES = {
                                   ["shard_segments", 1, [8, 4]]]},
     "e27_rope": {"l.1.q": [["deinterleave", 1, 3], ["permute_rope", 4], ["stack", 0]]},
     "e22_heads": {"l.0.q": [["shard_heads", 0, 4, 2, "q"]]},
+    "e21_experts": {"l.0.q": [["shard_expert", 0, 1, 3]], "l.1.q": [["shard_expert", 1, 0, 3]]},
+    "e21_no_expert": {"l.0.q": [["shard_expert", 0, 3, 3]]}, "e21_expert_dim": {"l.0.q": [["shard_expert", 2, 0, 3]]},
     "e54_dim": {"l.0.q": [["shard", 2, 1]]}, "e54_negative_dim": {"l.0.q": [["shard", -1, 1]]},
     "e54_permute": {"l.0.q": [["permute", [0, 0]]]}, "e54_unflatten": {"l.0.q": [["unflatten", 0, [3, 3]]]},
     "e54_narrow": {"l.0.q": [["narrow", 0, 7, 9]]}, "e54_narrow_wrap": {"l.0.q": [["narrow", 0, 7, 2**63 - 1]]},

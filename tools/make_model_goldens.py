@@ -65,6 +65,8 @@ CASES = {
     "mixtral_q8_0": ("Mixtral", WIDE_EXPERTS, "llama"),
     # Only as a folder, as mlx-lm writes it: matrices affine, experts stacked.
     "mixtral_mlx": ("Mixtral", WIDE_EXPERTS, None),
+    # The same weights before they were quantized.
+    "mixtral_plain": ("Mixtral", WIDE_EXPERTS, None),
 }
 # Hugging Face's name of a layer's tensor -> GGUF's.
 LAYER_NAMES = {
@@ -275,7 +277,9 @@ def write_case(folder, name, seed):
 
 def main():
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/models/data/families"
-    for seed, name in enumerate(CASES):
+    seeds = {name: seed for seed, name in enumerate(CASES)}
+    seeds["mixtral_plain"] = seeds["mixtral_mlx"]
+    for name, seed in seeds.items():
         if len(sys.argv) <= 2 or name in sys.argv[2:]:
             write_case(out / name, name, seed)
 

@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 """Writes the perplexities that the published implementation computes for the bundled model.
 
-    python3 tools/make_perplexity_goldens.py [--whole]
+    python3 tools/make_perplexity_goldens.py [--whole | --documented]
 
 Needs the packages of make_goldens.py, which makes the model (float32) and its tokenizer. Windows
 and sums are written out here: side by side with the second half scored (llama.cpp's way), and by a
 stride (the way of transformers' documentation, with each scored token counted once). Writes
 tests/generate/data/perplexity.json for the first BYTES of the text beside it; with --whole it prints
 the value for all of the text instead.
+
+With --documented it writes tests/generate/data/documented_perplexity.json: the loop of transformers'
+documentation ("Perplexity of fixed-length models") on the tiny model tests/models/data/mlx/plain_f32,
+whose tokens are the text's bytes. `documented` is what that loop prints. It takes one token off every
+window for the labels' shift, though only the first window loses one; `perplexity` is the same sum
+with each window's loss weighted by the labels that it is the mean of.
 """
 
 import json
@@ -16,12 +22,16 @@ import sys
 
 import gguf
 import torch
+import transformers
 
 import make_goldens
 
 DATA = make_goldens.ROOT / "tests/generate/data"
 BYTES = 3000
 # Window and stride; stride 0 is llama.cpp's way.
+DOCUMENTED_BYTES = 700
+# Overlapping, side by side, and a last window that is shorter.
+DOCUMENTED_CASES = [(64, 32), (64, 64), (100, 30), (128, 16)]
 CASES = [(128, 0), (256, 0), (128, 64), (128, 128), (200, 150)]
 
 
@@ -58,7 +68,44 @@ def score(model, tokens, context, stride):
             "standard_error": error}
 
 
+@torch.no_grad()
+def documented_loop(model, input_ids, max_length, stride):
+    """transformers' documentation, but for the second sum."""
+    sums, counts, prev_end, num_windows = [0.0, 0.0], [0, 0], 0, 0
+    for begin in range(0, input_ids.size(1), stride):
+        end = min(begin + max_length, input_ids.size(1))
+        window = input_ids[:, begin:end]
+        targets = window.clone()
+        targets[:, :-(end - prev_end)] = -100
+        loss = model(window, labels=targets).loss.double().item()
+        scored = ((targets != -100).sum().item() - 1, (targets[:, 1:] != -100).sum().item())
+        for i in range(2):
+            sums[i] += loss * scored[i]
+            counts[i] += scored[i]
+        prev_end = end
+        num_windows += 1
+        if end == input_ids.size(1):
+            break
+    values = [math.exp(total / count) for total, count in zip(sums, counts)]
+    return {"ctx_size": max_length, "stride": stride, "windows": num_windows,
+            "scored_tokens": counts[1], "perplexity": values[1], "documented": values[0]}
+
+
+def write_documented():
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        make_goldens.ROOT / "tests/models/data/mlx/plain_f32", dtype=torch.float32).eval()
+    text = (DATA / "us_constitution.txt").read_bytes()[:DOCUMENTED_BYTES]
+    ids = torch.tensor([list(text)])
+    cases = ",\n".join(json.dumps(documented_loop(model, ids, *case)) for case in DOCUMENTED_CASES)
+    (DATA / "documented_perplexity.json").write_text(
+        f'{{"made_by": "tools/make_perplexity_goldens.py --documented",\n'
+        f'"bytes": {DOCUMENTED_BYTES},\n"cases": [\n{cases}\n]}}\n')
+
+
 def main():
+    if "--documented" in sys.argv[1:]:
+        write_documented()
+        return
     reader = gguf.GGUFReader(make_goldens.MODEL)
     keys = make_goldens.read_keys(reader)
     model, tokenizer = make_goldens.make_model(reader, keys), make_goldens.make_tokenizer(keys)

@@ -11,9 +11,7 @@
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
 #include "tests/io/open_error.h"
-#include "weft/text/byte_alphabet.h"
-#include "weft/text/tokenizer_json/write_tokenizer_json.h"
-#include "weft/text/utf8.h"
+#include "tests/text/byte_tokenizer.h"
 
 namespace weft::cli {
 namespace {
@@ -26,6 +24,7 @@ using Strings = std::vector<std::string>;
 constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
 constexpr char kMixed[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/mixed_override_f32";
 constexpr char kQuantized[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/affine_b4_g64_f32";
+constexpr char kFamilies[] = WEFT_SOURCE_DIR "/tests/models/data/families/";
 constexpr char kTokens[] = "1,2,3,200,17,5,90,11";
 // "Once upon a time, there was a" for the model of set-up.
 constexpr char kTextTokens[] = "6403,1980,253,655,28,665,436,253";
@@ -150,6 +149,26 @@ TEST(QuantizeVerb, WritesTheSameFilesOnAnyNumberOfRanks) {
   }
 }
 
+// MLX has quantized the same model.
+TEST(QuantizeVerb, WritesExpertsStackedAsMlxDoes) {
+  const TempDir dir;
+  const std::string plain = core::join(kFamilies, "mixtral_plain");
+  const std::string mlx = core::join(kFamilies, "mixtral_mlx");
+  expect_done({"convert", plain, dir.at("f32"), "--dtype", "f32"});
+  const Strings bits = {"--bits", "4", "--group-size", "32"};
+  expect_done(joined({"quantize", dir.at("f32"), dir.at("one")}, bits));
+  expect_same_tensors(mlx, dir.at("one"));
+  EXPECT_EQ(config_of(dir.at("one")).at("quantization"),
+            nlohmann::json({{"group_size", 32}, {"bits", 4}, {"mode", "affine"}}));
+  const std::string tokens = "1,2,3,17,5,60,11";
+  EXPECT_EQ(largest_difference(logits_of(dir, dir.at("one"), tokens), logits_of(dir, mlx, tokens)),
+            0);
+  for (const std::string tp : {"2", "3"}) {
+    expect_done(joined({"quantize", dir.at("f32"), dir.at(tp), "--tp", tp}, bits));
+    EXPECT_TRUE(files_of(dir.at("one")) == files_of(dir.at(tp)));
+  }
+}
+
 TEST(ConvertVerb, TurnsBlocksIntoPartsOfTheSameValues) {
   const TempDir dir;
   expect_done({"convert", kModel, dir.at("mlx")});
@@ -188,21 +207,11 @@ TEST(ConvertVerb, ChangesTheTypeOfAFolder) {
   expect_same_tensors(kPlain, dir.at("same"));
 }
 
-// The plain fixture with a tokenizer of the 256 bytes.
-std::string with_tokenizer(const TempDir& dir) {
+// A model with a tokenizer of the 256 bytes.
+std::string with_tokenizer(const TempDir& dir, const std::string& model = kPlain) {
   const std::string folder = dir.at("hf");
-  fs::copy(kPlain, folder);
-  text::Vocabulary vocabulary;
-  vocabulary.pre_tokenizer = "gpt-2";
-  for (int byte = 0; byte < 256; ++byte) {
-    text::append_utf8(vocabulary.tokens.emplace_back(),
-                      text::byte_to_letter(static_cast<uint8_t>(byte)));
-  }
-  vocabulary.kinds.assign(256, text::TokenKind::kNormal);
-  vocabulary.eos = 10;
-  std::ofstream(folder + "/tokenizer.json") << text::to_tokenizer_json(vocabulary, "test");
-  std::ofstream(folder + "/tokenizer_config.json")
-      << text::to_tokenizer_config(vocabulary, "{{ messages[0].content }}");
+  fs::copy(model, folder);
+  testing::add_byte_tokenizer(folder);
   return folder;
 }
 
@@ -226,6 +235,32 @@ TEST(ConvertVerb, WritesGgufAndBack) {
   }
   expect_done({"convert", folder, dir.at("half.gguf"), "--dtype", "f16"});
   EXPECT_LT(largest_difference(logits_of(dir, dir.at("half.gguf")), logits_of(dir, folder)), 0.05);
+}
+
+TEST(ConvertVerb, TakesExpertsToGgufAndBack) {
+  const TempDir dir;
+  const std::string folder = with_tokenizer(dir, core::join(kFamilies, "qwen2_moe"));
+  const std::string tokens = "1,2,3,17,5,60,11";
+  expect_done({"convert", folder, dir.at("model.gguf")});
+  EXPECT_EQ(largest_difference(logits_of(dir, dir.at("model.gguf"), tokens),
+                               logits_of(dir, folder, tokens)),
+            0);
+  expect_done({"convert", dir.at("model.gguf"), dir.at("back"), "--tp", "3", "--dtype", "bf16"});
+  expect_same_tensors(folder, dir.at("back"));
+  EXPECT_EQ(config_of(dir.at("back")).at("model_type"), "qwen2_moe");
+}
+
+TEST(LogitsVerb, TakesWholeExpertsOnEachRank) {
+  const TempDir dir;
+  const std::string model = core::join(kFamilies, "mixtral"), tokens = "1,2,3,17,5,60,11";
+  const auto whole = logits_of(dir, model, tokens);
+  expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("three"), "--tp", "3",
+               "--expert-split", "experts"});
+  const auto file = io::TensorFile::open(dir.at("three"));
+  const std::string bytes = testing::tensor_text(*file, "logits");
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  EXPECT_LT(largest_difference(values, whole), 1e-4);
 }
 
 struct Refusal {
@@ -285,6 +320,9 @@ TEST(ModelWriters, RefuseInOneLineAndLeaveNothing) {
                   2,
                   "a GGUF file, expected safetensors; `weft convert` it first"});
   expect_refused({{"shard", kPlain, out, "--tp", "64"}, 2, "64"});
+  expect_refused({{"logits", kPlain, "--tokens", "1", "--out", out, "--expert-split", "all"},
+                  2,
+                  "--expert-split: expected ffn or experts, got 'all'"});
   EXPECT_EQ(dir.read("model/config.json"), "mine");
   EXPECT_EQ(dir.num_files(), 2U);
 }

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
+#include "tests/text/byte_tokenizer.h"
 
 namespace weft::cli {
 namespace {
@@ -86,6 +88,35 @@ TEST(PerplexityVerb, ActivationsOfEightBitsCostHalfAPercentAtMost) {
     EXPECT_NE(perplexity, value);
     if (tp == "1") on_one_rank = perplexity;
     EXPECT_NEAR(perplexity, on_one_rank, 2e-3 * value) << tp;
+  }
+}
+
+// A tiny model whose tokens are bytes.
+TEST(PerplexityVerb, EqualsTheLoopOfTransformersDocumentation) {
+  const TempDir dir;
+  std::filesystem::copy(WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32", dir.at("model"));
+  testing::add_byte_tokenizer(dir.at("model"));
+  std::ifstream golden(std::string(kData) + "documented_perplexity.json");
+  const auto documented = nlohmann::json::parse(golden);
+  std::string text(documented.at("bytes").get<size_t>(), '\0');
+  std::ifstream in(std::string(kData) + "us_constitution.txt", std::ios::binary);
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  const std::string path = dir.write("text", text);
+  for (const auto& expected : documented.at("cases")) {
+    for (const std::string tp : {"1", "2"}) {
+      SCOPED_TRACE(expected.dump() + " on " + tp);
+      const auto got = weft_json({"perplexity", dir.at("model"), "--file", path, "--json", "--tp",
+                                  tp, "--ctx-size", expected.at("ctx_size").dump(), "--stride",
+                                  expected.at("stride").dump()});
+      const auto value = expected.at("perplexity").get<double>();
+      EXPECT_NEAR(got.at("perplexity").get<double>(), value, 1e-4 * value);
+      for (const char* key : {"windows", "scored_tokens", "ctx_size", "stride"}) {
+        EXPECT_EQ(got.at(key), expected.at(key)) << key;
+      }
+      // What the loop itself prints weights the windows by one token less each.
+      const auto printed = expected.at("documented").get<double>();
+      EXPECT_NEAR(got.at("perplexity").get<double>(), printed, 1e-2 * printed);
+    }
   }
 }
 

@@ -33,6 +33,43 @@ TEST(GgufWriter, WritesTheBytesOfTheSpecification) {
   EXPECT_EQ(dir.read("w.gguf"), builder.build());
 }
 
+TEST(GgufWriter, TakesATensorInPieces) {
+  const TempDir dir;
+  const std::string a = "abcdefghijklmnopqrstuvwx", b(8, 'b');
+  const std::vector<TensorSpec> tensors = {{"a", Dtype::kF32, {2, 3}}, {"b", Dtype::kF16, {4}}};
+  GgufWriter whole(dir.at("whole.gguf"), {}, tensors);
+  whole.write(bytes_of(a));
+  whole.write(bytes_of(b));
+  whole.commit();
+  GgufWriter pieces(dir.at("pieces.gguf"), {}, tensors);
+  size_t start = 0;
+  for (const size_t size : {size_t{5}, size_t{0}, size_t{11}, size_t{8}}) {
+    pieces.write(std::as_bytes(std::span(a).subspan(start, size)));
+    start += size;
+  }
+  pieces.write(bytes_of(b));
+  pieces.commit();
+  EXPECT_EQ(dir.read("pieces.gguf"), dir.read("whole.gguf"));
+}
+
+TEST(GgufWriter, RefusesBytesBeyondATensorAndTensorsThatAreNotWhole) {
+  const TempDir dir;
+  const auto error = [&](const std::vector<size_t>& sizes) {
+    return replaced(error_text([&] {
+                      GgufWriter writer(dir.at("w.gguf"), {}, {{"a", Dtype::kF32, {2, 3}}});
+                      for (const size_t size : sizes) {
+                        writer.write(bytes_of(std::string(size, 'a')));
+                      }
+                      writer.commit();
+                    }),
+                    dir.at("w.gguf"), "FILE");
+  };
+  EXPECT_EQ(error({20, 5}), "InternalError: FILE: tensor 'a': 5 bytes behind 20 for [2, 3]");
+  EXPECT_EQ(error({20}), "InternalError: FILE: 0 of 1 tensors written");
+  EXPECT_EQ(error({24, 1}), "InternalError: FILE: a tensor too many");
+  EXPECT_EQ(dir.num_files(), 0U);
+}
+
 TEST(GgufWriter, IsReadBackWithEveryKindOfValue) {
   const TempDir dir;
   GgufWriter writer(dir.at("w.gguf"),

@@ -131,6 +131,17 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
                  "float, or int8: activations are rounded to 8 bits on their way into products "
                  "with weights of 4 or 8 bits")
       ->check(CLI::IsMember({"float", "int8"}));
+  add_expert_split_flag(app, flags.expert_split);
+}
+
+void add_expert_split_flag(CLI::App& app, std::string& name) {
+  app.add_option("--expert-split", name,
+                 "how ranks share a mixture's experts: ffn, a part of each (default), or experts, "
+                 "whole ones")
+      ->check([](const std::string& value) -> std::string {
+        if (value == "ffn" || value == "experts") return {};
+        return core::join("expected ffn or experts, got ", core::quote(value));
+      });
 }
 
 void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {

@@ -34,9 +34,14 @@ struct ModelFlags {
   std::string activations = "float";
   /// Of the verbs that take one (cli/adapter.h); empty: none.
   std::string adapter;
+  /// "ffn" or "experts".
+  std::string expert_split = "ffn";
 };
 /// Adds the flags, bound to `flags`, which must outlive the parse.
 void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+/// Adds --expert-split, bound to `name`, which takes "ffn" and "experts" alone.
+void add_expert_split_flag(CLI::App& app, std::string& name);
 
 /// Adds --temp, --top-k, --top-p, --min-p and --seed.
 void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options);

@@ -20,6 +20,7 @@ shard::Range held(const LoadPlan& plan, const PlannedWeight& weight, int64_t ran
   const io::MatrixSlice slice = plan.slice(weight, rank);
   const bool is_by_columns = weight.rule.is_vector() || weight.rule.cut == Cut::kColumns;
   const auto& ranges = is_by_columns ? slice.columns : slice.rows;
+  if (ranges.empty()) return {};
   return {ranges.front().start, ranges.back().end() - ranges.front().start};
 }
 
@@ -130,11 +131,15 @@ int run_inspect(const Args& args) {
   app.add_flag("--json", is_json, "print one JSON object");
   bool shows_plan = false;
   app.add_flag("--plan", shows_plan, "also count what each rank will read, and how");
+  std::string expert_split = "ffn";
+  add_expert_split_flag(app, expert_split);
   if (!parse_flags(app, args)) return 0;
   const auto file = io::TensorFile::open(model_path(model));
   const models::ModelConfig config = models::read_config(*file);
   const LoadPlan whole = models::make_plan(*file, 1);
-  const LoadPlan plan = models::make_plan(*file, tp);
+  models::LoadOptions options;
+  options.expert_split = expert_split_of(expert_split);
+  const LoadPlan plan = models::make_plan(*file, tp, options);
   json out = report(*file, config.family, plan, whole);
   if (shows_plan) out["plan"] = reads_json(plan);
   std::string text = is_json ? core::dump_json(out) + "\n" : table(out);

@@ -46,6 +46,7 @@ models::LoadPlan checked_plan(const ModelFlags& flags, const io::TensorFile& fil
   const auto info_file = read_shard_info(flags);
   models::LoadOptions load;
   load.shard_info = info_file ? &*info_file : nullptr;
+  load.expert_split = expert_split_of(flags.expert_split);
   return models::make_plan(file, flags.tp, load);
 }
 
@@ -98,6 +99,7 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   ProgressBar bar("loading", "MB", kMegabyte, group.rank() == 0);
   models::LoadOptions options;
   options.shard_info = shard_info ? &*shard_info : nullptr;
+  options.expert_split = expert_split_of(flags.expert_split);
   options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
   models::LoadedModel loaded = models::load_model(file, group, options);
   if (flags.activations == "int8") nn::round_activations(*loaded.model);
@@ -105,6 +107,10 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
 }
 
 }  // namespace
+
+models::ExpertSplit expert_split_of(const std::string& name) {
+  return name == "experts" ? models::ExpertSplit::kExperts : models::ExpertSplit::kFfn;
+}
 
 int run_ranks(const RankRequest& request, const std::string& verb,
               const std::vector<std::string>& args, const std::function<void()>& check_all,

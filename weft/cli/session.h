@@ -43,6 +43,9 @@ int run_on_ranks(const ModelFlags& flags, const std::string& verb,
                              const void* options),
                  const void* options);
 
+/// What a value of --expert-split means.
+models::ExpertSplit expert_split_of(const std::string& name);
+
 /// A model that is loaded on all ranks, with its tokenizer.
 struct Session {
   std::string path;

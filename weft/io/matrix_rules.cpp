@@ -19,11 +19,27 @@ void add_scale(ShardStep& step, int64_t per, int64_t cover) {
 
 }  // namespace
 
+namespace {
+
+shard::Layout expert_layout(const DimSplit& split, int64_t n, const std::string& where) {
+  const shard::NamedSplit experts{core::join(where, ": experts"), split.num_experts, 1};
+  shard::Layout layout{0, split.size, {}};
+  for (int64_t rank = 0; rank < n; ++rank) {
+    const Range own = experts.range(n, rank);
+    const bool is_own = split.expert >= own.start && split.expert < own.end();
+    layout.ranges.push_back(is_own ? std::vector<Range>{{0, split.size}} : std::vector<Range>{});
+  }
+  return layout;
+}
+
+}  // namespace
+
 shard::Layout DimSplit::layout(int64_t n, const std::string& where) const {
   if (kind == Kind::kEven) {
     const bool is_fine = fine_unit > 0 && size / unit < n;
     return shard::make_layout({0, {}, is_fine ? fine_unit : unit}, size, n, where);
   }
+  if (kind == Kind::kExpert) return expert_layout(*this, n, where);
   const int64_t heads = kind == Kind::kQueryHeads ? num_heads : num_kv_heads;
   auto layouts = shard::head_layouts(num_heads, num_kv_heads, size / heads, n);
   return kind == Kind::kQueryHeads ? std::move(layouts.query) : std::move(layouts.kv);
@@ -32,6 +48,12 @@ shard::Layout DimSplit::layout(int64_t n, const std::string& where) const {
 ShardStep DimSplit::step(int64_t dim, int64_t per, int64_t cover) const {
   ShardStep step;
   step.arguments.emplace_back(dim);
+  if (kind == Kind::kExpert) {
+    step.function = "shard_expert";
+    step.arguments.emplace_back(expert);
+    step.arguments.emplace_back(num_experts);
+    return step;
+  }
   if (kind == Kind::kEven) {
     const bool is_scaled = per > 1 || cover > 1;
     step.function = "shard";

@@ -20,6 +20,8 @@ struct DimSplit {
     kQueryHeads,
     /// Features of the kv heads, replicated beyond their number.
     kKvHeads,
+    /// Of one expert of several: all of it on the rank that holds the expert, nothing elsewhere.
+    kExpert,
   };
   Kind kind = Kind::kEven;
   /// Elements of the whole.
@@ -28,9 +30,12 @@ struct DimSplit {
   /// nothing (0: none).
   int64_t unit = 1;
   int64_t fine_unit = 0;
-  /// Of the others: the heads.
+  /// kQueryHeads, kKvHeads: the heads.
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
+  /// kExpert: how many there are, dealt out evenly in their order, and which one it is.
+  int64_t num_experts = 0;
+  int64_t expert = 0;
 
   /// What each of n ranks holds. Throws ConfigError, beginning with `where`, if one would hold
   /// nothing.

@@ -157,13 +157,19 @@ GgufWriter::GgufWriter(const std::string& path, const std::vector<GgufKey>& keys
 void GgufWriter::write(std::span<const std::byte> bytes) {
   check<core::InternalError>(hashes_.size() < tensors_.size(), path_, ": a tensor too many");
   const TensorSpec& tensor = tensors_[hashes_.size()];
-  check<core::InternalError>(bytes.size() == tensor_bytes(tensor.dtype, tensor.shape), path_,
-                             ": tensor ", quote(tensor.name), ": ", bytes.size(), " bytes for ",
-                             core::list_text(tensor.shape));
+  const uint64_t size = tensor_bytes(tensor.dtype, tensor.shape).value_or(0);
+  check<core::InternalError>(bytes.size() <= size - done_bytes_, path_, ": tensor ",
+                             quote(tensor.name), ": ", bytes.size(), " bytes behind ", done_bytes_,
+                             " for ", core::list_text(tensor.shape));
   file_.write(bytes);
-  const std::string padding(padded(bytes.size()) - bytes.size(), '\0');
+  hash_.add(bytes);
+  done_bytes_ += bytes.size();
+  if (done_bytes_ < size) return;
+  const std::string padding(padded(size) - size, '\0');
   file_.write(std::as_bytes(std::span(padding)));
-  hashes_.push_back(core::hash_bytes(bytes));
+  hashes_.push_back(hash_.value());
+  hash_ = {};
+  done_bytes_ = 0;
 }
 
 void GgufWriter::commit() {

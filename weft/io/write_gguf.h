@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/core/atomic_file.h"
+#include "weft/core/hash.h"
 #include "weft/io/gguf_values.h"
 #include "weft/io/write_safetensors.h"
 
@@ -28,7 +29,8 @@ class GgufWriter {
   GgufWriter(const std::string& path, const std::vector<GgufKey>& keys,
              std::vector<TensorSpec> tensors);
 
-  /// The bytes of the next tensor, in the order given. Throws IoError.
+  /// The next bytes: of all tensors in the order given, each in as many pieces as wanted. A piece
+  /// lies within one tensor. Throws IoError.
   void write(std::span<const std::byte> bytes);
   /// Makes the file visible, opens it as a reader does and compares names, types, shapes and
   /// hashes with what was written. Throws IoError, InternalError if a tensor is missing.
@@ -38,6 +40,9 @@ class GgufWriter {
   std::string path_;
   std::vector<TensorSpec> tensors_;
   std::vector<uint64_t> hashes_;
+  // Of the tensor that is being written.
+  uint64_t done_bytes_ = 0;
+  core::HashStream hash_;
   core::AtomicFile file_;
 };
 

@@ -41,7 +41,10 @@ int64_t stated_positions(const ModelConfig& config) {
   const nn::RopeScaling& scaling = config.rope_scaling;
   if (scaling.type == RopeType::kDynamic) return scaling.original_positions;
   if (scaling.type != RopeType::kLinear) return config.max_positions;
-  return std::llround(static_cast<double>(config.max_positions) / scaling.factor);
+  // The reader multiplies and rounds down.
+  constexpr double kRounding = 1e-9;
+  const double positions = static_cast<double>(config.max_positions) / scaling.factor;
+  return static_cast<int64_t>(std::ceil(positions * (1 - kRounding)));
 }
 
 json rope_json(const nn::RopeScaling& scaling) {

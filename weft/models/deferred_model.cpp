@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/models/decoder/tied_head.h"
 #include "weft/models/registry.h"
 #include "weft/nn/dense_linear.h"
 
@@ -85,6 +86,7 @@ DeferredModel defer_model(std::shared_ptr<const io::TensorFile> file, const dist
   kept->plan = std::make_unique<LoadPlan>(make_plan(*file, group.size(), options));
   group.check_agreement("model file", core::join(file->tensors().size(), " tensors, plan hash ",
                                                  std::hex, kept->plan->params().hash()));
+  check_copied_head(config, *file, group);
   kept->source = std::make_unique<WeightReader>(*file, *kept->plan, group.rank(), options.progress,
                                                 options.dtype);
   kept->file = std::move(file);

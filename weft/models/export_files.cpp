@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
@@ -8,6 +9,7 @@
 #include "weft/core/json.h"
 #include "weft/io/tensor_folder_writer.h"
 #include "weft/models/config.h"
+#include "weft/models/convert/folder_config.h"
 #include "weft/models/export.h"
 #include "weft/models/sources.h"
 #include "weft/models/sources_gguf.h"
@@ -26,26 +28,9 @@ void save(const std::string& folder, const char* name, const std::string& text) 
   file.commit();
 }
 
-// What config.json would have to say in ways that differ between families.
-void check_plain(const ModelConfig& config, const std::string& where) {
-  const bool is_plain = config.rope_scaling == nn::RopeScaling() && config.windows.empty() &&
-                        config.experts.num_experts == 0;
-  core::check<core::ConfigError>(is_plain, where,
-                                 ": no config.json can be made for rope scaling, windows or "
-                                 "experts; convert from its Hugging Face folder");
-}
-
 void add_special_ids(json& object, const text::Vocabulary& vocabulary) {
   if (vocabulary.bos >= 0) object["bos_token_id"] = vocabulary.bos;
   if (vocabulary.eos >= 0) object["eos_token_id"] = vocabulary.eos;
-}
-
-json config_of(const ModelConfig& config, const text::Vocabulary& vocabulary,
-               const std::string& where) {
-  check_plain(config, where);
-  json object = config_json(config);
-  add_special_ids(object, vocabulary);
-  return object;
 }
 
 json generation_config_of(const text::Vocabulary& vocabulary) {
@@ -82,7 +67,9 @@ void export_gguf_files(const io::TensorFile& file, const json& quantization,
                        const std::string& dtype, const std::string& folder) {
   const text::Vocabulary vocabulary = load_tokenizer(file).vocabulary();
   export_gguf_tokenizer(file, vocabulary, folder);
-  save_config(config_of(read_config(file), vocabulary, file.path()), quantization, dtype, folder);
+  json config = config_json(folder_config(file));
+  add_special_ids(config, vocabulary);
+  save_config(std::move(config), quantization, dtype, folder);
 }
 
 }  // namespace

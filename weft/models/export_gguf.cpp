@@ -1,19 +1,20 @@
 #include "weft/models/export_gguf.h"
 
-#include <array>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "weft/core/error.h"
 #include "weft/io/write_gguf.h"
+#include "weft/models/convert/gguf_model_keys.h"
+#include "weft/models/convert/llama3_divisors.h"
+#include "weft/models/convert/row_reader.h"
 #include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/tied_head.h"
 #include "weft/models/export_types.h"
 #include "weft/models/load.h"
 #include "weft/models/sources.h"
-#include "weft/quant/affine.h"
 #include "weft/text/tokenizer_json/gguf_vocabulary.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
 
@@ -24,65 +25,6 @@ using core::check;
 using core::ConfigError;
 using io::GgufKey;
 using io::GgufType;
-
-// GGUF's names by the model's, without ".weight" or ".bias".
-using Names = std::map<std::string, std::string>;
-
-Names names_of(const ModelConfig& config) {
-  constexpr std::array kWhole = {Part::kEmbedding, Part::kFinalNorm, Part::kHead};
-  constexpr std::array kOfLayer = {
-      Part::kInputNorm, Part::kFfnNorm, Part::kQuery, Part::kKey, Part::kValue, Part::kOutput,
-      Part::kQueryNorm, Part::kKeyNorm, Part::kGate,  Part::kUp,  Part::kDown};
-  Names names;
-  for (const Part part : kWhole) names[model_name(config, {part})] = gguf_name({part});
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    for (const Part part : kOfLayer) {
-      names[model_name(config, {part, layer})] = gguf_name({part, layer});
-    }
-  }
-  return names;
-}
-
-std::string file_name(const Names& names, const std::string& name) {
-  const size_t dot = name.rfind('.');
-  const auto found = names.find(name.substr(0, dot));
-  check<ConfigError>(found != names.end(), "models.export_gguf: ", core::quote(name),
-                     " has no name in GGUF");
-  return found->second + name.substr(dot);
-}
-
-// Families that GGUF keeps under another architecture's name.
-std::string architecture_of(const std::string& family, const std::string& where) {
-  if (family == "llama" || family == "mistral") return "llama";
-  check<ConfigError>(family == "qwen2" || family == "qwen3", where, ": the family ",
-                     core::quote(family), " can't be written as GGUF");
-  return family;
-}
-
-class Keys {
- public:
-  explicit Keys(std::string architecture) : architecture_(std::move(architecture)) {}
-
-  void text(const std::string& name, const std::string& value) {
-    list_.push_back({name, GgufType::kString, value});
-  }
-  void number(const std::string& name, int64_t value) {
-    list_.push_back({name, GgufType::kU32, value});
-  }
-  void real(const std::string& name, double value) {
-    list_.push_back({name, GgufType::kF32, value});
-  }
-  void flag(const std::string& name, bool value) {
-    list_.push_back({name, GgufType::kBool, value});
-  }
-  void add(GgufKey key) { list_.push_back(std::move(key)); }
-  std::string own(const char* name) const { return architecture_ + "." + name; }
-  std::vector<GgufKey> take() { return std::move(list_); }
-
- private:
-  std::string architecture_;
-  std::vector<GgufKey> list_;
-};
 
 // llama_token_type of the GGUF specification.
 int64_t token_type(text::TokenKind kind) {
@@ -102,7 +44,7 @@ int64_t token_type(text::TokenKind kind) {
   }
 }
 
-void add_tokenizer(const text::Vocabulary& vocabulary, int64_t vocab_size, Keys& keys) {
+void add_tokenizer(const text::Vocabulary& vocabulary, int64_t vocab_size, GgufKeyList& keys) {
   std::vector<std::string> tokens = vocabulary.tokens;
   std::vector<int64_t> types;
   for (const text::TokenKind kind : vocabulary.kinds) types.push_back(token_type(kind));
@@ -123,85 +65,133 @@ void add_tokenizer(const text::Vocabulary& vocabulary, int64_t vocab_size, Keys&
   keys.flag("tokenizer.ggml.add_eos_token", vocabulary.add_eos);
 }
 
-void add_sizes(const ModelConfig& config, Keys& keys) {
-  keys.number(keys.own("context_length"), config.max_positions);
-  keys.number(keys.own("embedding_length"), config.width);
-  keys.number(keys.own("block_count"), config.num_layers);
-  keys.number(keys.own("feed_forward_length"), config.ffn_width);
-  keys.number(keys.own("attention.head_count"), config.num_heads);
-  keys.number(keys.own("attention.head_count_kv"), config.num_kv_heads);
-  keys.number(keys.own("attention.key_length"), config.head_dim);
-  keys.number(keys.own("attention.value_length"), config.head_dim);
-  keys.number(keys.own("rope.dimension_count"), config.head_dim);
-  keys.number(keys.own("vocab_size"), config.vocab_size);
-  keys.real(keys.own("attention.layer_norm_rms_epsilon"), config.norm_eps);
-  keys.real(keys.own("rope.freq_base"), config.rope_base);
-}
-
-// How one weight is written.
-struct Output {
+// One weight that is written to a tensor, or to a part of one (an expert).
+struct Source {
   const PlannedWeight* weight = nullptr;
-  io::TensorSpec spec;
-  at::ScalarType type = at::kFloat;
   /// Heads whose rows GGUF's "llama" keeps in pairs; 0: rows stay.
   int64_t paired_heads = 0;
 };
 
-int64_t paired_heads(const std::string& name, const ModelConfig& config,
-                     const std::string& architecture) {
-  if (architecture != "llama") return 0;
-  if (name.find(".q_proj.") != std::string::npos) return config.num_heads;
-  return name.find(".k_proj.") != std::string::npos ? config.num_kv_heads : 0;
-}
+// A tensor of the GGUF file.
+struct Output {
+  io::TensorSpec spec;
+  at::ScalarType type = at::kFloat;
+  std::vector<Source> sources;
+};
 
-// Rows of each head from halves to pairs, for GGUF's own rope.
-at::Tensor with_pairs(const at::Tensor& rows, int64_t heads) {
-  if (heads == 0) return rows;
-  const int64_t half = rows.size(0) / heads / 2;
-  return rows.reshape({heads, 2, half, -1}).transpose(1, 2).reshape(rows.sizes()).contiguous();
-}
+// What the tensors are, in the order of the plan.
+class Chooser {
+ public:
+  Chooser(const LoadPlan& plan, const ModelConfig& config, std::optional<at::ScalarType> dtype)
+      : plan_(plan), config_(config), dtype_(dtype), places_(part_places(config)) {}
 
-at::Tensor load_whole(const io::TensorFile& file, const LoadPlan& plan, const Output& output) {
-  const PlannedWeight& weight = *output.weight;
-  if (weight.rule.is_vector()) {
-    return io::load_tensor(file, plan.recipe(weight, 0, 0), output.type);
+  std::vector<Output> choose(bool pairs_rows) {
+    for (const PlannedWeight& weight : plan_.weights()) add(weight, pairs_rows);
+    return std::move(outputs_);
   }
-  const io::MatrixSlice wanted = plan.slice(weight, 0);
-  io::MatrixSource source{weight.format, {}, wanted};
-  for (size_t i = 0; i < weight.parts.size(); ++i)
-    source.parts.push_back(&plan.recipe(weight, i, 0));
-  io::LoadedMatrix loaded = io::load_matrix(file, source, at::kFloat);
-  if (auto* dense = std::get_if<at::Tensor>(&loaded)) return *dense;
-  return quant::dequantize(std::get<quant::QuantizedMatrix>(loaded), at::kFloat);
-}
 
-std::vector<Output> choose_outputs(const LoadPlan& plan, std::optional<at::ScalarType> dtype,
-                                   const ModelConfig& config, const std::string& architecture) {
-  std::vector<Output> outputs;
-  const Names names = names_of(config);
-  for (const PlannedWeight& weight : plan.weights()) {
-    Output& output = outputs.emplace_back();
-    output.weight = &weight;
-    const bool is_vector = weight.rule.is_vector();
-    const bool is_dense = weight.format.kind == io::MatrixKind::kDense;
-    const at::ScalarType stored =
-        is_dense ? torch_type(plan.recipe(weight, 0, 0).result.dtype()) : at::kHalf;
-    output.type = is_vector ? at::kFloat : dtype.value_or(stored);
-    output.spec.name = file_name(names, weight.rule.name);
+ private:
+  void add(const PlannedWeight& weight, bool pairs_rows) {
+    const std::string& name = weight.rule.name;
+    const size_t dot = name.rfind('.');
+    const auto found = places_.find(name.substr(0, dot));
+    check<ConfigError>(found != places_.end(), "models.export_gguf: ", core::quote(name),
+                       " has no name in GGUF");
+    const PartPlace& place = found->second;
+    Output output;
+    output.spec.name = gguf_name(place) + name.substr(dot);
+    output.type = type_of(weight, place.part);
     output.spec.dtype = file_type(output.type);
     output.spec.shape = {weight.rule.out, weight.rule.in};
-    if (is_vector) output.spec.shape = {weight.rule.in};
-    output.paired_heads = paired_heads(weight.rule.name, config, architecture);
+    if (weight.rule.is_vector() || place.part == Part::kSharedRouter) {
+      output.spec.shape = {weight.rule.in};
+    }
+    const int64_t heads = pairs_rows ? heads_of(place.part) : 0;
+    output.sources.push_back({&weight, heads});
+    if (is_expert_part(place.part)) {
+      stack(std::move(output));
+    } else {
+      outputs_.push_back(std::move(output));
+    }
   }
-  return outputs;
+
+  // Routers and vectors take little and are kept exact.
+  at::ScalarType type_of(const PlannedWeight& weight, Part part) const {
+    const bool is_small =
+        weight.rule.is_vector() || part == Part::kRouter || part == Part::kSharedRouter;
+    if (is_small || dtype_) return is_small ? at::kFloat : *dtype_;
+    const bool is_dense = weight.format.kind == io::MatrixKind::kDense;
+    return is_dense ? torch_type(plan_.recipe(weight, 0, 0).result.dtype()) : at::kHalf;
+  }
+
+  int64_t heads_of(Part part) const {
+    if (part == Part::kQuery) return config_.num_heads;
+    return part == Part::kKey ? config_.num_kv_heads : 0;
+  }
+
+  void stack(Output output) {
+    const auto [entry, is_first] = stacks_.emplace(output.spec.name, outputs_.size());
+    if (is_first) {
+      output.spec.shape.insert(output.spec.shape.begin(), config_.experts.num_experts);
+      outputs_.push_back(std::move(output));
+      return;
+    }
+    Output& whole = outputs_[entry->second];
+    check<ConfigError>(whole.type == output.type,
+                       "models.export_gguf: ", core::quote(output.sources[0].weight->rule.name),
+                       " is of another type than the layer's other experts, which GGUF has in one "
+                       "tensor; give --dtype");
+    whole.sources.push_back(output.sources[0]);
+  }
+
+  const LoadPlan& plan_;
+  const ModelConfig& config_;
+  std::optional<at::ScalarType> dtype_;
+  std::map<std::string, PartPlace> places_;
+  std::vector<Output> outputs_;
+  std::map<std::string, size_t> stacks_;
+};
+
+// Rows of whole heads from halves to pairs, for GGUF's own rope.
+at::Tensor with_pairs(const at::Tensor& rows, int64_t head_dim) {
+  return rows.reshape({rows.size(0) / head_dim, 2, head_dim / 2, -1})
+      .transpose(1, 2)
+      .reshape(rows.sizes());
 }
+
+class Exporter {
+ public:
+  Exporter(const io::TensorFile& file, const LoadPlan& plan, io::GgufWriter& writer)
+      : reader_(file, plan), writer_(writer) {}
+
+  void write(const Source& source, at::ScalarType type) {
+    const PlannedWeight& weight = *source.weight;
+    const int64_t out = weight.rule.is_vector() ? weight.rule.in : weight.rule.out;
+    const int64_t head_dim = source.paired_heads > 0 ? out / source.paired_heads : 1;
+    if (weight.rule.is_vector()) {
+      put(reader_.vector(weight, type), source, head_dim, type);
+      return;
+    }
+    for (const shard::Range& rows : RowReader::runs(weight, {0, out}, head_dim)) {
+      put(reader_.plain_rows(weight, rows, at::kFloat), source, head_dim, type);
+    }
+  }
+
+ private:
+  void put(const at::Tensor& rows, const Source& source, int64_t head_dim, at::ScalarType type) {
+    const at::Tensor ordered = source.paired_heads > 0 ? with_pairs(rows, head_dim) : rows;
+    writer_.write(bytes_of(converted(ordered, type, source.weight->rule.name)));
+  }
+
+  RowReader reader_;
+  io::GgufWriter& writer_;
+};
 
 std::vector<GgufKey> make_keys(const io::TensorFile& file, const ModelConfig& config,
                                const std::string& architecture) {
-  Keys keys(architecture);
-  keys.text("general.architecture", architecture);
+  GgufKeyList keys(architecture);
+  add_model_keys(config, keys);
   keys.text("general.name", std::filesystem::path(folder_of(file)).filename().string());
-  add_sizes(config, keys);
   add_tokenizer(text::read_gguf_vocabulary(folder_of(file)), config.vocab_size, keys);
   const auto templates = text::read_tokenizer_folder(folder_of(file)).chat_templates;
   const auto usual = templates.find("default");
@@ -216,20 +206,27 @@ void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype
   check<ConfigError>(!file.is_gguf(), file.path(),
                      ": a GGUF file already; convert it to a folder first");
   const ModelConfig config = read_config(file);
-  const std::string architecture = architecture_of(config.family, file.path());
-  check<ConfigError>(config.rope_scaling == nn::RopeScaling() && config.windows.empty(),
-                     file.path(), ": rope scaling and windows can't be written as GGUF here");
+  const std::string architecture = gguf_architecture(config, file.path());
   const LoadPlan plan = make_plan(file, 1);
-  const std::vector<Output> outputs = choose_outputs(plan, dtype, config, architecture);
+  check_copied_head(config, file, dist::Group());
+  const std::vector<Output> outputs = Chooser(plan, config, dtype).choose(architecture == "llama");
+  const bool is_llama3 = config.rope_scaling.type == nn::RopeType::kLlama3;
   std::vector<io::TensorSpec> specs;
   for (const Output& output : outputs) specs.push_back(output.spec);
+  if (is_llama3) specs.push_back({kRopeDivisors, io::Dtype::kF32, {config.head_dim / 2}});
   io::GgufWriter writer(path, make_keys(file, config, architecture), specs);
+  Exporter exporter(file, plan, writer);
+  const uint64_t all = plan.params().planned_bytes(0);
   uint64_t done = 0;
   for (const Output& output : outputs) {
-    const at::Tensor rows = with_pairs(load_whole(file, plan, output), output.paired_heads);
-    writer.write(bytes_of(converted(rows, output.type, output.weight->rule.name)));
-    done += plan.planned_bytes(*output.weight, 0);
-    progress(done, plan.params().planned_bytes(0));
+    for (const Source& source : output.sources) {
+      exporter.write(source, output.type);
+      done += plan.planned_bytes(*source.weight, 0);
+      progress(done, all);
+    }
+  }
+  if (is_llama3) {
+    writer.write(bytes_of(llama3_divisors(config.head_dim, config.rope_base, config.rope_scaling)));
   }
   writer.commit();
 }

@@ -4,6 +4,8 @@
 
 #include "weft/core/error.h"
 #include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/expert_split.h"
+#include "weft/models/decoder/tied_head.h"
 #include "weft/models/presharded.h"
 #include "weft/models/registry.h"
 #include "weft/nn/dense_linear.h"
@@ -65,6 +67,7 @@ LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOpti
   plan_options.functions = options.functions;
   plan_options.quantization = read_quantization_config(file);
   WeightRules rules = find_family(config.family).rules(config, file);
+  if (options.expert_split == ExpertSplit::kExperts) split_by_experts(config, rules);
   std::optional<io::ShardInfo> pieces;
   if (options.shard_info == nullptr) pieces = presharded_info(file, rules, options.functions);
   if (pieces) plan_options.shard_info = &*pieces;
@@ -77,6 +80,7 @@ LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
   const LoadPlan plan = make_plan(file, group.size(), options);
   group.check_agreement("model file", core::join(file.tensors().size(), " tensors, plan hash ",
                                                  std::hex, plan.params().hash()));
+  check_copied_head(config, file, group);
   const WeightReader reader(file, plan, group.rank(), options.progress, options.dtype);
   LoadedModel loaded;
   const Stage stage = make_stage(options.layers, config.num_layers);

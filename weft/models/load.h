@@ -58,6 +58,8 @@ struct LoadOptions {
   bool is_trainable = false;
   /// What of the model this rank holds: all is planned, and no more is read.
   StageLayers layers = std::nullopt;
+  /// Of a mixture's experts. Trainers take kFfn.
+  ExpertSplit expert_split = ExpertSplit::kFfn;
 };
 
 /// All floating weights of a model need gradients from now on; those that are held quantized are no

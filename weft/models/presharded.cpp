@@ -4,6 +4,7 @@
 
 #include "weft/io/views/pieces.h"
 #include "weft/io/views/recut.h"
+#include "weft/io/views/rule_index.h"
 
 namespace weft::models {
 namespace {
@@ -33,12 +34,10 @@ io::ShardInfo floating_info(const io::TensorFile& file, const WeightRules& rules
   return info;
 }
 
-const io::ShardStep* even_cut(const io::ShardInfo& info, const std::string& name) {
-  for (const io::ParamRule& rule : info.params) {
-    if (rule.name != name || rule.steps.empty()) continue;
-    return rule.steps.back().function == "shard" ? &rule.steps.back() : nullptr;
-  }
-  return nullptr;
+const io::ShardStep* even_cut(const io::RuleIndex& rules, const std::string& name) {
+  const io::ParamRule* rule = rules.find(name);
+  if (rule == nullptr || rule->steps.empty()) return nullptr;
+  return rule->steps.back().function == "shard" ? &rule->steps.back() : nullptr;
 }
 
 // The units were chosen by how the wholes were stored, which pieces don't show.
@@ -48,8 +47,9 @@ void take_units(const io::ShardInfo& info, WeightRules& rules) {
         index < step.arguments.size() ? std::get_if<int64_t>(&step.arguments[index]) : nullptr;
     return value == nullptr ? fallback : *value;
   };
+  const io::RuleIndex cuts(info);
   for (const WeightRule& weight : rules.weights) {
-    const io::ShardStep* step = even_cut(info, weight.file_name);
+    const io::ShardStep* step = even_cut(cuts, weight.file_name);
     if (weight.split.empty() || step == nullptr) continue;
     DimSplit& split = rules.splits.at(weight.split);
     split.unit = argument(*step, 1, 1);

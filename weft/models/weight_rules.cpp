@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "weft/core/error.h"
-#include "weft/io/views/name_pattern.h"
+#include "weft/io/views/rule_index.h"
 
 namespace weft::models {
 namespace {
@@ -33,12 +33,6 @@ io::ParamRule vector_rule(const io::TensorFile& file, const WeightRule& weight,
     rule.steps.push_back(rules.splits.at(weight.split).step(0, 1, 1));
   }
   return rule;
-}
-
-bool has_rule(const io::ShardInfo& info, const std::string& name) {
-  return std::any_of(info.params.begin(), info.params.end(), [&](const io::ParamRule& rule) {
-    return io::match_pattern(rule.name, name).has_value();
-  });
 }
 
 // The name with its first number as a pattern, and that number.
@@ -103,8 +97,11 @@ io::ShardInfo shard_info(const io::TensorFile& file, const WeightRules& rules,
                          const io::ShardInfo* override) {
   io::ShardInfo info;
   info.where = file.path();
+  info.unread = rules.unread;
+  const io::ShardInfo none;
+  const io::RuleIndex own(override == nullptr ? none : *override);
   for (const WeightRule& weight : rules.weights) {
-    if (override != nullptr && has_rule(*override, weight.name)) continue;
+    if (own.find(weight.name) != nullptr) continue;
     if (weight.is_vector()) {
       info.params.push_back(vector_rule(file, weight, rules));
       continue;

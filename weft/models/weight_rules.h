@@ -37,10 +37,16 @@ struct WeightRule {
   io::MatrixRef matrix() const;
 };
 
+/// How a mixture's experts are cut over the ranks: each rank a part of every expert, or whole
+/// experts dealt out to the ranks.
+enum class ExpertSplit { kFfn, kExperts };
+
 /// All weights of a model and how they are cut together.
 struct WeightRules {
   std::vector<WeightRule> weights;
   std::map<std::string, DimSplit> splits;
+  /// Tensors that the file has and the model does not need.
+  std::vector<std::string> unread;
 
   /// Throws InternalError for a name that the model does not have.
   const WeightRule& find(const std::string& name) const;

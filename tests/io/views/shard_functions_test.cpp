@@ -72,6 +72,28 @@ TEST(ShardFunctions, UnevenSharesInWholeUnits) {
             "of its unit 5");
 }
 
+TEST(ShardFunctions, AnExpertIsWholeOnOneRank) {
+  // 5 experts on 3 ranks: 2, 2 and 1.
+  const std::vector<int64_t> owners = {0, 0, 1, 1, 2};
+  for (int64_t expert = 0; expert < 5; ++expert) {
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      const View mine = apply("shard_expert", {1, expert, 5}, tensor({4, 6}), 3, rank);
+      const bool is_own = owners[static_cast<size_t>(expert)] == rank;
+      EXPECT_EQ(mine.shape(), (Ints{4, is_own ? 6 : 0}));
+      EXPECT_EQ(mine.num_bytes(), is_own ? 24U : 0U);
+      EXPECT_EQ(unit_numbers(mine), is_own ? NaiveArray::of({4, 6}).values : Ints{});
+    }
+  }
+  EXPECT_EQ(error_text([] {
+              apply("shard_expert", {0, 5, 5}, tensor({4, 6}), 1, 0);
+            }),
+            "ConfigError: expert 5 of 5, expected 0 to 4");
+  EXPECT_EQ(error_text([] {
+              apply("shard_expert", {0, 1, 2}, tensor({4, 6}), 3, 0);
+            }),
+            "ConfigError: experts: 2 units of 1 cannot be cut over 3 ranks; use 1 to 2 ranks");
+}
+
 TEST(ShardFunctions, HeadsFollowTheirKvHeads) {
   // 6 heads, 2 kv heads of 2 rows.
   const std::string q = "q";

@@ -62,6 +62,17 @@ TEST(ShardPlan, TheMoreLiteralRuleWins) {
   EXPECT_EQ(plan.find("layers.1.q")->of(0).result.shape(), (Ints{16, 3}));
 }
 
+TEST(ShardPlan, LeavesOutWhatNobodyNeeds) {
+  const PlanFile& file = attention_file();
+  ShardInfo info = ShardInfo::parse(weft_info(R"("layers.0.q": [["shard", 0]])"), "INFO");
+  info.unread = {"norm", "layers.0.q", "none"};
+  const ShardPlan plan = ShardPlan::make(file.file(), info, 2, {});
+  EXPECT_EQ(plan.find("norm"), nullptr);
+  // A rule is a need.
+  EXPECT_NE(plan.find("layers.0.q"), nullptr);
+  EXPECT_EQ(plan.params().size(), file.file().tensors().size() - 1);
+}
+
 TEST(ShardPlan, ReorderAndShardCompose) {
   const PlanFile file({{"w", Dtype::kF32, {24, 4}}});
   const NaiveArray whole = file.whole("w");

@@ -21,7 +21,11 @@ using Numbers = std::vector<std::string>;
 // Collects parameters by name; the more literal rule wins.
 class Sources {
  public:
-  Sources(const TensorFile& file, const ShardInfo& info) : file_(file), info_(info) {}
+  Sources(const TensorFile& file, const ShardInfo& info) : file_(file), info_(info) {
+    for (const TensorMeta& tensor : file.tensors()) {
+      by_mask_[masked_name(tensor.name)].push_back(&tensor);
+    }
+  }
 
   void add_rule(const ParamRule& rule) {
     const std::string where = parameter_where(info_.where, rule.name);
@@ -31,8 +35,10 @@ class Sources {
       return;
     }
     size_t count = 0;
-    for (const TensorMeta& tensor : file_.tensors()) {
-      if (const auto numbers = match_pattern(pattern, tensor.name)) {
+    const auto alike = by_mask_.find(masked_name(pattern));
+    const auto& tensors = alike == by_mask_.end() ? none_ : alike->second;
+    for (const TensorMeta* tensor : tensors) {
+      if (const auto numbers = match_pattern(pattern, tensor->name)) {
         add(rule, *numbers, where);
         ++count;
       }
@@ -43,8 +49,10 @@ class Sources {
 
   std::vector<ParamSources> finish() {
     std::vector<ParamSources> list;
+    const std::set<std::string> unread(info_.unread.begin(), info_.unread.end());
     for (const TensorMeta& tensor : file_.tensors()) {
       if (used_.contains(&tensor) || by_name_.contains(tensor.name)) continue;
+      if (unread.contains(tensor.name)) continue;
       check<FormatError>(info_.replicates_others, info_.where, ": tensor ", quote(tensor.name),
                          " of ", file_.path(),
                          " is in no rule; add one, or \"others\": \"replicate\"");
@@ -101,6 +109,9 @@ class Sources {
 
   const TensorFile& file_;
   const ShardInfo& info_;
+  // Few of them fit a pattern.
+  std::map<std::string, std::vector<const TensorMeta*>> by_mask_;
+  const std::vector<const TensorMeta*> none_;
   std::map<std::string, ParamSources> by_name_;
   std::set<const TensorMeta*> used_;
 };

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "weft/core/error.h"
-#include "weft/io/views/name_pattern.h"
 #include "weft/io/views/param_sources.h"
 #include "weft/io/views/pieces.h"
+#include "weft/io/views/rule_index.h"
 #include "weft/io/views/shard_info_json.h"
 
 namespace weft::io {
@@ -80,15 +80,6 @@ std::map<std::string, Pieces> pieces_by_base(const TensorFile& file) {
     for (const std::string& name : rule.from) by_base[rule.name].push_back(&file.require(name));
   }
   return by_base;
-}
-
-const ParamRule* find_rule(const ShardInfo& info, const std::string& name) {
-  const ParamRule* best = nullptr;
-  for (const ParamRule& rule : info.params) {
-    if (rule.name != name && !match_pattern(rule.name, name)) continue;
-    if (best == nullptr || num_stars(rule.name) < num_stars(best->name)) best = &rule;
-  }
-  return best;
 }
 
 // Bits of the values that a rule sees in packed words; 0: it sees elements.
@@ -213,9 +204,10 @@ ShardInfo recut_info(const TensorFile& file, const ShardInfo& info,
   if (by_base.empty()) return without_whole(info, functions);
   ShardInfo joined;
   joined.where = info.where;
+  const RuleIndex rules(info);
   for (const auto& [name, pieces] : by_base) {
     const std::string where = parameter_where(info.where, name);
-    const ParamRule* rule = find_rule(info, name);
+    const ParamRule* rule = rules.find(name);
     const auto step = rule == nullptr ? std::nullopt : cut_step(*rule, functions, where);
     check<ConfigError>(step && step->is_along_dim(), where, ": ", pieces.size(), " pieces in ",
                        file.path(),

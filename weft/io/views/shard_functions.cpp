@@ -107,6 +107,16 @@ View shard_heads(const FunctionCall& call) {
   return take(input, dim, ranges, scale);
 }
 
+// Experts are dealt out whole.
+View shard_expert(const FunctionCall& call) {
+  const int64_t dim = call.integer(0), expert = call.integer(1), count = call.integer(2);
+  check<ConfigError>(expert >= 0 && expert < count, "expert ", expert, " of ", count,
+                     ", expected 0 to ", count - 1);
+  const Range own = shard::NamedSplit{"experts", count, 1}.range(call.num_ranks, call.rank);
+  const bool is_own = expert >= own.start && expert < own.end();
+  return is_own ? call.input() : call.input().narrow(dim, 0, 0);
+}
+
 View shard_whole(const FunctionCall& call) { return call.input(); }
 
 // Pieces that were cut before: one for each rank.
@@ -166,6 +176,8 @@ std::vector<ViewFunction> shard_functions() {
       row("shard_heads", shard, "dim heads kv_heads what: per? cover?",
           "whole heads of 'q', 'kv' or 'qkv'; kv heads are replicated beyond their number",
           shard_heads),
+      row("shard_expert", shard, "dim expert num_experts",
+          "all of it on the rank that holds this expert, nothing elsewhere", shard_expert),
       row("shard_whole", shard, "", "all of it on every rank", shard_whole),
       row("shard_pieces", shard, "", "the rank's own of pieces that were cut before", shard_pieces,
           true),

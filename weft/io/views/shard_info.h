@@ -49,6 +49,8 @@ struct ShardInfo {
   std::vector<ParamRule> params;
   /// Whether tensors that no rule mentions are held whole by every rank; otherwise they are errors.
   bool replicates_others = true;
+  /// Tensors that nobody needs: without a rule of their own they are left unread. Not in the file.
+  std::vector<std::string> unread;
   /// Ranks that the file was made for, where it says so.
   std::optional<int64_t> num_ranks;
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "weft/core/error.h"
 
@@ -83,7 +84,35 @@ std::string filled(std::string_view pattern, const PartPlace& place) {
   return text;
 }
 
+// Every place that a part has in the model.
+std::vector<PartPlace> places_of(const NameRow& row, const ModelConfig& config) {
+  const bool is_of_layer = row.model.find('*') != std::string_view::npos;
+  const int64_t num_layers = is_of_layer ? config.num_layers : 1;
+  const int64_t num_experts = is_expert_part(row.part) ? config.experts.num_experts : 1;
+  std::vector<PartPlace> places;
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    for (int64_t expert = 0; expert < num_experts; ++expert) {
+      places.push_back({row.part, layer, expert});
+    }
+  }
+  return places;
+}
+
 }  // namespace
+
+bool is_expert_part(Part part) {
+  return part == Part::kExpertGate || part == Part::kExpertUp || part == Part::kExpertDown;
+}
+
+std::map<std::string, PartPlace> part_places(const ModelConfig& config) {
+  std::map<std::string, PartPlace> places;
+  for (const NameRow& row : kNames) {
+    for (const PartPlace& place : places_of(row, config)) {
+      places[model_name(config, place)] = place;
+    }
+  }
+  return places;
+}
 
 std::string model_name(const ModelConfig& config, const PartPlace& place) {
   const NameRow* own = config.family == "mixtral" ? find_row(kMixtralNames, place.part) : nullptr;

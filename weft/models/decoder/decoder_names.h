@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "weft/models/config.h"
@@ -50,6 +51,12 @@ std::string gguf_name(const PartPlace& place);
 std::string mlx_experts_name(const ModelConfig& config, const PartPlace& place);
 /// GGUF's name of one expert in files from before they were stacked, e.g. "blk.0.ffn_up.3".
 std::string old_gguf_expert_name(const PartPlace& place);
+
+/// Whether a part is a matrix of one expert of several.
+bool is_expert_part(Part part);
+/// What each weight is, by the model's name without ".weight" or ".bias". Names that a layer does
+/// not have (of experts where it is plain, or the other way round) are there as well.
+std::map<std::string, PartPlace> part_places(const ModelConfig& config);
 
 /// A GGUF's numbers that rope's frequencies are divided by.
 inline constexpr char kRopeDivisors[] = "rope_freqs.weight";

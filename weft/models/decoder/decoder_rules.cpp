@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/tied_head.h"
 
 namespace weft::models {
 namespace {
@@ -51,6 +52,7 @@ class RulesBuilder {
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) add_layer(layer);
     norm({Part::kFinalNorm}, config_.width);
     if (!config_.is_tied) matrix({Part::kHead}, config_.vocab_size, config_.width, by_vocab);
+    rules_.unread = copied_head(config_, file_);
     if (file_.is_gguf() && file_.find(kRopeDivisors) != nullptr) {
       add(kRopeDivisors, kRopeDivisors, 0, config_.head_dim / 2);
     }
@@ -185,9 +187,7 @@ class RulesBuilder {
     rule.out = out;
     rule.in = in;
     if (file_.is_gguf()) rule.file_name = gguf_name(place) + ".weight";
-    const bool is_expert = place.part == Part::kExpertGate || place.part == Part::kExpertUp ||
-                           place.part == Part::kExpertDown;
-    if (is_expert) find_expert(place, rule);
+    if (is_expert_part(place.part)) find_expert(place, rule);
     return rule;
   }
 

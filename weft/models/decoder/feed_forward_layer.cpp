@@ -27,6 +27,12 @@ nn::Expert make_expert(const ModelConfig& config, const WeightSource& source,
                     is_mixtral ? nn::ExpertNames{"w1", "w3", "w2"} : nn::ExpertNames{});
 }
 
+// Whether this rank holds nothing of it: experts may be dealt out whole.
+bool is_elsewhere(const ModelConfig& config, const WeightSource& source, const PartPlace& place) {
+  const shard::Layout layout = source.layout(model_name(config, place));
+  return layout.of(source.rank()).empty();
+}
+
 }  // namespace
 
 FeedForwardLayerImpl::FeedForwardLayerImpl(const ModelConfig& config, const WeightSource& source,
@@ -50,6 +56,7 @@ nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource&
   nn::MixtureOfExpertsParts parts;
   parts.router = source.linear(model_name(config, {Part::kRouter, layer}), false);
   for (int64_t e = 0; e < experts.num_experts; ++e) {
+    if (is_elsewhere(config, source, {Part::kExpertGate, layer, e})) continue;
     parts.expert_numbers.push_back(e);
     parts.experts.push_back(make_expert(config, source,
                                         {Part::kExpertGate, Part::kExpertUp, Part::kExpertDown},

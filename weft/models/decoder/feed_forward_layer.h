@@ -28,7 +28,7 @@ class FeedForwardLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(FeedForwardLayer);
 
-/// The experts of a layer that has some, each cut by ffn.
+/// The experts of a layer that has some, each cut by ffn, or dealt out whole, as the plan has them.
 nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource& source,
                                   int64_t layer, const dist::Group& group);
 

@@ -1,0 +1,185 @@
+#include "weft/models/convert/export_output.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/export_types.h"
+
+namespace weft::models {
+namespace {
+
+using core::check;
+using core::ConfigError;
+using core::quote;
+
+constexpr int64_t kWordBits = 32;
+// The quant groups that MLX has.
+constexpr int64_t kMlxGroups[] = {32, 64, 128};
+
+bool is_mlx_group(int64_t size) {
+  return std::find(std::begin(kMlxGroups), std::end(kMlxGroups), size) != std::end(kMlxGroups);
+}
+
+// Bits of the integers that a block format becomes; 0 for those that MLX has no groups for.
+struct BlockForm {
+  io::Dtype dtype;
+  int64_t bits;
+  at::ScalarType scales;
+};
+constexpr BlockForm kBlockForms[] = {
+    {io::Dtype::kQ4_0, 4, at::kHalf}, {io::Dtype::kQ4_1, 4, at::kHalf},
+    {io::Dtype::kQ5_0, 5, at::kHalf}, {io::Dtype::kQ5_1, 5, at::kHalf},
+    {io::Dtype::kQ8_0, 8, at::kHalf}, {io::Dtype::kQ4K, 4, at::kFloat},
+    {io::Dtype::kQ5K, 5, at::kFloat}};
+constexpr int64_t kBlockGroup = 32;
+
+bool is_router(Part part) { return part == Part::kRouter || part == Part::kSharedRouter; }
+
+class Chooser {
+ public:
+  Chooser(const LoadPlan& plan, const ModelConfig& config, const ExportOptions& options)
+      : plan_(plan), config_(config), options_(options), places_(part_places(config)) {}
+
+  std::vector<ExportOutput> choose() const {
+    std::vector<ExportOutput> outputs;
+    for (const PlannedWeight& weight : plan_.weights()) {
+      // In a folder config.json says it.
+      if (weight.rule.name == kRopeDivisors) continue;
+      outputs.push_back(choose(weight));
+      check_group(outputs.back());
+    }
+    const bool is_mlx = std::any_of(outputs.begin(), outputs.end(), [](const ExportOutput& output) {
+      return output.scheme.has_value();
+    });
+    if (is_mlx) stack_experts(outputs);
+    return outputs;
+  }
+
+ private:
+  ExportOutput choose(const PlannedWeight& weight) const {
+    ExportOutput output;
+    output.weight = &weight;
+    output.base = weight.rule.base();
+    const io::Dtype stored = plan_.recipe(weight, 0, 0).result.dtype();
+    const bool is_dense = weight.format.kind == io::MatrixKind::kDense;
+    const at::ScalarType floating = is_dense ? torch_type(stored) : at::kHalf;
+    output.dtype = options_.dtype.value_or(floating);
+    const auto place = places_.find(output.base);
+    const bool is_routing = place != places_.end() && is_router(place->second.part);
+    output.is_row = is_routing && weight.rule.is_vector();
+    if (options_.dtype || weight.rule.is_vector()) return output;
+    if (options_.scheme) return is_routing ? output : quantized(output, weight);
+    return is_dense ? output : as_stored(output, weight, stored);
+  }
+
+  ExportOutput quantized(ExportOutput output, const PlannedWeight& weight) const {
+    if (weight.rule.in % options_.scheme->group_size != 0) return output;
+    output.scheme = options_.scheme;
+    output.scheme->scale_dtype = output.dtype;
+    output.is_quantized_anew = true;
+    return output;
+  }
+
+  ExportOutput as_stored(ExportOutput output, const PlannedWeight& weight, io::Dtype stored) const {
+    const io::MatrixFormat& format = weight.format;
+    if (format.kind == io::MatrixKind::kAffine) {
+      const at::ScalarType scales = torch_type(plan_.recipe(weight, 1, 0).result.dtype());
+      output.scheme = {quant::Mode::kAffine, format.bits, format.group_size, scales};
+    } else if (format.kind == io::MatrixKind::kMicroscaled) {
+      output.scheme = quant::parse_scheme(format.text, weight.rule.name);
+    } else if (format.kind != io::MatrixKind::kGgufBlocks && is_mlx_group(format.group_size)) {
+      // AWQ's and GPTQ's: zero points times scales take more bits than half types have.
+      output.scheme = {quant::Mode::kAffine, format.bits, format.group_size, at::kFloat};
+    }
+    for (const BlockForm& form : kBlockForms) {
+      if (form.dtype == stored && format.kind == io::MatrixKind::kGgufBlocks) {
+        output.scheme = {quant::Mode::kAffine, form.bits, kBlockGroup, form.scales};
+      }
+    }
+    return output;
+  }
+
+  static void check_group(const ExportOutput& output) {
+    check<ConfigError>(!output.is_affine() || is_mlx_group(output.scheme->group_size),
+                       "models.export: ", quote(output.rule().name), ": quant groups of ",
+                       output.scheme ? output.scheme->group_size : 0,
+                       ", expected 32, 64 or 128; give --dtype");
+  }
+
+  void stack_experts(std::vector<ExportOutput>& outputs) const {
+    std::map<std::string, const ExportOutput*> firsts;
+    for (ExportOutput& output : outputs) {
+      const auto found = places_.find(output.base);
+      if (found == places_.end() || !is_expert_part(found->second.part)) continue;
+      output.base = mlx_experts_name(config_, found->second);
+      output.stack_size = config_.experts.num_experts;
+      output.stack_index = found->second.expert;
+      const auto [first, is_first] = firsts.emplace(output.base, &output);
+      const bool is_alike = first->second->scheme == output.scheme &&
+                            (output.scheme || first->second->dtype == output.dtype);
+      check<ConfigError>(is_first || is_alike, "models.export: ", quote(output.rule().name),
+                         " is not stored as the layer's other experts, with which MLX has it in "
+                         "one tensor; give --dtype to weft convert first");
+    }
+  }
+
+  const LoadPlan& plan_;
+  const ModelConfig& config_;
+  const ExportOptions& options_;
+  std::map<std::string, PartPlace> places_;
+};
+
+nlohmann::json form_of(const quant::Scheme& scheme) {
+  return {{"group_size", scheme.group_size},
+          {"bits", scheme.bits},
+          {"mode", quant::mode_info(scheme.mode).name}};
+}
+
+}  // namespace
+
+std::vector<io::TensorSpec> ExportOutput::specs() const {
+  const io::Dtype floating = file_type(dtype);
+  if (rule().is_vector() && !is_row) return {{rule().name, floating, {rule().in}}};
+  const auto shape = [&](int64_t columns) {
+    std::vector<int64_t> sizes = {std::max<int64_t>(rule().out, 1), columns};
+    if (stack_size > 0) sizes.insert(sizes.begin(), stack_size);
+    return sizes;
+  };
+  if (!scheme) return {{base + ".weight", floating, shape(rule().in)}};
+  const io::Dtype scales = is_affine() ? file_type(scheme->scale_dtype) : io::Dtype::kU8;
+  const int64_t groups = rule().in / scheme->group_size;
+  std::vector<io::TensorSpec> specs = {
+      {base + ".weight", io::Dtype::kU32, shape(rule().in * scheme->bits / kWordBits)},
+      {base + ".scales", scales, shape(groups)}};
+  if (is_affine()) specs.push_back({base + ".biases", scales, shape(groups)});
+  return specs;
+}
+
+std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
+                                         const ExportOptions& options) {
+  return Chooser(plan, config, options).choose();
+}
+
+nlohmann::json quantization_of(const std::vector<ExportOutput>& outputs) {
+  std::map<nlohmann::json, size_t> counts;
+  for (const ExportOutput& output : outputs) {
+    if (output.scheme) ++counts[form_of(*output.scheme)];
+  }
+  if (counts.empty()) return nullptr;
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  nlohmann::json quantization = most->first;
+  for (const ExportOutput& output : outputs) {
+    if (output.scheme && form_of(*output.scheme) != most->first) {
+      quantization[output.base] = form_of(*output.scheme);
+    }
+  }
+  return quantization;
+}
+
+}  // namespace weft::models

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/io/write_safetensors.h"
+#include "weft/models/config.h"
+#include "weft/models/export.h"
+#include "weft/models/plan.h"
+#include "weft/quant/scheme.h"
+
+namespace weft::models {
+
+/// How one weight is written to a Hugging Face folder.
+struct ExportOutput {
+  const PlannedWeight* weight = nullptr;
+  /// Its name in the folder without ".weight"; of a stack, the stack's.
+  std::string base;
+  /// For one of several matrices (a layer's experts) that are written as one tensor: how many, and
+  /// which.
+  int64_t stack_size = 0;
+  int64_t stack_index = 0;
+  /// A vector that Hugging Face has as a matrix of one row.
+  bool is_row = false;
+  /// None: floating in `dtype`.
+  std::optional<quant::Scheme> scheme;
+  at::ScalarType dtype = at::kFloat;
+  /// From floating numbers, rather than from small ones that are there.
+  bool is_quantized_anew = false;
+
+  bool is_affine() const { return scheme && scheme->mode == quant::Mode::kAffine; }
+  const WeightRule& rule() const { return weight->rule; }
+  /// Whether the tensors are not made by another of the same stack.
+  bool makes_tensors() const { return stack_index == 0; }
+  /// The tensors it is written to, those of the whole stack.
+  std::vector<io::TensorSpec> specs() const;
+};
+
+/// Decides for every weight of `plan` that a folder has. If any is quantized, all experts of a
+/// layer are one tensor, as MLX has them; otherwise each has its own, as transformers has them.
+/// Routers stay floating: rounding one would choose other experts. Throws ConfigError for quant
+/// groups that MLX lacks and for experts of a layer that are stored in several ways.
+std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
+                                         const ExportOptions& options);
+
+/// MLX's "quantization" object: the commonest form for all, and those of other forms by name, as
+/// mlx-lm writes it. Null if nothing is quantized.
+nlohmann::json quantization_of(const std::vector<ExportOutput>& outputs);
+
+}  // namespace weft::models

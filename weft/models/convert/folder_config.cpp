@@ -1,0 +1,55 @@
+#include "weft/models/convert/folder_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "weft/core/error.h"
+#include "weft/io/load_tensor.h"
+#include "weft/models/convert/llama3_divisors.h"
+#include "weft/models/decoder/decoder_names.h"
+
+namespace weft::models {
+namespace {
+
+using core::check;
+using core::ConfigError;
+using nn::RopeType;
+
+void read_divisors(const io::TensorFile& file, ModelConfig& config) {
+  if (file.find(kRopeDivisors) == nullptr) return;
+  check<ConfigError>(config.rope_scaling == nn::RopeScaling(), file.path(), ": tensor '",
+                     kRopeDivisors,
+                     "' beside a rope scaling of its own, which config.json can't "
+                     "say; keep the GGUF");
+  const at::Tensor divisors = io::load_tensor(file, kRopeDivisors, at::kFloat);
+  const auto scaling = divisors.numel() == config.head_dim / 2
+                           ? llama3_from_divisors(divisors, config.head_dim, config.rope_base)
+                           : std::nullopt;
+  check<ConfigError>(scaling.has_value(), file.path(), ": tensor '", kRopeDivisors,
+                     "' is no rope scaling of Llama 3's kind, so config.json can't say it; keep "
+                     "the GGUF");
+  config.rope_scaling = *scaling;
+}
+
+// config.json has the positions before they are multiplied: as many as suffice.
+void round_positions(ModelConfig& config) {
+  if (config.rope_scaling.type != RopeType::kLinear) return;
+  const double factor = config.rope_scaling.factor;
+  const double plain = std::ceil(static_cast<double>(config.max_positions) / factor);
+  config.max_positions = static_cast<int64_t>(std::floor(plain * factor));
+}
+
+}  // namespace
+
+ModelConfig folder_config(const io::TensorFile& file) {
+  ModelConfig config = read_config(file);
+  if (!file.is_gguf()) return config;
+  if (config.family == "llama" && !config.windows.empty()) config.family = "mistral";
+  read_divisors(file, config);
+  round_positions(config);
+  config_json(config);
+  return config;
+}
+
+}  // namespace weft::models

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "weft/models/config.h"
+#include "weft/models/weight_rules.h"
+
+namespace weft::models {
+
+/// Changes the rules of a decoder so that its experts are dealt out whole (ExpertSplit::kExperts):
+/// each belongs to one rank, by its number in every layer alike. Shared experts stay cut by ffn.
+/// Throws ConfigError for a model without experts.
+void split_by_experts(const ModelConfig& config, WeightRules& rules);
+
+}  // namespace weft::models
