@@ -47,6 +47,6 @@ def train_document_seeds():
                         "d5_no_content": {"messages": [{"role": "assistant", "content": None}]},
                         "d5_calls": {"messages": [{"role": "assistant", "content": "a", "tool_calls": []}]}}.items():
         yield name, json.dumps(value).encode()
-    for name, value in {"good_lines": b"a b\n\n \nab\r\n\fb" * 3, "good_long_line": b"a b" * 50, "d6_latin1": b"ok\ncaf\xe9\n",
+    for name, value in {"good_lines": b"a b\n\n \nab\r\n\fb" * 3, "good_long_line": b"a b" * 50, "good_empty_pages": b"\r\n\fa\n\f\n\f" * 2, "d6_latin1": b"ok\ncaf\xe9\n",
                         "d6_mark": b"\xef\xbb\xbfa", "d6_cut_character": b"x" * 14 + b"\xf0\x9f\x99\x82" * 8}.items():
         yield name, value

@@ -70,6 +70,8 @@ TEST(Documents, OfATextFileAreParagraphsOnRequest) {
 
 TEST(Documents, OfATextFileAreCutAtFormFeedsOnRequest) {
   EXPECT_EQ(cut("\f\fa\n\nb\fc\n\fd\n", TextFiles::kFormFeeds), (Texts{"a\n\nb", "c", "d"}));
+  // Pages without text are none.
+  EXPECT_EQ(cut("\r\n\fa\n\f\n\fb\f\n", TextFiles::kFormFeeds), (Texts{"a", "b"}));
 }
 
 TEST(Documents, OfATextFileAreLinesOnRequest) {

@@ -23,7 +23,8 @@ enum class TextFiles {
   kLines,
 };
 
-/// The next part of a text; long ones come in several, so that no file must fit into memory.
+/// The next part of a text; long ones come in several, so that no file must fit into memory. Only
+/// the last of several may be empty.
 struct TextPart {
   std::string text;
   bool is_first = true;

@@ -76,11 +76,10 @@ bool DocumentReader::TextFile::is_full(const std::string& text) const {
   return is_lone_line_end || is_lone_space || text.size() >= 4 * part_bytes_;
 }
 
-bool DocumentReader::TextFile::next(Document& document) {
-  TextPart part;
+bool DocumentReader::TextFile::read_part(Document& document, TextPart& part) {
+  part = {};
   part.is_first = !is_continued_;
   is_continued_ = false;
-  const bool drops_end = kind_ != TextFiles::kOneDocument;
   bool is_open = true;
   while (is_open && take_line()) {
     if (is_separator()) {
@@ -97,8 +96,16 @@ bool DocumentReader::TextFile::next(Document& document) {
     part.text += line_;
     is_open = kind_ != TextFiles::kLines || !lines_.is_line_end();
   }
-  if (part.text.empty()) return false;
-  if (drops_end && part.is_last) drop_line_end(part.text);
+  return !part.text.empty();
+}
+
+bool DocumentReader::TextFile::next(Document& document) {
+  TextPart part;
+  do {
+    if (!read_part(document, part)) return false;
+    if (kind_ != TextFiles::kOneDocument && part.is_last) drop_line_end(part.text);
+    // A page may be a line end alone, which is no document.
+  } while (part.text.empty() && part.is_first);
   document.content = std::move(part);
   return true;
 }

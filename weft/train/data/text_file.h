@@ -18,6 +18,7 @@ class DocumentReader::TextFile {
   bool next(Document& document);
 
  private:
+  bool read_part(Document& document, TextPart& part);
   bool take_line();
   void cut_at_form_feed();
   bool is_separator() const;
