@@ -3,6 +3,8 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "tests/core/error_text.h"
@@ -34,14 +36,13 @@ std::string to_gguf(const TempDir& dir, const std::string& name,
   return dir.at(name + ".gguf");
 }
 
-std::string to_folder(const TempDir& dir, const std::string& gguf) {
+std::string to_folder(const std::string& gguf) {
   const std::string folder = gguf + "-folder";
   std::filesystem::create_directory(folder);
   const auto file = io::TensorFile::open(gguf);
   const nlohmann::json quantization = export_weights(*file, {}, Group(), folder, no_progress);
   export_files(*file, quantization, "", folder);
   EXPECT_TRUE(quantization.is_null());
-  (void)dir;
   return folder;
 }
 
@@ -88,7 +89,7 @@ TEST(ExportGguf, AndBackGiveTheLogitsOfThePublishedImplementation) {
         for (const std::string& name : kFamilies) {
           const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
           const std::string gguf = to_gguf(dir, name);
-          for (const std::string& form : {gguf, to_folder(dir, gguf)}) {
+          for (const std::string& form : {gguf, to_folder(gguf)}) {
             const at::Tensor logits_TV = logits_of(form, expected.ids_BT, group);
             ASSERT_EQ(logits_TV.sizes(), expected.logits_TV.sizes()) << form;
             EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4) << form;
@@ -102,7 +103,7 @@ TEST(ExportGguf, AndBackGiveTheFolderAgain) {
   const TempDir dir;
   for (const std::string& name : kFamilies) {
     SCOPED_TRACE(name);
-    const auto back = io::TensorFile::open(to_folder(dir, to_gguf(dir, name)));
+    const auto back = io::TensorFile::open(to_folder(to_gguf(dir, name)));
     const auto folder = io::TensorFile::open(family_path(name));
     expect_same_numbers(*back, *folder);
     ModelConfig config = read_config(*back);
@@ -160,12 +161,12 @@ TEST(ExportWeights, RefusesDivisorsThatConfigJsonCanNotSay) {
   dir.write("other.gguf", bytes);
   const auto changed = io::TensorFile::open(dir.at("other.gguf"));
   std::filesystem::create_directory(dir.at("out"));
-  EXPECT_EQ(replaced(error_text([&] {
-                       export_weights(*changed, {}, Group(), dir.at("out"), no_progress);
-                     }),
-                     changed->path(), "FILE"),
-            "ConfigError: FILE: tensor 'rope_freqs.weight' is no rope scaling of Llama 3's kind, so "
-            "config.json can't say it; keep the GGUF");
+  EXPECT_EQ(
+      replaced(
+          error_text([&] { export_weights(*changed, {}, Group(), dir.at("out"), no_progress); }),
+          changed->path(), "FILE"),
+      "ConfigError: FILE: tensor 'rope_freqs.weight' is no rope scaling of Llama 3's kind, so "
+      "config.json can't say it; keep the GGUF");
   EXPECT_TRUE(std::filesystem::is_empty(dir.at("out")));
 }
 

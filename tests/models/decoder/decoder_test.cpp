@@ -23,7 +23,7 @@ using testing::replaced;
 const std::vector<std::string> kCases = {
     "llama",     "llama_bias",      "llama_linear", "llama_dynamic", "llama_llama3", "llama_yarn",
     "mistral",   "qwen2",           "qwen2_window", "qwen3",         "mixtral",      "qwen2_moe",
-    "qwen3_moe", "qwen3_moe_mixed", "mixtral_q8_0", "mixtral_mlx"};
+    "qwen3_moe", "qwen3_moe_mixed", "mixtral_q8_0", "mixtral_mlx",   "mixtral_plain"};
 
 std::string case_path(const std::string& name, const std::string& file = "") {
   return model_data("families/" + name + "/" + file);

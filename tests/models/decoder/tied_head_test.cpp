@@ -81,7 +81,7 @@ TEST(TiedHead, ThatIsTheEmbeddingsCopyIsNotLoaded) {
 
 TEST(TiedHead, ThatDiffersIsRefusedOnAllRanks) {
   const std::string expected =
-      "ConfigError: FILE: tensor 'lm_head.weight' is not the embedding's, to which config.json "
+      ": tensor 'lm_head.weight' is not the embedding's, to which config.json "
       "ties the head; set tie_word_embeddings to false, or take the tensor out";
   Head last_byte = copied();
   last_byte.bytes.back() ^= 1;
@@ -94,8 +94,10 @@ TEST(TiedHead, ThatDiffersIsRefusedOnAllRanks) {
         [&](const Group& group) {
           const TempDir dir;
           const auto file = with_head(dir, head);
-          EXPECT_EQ(replaced(error_text([&] { load_model(*file, group); }), dir.path(), "FILE"),
-                    expected);
+          const std::string error = error_text([&] { load_model(*file, group); });
+          // The file is that of the rank which has seen it first.
+          EXPECT_EQ(error.rfind("ConfigError: /", 0), 0U) << error;
+          EXPECT_TRUE(error.ends_with(expected)) << error;
         },
         {1, 2});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <string_view>
 
 #include "weft/core/error.h"
@@ -100,7 +101,8 @@ double extra_sharpening(const ModelConfig& config) {
 
 void add_yarn(const ModelConfig& config, GgufKeyList& keys) {
   constexpr double kRounding = 1e-9;
-  const RopeScaling &scaling = config.rope_scaling, usual;
+  const RopeScaling& scaling = config.rope_scaling;
+  const RopeScaling usual = {};
   keys.number(keys.own("rope.scaling.original_context_length"), scaling.original_positions);
   if (scaling.beta_fast != usual.beta_fast) {
     keys.real(keys.own("rope.scaling.yarn_beta_fast"), scaling.beta_fast);

@@ -1,5 +1,6 @@
 #include "weft/models/convert/llama3_divisors.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>

@@ -1,6 +1,7 @@
 #include "weft/models/decoder/tied_head.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "weft/core/error.h"
 #include "weft/dist/run_together.h"
@@ -46,10 +47,10 @@ bool is_equal(const io::TensorFile& file, const Copy& copy, const dist::Group& g
   for (uint64_t at = static_cast<uint64_t>(group.rank()) * kChunkBytes; at < size;
        at += n * kChunkBytes) {
     const size_t length = std::min(kChunkBytes, size - at);
-    const auto ours = std::span(head).first(length), other = std::span(embedding).first(length);
-    file.read_at(copy.head->file, copy.head->offset + at, ours);
-    file.read_at(copy.embedding->file, copy.embedding->offset + at, other);
-    if (!std::ranges::equal(ours, other)) return false;
+    file.read_at(copy.head->file, copy.head->offset + at, std::span(head).first(length));
+    file.read_at(copy.embedding->file, copy.embedding->offset + at,
+                 std::span(embedding).first(length));
+    if (std::memcmp(head.data(), embedding.data(), length) != 0) return false;
   }
   return true;
 }
