@@ -66,7 +66,7 @@ TEST(ModelSizes, BalanceStagesByWhatATokenIsMultipliedWith) {
   // A block has 3.5 M, the head 28.3 M: eight of them.
   EXPECT_EQ(stage_layers(smollm2_135m(), 2, {}), (Layers{19, 11}));
   EXPECT_EQ(stage_layers(smollm2_135m(), 2, {10, 20}), (Layers{10, 20}));
-  EXPECT_EQ(rank_sizes(smollm2_135m(), {1, 0, 2, 1, {10, 20}}).num_layers, 20);
+  EXPECT_EQ(rank_sizes(smollm2_135m(), {1, 0, 2, 1, false, {10, 20}}).num_layers, 20);
   double sum = 0;
   for (int64_t stage = 0; stage < 4; ++stage) {
     const double work = stage_work(smollm2_135m(), {1, 0, 4, stage});
