@@ -29,14 +29,14 @@ void skip_or_fail_without(const std::string& backend);
 
 /// A test that runs once for each backend for CPU tensors, GetParam(). Where this build lacks it
 /// the test is skipped, or fails if WEFT_REQUIRE names it.
-class OnEachBackend : public testing::TestWithParam<std::string> {
+class OnEachBackend : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
 };
 
-inline const auto kEachBackend = testing::Values("shm", "gloo", "mpi");
+inline const auto kEachBackend = ::testing::Values("shm", "gloo", "mpi");
 
 /// Names the tests after their backend.
-std::string backend_of(const testing::TestParamInfo<std::string>& info);
+std::string backend_of(const ::testing::TestParamInfo<std::string>& info);
 
 }  // namespace weft::test
