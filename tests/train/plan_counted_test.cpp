@@ -7,9 +7,11 @@
 #include "tests/support/run_ranks.h"
 #include "tests/train/plan/plan_models.h"
 #include "weft/core/error.h"
+#include "weft/models/deferred_model.h"
 #include "weft/train/plan/memory_plan.h"
 #include "weft/train/plan/traffic_plan.h"
 #include "weft/train/psdp/sharded_module.h"
+#include "weft/train/trainer/run_optimizer.h"
 
 namespace weft::train {
 namespace {
@@ -147,6 +149,72 @@ TEST(PlanCounted, AgreesWhereBlocksStayGathered) {
     EXPECT_EQ(sharded->peak_gathered_bytes(), all);
     EXPECT_EQ(memory_plan(job, 0, 0).gathered, static_cast<int64_t>(all));
   });
+}
+
+models::ModelConfig decoder_config(const ModelSizes& sizes) {
+  models::ModelConfig config;
+  config.family = "llama";
+  config.vocab_size = sizes.vocab_size;
+  config.width = sizes.hidden_size;
+  config.num_layers = sizes.num_layers;
+  config.num_heads = sizes.num_heads;
+  config.num_kv_heads = sizes.num_kv_heads;
+  config.head_dim = sizes.head_dim;
+  config.ffn_width = sizes.intermediate_size;
+  config.max_positions = 10;
+  config.is_tied = sizes.is_tied;
+  return config;
+}
+
+dist::OperationTraffic since(const dist::OperationTraffic& after,
+                             const dist::OperationTraffic& before) {
+  return {after.calls - before.calls, after.bytes - before.bytes};
+}
+
+// A step of the optimizer alone; the states of the rank that has most of them.
+void expect_muon_as_planned(const PlanJob& job, const ShardedModule& sharded) {
+  const dist::Group& all = sharded.groups().all;
+  TrainConfig config;
+  config.optimizer = job.optimizer;
+  const auto optimizer = make_run_optimizer(config, sharded);
+  const dist::Traffic before = all.traffic();
+  optimizer->step(0.1, 1);
+  for (const CollectivePlan& plan : traffic_plan(job, 0, 0)) {
+    if (plan.axis != "all") continue;
+    const auto kind =
+        plan.operation == "broadcast" ? &dist::Traffic::broadcast : &dist::Traffic::all_reduce;
+    const dist::OperationTraffic counted = since(all.traffic().*kind, before.*kind);
+    EXPECT_EQ(counted.calls, static_cast<uint64_t>(plan.calls)) << plan.operation;
+    EXPECT_EQ(counted.bytes, static_cast<uint64_t>(plan.bytes)) << plan.operation;
+  }
+  at::Tensor states = at::zeros({1}, at::kLong);
+  for (const StateTensor& each : optimizer->state()) {
+    if (each.state != "master") states += static_cast<int64_t>(each.values.nbytes());
+  }
+  all.all_reduce(states, dist::ReduceOp::kMax);
+  const int64_t planned = memory_plan(job, 0, 0).optimizer;
+  EXPECT_LE(states.item<int64_t>(), planned);
+  // Padding is planned for, and has no state.
+  const int64_t padding = 8 * FlatLayout::kAlignment * 4 * job.mesh.num_data_ranks();
+  EXPECT_GE(states.item<int64_t>(), planned - padding);
+}
+
+// The decoder itself, whose matrices have their names and sizes.
+TEST(PlanCounted, AgreesForMuon) {
+  for (const auto& [replicas, dp, tp] : {std::array<int64_t, 3>{2, 2, 1}, {1, 2, 2}}) {
+    PlanJob job = tiny_job(replicas, dp, tp);
+    job.optimizer.name = "muon";
+    test::run_ranks(static_cast<int>(job.mesh.num_ranks()), [&](const dist::World& world) {
+      const dist::Mesh mesh(
+          world, {{"replica", job.mesh.replicas}, {"data", job.mesh.dp}, {"model", job.mesh.tp}});
+      const auto deferred =
+          models::defer_model(decoder_config(job.model), mesh.group({"model"}), {});
+      ShardOptions options;
+      options.values = deferred.values;
+      const auto sharded = shard_module(*deferred.model, mesh, deferred.model->blocks(), options);
+      expect_muon_as_planned(job, *sharded);
+    });
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "weft/models/sources.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
 #include "weft/train/config/check_config.h"
+#include "weft/train/trainer/run_flops.h"
 
 namespace weft::cli {
 namespace {
@@ -17,24 +18,6 @@ using core::check;
 using core::ConfigError;
 
 constexpr int64_t kMaxAxis = 1'000'000;
-
-train::ModelSizes sizes_of_file(const std::string& path) {
-  const models::ModelConfig config = models::read_config(*io::TensorFile::open(path));
-  check<ConfigError>(config.experts.num_experts == 0, path,
-                     ": a model with experts, which training does not know; use one without");
-  train::ModelSizes sizes;
-  sizes.vocab_size = config.vocab_size;
-  sizes.hidden_size = config.width;
-  sizes.num_layers = config.num_layers;
-  sizes.num_heads = config.num_heads;
-  sizes.num_kv_heads = config.num_kv_heads;
-  sizes.head_dim = config.head_dim;
-  sizes.intermediate_size = config.ffn_width;
-  sizes.is_tied = config.is_tied;
-  sizes.has_qkv_bias = config.has_qkv_bias;
-  sizes.has_head_norms = config.has_head_norms;
-  return sizes;
-}
 
 }  // namespace
 
@@ -81,7 +64,10 @@ text::Tokenizer tokenizer_of(const train::TrainConfig& config) {
 
 train::ModelSizes model_sizes(train::TrainConfig& config) {
   train::complete_model(config);
-  if (!config.model.from.empty()) return sizes_of_file(config.model.from);
+  if (!config.model.from.empty()) {
+    const auto file = io::TensorFile::open(config.model.from);
+    return train::sizes_of(models::read_config(*file), config.model.from);
+  }
   if (config.model.vocab_size == 0) {
     config.model.vocab_size = static_cast<int64_t>(tokenizer_of(config).vocab_size());
   }

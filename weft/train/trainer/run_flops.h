@@ -1,0 +1,25 @@
+#pragma once
+
+#include "weft/dist/group.h"
+#include "weft/models/config.h"
+#include "weft/train/config/train_config.h"
+#include "weft/train/plan/model_sizes.h"
+#include "weft/train/trainer/run_model.h"
+
+namespace weft::train {
+
+/// The sizes that predictions and MFU go by. Throws ConfigError, beginning with `where`, for a
+/// model with experts.
+ModelSizes sizes_of(const models::ModelConfig& config, const std::string& where);
+
+/// Floating-point operations of a token's forward and backward in this run, by flops_per_token; 0
+/// for a model with experts.
+double run_flops_per_token(const TrainConfig& config, const models::ModelConfig& model,
+                           TrainedPart part);
+
+/// Floating-point operations per second of all ranks of the run: config.log.peak_flops, or what
+/// a product of large matrices reaches on all ranks at the same time, in the run's dtype and by its
+/// threads; takes a tenth of a second or two. Collective over `all`.
+double run_peak_flops(const TrainConfig& config, const dist::Group& all);
+
+}  // namespace weft::train
