@@ -64,12 +64,30 @@ def schedules():
     return made
 
 
+class Muon:
+    """Matrices by PyTorch's Muon, computing in float32 where it takes bfloat16; all else by its AdamW."""
+
+    def __init__(self, groups, lr, betas, eps, **settings):
+        matrices = [group for group in groups if group["params"][0].dim() == 2]
+        others = [group for group in groups if group["params"][0].dim() != 2]
+        self.parts = [torch.optim.Muon(matrices, lr=lr, **settings),
+                      torch.optim.AdamW(others, lr=lr, betas=betas, eps=eps)]
+
+    def step(self):
+        half = torch.Tensor.bfloat16
+        torch.Tensor.bfloat16 = torch.Tensor.clone
+        for part in self.parts:
+            part.step()
+        torch.Tensor.bfloat16 = half
+
+
 def cases():
     """Settings, the optimizer, and whether the settings' weight decay is for matrices alone."""
     sgd = torch.optim.SGD
     adamw = torch.optim.AdamW
     adafactor = transformers.Adafactor
     fixed = dict(relative_step=False, warmup_init=False)
+    beside_muon = dict(betas=[0.9, 0.95], eps=1e-8)
     return {
         "adamw": (dict(betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1), adamw, {}),
         "sgd": (dict(momentum=0.9, nesterov=False, weight_decay=0.0), sgd, {}),
@@ -78,6 +96,10 @@ def cases():
         "adafactor_unscaled": (dict(scale_parameter=False, weight_decay=0.0), adafactor, fixed),
         "adafactor_momentum": (dict(scale_parameter=True, beta1=0.9, weight_decay=0.0), adafactor,
                                fixed),
+        "muon": (dict(momentum=0.95, nesterov=True, weight_decay=0.1,
+                      adjust_lr_fn="match_rms_adamw"), Muon, beside_muon),
+        "muon_original": (dict(momentum=0.9, nesterov=False, weight_decay=0.0,
+                               adjust_lr_fn="original"), Muon, beside_muon),
     }
 
 

@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
   table.push_back(weft_row("sgd", weft::train::SgdOptions(), owned));
   table.push_back(weft_row("lion", weft::train::LionOptions(), owned));
   table.push_back(weft_row("adafactor", weft::train::AdafactorOptions(), owned));
+  table.push_back(weft_row("muon", weft::train::MuonOptions(), owned));
   for (int round = 0; round < kRounds; ++round) {
     for (Row& row : table) run(row);
   }

@@ -9,7 +9,9 @@
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
 #include "weft/train/checkpoint/folder.h"
+#include "weft/train/metrics/flops.h"
 #include "weft/train/metrics/metrics_file.h"
+#include "weft/train/plan/model_sizes.h"
 
 namespace weft::cli {
 namespace {
@@ -51,9 +53,10 @@ std::string checkpoint_bytes(const TempDir& dir, const std::string& name) {
   return folder ? core::read_text_file(*folder + "/rank-00000.safetensors", 1 << 30) : "";
 }
 
-TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) {
+void expect_the_same_on_every_mesh(const std::string& optimizer) {
   const TempDir dir;
-  const auto whole = train({write_config(dir, "whole")});
+  const std::string more = "optimizer.name = \"" + optimizer + "\"\n";
+  const auto whole = train({write_config(dir, "whole", more)});
   ASSERT_EQ(whole.status, 0) << whole.err;
   const auto expected = metrics_of(dir, "whole");
   ASSERT_EQ(expected.size(), 8U);
@@ -67,8 +70,8 @@ TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) {
       {"cut_sequences", {"--tp", "2"}},
       {"cut_stages", {"--pipe", "2", "--tp", "2"}}};
   for (const auto& [name, flags] : meshes) {
-    const std::string more = name.starts_with("cut_") ? "train.sequence_parallel = true\n" : "";
-    const auto result = train(joined({write_config(dir, name, more)}, flags));
+    const std::string extra = name.starts_with("cut_") ? "train.sequence_parallel = true\n" : "";
+    const auto result = train(joined({write_config(dir, name, more + extra)}, flags));
     ASSERT_EQ(result.status, 0) << result.err;
     const auto got = metrics_of(dir, name);
     ASSERT_EQ(got.size(), expected.size());
@@ -81,6 +84,10 @@ TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) {
     }
   }
 }
+
+TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) { expect_the_same_on_every_mesh("adamw"); }
+
+TEST(TrainVerb, GivesTheSameLossesOnEveryMeshWithMuon) { expect_the_same_on_every_mesh("muon"); }
 
 // Killed in the middle and resumed: the same bits as without.
 TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
@@ -210,6 +217,24 @@ TEST(LoraVerb, TrainsAdaptersOnEveryMeshAndFusesThem) {
   EXPECT_NE(refused.err.find("has adapters alone; weft fuse makes a model of them"),
             std::string::npos)
       << refused.err;
+}
+
+TEST(TrainVerb, TellsWhatShareOfThePeakIsUsed) {
+  const TempDir dir;
+  const std::string given = "log.peak_flops = 1e9\n";
+  const auto run = train({write_config(dir, "given", given, 2), "--dp", "2"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_NE(run.err.find("peak    2.00 Gflop/s of all ranks, given"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("  MFU "), std::string::npos) << run.err;
+  const train::ModelSizes sizes{259, 24, 2, 6, 2, 4, 64, true, false, false};
+  const double flops = train::flops_per_token({train::num_matmul_parameters(sizes), 2, 24, 32});
+  for (const train::StepMetrics& step : metrics_of(dir, "given")) {
+    EXPECT_NEAR(step.mfu.value_or(0), step.tokens_per_s * flops / 2e9, 1e-9);
+  }
+  const auto measured = train({write_config(dir, "measured", "", 2)});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  EXPECT_NE(measured.err.find("of all ranks, measured"), std::string::npos) << measured.err;
+  EXPECT_GT(metrics_of(dir, "measured").back().mfu.value_or(0), 0);
 }
 
 TEST(TrainVerb, SavesAndStopsWhenItIsInterrupted) {

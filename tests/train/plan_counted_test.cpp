@@ -9,11 +9,13 @@
 #include "tests/support/run_ranks.h"
 #include "tests/train/plan/plan_models.h"
 #include "weft/core/error.h"
+#include "weft/models/deferred_model.h"
 #include "weft/models/new_model.h"
 #include "weft/train/pipeline/pipeline.h"
 #include "weft/train/plan/memory_plan.h"
 #include "weft/train/plan/traffic_plan.h"
 #include "weft/train/psdp/sharded_module.h"
+#include "weft/train/trainer/run_optimizer.h"
 
 namespace weft::train {
 namespace {
@@ -161,14 +163,16 @@ models::ModelConfig config_of(const ModelSizes& sizes) {
   return config;
 }
 
-dist::Traffic since(const dist::Traffic& now, const dist::Traffic& before) {
-  const auto less = [](const dist::OperationTraffic& a, const dist::OperationTraffic& b) {
-    return dist::OperationTraffic{a.calls - b.calls, a.bytes - b.bytes};
-  };
+dist::OperationTraffic since(const dist::OperationTraffic& after,
+                             const dist::OperationTraffic& before) {
+  return {after.calls - before.calls, after.bytes - before.bytes};
+}
+
+dist::Traffic since(const dist::Traffic& after, const dist::Traffic& before) {
   dist::Traffic traffic;
-  traffic.all_reduce = less(now.all_reduce, before.all_reduce);
-  traffic.all_gather = less(now.all_gather, before.all_gather);
-  traffic.reduce_scatter = less(now.reduce_scatter, before.reduce_scatter);
+  traffic.all_reduce = since(after.all_reduce, before.all_reduce);
+  traffic.all_gather = since(after.all_gather, before.all_gather);
+  traffic.reduce_scatter = since(after.reduce_scatter, before.reduce_scatter);
   return traffic;
 }
 
@@ -254,6 +258,51 @@ TEST(PlanCounted, AgreesWhereBlocksStayGathered) {
   // All blocks lie gathered at the end of forward.
   EXPECT_EQ(memory_plan(job, 0, 0).gathered, 4 * (3 * 992 + 352));
   expect_as_planned(job);
+}
+
+// A step of the optimizer alone; the states of the rank that has most of them.
+void expect_muon_as_planned(const PlanJob& job, const ShardedModule& sharded) {
+  const dist::Group& all = sharded.groups().all;
+  TrainConfig config;
+  config.optimizer = job.optimizer;
+  const auto optimizer = make_run_optimizer(config, sharded);
+  const dist::Traffic before = all.traffic();
+  optimizer->step(0.1, 1);
+  for (const CollectivePlan& plan : traffic_plan(job, 0, 0)) {
+    if (plan.axis != "all") continue;
+    const auto kind =
+        plan.operation == "broadcast" ? &dist::Traffic::broadcast : &dist::Traffic::all_reduce;
+    const dist::OperationTraffic counted = since(all.traffic().*kind, before.*kind);
+    EXPECT_EQ(counted.calls, static_cast<uint64_t>(plan.calls)) << plan.operation;
+    EXPECT_EQ(counted.bytes, static_cast<uint64_t>(plan.bytes)) << plan.operation;
+  }
+  at::Tensor states = at::zeros({1}, at::kLong);
+  for (const StateTensor& each : optimizer->state()) {
+    if (each.state != "master") states += static_cast<int64_t>(each.values.nbytes());
+  }
+  all.all_reduce(states, dist::ReduceOp::kMax);
+  const int64_t planned = memory_plan(job, 0, 0).optimizer;
+  EXPECT_LE(states.item<int64_t>(), planned);
+  // Padding is planned for, and has no state.
+  const int64_t padding = 8 * FlatLayout::kAlignment * 4 * job.mesh.num_data_ranks();
+  EXPECT_GE(states.item<int64_t>(), planned - padding);
+}
+
+// The decoder itself, whose matrices have their names and sizes.
+TEST(PlanCounted, AgreesForMuon) {
+  for (const auto& [replicas, dp, tp] : {std::array<int64_t, 3>{2, 2, 1}, {1, 2, 2}}) {
+    PlanJob job = tiny_job(replicas, dp, tp);
+    job.optimizer.name = "muon";
+    test::run_ranks(static_cast<int>(job.mesh.num_ranks()), [&](const dist::World& world) {
+      const dist::Mesh mesh(
+          world, {{"replica", job.mesh.replicas}, {"data", job.mesh.dp}, {"model", job.mesh.tp}});
+      const auto deferred = models::defer_model(config_of(job.model), mesh.group({"model"}), {});
+      ShardOptions options;
+      options.values = deferred.values;
+      const auto sharded = shard_module(*deferred.model, mesh, deferred.model->blocks(), options);
+      expect_muon_as_planned(job, *sharded);
+    });
+  }
 }
 
 }  // namespace

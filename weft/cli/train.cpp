@@ -94,6 +94,7 @@ class RunLog {
                               {"train/lr", metrics.lr},
                               {"throughput/tokens_per_s", metrics.tokens_per_s},
                               {"memory/rss_bytes", static_cast<double>(metrics.rss_bytes)}};
+    if (metrics.mfu.has_value()) scalars.emplace_back("throughput/mfu", *metrics.mfu);
     if (metrics.eval_loss.has_value()) scalars.emplace_back("eval/loss", *metrics.eval_loss);
     return scalars;
   }
@@ -105,7 +106,7 @@ class RunLog {
 };
 
 // What a new model's run will take; of one that is read, what it has taken.
-void print_header(Trainer& trainer) {
+void print_sizes(Trainer& trainer) {
   if (trainer.config().model.from.empty()) {
     TrainConfig config = trainer.config();
     const auto job = train::plan_job(config, model_sizes(config));
@@ -129,6 +130,14 @@ void print_header(Trainer& trainer) {
                train::count_text(static_cast<double>(elements)).c_str(),
                train::bytes_text(static_cast<double>(share)).c_str(), held.c_str(),
                static_cast<long long>(trainer.data().num_sequences()));
+}
+
+void print_header(Trainer& trainer) {
+  print_sizes(trainer);
+  const bool is_given = trainer.config().log.peak_flops > 0;
+  std::fprintf(stderr, "peak    %sflop/s of all ranks, %s: what MFU is the share of\n",
+               train::count_text(trainer.peak_flops()).c_str(),
+               is_given ? "given" : "measured by a matrix product");
 }
 
 int run_body(const TrainConfig& config, const Options& options, const dist::World& world) {

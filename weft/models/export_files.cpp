@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
@@ -13,6 +15,7 @@
 #include "weft/models/export.h"
 #include "weft/models/sources.h"
 #include "weft/models/sources_gguf.h"
+#include "weft/text/tokenizer_json/tokenizer_folder.h"
 #include "weft/text/tokenizer_json/write_tokenizer_json.h"
 
 namespace weft::models {
@@ -31,6 +34,20 @@ void save(const std::string& folder, const char* name, const std::string& text) 
 void add_special_ids(json& object, const text::Vocabulary& vocabulary) {
   if (vocabulary.bos >= 0) object["bos_token_id"] = vocabulary.bos;
   if (vocabulary.eos >= 0) object["eos_token_id"] = vocabulary.eos;
+}
+
+// All tokens that end a text or an answer, eos first: without them transformers takes its family's
+// own, which are other tokens here.
+void add_end_ids(json& object, const text::Tokenizer& tokenizer) {
+  const text::Vocabulary& vocabulary = tokenizer.vocabulary();
+  std::vector<text::TokenId> ends;
+  if (vocabulary.eos >= 0) ends.push_back(vocabulary.eos);
+  for (size_t i = 0; i < tokenizer.vocab_size(); ++i) {
+    const auto id = static_cast<text::TokenId>(i);
+    if (id != vocabulary.eos && tokenizer.is_end(id)) ends.push_back(id);
+  }
+  object["eos_token_id"] = ends.size() == 1 ? json(ends[0]) : ends.empty() ? json() : json(ends);
+  object["bos_token_id"] = vocabulary.bos >= 0 ? json(vocabulary.bos) : json();
 }
 
 json generation_config_of(const text::Vocabulary& vocabulary) {
@@ -98,8 +115,9 @@ void export_new_files(const nlohmann::json& config, const std::string& tokenizer
     add_special_ids(object, vocabulary);
   } else {
     const fs::path path(tokenizer_path);
-    io::copy_model_files(fs::is_directory(path) ? path.string() : path.parent_path().string(),
-                         folder, {"config.json"});
+    const fs::path source = fs::is_directory(path) ? path : path.parent_path();
+    io::copy_model_files(source.string(), folder, {"config.json"});
+    add_end_ids(object, text::read_tokenizer_folder(source.string()).tokenizer);
   }
   save_config(object, nullptr, dtype, folder);
 }

@@ -6,8 +6,10 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <regex>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/core/child.h"
@@ -24,6 +26,7 @@ namespace {
 
 using testing::folder_of;
 using testing::only_value;
+using testing::random_wholes;
 using testing::read_whole;
 using testing::Trained;
 using testing::uniform;
@@ -117,15 +120,15 @@ TEST(CheckpointWriter, KilledAtAnyMomentOneLoads) {
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1) << "what was left is cleaned up";
 }
 
-// A rank of a job that saves until one of its ranks is killed.
+// A rank of a job that saves until ranks of it are killed.
 TEST(CheckpointProgram, DISABLED_SavesForever) {
   const dist::World world = dist::World::from_env();
   const std::string run = std::getenv("WEFT_TEST_FOLDER");
-  std::printf("rank %d is process =%d=\n", world.rank(), ::getpid());
+  std::printf("process =%d= is rank %d\n", ::getpid(), world.rank());
   std::fflush(stdout);
   try {
-    for (int64_t step = 1;; ++step) {
-      Trained trained(AdamwOptions(), {1, 2, 1}, world);
+    for (int64_t step = std::atoll(std::getenv("WEFT_TEST_STEP"));; ++step) {
+      Trained trained(AdamwOptions(), {1, world.size(), 1}, world);
       for (const StateTensor& each : trained.optimizer->state()) {
         each.values.fill_(static_cast<double>(step));
       }
@@ -136,42 +139,83 @@ TEST(CheckpointProgram, DISABLED_SavesForever) {
   }
 }
 
-// Saves with two ranks and kills the second after a while.
-void save_and_kill_rank_one(const std::string& run, std::chrono::microseconds after) {
+std::vector<int> processes_of_ranks(test::BackgroundCommand& job, int num_ranks) {
+  std::vector<int> processes;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const std::string end = core::join("= is rank ", rank, "\n");
+    if (!job.wait_for_output(end)) throw std::runtime_error(end + "was not written");
+    std::smatch match;
+    const std::string seen = job.output();
+    std::regex_search(seen, match, std::regex("process =([0-9]+)" + end));
+    processes.push_back(std::stoi(match[1]));
+  }
+  return processes;
+}
+
+struct Kill {
+  int num_ranks = 0;
+  /// None: all of them.
+  std::optional<size_t> rank;
+  std::chrono::microseconds after;
+};
+
+// Saves from `step` on and kills ranks after a while.
+void save_and_kill(const std::string& run, int64_t step, const Kill& kill) {
   dist::LaunchOptions options;
-  options.num_ranks = 2;
+  options.num_ranks = kill.num_ranks;
   options.command = {"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
                      "--gtest_filter=CheckpointProgram.DISABLED_SavesForever"};
-  test::BackgroundCommand command([&] { return dist::launch(options); },
-                                  {.variables = {{"WEFT_TEST_FOLDER", run}}});
-  ASSERT_TRUE(command.wait_for_output("[1] rank 1 is process ="));
-  ASSERT_TRUE(command.wait_for_output("=\n"));
-  std::smatch match;
-  const std::string seen = command.output();
-  ASSERT_TRUE(std::regex_search(seen, match, std::regex("rank 1 is process =([0-9]+)=")));
-  std::this_thread::sleep_for(after);
-  ::kill(std::stoi(match[1]), SIGKILL);
-  const test::CommandResult result = command.finish();
+  test::BackgroundCommand job(
+      [&] { return dist::launch(options); },
+      {.variables = {{"WEFT_TEST_FOLDER", run}, {"WEFT_TEST_STEP", std::to_string(step)}}});
+  const auto processes = processes_of_ranks(job, kill.num_ranks);
+  std::this_thread::sleep_for(kill.after);
+  for (size_t rank = 0; rank < processes.size(); ++rank) {
+    if (kill.rank.value_or(rank) == rank) ::kill(processes[rank], SIGKILL);
+  }
+  const test::CommandResult result = job.finish();
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.status, 4) << result.err;
 }
 
-TEST(CheckpointWriter, WhenARankIsKilledWhatIsCompleteLoads) {
-  const TempDir dir;
-  std::mt19937 random(7);
-  for (int i = 0; i < 6; ++i) {
-    save_and_kill_rank_one(dir.path(), std::chrono::microseconds(random() % 400'000));
-    for (const int64_t step : list_checkpoints(dir.path())) {
-      CheckpointReader reader(checkpoint_path(dir.path(), step));
-      for (size_t file = 0; file < 2; ++file) reader.check_file(file, true);
-      for (const auto& [name, parameter] : reader.manifest().parameters) {
-        const auto master = read_whole(reader, name, "master");
-        EXPECT_EQ(std::count(master.begin(), master.end(), static_cast<float>(step)),
-                  static_cast<int64_t>(master.size()));
-      }
+// Every file and every element, of the parameters of all ranks.
+void expect_whole(const std::string& run, int64_t step) {
+  CheckpointReader reader(checkpoint_path(run, step));
+  for (size_t file = 0; file < reader.manifest().files.size(); ++file)
+    reader.check_file(file, true);
+  EXPECT_EQ(reader.manifest().parameters.size(), random_wholes(1).size());
+  for (const auto& [name, parameter] : reader.manifest().parameters) {
+    for (const std::string state : {"master", "exp_avg", "exp_avg_sq"}) {
+      const auto values = read_whole(reader, name, state);
+      EXPECT_EQ(std::count(values.begin(), values.end(), static_cast<float>(step)),
+                static_cast<int64_t>(values.size()));
     }
   }
-  EXPECT_FALSE(list_checkpoints(dir.path()).empty()) << "nothing was ever saved";
+}
+
+// Whichever rank it is, or all at once; what was complete before stays, also as the next job finds
+// what this one left.
+void expect_one_loads_after_kills(int num_ranks, uint64_t seed) {
+  const TempDir dir;
+  std::mt19937 random(seed);
+  int64_t newest = 0;
+  for (int i = 0; i < 25; ++i) {
+    Kill kill{num_ranks, std::nullopt, std::chrono::microseconds(random() % 100'000)};
+    if (i % 3 > 0) kill.rank = random() % static_cast<size_t>(num_ranks);
+    save_and_kill(dir.path(), newest + 1, kill);
+    const auto steps = list_checkpoints(dir.path());
+    ASSERT_TRUE(newest == 0 || (!steps.empty() && steps.back() >= newest))
+        << "the newest must stay";
+    for (const int64_t step : steps) expect_whole(dir.path(), step);
+    newest = steps.empty() ? 0 : steps.back();
+  }
+  EXPECT_GT(newest, 25) << "hardly anything was ever saved";
+}
+
+TEST(CheckpointWriter, KilledAtAnyMomentOfTwoRanksOneLoads) { expect_one_loads_after_kills(2, 7); }
+
+TEST(CheckpointWriter, KilledAtAnyMomentOfThreeRanksOneLoads) {
+  expect_one_loads_after_kills(3, 8);
 }
 
 TEST(CheckpointWriter, AFullDiskKeepsTheOld) {

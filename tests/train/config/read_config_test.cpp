@@ -143,7 +143,8 @@ TEST(ReadConfig, RefusesWrongTypesAndRanges) {
       {"[optimizer]\nlr = nan", "2:6: optimizer.lr: expected a number above 0, got nan"},
       {"[optimizer]\nlr = 0", "2:6: optimizer.lr: expected a number above 0, got 0"},
       {"[optimizer]\nname = \"adam\"",
-       "2:8: optimizer.name: expected adamw, sgd, adafactor or lion, got 'adam' (did you mean "
+       "2:8: optimizer.name: expected adamw, sgd, adafactor, lion or muon, got 'adam' (did you "
+       "mean "
        "'adamw'?)"},
       {"[optimizer]\nbetas = [0.9, \"x\"]",
        "2:9: optimizer.betas: expected a list of numbers from 0 to 1, got a text in the list"},

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/core/error_text.h"
@@ -11,6 +12,7 @@
 #include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
 #include "weft/train/optimizer/elementwise.h"
+#include "weft/train/optimizer/muon.h"
 
 namespace weft::train {
 namespace {
@@ -123,6 +125,30 @@ TEST(Optimizer, AdafactorIsThatOfTransformers) {
   }
 }
 
+TEST(Optimizer, MuonIsThatOfPyTorchAndAdamwBesideIt) {
+  for (const std::string name : {"muon", "muon_original"}) {
+    const auto settings = Goldens().settings(name);
+    MuonOptions options;
+    options.momentum = settings.at("momentum");
+    options.nesterov = settings.at("nesterov");
+    options.matches_adamw = settings.at("adjust_lr_fn") == "match_rms_adamw";
+    expect_goldens(name, options);
+  }
+}
+
+TEST(Optimizer, OrthogonalizingKeepsDirectionsAndEvensOutTheirLengths) {
+  at::manual_seed(5);
+  for (const auto& sizes : {std::vector<int64_t>{24, 24}, {12, 30}, {30, 12}}) {
+    const at::Tensor matrix = at::randn(sizes);
+    const auto [u, s, v] = at::linalg_svd(matrix, false);
+    const at::Tensor lengths = u.t().matmul(orthogonalize(matrix, 5)).matmul(v.t());
+    EXPECT_TRUE(at::allclose(lengths, lengths.diagonal().diag(), 1e-3, 1e-3));
+    const at::Tensor large = lengths.diagonal().masked_select(s > 0.05 * s.max());
+    EXPECT_GT(large.min().item<float>(), 0.6F);
+    EXPECT_LT(large.max().item<float>(), 1.3F);
+  }
+}
+
 OwnedSlice one_slice(const std::vector<float>& master, const std::vector<float>& gradient,
                      double weight_decay) {
   const auto length = static_cast<int64_t>(master.size());
@@ -146,7 +172,7 @@ TEST(Optimizer, LionStepsByTheSignOfABlend) {
 
 TEST(Optimizer, WeightDecayIsDecoupledFromTheGradient) {
   for (const OptimizerOptions& options : std::initializer_list<OptimizerOptions>{
-           AdamwOptions(), SgdOptions(), LionOptions(), AdafactorOptions()}) {
+           AdamwOptions(), SgdOptions(), LionOptions(), AdafactorOptions(), MuonOptions()}) {
     const OwnedSlice owned = one_slice({8, -4}, {0, 0}, 0.5);
     const auto optimizer = make_optimizer(options, {owned}, dist::Group());
     const double rms = std::sqrt(40.0);
@@ -188,9 +214,8 @@ TEST(Optimizer, ElementwiseOnesGiveTheSameBitsHoweverCut) {
   }
 }
 
-void expect_adafactor_as_whole(const dist::World& world, const MeshPlace& mesh) {
-  AdafactorOptions options;
-  options.beta1 = 0.5;
+void expect_as_whole(const OptimizerOptions& options, const dist::World& world,
+                     const MeshPlace& mesh) {
   const Wholes expected = masters_after(options, {}, 3);
   OwnedParts parts(mesh, mesh.of(world.rank()), 0.1);
   set_masters(parts, random_wholes(1));
@@ -206,10 +231,32 @@ void expect_adafactor_as_whole(const dist::World& world, const MeshPlace& mesh) 
   }
 }
 
-TEST(Optimizer, AdafactorOfAnyCutIsThatOfTheWhole) {
+void expect_as_whole_on_every_mesh(const OptimizerOptions& options) {
   for (const MeshPlace& mesh : kMeshes) {
     test::run_ranks(static_cast<int>(mesh.num_ranks()),
-                    [&](const dist::World& world) { expect_adafactor_as_whole(world, mesh); });
+                    [&](const dist::World& world) { expect_as_whole(options, world, mesh); });
+  }
+}
+
+TEST(Optimizer, AdafactorOfAnyCutIsThatOfTheWhole) {
+  AdafactorOptions options;
+  options.beta1 = 0.5;
+  expect_as_whole_on_every_mesh(options);
+}
+
+TEST(Optimizer, MuonOfAnyCutIsThatOfTheWhole) { expect_as_whole_on_every_mesh(MuonOptions()); }
+
+// Matrices of the blocks remember one value for each element, all else two.
+TEST(Optimizer, MuonIsForHiddenMatricesAlone) {
+  OwnedParts parts({}, {0, 0, 0}, 0.1);
+  const auto optimizer = make_optimizer(MuonOptions(), parts.slices, dist::Group());
+  std::map<std::string, std::string> states;
+  for (const StateTensor& each : optimizer->state()) {
+    if (each.state != "master") states[each.slice.name] += each.state + " ";
+  }
+  for (const std::string name : {"up", "down", "kv"}) EXPECT_EQ(states.at(name), "momentum ");
+  for (const std::string name : {"embedding", "scale", "norm", "bias", "cube"}) {
+    EXPECT_EQ(states.at(name), "exp_avg exp_avg_sq ") << name;
   }
 }
 
@@ -270,12 +317,13 @@ TEST(Optimizer, GradientsStayAsTheyAre) {
 // Saved state and count go on as if nothing had been.
 TEST(Optimizer, GoesOnFromItsState) {
   for (const OptimizerOptions& options : std::initializer_list<OptimizerOptions>{
-           AdamwOptions(), SgdOptions(), LionOptions(), AdafactorOptions()}) {
-    const OwnedSlice first = one_slice({1, -2, 3}, {0.5, 0.25, -1}, 0.1);
+           AdamwOptions(), SgdOptions(), LionOptions(), AdafactorOptions(), MuonOptions()}) {
+    OwnedSlice first = one_slice({1, -2, 3, 4}, {0.5, 0.25, -1, 2}, 0.1);
+    first.slice.sizes = {2, 2};
     const auto optimizer = make_optimizer(options, {first}, dist::Group());
     for (int i = 0; i < 3; ++i) optimizer->step(0.01, 1);
     OwnedSlice second = first;
-    second.master = at::zeros({3});
+    second.master = at::zeros({4});
     const auto resumed = make_optimizer(options, {second}, dist::Group());
     const auto from = optimizer->state();
     auto to = resumed->state();
@@ -298,6 +346,10 @@ TEST(Optimizer, RefusesWhatDoesNotFit) {
             "ConfigError: train.adamw: epsilon: expected above 0, got 0");
   EXPECT_EQ(text(SgdOptions{-1, true}, owned),
             "ConfigError: train.sgd: momentum: expected 0 to 1 without 1, got -1");
+  MuonOptions muon;
+  muon.momentum = 1;
+  EXPECT_EQ(text(muon, owned),
+            "ConfigError: train.muon: momentum: expected 0 to 1 without 1, got 1");
   owned.gradient = at::zeros({3});
   EXPECT_EQ(text(AdamwOptions(), owned),
             "ShapeError: train.optimizer: gradient of w: expected 2 contiguous float32 values in "

@@ -54,6 +54,17 @@ TEST(MemoryPlan, CountsTheStatesOfEachOptimizer) {
   EXPECT_EQ(memory_plan(job, 0, 0).optimizer, 4 * (3 * (2 * 24 + 2 * 20 + 3 * 28) + 36));
 }
 
+// Of 992 elements of a block 2 x 16 are norms', of the root all are AdamW's. On two ranks, 496 of a
+// block each: the norms lie behind the matrices, on the second, as one half of the root does.
+TEST(MemoryPlan, CountsMuonsStatesByWhatTheyAreOf) {
+  PlanJob job = tiny_job(1, 1);
+  job.optimizer.name = "muon";
+  EXPECT_EQ(memory_plan(job, 0, 0).optimizer, 4 * (3 * (992 + 32) + 2 * 336));
+  job = tiny_job(1, 2);
+  job.optimizer.name = "muon";
+  EXPECT_EQ(memory_plan(job, 0, 0).optimizer, 4 * (3 * (496 + 32) + 2 * 176));
+}
+
 TEST(MemoryPlan, KeepsWhatBackwardNeeds) {
   PlanJob job = tiny_job(1, 1);
   // 20 tokens. Block: 4 x 16 + 2 (8 + 4) + 3 x 12 elements and 4 heads; head: two of 16, 20 logits.

@@ -97,6 +97,18 @@ TEST(TrafficPlan, GathersTheLastBlockAgainWhileAPipelineFills) {
   EXPECT_EQ(lines_of(job, 1)[0], line("data all_gather", 4 + 2, 4 * (4 * 992 + 32 + 320)));
 }
 
+TEST(TrafficPlan, MakesMuonsMatricesWholeOncePerStep) {
+  PlanJob job = tiny_job(1, 1, 1);
+  job.optimizer.name = "muon";
+  EXPECT_EQ(lines_of(job), Lines{});
+  job.mesh.tp = 2;
+  const Lines lines = lines_of(job);
+  ASSERT_EQ(lines.size(), 3U);
+  // Seven matrices of 960 elements in each of 3 blocks.
+  EXPECT_EQ(lines[1], line("all all_reduce", 3 * 7, 4 * 3 * 960));
+  EXPECT_EQ(lines[2], line("all broadcast", 3 * 7, 4 * 3 * 960));
+}
+
 TEST(TrafficPlan, CountsWhatARingPutsOnTheWire) {
   CollectivePlan plan;
   plan.bytes = 400;

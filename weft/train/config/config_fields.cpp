@@ -9,6 +9,7 @@ constexpr FieldLimits kRanks = {1, 1e6, false};
 constexpr FieldLimits kCount = {0, 1e12, false};
 constexpr FieldLimits kPositive = {0, 1e12, true};
 constexpr FieldLimits kNotNegative = {0, 1e12, false};
+constexpr FieldLimits kPeak = {0, 1e18, false};
 constexpr FieldLimits kShare = {0, 1, false};
 /// What doubles and JSON's readers keep exactly.
 constexpr FieldLimits kSeed = {0, 9007199254740991.0, false};
@@ -71,7 +72,8 @@ void add_train(Fields& out, TrainSection& s) {
 }
 
 void add_optimizer(Fields& out, OptimizerSection& s) {
-  out.push_back(field("optimizer.name", &s.name, {}, {"adamw", "sgd", "adafactor", "lion"}));
+  out.push_back(
+      field("optimizer.name", &s.name, {}, {"adamw", "sgd", "adafactor", "lion", "muon"}));
   out.push_back(field("optimizer.lr", &s.lr, kPositive));
   out.push_back(field("optimizer.betas", &s.betas, kShare));
   out.push_back(field("optimizer.eps", &s.eps, kPositive));
@@ -105,6 +107,7 @@ void add_bookkeeping(Fields& out, TrainConfig& config) {
   out.push_back(field("checkpoint.async", &config.checkpoint.is_async));
   out.push_back(field("log.every", &config.log.every, {1, 1e12, false}));
   out.push_back(field("log.tensorboard", &config.log.tensorboard));
+  out.push_back(field("log.peak_flops", &config.log.peak_flops, kPeak));
 }
 
 void add_lora(Fields& out, LoraSection& s) {

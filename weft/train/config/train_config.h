@@ -93,14 +93,14 @@ struct TrainSection {
 
 /// [optimizer]
 struct OptimizerSection {
-  /// adamw, sgd, adafactor or lion.
+  /// adamw, sgd, adafactor, lion or muon.
   std::string name = "adamw";
   /// The highest learning rate: what the schedule multiplies.
   double lr = 3e-4;
   /// Decay of the first and second moment.
   std::vector<double> betas = {0.9, 0.95};
   double eps = 1e-8;
-  /// Of sgd.
+  /// Of sgd and muon.
   double momentum = 0.9;
   /// Decoupled: a step takes lr * weight_decay of the weight away.
   double weight_decay = 0.1;
@@ -164,6 +164,9 @@ struct LogSection {
   int64_t every = 1;
   /// Write TensorBoard event files.
   bool tensorboard = true;
+  /// Floating-point operations per second that a rank could do, which MFU is a share of; 0: what a
+  /// large matrix product reaches when the run begins.
+  double peak_flops = 0;
 };
 
 /// [lora], for `weft lora`.

@@ -6,7 +6,8 @@ double flops_per_token(const FlopSizes& sizes) {
   const double attention = static_cast<double>(sizes.num_layers) *
                            static_cast<double>(sizes.attention_width) *
                            static_cast<double>(sizes.sequence_length);
-  return 6 * static_cast<double>(sizes.num_parameters) + 12 * attention;
+  const double per_parameter = sizes.trains_parameters ? 6 : 4;
+  return per_parameter * static_cast<double>(sizes.num_parameters) + 12 * attention;
 }
 
 std::optional<double> model_flops_utilization(double tokens_per_s, double flops_per_token,

@@ -15,10 +15,13 @@ struct FlopSizes {
   int64_t attention_width = 0;
   /// Tokens of a sequence.
   int64_t sequence_length = 0;
+  /// The parameters themselves have gradients; false: they are frozen beside adapters.
+  bool trains_parameters = true;
 };
 
 /// Floating-point operations per token of forward and backward: 6 N + 12 L H T (PaLM,
-/// arXiv:2204.02311, appendix B). Two for each parameter in forward and four in backward; attention
+/// arXiv:2204.02311, appendix B). Two for each parameter in forward and four in backward, two if it
+/// is frozen (what adapters add is left out); attention
 /// counts all T keys of a query although half are masked, and what activation checkpointing
 /// computes again does not count: so MFU compares implementations.
 double flops_per_token(const FlopSizes& sizes);

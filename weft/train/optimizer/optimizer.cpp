@@ -4,6 +4,7 @@
 #include "weft/train/checkpoint/slice_runs.h"
 #include "weft/train/optimizer/adafactor.h"
 #include "weft/train/optimizer/elementwise.h"
+#include "weft/train/optimizer/muon.h"
 
 namespace weft::train {
 namespace {
@@ -43,6 +44,9 @@ struct Maker {
   }
   std::unique_ptr<Optimizer> operator()(const AdafactorOptions& options) {
     return make_adafactor(options, std::move(slices), group);
+  }
+  std::unique_ptr<Optimizer> operator()(const MuonOptions& options) {
+    return make_muon(options, std::move(slices), group);
   }
 };
 

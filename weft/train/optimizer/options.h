@@ -43,8 +43,29 @@ struct AdafactorOptions {
   std::optional<double> beta1;
 };
 
+/// Whether a matrix, by its name, lies between hidden layers: no embedding table and no head.
+inline bool is_hidden_matrix(const std::string& name) {
+  return name.find("embed") == std::string::npos && name.find("lm_head") == std::string::npos;
+}
+
+/// Hidden matrices move by their momentum made orthogonal, all else by AdamW (Jordan et al. 2024,
+/// https://kellerjordan.github.io/posts/muon). Momentum as in torch.optim.Muon.
+struct MuonOptions {
+  double momentum = 0.95;
+  bool nesterov = true;
+  /// Of the Newton-Schulz iteration.
+  int64_t num_iterations = 5;
+  /// Updates as large as AdamW's are, 0.2 sqrt(max(rows, columns)), so that both have one learning
+  /// rate (arXiv:2502.16982); else Jordan's sqrt(max(1, rows / columns)).
+  bool matches_adamw = true;
+  AdamwOptions adamw;
+  /// Which parameters of two dims are hidden matrices.
+  std::function<bool(const std::string& name)> rule = is_hidden_matrix;
+};
+
 /// Which optimizer, and its numbers.
-using OptimizerOptions = std::variant<AdamwOptions, SgdOptions, LionOptions, AdafactorOptions>;
+using OptimizerOptions =
+    std::variant<AdamwOptions, SgdOptions, LionOptions, AdafactorOptions, MuonOptions>;
 
 /// Whether a parameter, by its name and number of dims, loses weight.
 using DecayRule = std::function<bool(const std::string& name, int64_t num_dims)>;

@@ -22,6 +22,31 @@ int64_t optimizer_bytes(const PlanJob& job, const UnitSizes& unit, int64_t owned
   return kFloatBytes * states_per_element(job.optimizer) * owned_length;
 }
 
+// Of the rank of replica and data that has the most: one value of each element of a block's
+// matrices, two of all others.
+int64_t muon_bytes(const PlanJob& job, const std::vector<UnitSizes>& units) {
+  std::vector<int64_t> values(static_cast<size_t>(job.mesh.num_data_ranks()), 0);
+  // Blocks, which are alike, then what is around them.
+  const int64_t num_blocks = std::ranges::count_if(
+      units, [](const UnitSizes& unit) { return !unit.hidden_matrices.empty(); });
+  for (size_t i = 0; i < units.size(); ++i) {
+    const bool is_block = !units[i].hidden_matrices.empty();
+    if (is_block && i > 0) continue;
+    const FlatLayout layout(units[i].numels, job.mesh.dp, job.mesh.replicas);
+    for (size_t rank = 0; rank < values.size(); ++rank) {
+      const auto place = static_cast<int64_t>(rank);
+      const shard::Range owned = layout.owned(place % job.mesh.dp, place / job.mesh.dp);
+      int64_t here = 2 * owned.length;
+      for (const auto& piece : layout.pieces(owned)) {
+        const bool is_matrix = std::ranges::count(units[i].hidden_matrices, piece.parameter) > 0;
+        if (is_matrix) here -= piece.elements.length;
+      }
+      values[rank] += here * (is_block ? num_blocks : 1);
+    }
+  }
+  return kFloatBytes * *std::ranges::max_element(values);
+}
+
 // Elements that a block keeps per token, in the dtype that is computed in.
 int64_t block_elements(const PlanJob& job, const RankSizes& rank) {
   const int64_t ranks = job.sequence_parallel ? job.mesh.tp : 1;
@@ -98,6 +123,7 @@ MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
       root_run = std::max(root_run, run);
     }
   }
+  if (job.optimizer.name == "muon") plan.optimizer = muon_bytes(job, units);
   plan.gathered = root_gathered + num_gathered_blocks(job, rank.num_layers) * block_gathered;
   plan.gradient_work = root_gradients + std::max(block_work, root_run);
   plan.activations = activation_bytes(job, rank, stage);

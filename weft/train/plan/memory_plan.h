@@ -14,7 +14,8 @@ struct MemoryPlan {
   int64_t masters = 0;
   /// The replica's float32 sums and, with several replicas, the reduced ones. Exact.
   int64_t gradients = 0;
-  /// Moments. Exact, without alignment; for adafactor at most so many.
+  /// Moments. Exact, without alignment; for adafactor at most so many, for muon those of the rank
+  /// that has the most.
   int64_t optimizer = 0;
   /// Gathered parameters at the same time: those around the blocks, of the block in use and of the
   /// one that is fetched beside it (of all without release_after_forward). Exact.

@@ -16,18 +16,23 @@ void add_matrix(UnitSizes& unit, int64_t rows, int64_t columns) {
 
 bool has_partial_sums(const ModelPlace& place) { return place.sequence_parallel && place.tp > 1; }
 
+void add_hidden_matrix(UnitSizes& unit, int64_t rows, int64_t columns) {
+  unit.hidden_matrices.push_back(unit.numels.size());
+  add_matrix(unit, rows, columns);
+}
+
 UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank, bool has_norms) {
   const int64_t width = model.hidden_size;
   const int64_t queries = rank.heads.heads.length * model.head_dim;
   const int64_t keys = rank.heads.kv_heads.length * model.head_dim;
   UnitSizes unit;
   for (const int64_t rows : {queries, keys, keys}) {
-    add_matrix(unit, rows, width);
+    add_hidden_matrix(unit, rows, width);
     if (model.has_qkv_bias) unit.numels.push_back(rows);
   }
-  add_matrix(unit, width, queries);
+  add_hidden_matrix(unit, width, queries);
   if (model.has_head_norms) unit.numels.insert(unit.numels.end(), 2, model.head_dim);
-  for (int i = 0; i < 3; ++i) add_matrix(unit, rank.ffn_width, width);
+  for (int i = 0; i < 3; ++i) add_hidden_matrix(unit, rank.ffn_width, width);
   if (has_norms) unit.numels.insert(unit.numels.end(), 2, width);
   const int64_t all_queries = model.num_heads * model.head_dim;
   const int64_t all_keys = model.num_kv_heads * model.head_dim;

@@ -70,6 +70,8 @@ struct UnitSizes {
   std::vector<int64_t> numels;
   /// Sum of rows and columns of the matrices, whole.
   int64_t rows_and_columns = 0;
+  /// Which of `numels` are matrices of a block: what Muon makes orthogonal.
+  std::vector<size_t> hidden_matrices;
 
   int64_t num_elements() const;
   /// On several stages, which sum its gradients.

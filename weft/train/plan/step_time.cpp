@@ -13,9 +13,11 @@ namespace {
 // Forward is a third of forward and backward; checkpointing does it twice.
 constexpr double kRecompute = 4.0 / 3.0;
 
+constexpr double kMuonIterations = 5;
+
 // Ranks from one neighbour on the axis to the next.
 int64_t stride(const MeshSection& mesh, const std::string& axis) {
-  if (axis == "model") return 1;
+  if (axis == "model" || axis == "all") return 1;
   if (axis == "pipe") return mesh.tp;
   if (axis == "data") return mesh.tp * mesh.pipe;
   return mesh.tp * mesh.pipe * mesh.dp;
@@ -45,6 +47,24 @@ double optimizer_seconds(const PlanJob& job, const Hardware& hardware, int64_t s
   return (3 * owned + 2 * static_cast<double>(plan.optimizer)) / hardware.memory_bandwidth;
 }
 
+// Muon's products, shared out over all ranks: three per iteration, with the square of the shorter
+// side. In float32.
+double muon_seconds(const PlanJob& job, const Hardware& hardware) {
+  if (job.optimizer.name != "muon") return 0;
+  const int64_t width = job.model.hidden_size;
+  double flops = 0;
+  for (const UnitSizes& unit : unit_sizes(job.model, {})) {
+    for (const size_t matrix : unit.hidden_matrices) {
+      const int64_t other = unit.numels[matrix] / width;
+      const auto shorter = static_cast<double>(std::min(width, other));
+      const auto longer = static_cast<double>(std::max(width, other));
+      flops += kMuonIterations * shorter * shorter * (4 * longer + 2 * shorter);
+    }
+  }
+  const double speed = hardware.float32_flops * hardware.compute_efficiency;
+  return flops / static_cast<double>(job.mesh.num_ranks()) / speed;
+}
+
 StepTime stage_time(const PlanJob& job, const Hardware& hardware, int64_t stage) {
   StepTime time;
   const auto ranks = static_cast<double>(job.mesh.num_ranks() / job.mesh.pipe);
@@ -55,7 +75,8 @@ StepTime stage_time(const PlanJob& job, const Hardware& hardware, int64_t stage)
   time.data = axis_seconds(job, hardware, "data", stage);
   time.replica = axis_seconds(job, hardware, "replica", stage);
   time.pipe = axis_seconds(job, hardware, "pipe", stage);
-  time.optimizer = optimizer_seconds(job, hardware, stage);
+  time.optimizer = optimizer_seconds(job, hardware, stage) + muon_seconds(job, hardware) +
+                   axis_seconds(job, hardware, "all", stage);
   const double busy = std::max(time.compute + time.model, time.data) + time.pipe;
   time.bubble =
       busy * static_cast<double>(job.mesh.pipe - 1) / static_cast<double>(job.num_microbatches());

@@ -21,7 +21,7 @@ struct StepTime {
   double pipe = 0;
   /// Stages wait for the first and the last microbatch: (pipe - 1) / microbatches of the rest.
   double bubble = 0;
-  /// Masters, gradients and moments through memory.
+  /// Masters, gradients and moments through memory; Muon's matrices over the ranks and multiplied.
   double optimizer = 0;
 
   double total() const;

@@ -124,6 +124,20 @@ void add_pipe(Plans& plans, const PlanJob& job, const std::vector<UnitSizes>& un
   add(plans, "pipe", "send", calls, bytes);
 }
 
+void add_optimizer(Plans& plans, const PlanJob& job) {
+  if (job.optimizer.name != "muon" || job.mesh.num_ranks() == 1) return;
+  int64_t matrices = 0, elements = 0;
+  for (const UnitSizes& unit : unit_sizes(job.model, {})) {
+    for (const size_t matrix : unit.hidden_matrices) {
+      ++matrices;
+      elements += unit.numels[matrix];
+    }
+  }
+  for (const char* operation : {"all_reduce", "broadcast"}) {
+    add(plans, "all", operation, matrices, elements * kFloatBytes);
+  }
+}
+
 }  // namespace
 
 std::vector<CollectivePlan> traffic_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
@@ -136,12 +150,13 @@ std::vector<CollectivePlan> traffic_plan(const PlanJob& job, int64_t stage, int6
   add_replica(plans, job, layouts);
   add_model(plans, job, rank, units, layouts);
   add_pipe(plans, job, units, stage);
+  add_optimizer(plans, job);
   return plans;
 }
 
 double bytes_on_wire(const CollectivePlan& plan, int64_t ranks) {
   const auto bytes = static_cast<double>(plan.bytes);
-  if (plan.operation == "send") return bytes;
+  if (plan.operation == "send" || plan.operation == "broadcast") return bytes;
   const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
   return bytes * share * (plan.operation == "all_reduce" ? 2 : 1);
 }
@@ -150,6 +165,7 @@ int64_t axis_size(const MeshSection& mesh, const std::string& axis) {
   if (axis == "replica") return mesh.replicas;
   if (axis == "data") return mesh.dp;
   if (axis == "pipe") return mesh.pipe;
+  if (axis == "all") return mesh.num_ranks();
   core::check<core::InternalError>(axis == "model", "train.axis_size: no axis '", axis, "'");
   return mesh.tp;
 }

@@ -10,9 +10,9 @@ namespace weft::train {
 
 /// Calls of one collective on one axis in a step, as a rank makes them.
 struct CollectivePlan {
-  /// "data", "replica", "model" or "pipe".
+  /// "data", "replica", "model" or "pipe"; "all" for all ranks of the mesh.
   std::string axis;
-  /// "all_gather", "reduce_scatter", "all_reduce" or "send".
+  /// "all_gather", "reduce_scatter", "all_reduce", "broadcast" or "send".
   std::string operation;
   int64_t calls = 0;
   /// Of the whole tensors over all calls, as dist::Traffic counts them: what a gather gives, what
@@ -35,13 +35,15 @@ struct CollectivePlan {
 /// per step an all-reduce of what norms have summed. Over pipe, exact: activations and their
 /// gradients, once per microbatch, and, once per step, float32 gradients of what a rank owns of a
 /// tied embedding.
+///
+/// Over all ranks, for Muon, exact: an all-reduce and a broadcast of each of the blocks' matrices.
 std::vector<CollectivePlan> traffic_plan(const PlanJob& job, int64_t stage, int64_t model_rank);
 
 /// What a rank sends over its link for a collective of `bytes` in a ring of `ranks`: (n-1)/n of
-/// them for a gather or reduce-scatter, twice that for an all-reduce, all for a send.
+/// them for a gather or reduce-scatter, twice that for an all-reduce, all for a send or broadcast.
 double bytes_on_wire(const CollectivePlan& plan, int64_t ranks);
 
-/// Ranks on an axis of a mesh, by its name.
+/// Ranks on an axis of a mesh, by its name; of "all" all.
 int64_t axis_size(const MeshSection& mesh, const std::string& axis);
 
 }  // namespace weft::train

@@ -23,6 +23,12 @@ OptimizerOptions options_of(const OptimizerSection& section) {
   if (section.name == "adamw") return AdamwOptions{section.betas[0], section.betas[1], section.eps};
   if (section.name == "sgd") return SgdOptions{section.momentum};
   if (section.name == "lion") return LionOptions{section.betas[0], section.betas[1]};
+  if (section.name == "muon") {
+    MuonOptions options;
+    options.momentum = section.momentum;
+    options.adamw = AdamwOptions{section.betas[0], section.betas[1], section.eps};
+    return options;
+  }
   core::check<core::InternalError>(section.name == "adafactor", "train: optimizer ", section.name);
   return AdafactorOptions{};
 }

@@ -9,6 +9,8 @@
 
 #include "weft/core/error.h"
 #include "weft/train/config/check_config.h"
+#include "weft/train/metrics/flops.h"
+#include "weft/train/trainer/run_flops.h"
 #include "weft/train/trainer/run_optimizer.h"
 
 namespace weft::train {
@@ -74,6 +76,8 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
   options.shard_frozen = part_ == TrainedPart::kAdapters && config_.lora.shard_frozen;
   sharded_ = shard_module(*model_, mesh_, model_->blocks(), options);
   optimizer_ = make_run_optimizer(config_, *sharded_);
+  flops_per_token_ = run_flops_per_token(config_, model_->config(), part_);
+  peak_flops_ = run_peak_flops(config_, groups.all);
 }
 
 void Trainer::resume(const Progress& progress) {
@@ -124,6 +128,9 @@ StepMetrics Trainer::measure(const StepResult& result, double rate, double secon
   metrics.seconds = seconds;
   const int64_t processed = config_.batch.sequences * config_.batch.sequence_length;
   metrics.tokens_per_s = static_cast<double>(processed) / seconds;
+  if (flops_per_token_ > 0) {
+    metrics.mfu = model_flops_utilization(metrics.tokens_per_s, flops_per_token_, peak_flops_);
+  }
   at::Tensor rss = at::full({1}, peak_rss_bytes(), at::kLong);
   sharded_->groups().all.all_reduce(rss, dist::ReduceOp::kMax);
   metrics.rss_bytes = rss.item<int64_t>();

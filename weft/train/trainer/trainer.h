@@ -69,6 +69,8 @@ class Trainer {
   void resume(const Progress& progress);
   /// The rate of the next step.
   double learning_rate() const;
+  /// Of all ranks together, per second: run_peak_flops.
+  double peak_flops() const { return peak_flops_; }
 
  private:
   StepMetrics measure(const StepResult& result, double rate, double seconds);
@@ -85,6 +87,8 @@ class Trainer {
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;
   Progress progress_;
+  double peak_flops_ = 0;
+  double flops_per_token_ = 0;
 };
 
 /// The mesh that [mesh] asks for. Collective. Throws ConfigError if it does not fit the world.

@@ -1,0 +1,89 @@
+// What `weft convert` makes of a run against what transformers says of a model of the same sizes
+// (tools/check_trained_models.py, which compares logits, too).
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+#include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
+#include "weft/core/file.h"
+#include "weft/io/tensor_file.h"
+
+namespace weft::cli {
+namespace {
+
+using nlohmann::json;
+using testing::TempDir;
+
+json read_json(const std::string& path) { return json::parse(core::read_text_file(path, 1 << 20)); }
+
+// One step of the model that the golden describes; the folder of what is made of it.
+std::string converted(const TempDir& dir, const std::string& name) {
+  const bool is_tied = name.find("_tied") != std::string::npos;
+  const std::string run = dir.path() + "/" + name;
+  const std::string config =
+      dir.write(name + ".toml",
+                "model.family = \"" + name.substr(0, name.find('_')) +
+                    "\"\nmodel.hidden_size = 24\nmodel.num_layers = 2\nmodel.num_heads = 6\n"
+                    "model.num_kv_heads = 2\nmodel.max_positions = 64\nmodel.rope_base = 5000\n"
+                    "model.norm_eps = 1e-6\nmodel.tied = " +
+                    (is_tied ? "true" : "false") +
+                    "\nmodel.tokenizer = \"" WEFT_SOURCE_DIR
+                    "/examples/train/bytes\"\ndata.train = [\"" WEFT_SOURCE_DIR
+                    "/tests/generate/data/us_constitution.txt\"]\nbatch.sequences = 2\n"
+                    "batch.sequence_length = 16\ntrain.steps = 1\ncheckpoint.folder = \"" +
+                    run + "\"\n");
+  for (const std::vector<std::string>& verb :
+       {std::vector<std::string>{"train", config}, {"convert", run, run + "/model"}}) {
+    const auto result = weft(verb);
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+  return run + "/model";
+}
+
+void expect_config(const json& ours, const json& theirs) {
+  // What the tokenizer says, and the name of "dtype" until transformers 4.56.
+  const std::set<std::string> own = {"bos_token_id", "eos_token_id", "torch_dtype"};
+  for (const auto& [key, value] : ours.items()) {
+    if (own.contains(key)) continue;
+    // Keys of other families, which transformers leaves alone.
+    if (!theirs.contains(key)) {
+      EXPECT_TRUE(value.is_null() || value == false || key == "attention_bias") << key;
+      continue;
+    }
+    EXPECT_EQ(value, theirs.at(key)) << key;
+  }
+  for (const char* key : {"hidden_size", "intermediate_size", "vocab_size", "num_hidden_layers",
+                          "num_attention_heads", "num_key_value_heads", "head_dim", "rope_theta",
+                          "rms_norm_eps", "tie_word_embeddings", "max_position_embeddings",
+                          "hidden_act", "model_type", "architectures"}) {
+    EXPECT_TRUE(ours.contains(key)) << key;
+  }
+  EXPECT_EQ(ours.at("torch_dtype"), theirs.at("dtype"));
+  // <|im_end|> of the chats, <|endoftext|> behind texts.
+  EXPECT_EQ(ours.at("eos_token_id"), (json{258, 256}));
+  EXPECT_TRUE(ours.at("bos_token_id").is_null());
+}
+
+void expect_tensors(const std::string& folder, const json& theirs) {
+  const auto file = io::TensorFile::open(folder);
+  json ours = json::object();
+  for (const io::TensorMeta& info : file->tensors()) ours[info.name] = info.shape;
+  EXPECT_EQ(ours, theirs);
+}
+
+TEST(TrainedModels, HaveTheFilesOfTransformers) {
+  const TempDir dir;
+  const json models = read_json(WEFT_SOURCE_DIR "/tests/cli/data/transformers_models.json");
+  EXPECT_EQ(models.size(), 8U);
+  for (const auto& [name, golden] : models.items()) {
+    SCOPED_TRACE(name);
+    const std::string folder = converted(dir, name);
+    expect_config(read_json(folder + "/config.json"), golden.at("config"));
+    expect_tensors(folder, golden.at("tensors"));
+  }
+}
+
+}  // namespace
+}  // namespace weft::cli
