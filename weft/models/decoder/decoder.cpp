@@ -211,8 +211,8 @@ class Decoder : public CausalLM {
     options.overwrites_logits = true;
     // Rows of a cut stream are tokens of all sequences, one behind the other.
     const at::Tensor wanted = rows_.empty() ? targets_BT : targets_BT.flatten();
-    const at::Tensor costs = nn::vocab_parallel_cross_entropy(
-        head(x_BTD), wanted, head_->vocab(), config_.vocab_size, group_, options);
+    const at::Tensor costs = nn::vocab_parallel_cross_entropy(head(x_BTD), wanted, head_->vocab(),
+                                                              config_.vocab_size, group_, options);
     return reduction == nn::Reduction::kNone ? costs.view_as(targets_BT) : costs;
   }
 

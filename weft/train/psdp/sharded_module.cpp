@@ -58,8 +58,8 @@ void mark_partial(std::vector<nn::ParameterInfo>& parameters,
 struct ShardedModule::Found {
   std::string name;
   std::vector<nn::ParameterInfo> parameters;
-  std::vector<at::Tensor> frozen;
   bool stays_gathered = false;
+  std::vector<at::Tensor> frozen = {};
 };
 
 // The given units, what is left around them, and by themselves those whose gradients are summed
