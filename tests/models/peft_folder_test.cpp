@@ -146,7 +146,7 @@ TEST(PeftFolder, RefusesOtherKindsOfAdapters) {
 TEST(PeftFolder, RefusesFilesThatDoNotFitEachOther) {
   Folder rank;
   rank.config()["r"] = 5;
-  EXPECT_NE(rank.refusal().find("A [4, 48] and B [48, 4], expected [5, in] and [out, 5] as "
+  EXPECT_NE(rank.refusal().find("A [4, 44] and B [48, 4], expected [5, in] and [out, 5] as "
                                 "adapter_config.json has the rank"),
             std::string::npos)
       << rank.refusal();
