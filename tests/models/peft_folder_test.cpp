@@ -85,8 +85,8 @@ TEST(PeftFolder, WritesWhatPeftWrites) {
             core::read_text_file(case_path("plain", kPeftWeightsName), 1 << 20));
   const Json theirs =
       Json::parse(core::read_text_file(case_path("plain", kPeftConfigName), 1 << 20));
-  const Json written = Json::parse(dir.read(kPeftConfigName));
-  for (const auto& [key, value] : written.items()) {
+  const Json ours = Json::parse(dir.read(kPeftConfigName));
+  for (const auto& [key, value] : ours.items()) {
     if (key == "target_modules") continue;
     EXPECT_EQ(value, theirs.at(key)) << key;
   }
@@ -146,7 +146,7 @@ TEST(PeftFolder, RefusesOtherKindsOfAdapters) {
 TEST(PeftFolder, RefusesFilesThatDoNotFitEachOther) {
   Folder rank;
   rank.config()["r"] = 5;
-  EXPECT_NE(rank.refusal().find("A [4, 48] and B [48, 4], expected [5, in] and [out, 5] as "
+  EXPECT_NE(rank.refusal().find("A [4, 44] and B [48, 4], expected [5, in] and [out, 5] as "
                                 "adapter_config.json has the rank"),
             std::string::npos)
       << rank.refusal();

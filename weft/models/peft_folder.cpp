@@ -44,7 +44,11 @@ constexpr const char* kOtherKinds[] = {"use_dora",
                                        "target_parameters",
                                        "trainable_token_indices",
                                        "alora_invocation_tokens",
-                                       "use_qalora"};
+                                       "use_qalora",
+                                       "use_bdlora",
+                                       "arrow_config",
+                                       "kasa_config",
+                                       "monteclora_config"};
 
 bool is_set(const Json& value) {
   if (value.is_null()) return false;

@@ -80,8 +80,8 @@ Holders find_holders(const std::vector<std::string>& names, const dist::Group& g
 struct ShardedModule::Found {
   std::string name;
   std::vector<nn::ParameterInfo> parameters;
-  std::vector<at::Tensor> frozen;
   bool stays_gathered = false;
+  std::vector<at::Tensor> frozen = {};
 };
 
 // The given units, what is left around them, and by themselves those whose gradients are summed
