@@ -13,7 +13,6 @@ namespace weft::models {
 namespace {
 
 using dist::Group;
-using test::expect_close;
 using test::model_data;
 using test::on_ranks;
 using testing::error_text;

@@ -31,7 +31,7 @@ class Stage {
   }
   void send_output(const at::Tensor& x) const { pipe_.send(x, pipe_.rank() + 1); }
   at::Tensor receive_gradient(const at::Tensor& output) const {
-    at::Tensor gradient = at::empty_like(output, at::MemoryFormat::Contiguous);
+    at::Tensor gradient = at::empty(output.sizes(), output.options());
     pipe_.receive(gradient, pipe_.rank() + 1);
     return gradient;
   }
@@ -54,7 +54,7 @@ class PipelineRun {
   void forward(const Microbatch& microbatch) {
     Kept kept;
     kept.input = stage_.receive_input(microbatch);
-    if (kept.input.defined()) kept.input.requires_grad_(true);
+    if (kept.input.defined()) kept.input.set_requires_grad(true);
     kept.output = model_.forward(microbatch, kept.input);
     if (stage_.is_last()) {
       kept.output = kept.output / divisor_;
