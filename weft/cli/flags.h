@@ -30,6 +30,8 @@ struct ModelFlags {
   std::string backend = "auto";
   /// Path of rules for loading; empty: the model's own.
   std::string shard_info;
+  /// What activations are multiplied in: "float", or "int8" where a weight's form allows.
+  std::string activations = "float";
 };
 /// Adds the flags, bound to `flags`, which must outlive the parse.
 void add_model_flags(CLI::App& app, ModelFlags& flags);
