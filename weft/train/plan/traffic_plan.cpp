@@ -1,5 +1,7 @@
 #include "weft/train/plan/traffic_plan.h"
 
+#include <algorithm>
+
 #include "weft/core/error.h"
 #include "weft/train/flat_layout.h"
 #include "weft/train/pipeline/stage_schedule.h"
@@ -35,8 +37,10 @@ int64_t num_gathers(const PlanJob& job, int64_t unit, int64_t num_blocks, int64_
   if (unit >= num_blocks) return 1;
   const int64_t microbatches = job.num_microbatches();
   if (!job.release_after_forward || num_blocks == 1) return microbatches;
-  const bool is_last = unit + 1 == num_blocks;
-  return microbatches + (is_last ? num_warm_up(job.mesh.pipe, stage, microbatches) : microbatches);
+  if (unit + 1 < num_blocks) return 2 * microbatches;
+  // Backwards that follow a forward at once: the first one always does.
+  const int64_t warm_up = num_warm_up(job.mesh.pipe, stage, microbatches);
+  return 2 * microbatches - std::max<int64_t>(1, microbatches - warm_up);
 }
 
 void add_data(Plans& plans, const PlanJob& job, const std::vector<FlatLayout>& layouts,
