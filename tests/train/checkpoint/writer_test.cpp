@@ -126,13 +126,18 @@ TEST(CheckpointProgram, DISABLED_SavesForever) {
   const std::string run = std::getenv("WEFT_TEST_FOLDER");
   std::printf("process =%d= is rank %d\n", ::getpid(), world.rank());
   std::fflush(stdout);
+  const int64_t first = std::atoll(std::getenv("WEFT_TEST_STEP"));
   try {
-    for (int64_t step = std::atoll(std::getenv("WEFT_TEST_STEP"));; ++step) {
+    for (int64_t step = first;; ++step) {
       Trained trained(AdamwOptions(), {1, world.size(), 1}, world);
       for (const StateTensor& each : trained.optimizer->state()) {
         each.values.fill_(static_cast<double>(step));
       }
       save_checkpoint(run, {step, trained.optimizer->state(), "null"}, 2, world.group());
+      if (world.rank() == 0 && step == first) {
+        std::printf("saved one\n");
+        std::fflush(stdout);
+      }
     }
   } catch (const core::CommError&) {
     ::_exit(4);
@@ -156,7 +161,8 @@ struct Kill {
   int num_ranks = 0;
   /// None: all of them.
   std::optional<size_t> rank;
-  std::chrono::microseconds after;
+  /// How long after the first save, as a share of the time that it took.
+  double after = 0;
 };
 
 // Saves from `step` on and kills ranks after a while.
@@ -169,7 +175,9 @@ void save_and_kill(const std::string& run, int64_t step, const Kill& kill) {
       [&] { return dist::launch(options); },
       {.variables = {{"WEFT_TEST_FOLDER", run}, {"WEFT_TEST_STEP", std::to_string(step)}}});
   const auto processes = processes_of_ranks(job, kill.num_ranks);
-  std::this_thread::sleep_for(kill.after);
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(job.wait_for_output("saved one\n"));
+  std::this_thread::sleep_for((std::chrono::steady_clock::now() - start) * kill.after);
   for (size_t rank = 0; rank < processes.size(); ++rank) {
     if (kill.rank.value_or(rank) == rank) ::kill(processes[rank], SIGKILL);
   }
@@ -200,7 +208,7 @@ void expect_one_loads_after_kills(int num_ranks, uint64_t seed) {
   std::mt19937 random(seed);
   int64_t newest = 0;
   for (int i = 0; i < 25; ++i) {
-    Kill kill{num_ranks, std::nullopt, std::chrono::microseconds(random() % 100'000)};
+    Kill kill{num_ranks, std::nullopt, std::uniform_real_distribution(0.0, 3.0)(random)};
     if (i % 3 > 0) kill.rank = random() % static_cast<size_t>(num_ranks);
     save_and_kill(dir.path(), newest + 1, kill);
     const auto steps = list_checkpoints(dir.path());
@@ -209,7 +217,7 @@ void expect_one_loads_after_kills(int num_ranks, uint64_t seed) {
     for (const int64_t step : steps) expect_whole(dir.path(), step);
     newest = steps.empty() ? 0 : steps.back();
   }
-  EXPECT_GT(newest, 25) << "hardly anything was ever saved";
+  EXPECT_GE(newest, 25) << "each job saves at least once";
 }
 
 TEST(CheckpointWriter, KilledAtAnyMomentOfTwoRanksOneLoads) { expect_one_loads_after_kills(2, 7); }
