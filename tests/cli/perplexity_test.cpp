@@ -103,6 +103,23 @@ TEST(PerplexityVerb, EqualsTheLoopOfTransformersDocumentation) {
   }
 }
 
+TEST(PerplexityVerb, ActivationsOfEightBitsCostHalfAPercentAtMost) {
+  const TempDir dir;
+  const nlohmann::json& exact = reference().at("cases")[0];
+  const auto value = exact.at("perplexity").get<double>();
+  double on_one_rank = 0;
+  for (const std::string tp : {"1", "2"}) {
+    const auto got = weft_json({"perplexity", "--file", write_text(dir), "--json", "--tp", tp,
+                                "--ctx-size", exact.at("ctx_size").dump(), "--activations", "int8"},
+                               patient());
+    const auto perplexity = got.at("perplexity").get<double>();
+    EXPECT_NEAR(perplexity, value, 5e-3 * value) << tp;
+    EXPECT_NE(perplexity, value);
+    if (tp == "1") on_one_rank = perplexity;
+    EXPECT_NEAR(perplexity, on_one_rank, 2e-3 * value) << tp;
+  }
+}
+
 TEST(PerplexityVerb, WritesTwoLinesForPeople) {
   const TempDir dir;
   const auto result = weft({"perplexity", "-f", write_text(dir), "-c", "256"});

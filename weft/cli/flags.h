@@ -32,6 +32,8 @@ struct ModelFlags {
   std::string shard_info;
   /// "ffn" or "experts".
   std::string expert_split = "ffn";
+  /// What activations are multiplied in: "float", or "int8" where a weight's form allows.
+  std::string activations = "float";
 };
 /// Adds the flags, bound to `flags`, which must outlive the parse.
 void add_model_flags(CLI::App& app, ModelFlags& flags);

@@ -19,6 +19,7 @@
 #include "weft/dist/status_page.h"
 #include "weft/models/load.h"
 #include "weft/models/sources.h"
+#include "weft/nn/panel_linear.h"
 
 namespace weft::cli {
 namespace {
@@ -85,7 +86,9 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   options.shard_info = shard_info ? &*shard_info : nullptr;
   options.expert_split = expert_split_of(flags.expert_split);
   options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
-  return models::load_model(file, group, options);
+  models::LoadedModel loaded = models::load_model(file, group, options);
+  if (flags.activations == "int8") nn::round_activations(*loaded.model);
+  return loaded;
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ class Buffers {
       : tokens_(tokens),
         rows_(round_up(tokens, kTile)),
         padded_(round_up(head_dim, 16)),
-        memory_(at::empty({kPlaces * rows_ * padded_ + 2 * rows_ + kernels::kAttendScratch})) {}
+        memory_(at::empty({kPlaces * rows_ * padded_ + 2 * rows_ +
+                           kernels::half_attend_scratch(tokens, padded_)})) {}
 
   enum Place { kQ, kK, kV, kKT, kVT, kO, kDO, kDQ, kDK, kDV, kPlaces };
   float* at(Place place) const { return base() + place * rows_ * padded_; }
@@ -188,6 +189,8 @@ class KvHeadTask {
         kv_(kv),
         head_dim_(tensors.q.size(3)),
         scale_(1 / std::sqrt(static_cast<float>(head_dim_))),
+        half_(tensors.q.scalar_type() == at::kBFloat16 ? kernels::active_half_attention()
+                                                       : nullptr),
         turns_(tensors.cos, tensors.sin, run),
         buffers_(run.length, head_dim_) {}
 
@@ -195,7 +198,9 @@ class KvHeadTask {
     read_keys();
     for_heads([&](int64_t head) {
       read_queries(head);
-      kernels::active_kernel().attend(buffers_.head(call_.window), buffers_.scratch());
+      const AttentionHead one = buffers_.head(call_.window);
+      half_ != nullptr ? half_->attend(one, buffers_.scratch())
+                       : kernels::active_kernel().attend(one, buffers_.scratch());
       buffers_.write(Buffers::kO, {tensors_.o, run_, head}, [](int64_t, float*) {});
       std::copy_n(buffers_.lse(), run_.length, saved_lse(head));
     });
@@ -203,13 +208,15 @@ class KvHeadTask {
 
   void backward() {
     read_keys();
-    buffers_.transpose(Buffers::kV, Buffers::kVT);
+    if (half_ == nullptr) buffers_.transpose(Buffers::kV, Buffers::kVT);
     buffers_.clear(Buffers::kDK);
     buffers_.clear(Buffers::kDV);
     for_heads([&](int64_t head) {
       read_queries(head);
       read_output(head);
-      kernels::active_kernel().attend_backward(buffers_.head(call_.window), buffers_.scratch());
+      const AttentionHead one = buffers_.head(call_.window);
+      half_ != nullptr ? half_->attend_backward(one, buffers_.scratch())
+                       : kernels::active_kernel().attend_backward(one, buffers_.scratch());
       buffers_.write(Buffers::kDQ, {tensors_.d_q, run_, head}, [&](int64_t row, float* x) {
         for (int64_t i = 0; i < head_dim_; ++i) x[i] *= scale_;
         turns_.turn_back(row, x);
@@ -231,7 +238,7 @@ class KvHeadTask {
   void read_keys() {
     buffers_.read({tensors_.k, run_, kv_}, head_dim_, Buffers::kK,
                   [&](int64_t row, float* x) { turns_.turn(row, x); });
-    buffers_.transpose(Buffers::kK, Buffers::kKT);
+    if (half_ == nullptr) buffers_.transpose(Buffers::kK, Buffers::kKT);
     buffers_.read({tensors_.v, run_, kv_}, head_dim_, Buffers::kV, [](int64_t, float*) {});
   }
 
@@ -266,6 +273,7 @@ class KvHeadTask {
   int64_t kv_;
   int64_t head_dim_;
   float scale_;
+  const kernels::HalfAttention* half_;
   Turns turns_;
   Buffers buffers_;
 };

@@ -76,45 +76,87 @@ at::Tensor tiles(const at::Tensor& x) {
       .contiguous();
 }
 
+// One head of attention: what libtorch makes of it in float64, and the memory of a kernel's.
+class AttentionCase {
+ public:
+  AttentionCase(int64_t tokens, int64_t head_dim, int64_t window, at::ScalarType dtype)
+      : tokens_(tokens), head_dim_(head_dim), window_(window) {
+    const auto leaf = [&](int seed) { return test::leaf(input(seed, dtype)); };
+    q_ = leaf(1), k_ = leaf(2), v_ = leaf(3), d_o_ = input(4, dtype);
+    const at::Tensor ones = at::ones({tokens, tokens}, at::kBool);
+    const at::Tensor hidden = ones.triu(1).logical_or(ones.tril(-window));
+    const at::Tensor scores = at::matmul(q_, k_.t()).masked_fill(hidden, -INFINITY);
+    o_ = at::matmul(scores.softmax(-1), v_);
+    lse_ = scores.logsumexp(-1);
+    o_.backward(d_o_);
+  }
+
+  // Runs both passes and compares.
+  template <class Attend, class AttendBackward>
+  void check(Attend&& attend, AttendBackward&& attend_backward, const std::string& name,
+             double tolerance) {
+    const at::Tensor q = plain(q_), k = plain(k_), v = plain(v_), d_o = plain(d_o_);
+    const at::Tensor kt = tiles(k), vt = tiles(v), delta = plain((o_ * d_o_).sum(-1));
+    const at::Tensor o = at::empty_like(q), lse = at::empty({tokens_}), d_q = at::empty_like(q);
+    const at::Tensor d_k = at::zeros_like(q), d_v = at::zeros_like(q);
+    const at::Tensor scratch = at::full({half_attend_scratch(tokens_, head_dim_)}, NAN);
+    AttentionHead head;
+    head.tokens = tokens_;
+    head.head_dim = head_dim_;
+    head.window = window_;
+    head.q = q.const_data_ptr<float>();
+    head.k = k.const_data_ptr<float>();
+    head.v = v.const_data_ptr<float>();
+    head.kt = kt.const_data_ptr<float>();
+    head.vt = vt.const_data_ptr<float>();
+    head.o = o.mutable_data_ptr<float>();
+    head.lse = lse.mutable_data_ptr<float>();
+    head.d_o = d_o.const_data_ptr<float>();
+    head.delta = delta.const_data_ptr<float>();
+    head.d_q = d_q.mutable_data_ptr<float>();
+    head.d_k = d_k.mutable_data_ptr<float>();
+    head.d_v = d_v.mutable_data_ptr<float>();
+    attend(head, scratch.mutable_data_ptr<float>());
+    attend_backward(head, scratch.mutable_data_ptr<float>());
+    const std::string of = core::join(" of ", tokens_, " x ", head_dim_, ", window ", window_);
+    expect_close(o, o_, name + " o" + of, tolerance);
+    expect_close(lse, lse_, name + " lse" + of, tolerance);
+    expect_close(d_q, q_.grad(), name + " q" + of, tolerance);
+    expect_close(d_k, k_.grad(), name + " k" + of, tolerance);
+    expect_close(d_v, v_.grad(), name + " v" + of, tolerance);
+  }
+
+ private:
+  at::Tensor input(int seed, at::ScalarType dtype) const {
+    return (seeded({tokens_, head_dim_}, seed) * 0.5).to(dtype).to(at::kDouble);
+  }
+  static at::Tensor plain(const at::Tensor& x) { return x.detach().to(at::kFloat).contiguous(); }
+
+  int64_t tokens_, head_dim_, window_;
+  at::Tensor q_, k_, v_, d_o_, o_, lse_;
+};
+
 TEST(Kernels, AttendForwardAndBackward) {
   for (const int64_t tokens : {1, 64, 150}) {
-    const at::Tensor q = test::leaf(seeded({tokens, 32}, 1)),
-                     k = test::leaf(seeded({tokens, 32}, 2));
-    const at::Tensor v = test::leaf(seeded({tokens, 32}, 3)), d_o = seeded({tokens, 32}, 4);
-    const at::Tensor hidden = at::ones({tokens, tokens}, at::kBool).triu(1);
-    const at::Tensor scores = at::matmul(q, k.t()).masked_fill(hidden, -INFINITY);
-    const at::Tensor o = at::matmul(scores.softmax(-1), v);
-    o.backward(d_o);
-    const auto plain = [](const at::Tensor& x) { return x.detach().to(at::kFloat).contiguous(); };
-    const at::Tensor fq = plain(q), fk = plain(k), fv = plain(v), fd = plain(d_o);
-    const at::Tensor kt = tiles(fk), vt = tiles(fv), delta = plain((o * d_o).sum(-1));
-    for (const Kernel* kernel : runnable_kernels()) {
-      at::Tensor out = at::empty({tokens, 32}), lse = at::empty({tokens}),
-                 scratch = at::empty({kAttendScratch});
-      at::Tensor d_q = at::empty({tokens, 32}), d_k = at::zeros({tokens, 32}),
-                 d_v = at::zeros({tokens, 32});
-      AttentionHead head;
-      head.tokens = head.window = tokens;
-      head.head_dim = 32;
-      head.q = fq.const_data_ptr<float>();
-      head.k = fk.const_data_ptr<float>();
-      head.v = fv.const_data_ptr<float>();
-      head.kt = kt.const_data_ptr<float>();
-      head.vt = vt.const_data_ptr<float>();
-      head.o = out.mutable_data_ptr<float>();
-      head.lse = lse.mutable_data_ptr<float>();
-      head.d_o = fd.const_data_ptr<float>();
-      head.delta = delta.const_data_ptr<float>();
-      head.d_q = d_q.mutable_data_ptr<float>();
-      head.d_k = d_k.mutable_data_ptr<float>();
-      head.d_v = d_v.mutable_data_ptr<float>();
-      kernel->attend(head, scratch.mutable_data_ptr<float>());
-      kernel->attend_backward(head, scratch.mutable_data_ptr<float>());
-      expect_close(out, o, core::join(kernel->name, " o of ", tokens), 1e-5);
-      expect_close(lse, scores.logsumexp(-1), core::join(kernel->name, " lse of ", tokens), 1e-5);
-      expect_close(d_q, q.grad(), core::join(kernel->name, " q of ", tokens), 1e-5);
-      expect_close(d_k, k.grad(), core::join(kernel->name, " k of ", tokens), 1e-5);
-      expect_close(d_v, v.grad(), core::join(kernel->name, " v of ", tokens), 1e-5);
+    for (const int64_t window : {tokens, int64_t{70}}) {
+      for (const Kernel* kernel : runnable_kernels()) {
+        AttentionCase(tokens, 32, window, at::kDouble)
+            .check(kernel->attend, kernel->attend_backward, kernel->name, 1e-5);
+      }
+    }
+  }
+}
+
+TEST(Kernels, AttendByProductsOfBfloat16) {
+  const HalfAttention* half = active_half_attention();
+  if (half == nullptr) GTEST_SKIP() << "no processor instructions for products of bfloat16";
+  for (const int64_t tokens : {1, 3, 64, 65, 150, 151}) {
+    for (const int64_t head_dim : {16, 64, 80}) {
+      for (const int64_t window : {tokens, int64_t{70}}) {
+        // Inputs are exact in bfloat16; probabilities and score gradients are rounded to 8 bits.
+        AttentionCase(tokens, head_dim, window, at::kBFloat16)
+            .check(half->attend, half->attend_backward, "bfloat16", 1e-2);
+      }
     }
   }
 }

@@ -3,81 +3,13 @@
 #include <cstdint>
 
 #include "weft/nn/kernels/kernel.h"
+#include "weft/nn/kernels/products.h"
 #include "weft/nn/kernels/vectors.h"
 
 /// Causal attention in tiles of kTile queries and keys, so that scores never leave the cache.
-/// Source: Dao et al. 2022, arXiv:2205.14135. V: see vectors.h, with kGemmRows and kGemmVectors,
-/// the block of sums that stays in registers.
+/// Source: Dao et al. 2022, arXiv:2205.14135. V: see products.h. Products: the matrix products of a
+/// head, in float32 (FloatProducts) or of bfloat16 (pair_products.h).
 namespace weft::nn::kernels {
-
-/// A matrix whose element (i, j) is data[i * row + j * column].
-struct Operand {
-  const float* data;
-  int64_t row;
-  int64_t column;
-};
-
-/// A matrix whose rows are contiguous, `row` elements apart.
-struct Factor {
-  const float* data;
-  int64_t row;
-};
-/// The same, written to.
-struct Sums {
-  float* data;
-  int64_t row;
-};
-
-/// c [m, n] += a [m, k] b [k, n] for kRows rows and kVectors vectors of columns.
-template <class V, int kRows, int kVectors>
-[[gnu::always_inline]] inline void multiply_block(const Operand& a, const Factor& b, int64_t k,
-                                                  const Sums& c) {
-  typename V::F sums[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = V::load(c.data + r * c.row + v * V::kWidth);
-  }
-  for (int64_t i = 0; i < k; ++i) {
-    typename V::F row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = V::load(b.data + i * b.row + v * V::kWidth);
-    for (int r = 0; r < kRows; ++r) {
-      const float factor = a.data[r * a.row + i * a.column];
-      for (int v = 0; v < kVectors; ++v) sums[r][v] += row[v] * factor;
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) V::store(sums[r][v], c.data + r * c.row + v * V::kWidth);
-  }
-}
-
-/// The same for m rows.
-template <class V, int kVectors>
-void multiply_panel(Operand a, const Factor& b, int64_t m, int64_t k, Sums c) {
-  for (; m >= V::kGemmRows; m -= V::kGemmRows) {
-    multiply_block<V, V::kGemmRows, kVectors>(a, b, k, c);
-    a.data += V::kGemmRows * a.row;
-    c.data += V::kGemmRows * c.row;
-  }
-  for (; m >= 2; m -= 2) {
-    multiply_block<V, 2, kVectors>(a, b, k, c);
-    a.data += 2 * a.row;
-    c.data += 2 * c.row;
-  }
-  if (m > 0) multiply_block<V, 1, kVectors>(a, b, k, c);
-}
-
-/// c [m, n] += a [m, k] b [k, n]; n is a multiple of 16, rows of b and c are contiguous.
-template <class V>
-void multiply_add(const Operand& a, const Factor& b, int64_t m, int64_t n, int64_t k,
-                  const Sums& c) {
-  constexpr int64_t kPanel = V::kGemmVectors * V::kWidth;
-  int64_t j = 0;
-  for (; j + kPanel <= n; j += kPanel) {
-    multiply_panel<V, V::kGemmVectors>(a, {b.data + j, b.row}, m, k, {c.data + j, c.row});
-  }
-  for (; j < n; j += V::kWidth) {
-    multiply_panel<V, 1>(a, {b.data + j, b.row}, m, k, {c.data + j, c.row});
-  }
-}
 
 /// values = 0; count is a multiple of the width.
 template <class V>
@@ -119,13 +51,60 @@ struct Tile {
   return hidden <= 0 ? 0 : hidden / kTile * kTile;
 }
 
-/// s [rows, kTile] = scores; what a query does not see becomes minus infinity.
+/// Products of a head's rows in float32, as they are.
 template <class V>
-void score_tile(const AttentionHead& head, const Tile& tile, float* s) {
-  const int64_t H = head.head_dim;
+class FloatProducts {
+ public:
+  /// Either needs no memory of its own.
+  static FloatProducts forward(const AttentionHead& head, float* /*scratch*/) {
+    return FloatProducts(head);
+  }
+  static FloatProducts backward(const AttentionHead& head, float* /*scratch*/) {
+    return FloatProducts(head);
+  }
+
+  /// s [rows, kTile] = q k^T.
+  void scores(const Tile& tile, float* s) const { product(head_.q, head_.kt, tile, s); }
+  /// d [rows, kTile] = d_o v^T.
+  void score_gradients(const Tile& tile, float* d) const { product(head_.d_o, head_.vt, tile, d); }
+  /// o += p v.
+  void add_output(const Tile& tile, int64_t columns, const float* p) const {
+    const int64_t H = head_.head_dim;
+    multiply_add<V>(as_rows(p), Factor<float>{head_.v + tile.first_column * H, H}, tile.rows, H,
+                    columns, {head_.o + tile.first_row * H, H});
+  }
+  /// d_v += p^T d_o, d_k += d^T q, d_q += d k.
+  void add_gradients(const Tile& tile, int64_t columns, const float* p, const float* d) const {
+    const int64_t H = head_.head_dim, row = tile.first_row * H, column = tile.first_column * H;
+    multiply_add<V>(as_columns(p), Factor<float>{head_.d_o + row, H}, columns, H, tile.rows,
+                    {head_.d_v + column, H});
+    multiply_add<V>(as_columns(d), Factor<float>{head_.q + row, H}, columns, H, tile.rows,
+                    {head_.d_k + column, H});
+    multiply_add<V>(as_rows(d), Factor<float>{head_.k + column, H}, tile.rows, H, columns,
+                    {head_.d_q + row, H});
+  }
+
+ private:
+  explicit FloatProducts(const AttentionHead& head) : head_(head) {}
+
+  static Operand<float> as_rows(const float* tile) { return {tile, kTile, 1}; }
+  static Operand<float> as_columns(const float* tile) { return {tile, 1, kTile}; }
+
+  void product(const float* rows, const float* columns, const Tile& tile, float* out) const {
+    const int64_t H = head_.head_dim;
+    multiply_add<V>(Operand<float>{rows + tile.first_row * H, H, 1},
+                    Factor<float>{columns + tile.first_column * H, kTile}, tile.rows, kTile, H,
+                    {out, kTile});
+  }
+
+  const AttentionHead& head_;
+};
+
+/// s [rows, kTile] = scores; what a query does not see becomes minus infinity.
+template <class V, class Products>
+void score_tile(const AttentionHead& head, const Products& products, const Tile& tile, float* s) {
   clear<V>(s, tile.rows * kTile);
-  multiply_add<V>({head.q + tile.first_row * H, H, 1}, {head.kt + tile.first_column * H, kTile},
-                  tile.rows, kTile, H, {s, kTile});
+  products.scores(tile, s);
   for (int64_t row = 0; row < tile.rows; ++row) {
     for (int64_t c = tile.end(row); c < kTile; ++c) s[row * kTile + c] = -__builtin_inff();
     const int64_t begin = tile.begin(row, head.window);
@@ -163,10 +142,11 @@ template <class V>
 }
 
 /// Kernel::attend: the outputs and log sums of a head.
-template <class V>
+template <class V, class Products = FloatProducts<V>>
 void attend(const AttentionHead& head, float* scratch) {
   const int64_t H = head.head_dim;
   float* s = scratch;
+  const auto products = Products::forward(head, scratch + kTile * kTile);
   for (int64_t first = 0; first < head.tokens; first += kTile) {
     const int64_t rows = rows_from(head, first);
     RunningRow running[kTile];
@@ -174,12 +154,12 @@ void attend(const AttentionHead& head, float* scratch) {
     float* o = head.o + first * H;
     clear<V>(o, rows * H);
     for (int64_t column = first_tile(head, first); column <= first; column += kTile) {
-      score_tile<V>(head, {first, rows, column}, s);
+      const Tile tile{first, rows, column};
+      score_tile<V>(head, products, tile, s);
       for (int64_t row = 0; row < rows; ++row) {
         soften_row<V>(s + row * kTile, o + row * H, H, running[row]);
       }
-      multiply_add<V>({s, kTile, 1}, {head.v + column * H, H}, rows, H, rows_from(head, column),
-                      {o, H});
+      products.add_output(tile, rows_from(head, column), s);
     }
     for (int64_t row = 0; row < rows; ++row) {
       scale_by<V>(1 / running[row].sum, o + row * H, H);
@@ -189,13 +169,12 @@ void attend(const AttentionHead& head, float* scratch) {
 }
 
 /// p [rows, kTile] = probabilities again, and d [rows, kTile] = the scores' gradient.
-template <class V>
-void differentiate_tile(const AttentionHead& head, const Tile& tile, float* p, float* d) {
-  const int64_t H = head.head_dim;
-  score_tile<V>(head, tile, p);
+template <class V, class Products>
+void differentiate_tile(const AttentionHead& head, const Products& products, const Tile& tile,
+                        float* p, float* d) {
+  score_tile<V>(head, products, tile, p);
   clear<V>(d, tile.rows * kTile);
-  multiply_add<V>({head.d_o + tile.first_row * H, H, 1}, {head.vt + tile.first_column * H, kTile},
-                  tile.rows, kTile, H, {d, kTile});
+  products.score_gradients(tile, d);
   for (int64_t row = 0; row < tile.rows; ++row) {
     const float lse = head.lse[tile.first_row + row], delta = head.delta[tile.first_row + row];
     for (int64_t c = row * kTile; c < (row + 1) * kTile; c += V::kWidth) {
@@ -207,23 +186,18 @@ void differentiate_tile(const AttentionHead& head, const Tile& tile, float* p, f
 }
 
 /// Kernel::attend_backward: the gradients of a head.
-template <class V>
+template <class V, class Products = FloatProducts<V>>
 void attend_backward(const AttentionHead& head, float* scratch) {
-  const int64_t H = head.head_dim;
   float* p = scratch;
   float* d = scratch + kTile * kTile;
-  clear<V>(head.d_q, head.tokens * H);
+  const auto products = Products::backward(head, scratch + 2 * kTile * kTile);
+  clear<V>(head.d_q, head.tokens * head.head_dim);
   for (int64_t first = 0; first < head.tokens; first += kTile) {
     const int64_t rows = rows_from(head, first);
     for (int64_t column = first_tile(head, first); column <= first; column += kTile) {
-      const int64_t columns = rows_from(head, column);
-      differentiate_tile<V>(head, {first, rows, column}, p, d);
-      multiply_add<V>({p, 1, kTile}, {head.d_o + first * H, H}, columns, H, rows,
-                      {head.d_v + column * H, H});
-      multiply_add<V>({d, 1, kTile}, {head.q + first * H, H}, columns, H, rows,
-                      {head.d_k + column * H, H});
-      multiply_add<V>({d, kTile, 1}, {head.k + column * H, H}, rows, H, columns,
-                      {head.d_q + first * H, H});
+      const Tile tile{first, rows, column};
+      differentiate_tile<V>(head, products, tile, p, d);
+      products.add_gradients(tile, rows_from(head, column), p, d);
     }
   }
 }

@@ -100,11 +100,28 @@ struct Kernel {
 };
 
 /// Floats that attend and attend_backward need beside their arguments.
-inline constexpr int64_t kAttendScratch = 3 * kTile * kTile + 4 * kTile;
+inline constexpr int64_t kAttendScratch = 2 * kTile * kTile;
+
+/// Attention whose products are of bfloat16, summed in float32; kt and vt are not read. For heads
+/// whose tensors are bfloat16, on processors that have instructions for it.
+struct HalfAttention {
+  bool (*runs_here)();
+  void (*attend)(const AttentionHead& head, float* scratch);
+  /// `scratch` holds half_attend_scratch(tokens, head_dim) floats.
+  void (*attend_backward)(const AttentionHead& head, float* scratch);
+};
+
+/// Floats that HalfAttention needs beside its arguments.
+[[gnu::always_inline]] inline int64_t half_attend_scratch(int64_t tokens, int64_t head_dim) {
+  constexpr int64_t kPlaces = 7;
+  const int64_t rows = (tokens + kTile - 1) / kTile * kTile;
+  return kAttendScratch + kTile * kTile / 2 + kPlaces * rows * head_dim / 2;
+}
 
 #if defined(__x86_64__)
 extern const Kernel kAvx512Kernel;
 extern const Kernel kAvx2Kernel;
+extern const HalfAttention kAvx512Bf16Attention;
 #endif
 extern const Kernel kPlainKernel;
 

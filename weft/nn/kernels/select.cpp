@@ -32,4 +32,13 @@ const Kernel& active_kernel() {
   return kernel;
 }
 
+const HalfAttention* active_half_attention() {
+#if defined(__x86_64__)
+  static const bool runs = &active_kernel() == &kAvx512Kernel && kAvx512Bf16Attention.runs_here();
+  return runs ? &kAvx512Bf16Attention : nullptr;
+#else
+  return nullptr;
+#endif
+}
+
 }  // namespace weft::nn::kernels

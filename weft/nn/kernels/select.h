@@ -12,5 +12,7 @@ std::span<const Kernel* const> runnable_kernels();
 /// The kernel that this process uses: that of WEFT_CPU_KERNEL, read at the first call, or the
 /// fastest. Throws ConfigError for a name that is unknown or that this machine cannot run.
 const Kernel& active_kernel();
+/// What goes with it for bfloat16; null where the processor has no such instructions.
+const HalfAttention* active_half_attention();
 
 }  // namespace weft::nn::kernels

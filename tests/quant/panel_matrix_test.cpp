@@ -1,0 +1,135 @@
+#include "weft/quant/panel_matrix.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tests/core/error_text.h"
+#include "tests/ops/tensor_checks.h"
+#include "weft/quant/kernels/panel_select.h"
+
+namespace weft::quant {
+namespace {
+
+using test::expect_close;
+using test::seeded;
+using testing::error_text;
+
+struct Format {
+  int64_t bits;
+  bool is_symmetric;
+  int64_t group_size;
+  int64_t out;
+  int64_t in;
+};
+
+// Rows that fill panels and rows that don't, one block and many.
+constexpr Format kFormats[] = {{4, false, 32, 32, 96},  {4, true, 32, 7, 32},
+                               {4, false, 64, 33, 128}, {8, true, 32, 48, 64},
+                               {8, false, 32, 5, 96},   {8, true, 128, 17, 256}};
+
+AffineTensor make_weight(const Format& format) {
+  at::manual_seed(5);
+  AffineTensor w;
+  w.bits = format.bits;
+  w.group_size = format.group_size;
+  w.packed = at::randint(256, {format.out, format.in * format.bits / 8}, at::kByte);
+  w.scales = (seeded({format.out, format.in / format.group_size}, 1) * 0.01).to(at::kHalf);
+  if (!format.is_symmetric) w.offsets = (seeded(w.scales.sizes(), 2) * 0.1).to(at::kHalf);
+  return w;
+}
+
+bool is_same(const AffineTensor& a, const AffineTensor& b) {
+  return a.bits == b.bits && a.group_size == b.group_size && at::equal(a.packed, b.packed) &&
+         at::equal(a.scales, b.scales) && a.is_symmetric() == b.is_symmetric() &&
+         (a.is_symmetric() || at::equal(a.offsets, b.offsets));
+}
+
+TEST(PanelMatrix, KeepsEveryBit) {
+  for (const Format& format : kFormats) {
+    const AffineTensor w = make_weight(format);
+    EXPECT_TRUE(is_same(from_panels(to_panels(w)), regroup_affine(w, 32))) << format.out;
+  }
+}
+
+TEST(PanelMatrix, GivesRowsAsTheAffineMatrixDoes) {
+  for (const Format& format : kFormats) {
+    const AffineTensor w = make_weight(format);
+    const at::Tensor indices = at::tensor({format.out - 1, int64_t{0}}, at::kLong).view({2, 1});
+    EXPECT_TRUE(at::equal(panel_rows(to_panels(w), indices), affine_rows(w, indices)));
+  }
+  const PanelMatrix w = to_panels(make_weight(kFormats[1]));
+  EXPECT_EQ(error_text([&] { panel_rows(w, at::full({1}, 7, at::kLong)); }),
+            "ShapeError: quant.panel_rows: row 7, expected 0 to 6");
+}
+
+// Whole numbers up to 127 in every block are codes themselves, so nothing is rounded.
+TEST(PanelMatrix, MultipliesWholeNumbersAsTheAffineMatrixDoes) {
+  for (const Format& format : kFormats) {
+    const AffineTensor w = make_weight(format);
+    const at::Tensor wide = dequantize(w, at::kFloat).to(at::kDouble);
+    const PanelMatrix panels = to_panels(w);
+    for (const int64_t tokens : {1, 3, 4, 13}) {
+      at::Tensor x = at::randint(-127, 128, {tokens, format.in}).to(at::kFloat);
+      x.view({tokens, -1, 32}).select(2, 5).fill_(-127);
+      for (const auto* kernel : kernels::runnable_panel_kernels()) {
+        expect_close(panel_matmul_on(*kernel, x, panels), at::matmul(x.to(at::kDouble), wide.t()),
+                     core::join(kernel->name, ", ", format.bits, " bits, ", tokens, " tokens"),
+                     1e-6);
+      }
+    }
+  }
+}
+
+TEST(PanelMatrix, KernelsRoundAlike) {
+  at::Tensor x = seeded({4, 96}, 3, at::kFloat);
+  x[1].fill_(0);
+  x[2] *= 1e-30;
+  for (const auto* kernel : kernels::runnable_panel_kernels()) {
+    std::vector<int8_t> codes(96), expected_codes(96);
+    std::vector<float> scales(3), sums(3), expected_scales(3), expected_sums(3);
+    for (int64_t t = 0; t < 4; ++t) {
+      const float* row = x.const_data_ptr<float>() + t * 96;
+      kernel->round(row, 3, codes.data(), scales.data(), sums.data());
+      kernels::kPlainPanelKernel.round(row, 3, expected_codes.data(), expected_scales.data(),
+                                       expected_sums.data());
+      EXPECT_EQ(codes, expected_codes) << kernel->name << " token " << t;
+      EXPECT_EQ(scales, expected_scales) << kernel->name << " token " << t;
+      EXPECT_EQ(sums, expected_sums) << kernel->name << " token " << t;
+    }
+  }
+}
+
+TEST(PanelMatrix, RoundsActivationsToEightBits) {
+  const AffineTensor w = make_weight({4, false, 32, 64, 512});
+  const at::Tensor x = seeded({3, 512}, 4, at::kFloat);
+  const at::Tensor exact = affine_matmul(x, w);
+  const double error = (panel_matmul(x, to_panels(w)) - exact).norm().item<double>();
+  EXPECT_LE(error, 0.01 * exact.norm().item<double>());
+  EXPECT_GT(error, 0);
+}
+
+TEST(PanelMatrix, KeepsTheInputsShapeAndType) {
+  const PanelMatrix w = to_panels(make_weight({8, true, 32, 20, 64}));
+  const at::Tensor y = panel_matmul(seeded({2, 3, 64}, 1).to(at::kBFloat16), w);
+  EXPECT_EQ(y.sizes(), at::IntArrayRef({2, 3, 20}));
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(panel_matmul(at::empty({0, 64}), w).sizes(), at::IntArrayRef({0, 20}));
+}
+
+TEST(PanelMatrix, RefusesWhatDoesNotFit) {
+  AffineTensor w = make_weight({4, false, 32, 8, 64});
+  const PanelMatrix panels = to_panels(w);
+  EXPECT_EQ(error_text([&] {
+              panel_matmul(at::empty({2, 32}), panels);
+            }),
+            "ShapeError: quant.panel_matmul: x, expected last dimension 64, got [2, 32]; check "
+            "which shard of the weight this is");
+  w = slice_affine(w, {0, 8}, {0, 16});
+  EXPECT_FALSE(fits_panels(w));
+  EXPECT_EQ(error_text([&] { to_panels(w); }),
+            "ShapeError: quant.to_panels: 4 bits in groups of 16, expected 4 or 8 bits, groups of "
+            "whole blocks of 32 and scales of float16; keep it as it is");
+}
+
+}  // namespace
+}  // namespace weft::quant

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+
+/// Inner loops of products between packed codes and activations of eight bits. As kernel.h's files,
+/// these share nothing with others that the linker could mix up.
+namespace weft::quant::kernels {
+
+/// Rows that lie side by side, and columns that share a scale.
+inline constexpr int64_t kPanelRows = 16;
+inline constexpr int64_t kBlockColumns = 32;
+
+/// A matrix of codes of 4 or 8 bits, panel after panel of kPanelRows rows, block after block of
+/// kBlockColumns columns; the last panel may have rows of zeros. A block is kPanelRows scales
+/// (float16), as many offsets (float16) unless it is symmetric, then the codes in steps of four
+/// columns: byte 4 * row + column. With 4 bits a byte holds a code of step j and, in its upper
+/// half, one of step j + 4.
+struct Panels {
+  const uint8_t* data = nullptr;
+  int64_t bits = 0;
+  bool is_symmetric = false;
+  int64_t num_blocks = 0;
+
+  [[gnu::always_inline]] int64_t block_bytes() const {
+    return kPanelRows * ((is_symmetric ? 2 : 4) + kBlockColumns * bits / 8);
+  }
+  [[gnu::always_inline]] int64_t panel_bytes() const { return num_blocks * block_bytes(); }
+};
+
+/// Tokens rounded block by block: x is about scale * code; `sums` are scale * the sum of a block's
+/// codes. Token after token, block after block.
+struct RoundedInputs {
+  const int8_t* codes = nullptr;
+  const float* scales = nullptr;
+  const float* sums = nullptr;
+  int64_t tokens = 0;
+};
+
+/// Rows of the result, token t at data + t * stride; room for whole panels.
+struct PanelOutputs {
+  float* data = nullptr;
+  int64_t stride = 0;
+};
+
+/// One instruction set.
+struct PanelKernel {
+  const char* name;
+  bool (*runs_here)();
+  /// Rounds a token's blocks to codes of -127 to 127, to nearest, ties to even. Every kernel gives
+  /// the same codes and scales.
+  void (*round)(const float* x, int64_t num_blocks, int8_t* codes, float* scales, float* sums);
+  /// y = x w^T for panels [first, first + count); y.data is the first panel's first row.
+  void (*multiply)(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
+                   const PanelOutputs& y);
+};
+
+#if defined(__x86_64__)
+extern const PanelKernel kAvx512VnniPanelKernel;
+#endif
+extern const PanelKernel kPlainPanelKernel;
+
+}  // namespace weft::quant::kernels

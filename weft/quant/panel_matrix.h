@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "weft/quant/affine.h"
+#include "weft/quant/kernels/panel_kernel.h"
+
+namespace weft::quant {
+
+/// An affine matrix in the order in which the processor multiplies it by activations of eight bits:
+/// kernels::Panels says how. The numbers are the affine matrix's own.
+struct PanelMatrix {
+  int64_t out_features = 0;
+  int64_t in_features = 0;
+  int64_t bits = 0;
+  bool is_symmetric = false;
+  /// uint8, one dim.
+  at::Tensor data;
+
+  int64_t num_bytes() const { return data.numel(); }
+};
+
+/// Whether `w` can be kept so without loss: 4 or 8 bits, scales and offsets float16, and quant
+/// groups that are whole blocks of kBlockColumns.
+bool fits_panels(const AffineTensor& w);
+
+/// Throws ShapeError unless fits_panels(w).
+PanelMatrix to_panels(const AffineTensor& w);
+/// The same matrix again, with groups of kBlockColumns.
+AffineTensor from_panels(const PanelMatrix& w);
+/// Rows by `indices` (int64, any shape): [..., in] float32. Throws ShapeError for others.
+at::Tensor panel_rows(const PanelMatrix& w, const at::Tensor& indices);
+
+/// y = x w^T, each block of kBlockColumns of x rounded to codes of 8 bits and a scale. x: [...,
+/// in], floating. Returns [..., out] in x's dtype. Does not record gradients. Runs on the fastest
+/// kernel of this machine. Throws ShapeError if x's last dim is not `in`. Source: Dettmers et al.
+/// 2022, arXiv:2208.07339 (absmax rounding), per block.
+at::Tensor panel_matmul(const at::Tensor& x, const PanelMatrix& w);
+/// The same on a given kernel.
+at::Tensor panel_matmul_on(const kernels::PanelKernel& kernel, const at::Tensor& x,
+                           const PanelMatrix& w);
+
+}  // namespace weft::quant
