@@ -97,8 +97,8 @@ std::vector<ShardedModule::Found> ShardedModule::find_units(torch::nn::Module& m
   const auto owner = owners(units);
   std::vector<Found> found(units.size() + 2);
   for (size_t i = 0; i < units.size(); ++i) found[i].name = core::join("unit ", i);
-  found[units.size()] = {"root", {}, {}, true};
-  found[units.size() + 1] = {"partial sums", {}, {}, true};
+  found[units.size()] = {"root", {}, true};
+  found[units.size() + 1] = {"partial sums", {}, true};
   for (nn::ParameterInfo& parameter : parameters) {
     const auto known = owner.find(parameter.tensor.unsafeGetTensorImpl());
     size_t place = known == owner.end() ? units.size() : known->second;
