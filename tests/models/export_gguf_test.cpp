@@ -133,10 +133,10 @@ TEST(ExportWeights, KeepsExpertsInBlocksQuantizedAndStacked) {
 }
 
 TEST(ExportWeights, WritesExpertsThatAreStackedEachByItself) {
-  for (const char* name : {"mixtral_q8_0", "mixtral_mlx"}) {
+  for (const auto& [name, source] :
+       {std::pair{"mixtral_q8_0", "model.gguf"}, {"mixtral_mlx", ""}}) {
     const TempDir dir;
-    const std::string source = family_path(name);
-    const auto file = io::TensorFile::open(source);
+    const auto file = io::TensorFile::open(family_path(name, source));
     ExportOptions options;
     options.dtype = at::kFloat;
     EXPECT_TRUE(export_weights(*file, options, Group(), dir.path(), no_progress).is_null());

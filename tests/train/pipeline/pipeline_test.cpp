@@ -5,9 +5,12 @@
 #include <torch/nn/pimpl.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/core/error_text.h"
@@ -275,18 +278,32 @@ TORCH_MODULE(Factor);
 // Inputs of microbatches that are in memory, counted by their memory.
 class AliveInputs {
  public:
+  explicit AliveInputs(int64_t limit) : limit_(limit) {}
+
   at::Tensor make() {
-    ++alive_;
-    most_ = std::max(most_, alive_);
+    // What has received the last one lets go of it a moment after it was taken, on its own thread.
+    wait_for_fewer_than(limit_);
+    most_ = std::max<int64_t>(most_, ++alive_);
     const auto memory = std::make_shared<std::vector<float>>(kD);
     return at::from_blob(
         memory->data(), {kD}, [this, memory](void*) { --alive_; }, at::kFloat);
   }
-  int64_t alive() const { return alive_; }
+  int64_t alive() const {
+    wait_for_fewer_than(1);
+    return alive_;
+  }
   int64_t most() const { return most_; }
 
  private:
-  int64_t alive_ = 0, most_ = 0;
+  void wait_for_fewer_than(int64_t limit) const {
+    for (int i = 0; i < 5000 && alive_ >= limit; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  int64_t limit_;
+  std::atomic<int64_t> alive_ = 0;
+  int64_t most_ = 0;
 };
 
 TEST(Pipeline, KeepsInputsOfAsManyMicrobatchesAsStagesAreAheadAtMost) {
@@ -294,7 +311,7 @@ TEST(Pipeline, KeepsInputsOfAsManyMicrobatchesAsStagesAreAheadAtMost) {
     const dist::Mesh mesh(world, {{"pipe", 3}});
     Factor factor(world.rank());
     const auto sharded = shard_module(*factor, mesh, {factor.ptr()});
-    AliveInputs inputs;
+    AliveInputs inputs(3 - world.rank());
     StageModel stage;
     stage.forward = [&](const Microbatch& microbatch, const at::Tensor& x) {
       const at::Tensor y = factor->forward(x.defined() ? x : microbatch.targets_BT);
