@@ -19,7 +19,7 @@ inline void add_byte_tokenizer(const std::string& folder) {
                       text::byte_to_letter(static_cast<uint8_t>(byte)));
   }
   vocabulary.kinds.assign(256, text::TokenKind::kNormal);
-  vocabulary.eos = 10;
+  vocabulary.eos = 0;
   std::ofstream(folder + "/tokenizer.json") << text::to_tokenizer_json(vocabulary, "test");
   std::ofstream(folder + "/tokenizer_config.json")
       << text::to_tokenizer_config(vocabulary, "{{ messages[0].content }}");
