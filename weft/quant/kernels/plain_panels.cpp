@@ -30,45 +30,73 @@ void round(const float* x, int64_t num_blocks, int8_t* codes, float* scales, flo
   }
 }
 
-// The code of (row, column) of a block whose codes begin at `codes`.
-int32_t code_at(const uint8_t* codes, int64_t bits, int64_t row, int64_t column) {
-  const int64_t step = column / 4, place = 4 * row + column % 4;
-  if (bits == 8) return codes[4 * kPanelRows * step + place];
-  const uint8_t both = codes[4 * kPanelRows * (step % 4) + place];
-  return step < 4 ? both & 15 : both >> 4;
-}
-
 float half_at(const uint8_t* halves, int64_t index) {
   uint16_t half = 0;
   std::memcpy(&half, halves + 2 * index, sizeof(half));
   return c10::Half(half, c10::Half::from_bits());
 }
 
-// y += a block's part of the products of one token.
-void add_block(const Panels& w, const uint8_t* block, const int8_t* x, float scale, float sum,
-               float* y) {
-  const uint8_t* codes = block + kPanelRows * (w.is_symmetric ? 2 : 4);
-  const float middle = w.bits == 4 ? -8.0F : -128.0F;
+// Four columns of a row, whose sums of products are whole numbers below 2^24 and so exact.
+using Four = float __attribute__((vector_size(16)));
+constexpr int64_t kSteps = kBlockColumns / 4;
+
+// A block as numbers.
+struct Block {
+  float scales[kPanelRows];
+  float offsets[kPanelRows];
+  Four codes[kSteps][kPanelRows];
+};
+
+Four four_of(const uint8_t* codes, int shift, int mask) {
+  const auto code = [&](int i) { return static_cast<float>(codes[i] >> shift & mask); };
+  return Four{code(0), code(1), code(2), code(3)};
+}
+
+void unpack(const Panels& w, const uint8_t* from, Block& block) {
+  const uint8_t* codes = from + kPanelRows * (w.is_symmetric ? 2 : 4);
   for (int64_t row = 0; row < kPanelRows; ++row) {
-    int32_t total = 0;
-    for (int64_t c = 0; c < kBlockColumns; ++c) total += code_at(codes, w.bits, row, c) * x[c];
-    const float w_scale = half_at(block, row);
-    const float offset = w.is_symmetric ? w_scale * middle : half_at(block, kPanelRows + row);
-    y[row] += static_cast<float>(total) * (w_scale * scale) + offset * sum;
+    block.scales[row] = half_at(from, row);
+    block.offsets[row] = w.is_symmetric ? block.scales[row] * (w.bits == 4 ? -8.0F : -128.0F)
+                                        : half_at(from, kPanelRows + row);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const int64_t stored = w.bits == 8 ? step : step % 4;
+      const uint8_t* place = codes + 4 * (kPanelRows * stored + row);
+      const bool is_upper = w.bits == 4 && step >= 4;
+      block.codes[step][row] = four_of(place, is_upper ? 4 : 0, w.bits == 8 ? 255 : 15);
+    }
+  }
+}
+
+// y += a block's part of the products of one token.
+void add_block(const Block& block, const int8_t* x, float scale, float sum, float* y) {
+  Four totals[kPanelRows] = {};
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const int8_t* from = x + 4 * step;
+    const auto code = [&](int i) { return static_cast<float>(from[i]); };
+    const Four inputs = {code(0), code(1), code(2), code(3)};
+    for (int64_t row = 0; row < kPanelRows; ++row) totals[row] += block.codes[step][row] * inputs;
+  }
+  for (int64_t row = 0; row < kPanelRows; ++row) {
+    const Four& four = totals[row];
+    const float total = four[0] + four[1] + (four[2] + four[3]);
+    y[row] += total * (block.scales[row] * scale) + block.offsets[row] * sum;
   }
 }
 
 void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
               const PanelOutputs& y) {
+  Block block;
   for (int64_t panel = 0; panel < count; ++panel) {
-    const uint8_t* blocks = w.data + (first + panel) * w.panel_bytes();
+    float* rows = y.data + panel * kPanelRows;
     for (int64_t t = 0; t < x.tokens; ++t) {
-      float* sums = y.data + t * y.stride + panel * kPanelRows;
-      for (int64_t row = 0; row < kPanelRows; ++row) sums[row] = 0;
-      for (int64_t b = 0; b < w.num_blocks; ++b) {
+      for (int64_t row = 0; row < kPanelRows; ++row) rows[t * y.stride + row] = 0;
+    }
+    for (int64_t b = 0; b < w.num_blocks; ++b) {
+      unpack(w, w.data + (first + panel) * w.panel_bytes() + b * w.block_bytes(), block);
+      for (int64_t t = 0; t < x.tokens; ++t) {
         const int64_t at = t * w.num_blocks + b;
-        add_block(w, blocks + b * w.block_bytes(), x.codes + at * kBlockColumns, x.scales[at],
-                  x.sums[at], sums);
+        add_block(block, x.codes + at * kBlockColumns, x.scales[at], x.sums[at],
+                  rows + t * y.stride);
       }
     }
   }
