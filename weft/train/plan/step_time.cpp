@@ -67,7 +67,8 @@ double muon_seconds(const PlanJob& job, const Hardware& hardware) {
 
 StepTime stage_time(const PlanJob& job, const Hardware& hardware, int64_t stage) {
   StepTime time;
-  const auto ranks = static_cast<double>(job.mesh.num_ranks() / job.mesh.pipe);
+  const int64_t stage_ranks = job.mesh.num_ranks() / job.mesh.pipe;
+  const auto ranks = static_cast<double>(stage_ranks);
   const double speed = hardware.flops(job.dtype_bytes) * hardware.compute_efficiency;
   time.compute = step_flops(job) * (job.checkpoint_activations ? kRecompute : 1) / ranks / speed *
                  stage_work(job.model, job.place(stage, 0));
