@@ -50,18 +50,15 @@ models::LoadPlan checked_plan(const ModelFlags& flags, const io::TensorFile& fil
   return models::make_plan(file, flags.tp, load);
 }
 
-std::optional<GivenAdapter> checked_adapter(const ModelFlags& flags, const io::TensorFile& file) {
+std::optional<GivenAdapter> checked_adapter(const ModelFlags& flags, const models::LoadPlan& plan) {
   auto adapter = open_adapter(flags);
-  if (adapter.has_value()) {
-    models::check_adapter(*adapter->adapters, checked_plan(flags, file), flags.model);
-  }
+  if (adapter.has_value()) models::check_adapter(*adapter->adapters, plan, flags.model);
   return adapter;
 }
 
 void check_request(const ModelFlags& flags) {
   const auto file = io::TensorFile::open(flags.model);
-  checked_plan(flags, *file);
-  checked_adapter(flags, *file);
+  checked_adapter(flags, checked_plan(flags, *file));
 }
 
 void check_backend(const RankRequest& request) {
@@ -153,7 +150,8 @@ Session open_session(const ModelFlags& flags, const dist::World& world) {
   Session session;
   session.path = flags.model;
   session.file = io::TensorFile::open(session.path);
-  const auto adapter = checked_adapter(flags, *session.file);
+  std::optional<GivenAdapter> adapter;
+  if (!flags.adapter.empty()) adapter = checked_adapter(flags, checked_plan(flags, *session.file));
   session.loaded = load(flags, *session.file, world.group());
   if (adapter.has_value()) put_adapter(*session.loaded.model, *adapter, session.path);
   session.load_seconds =
