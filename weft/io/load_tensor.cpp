@@ -1,6 +1,5 @@
 #include "weft/io/load_tensor.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -73,9 +72,10 @@ std::span<std::byte> bytes_of(at::Tensor& tensor) {
 }
 
 at::Tensor new_tensor(at::IntArrayRef shape, at::ScalarType type) {
-  at::Tensor tensor = at::empty(shape, type);
-  prepare_new_memory(bytes_of(tensor));
-  return tensor;
+  const uint64_t elements = static_cast<uint64_t>(c10::multiply_integers(shape));
+  std::shared_ptr<std::byte> memory = new_memory(elements * c10::elementSize(type));
+  return at::from_blob(
+      memory.get(), shape, [memory](void*) {}, type);
 }
 
 struct StoredType {
@@ -98,10 +98,14 @@ StoredType stored_type(const TensorFile& file, const View& view) {
   return stored;
 }
 
-// A shard as it is stored.
-at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadStats* stats) {
+// For a shard as it is stored.
+at::Tensor new_stored(const TensorFile& file, const ShardRecipe& recipe) {
   const StoredType type = stored_type(file, recipe.result);
-  at::Tensor stored = new_tensor(type.shape, type.type);
+  return new_tensor(type.shape, type.type);
+}
+
+at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadStats* stats) {
+  at::Tensor stored = new_stored(file, recipe);
   read_shard(file, recipe, bytes_of(stored), stats);
   return stored;
 }
@@ -225,7 +229,12 @@ at::Tensor load_floating(const TensorFile& file, const ShardRecipe& recipe, at::
 std::vector<at::Tensor> load_parts(const TensorFile& file, const MatrixSource& matrix,
                                    ReadStats* stats) {
   std::vector<at::Tensor> parts;
-  for (const ShardRecipe* part : matrix.parts) parts.push_back(read_stored(file, *part, stats));
+  std::vector<PlacedShard> shards;
+  for (const ShardRecipe* part : matrix.parts) {
+    parts.push_back(new_stored(file, *part));
+    shards.push_back({part, bytes_of(parts.back())});
+  }
+  read_shards(file, shards, stats);
   return parts;
 }
 

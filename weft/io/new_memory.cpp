@@ -2,46 +2,76 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <mutex>
 
 #include "weft/core/error.h"
 
 namespace weft::io {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr uint64_t kPage = 4096, kHugePage = uint64_t{2} << 20;
+// What one request to the system is for; a larger size has a region of its own.
+constexpr uint64_t kRegion = 32 * kHugePage;
 
-// The huge pages that lie wholly in `memory`.
-std::span<std::byte> huge_pages(std::span<std::byte> memory) {
-  const auto start = reinterpret_cast<uintptr_t>(memory.data());
-  const uintptr_t first = (start + kHugePage - 1) / kHugePage * kHugePage;
-  const uintptr_t last = (start + memory.size()) / kHugePage * kHugePage;
-  return last <= first ? std::span<std::byte>() : memory.subspan(first - start, last - first);
+constexpr uint64_t round_up(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
 }
 
-// Has the pages that lie wholly in `memory` made at once, which costs less than an exception for
-// each of them. Where the system doesn't know the request they are made when they are written.
-void populate(std::span<std::byte> memory) {
-  constexpr uintptr_t kPage = 4096;
-  const auto start = reinterpret_cast<uintptr_t>(memory.data());
-  const uintptr_t first = (start + kPage - 1) / kPage * kPage;
-  const uintptr_t last = (start + memory.size()) / kPage * kPage;
-  if (first >= last) return;
-  static_cast<void>(::madvise(memory.data() + (first - start), last - first, MADV_POPULATE_WRITE));
+// Addresses that have memory from when they are written to.
+class Region {
+ public:
+  explicit Region(uint64_t size) : mapped_(size + kHugePage), size_(size) {
+    mapping_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    core::check<core::IoError>(mapping_ != MAP_FAILED, "io.new_memory: no memory for ", size,
+                               " bytes; use more ranks, or a machine with more memory");
+    const auto start = reinterpret_cast<uintptr_t>(mapping_);
+    begin_ = static_cast<std::byte*>(mapping_) + (round_up(start, kHugePage) - start);
+    static_cast<void>(::madvise(begin_, size_, MADV_HUGEPAGE));
+  }
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region() { ::munmap(mapping_, mapped_); }
+
+  uint64_t room() const { return size_ - used_; }
+
+  std::byte* take(uint64_t size) {
+    std::byte* taken = begin_ + used_;
+    used_ += size;
+    return taken;
+  }
+
+ private:
+  void* mapping_ = nullptr;
+  std::byte* begin_ = nullptr;
+  uint64_t mapped_, size_, used_ = 0;
+};
+
+// The system has the pages back that lie wholly in the bytes; others are there as long as the
+// region is.
+void give_back(std::byte* bytes, uint64_t size) {
+  const auto start = reinterpret_cast<uintptr_t>(bytes);
+  const uint64_t skipped = round_up(start, kPage) - start;
+  const uint64_t whole = size < skipped ? 0 : (size - skipped) / kPage * kPage;
+  if (whole > 0) static_cast<void>(::madvise(bytes + skipped, whole, MADV_DONTNEED));
 }
 
 }  // namespace
 
-void prepare_new_memory(std::span<std::byte> memory) {
-  const auto huge = huge_pages(memory);
-  if (huge.empty()) {
-    populate(memory);
-    return;
+std::shared_ptr<std::byte> new_memory(uint64_t size) {
+  constexpr uint64_t kAlignment = 64;
+  static std::mutex mutex;
+  static std::shared_ptr<Region> latest;
+  const uint64_t needed = round_up(size, kAlignment);
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Region> region = latest;
+  if (region == nullptr || region->room() < needed) {
+    region = std::make_shared<Region>(std::max(kRegion, round_up(needed, kHugePage)));
   }
-  static_cast<void>(::madvise(huge.data(), huge.size(), MADV_HUGEPAGE));
-  const auto before = static_cast<size_t>(huge.data() - memory.data());
-  populate(memory.first(before));
-  populate(memory.subspan(before + huge.size()));
+  std::byte* bytes = region->take(needed);
+  if (latest == nullptr || latest->room() < region->room()) latest = region;
+  return {bytes, [region, size](std::byte* taken) { give_back(taken, size); }};
 }
 
 std::span<std::byte> ReadBuffer::first(uint64_t size) {

@@ -93,13 +93,17 @@ TEST_F(Read, AGapAbove64KibEndsASpan) {
   EXPECT_EQ(stats_of({run(0, 100), run(64 * kKib + 101, 100)}).num_spans, 2u);
 }
 
-TEST_F(Read, SpansEndAt8Mib) {
-  std::vector<ByteRun> runs;
-  for (uint64_t at = 0; at < 20 * kMib; at += 4 * kKib) runs.push_back(run(at, kKib));
-  const ReadStats stats = stats_of(runs);
+TEST_F(Read, SpansEndAt8MibOrAfter1024RunsInOrder) {
+  const auto runs_every = [&](uint64_t step) {
+    std::vector<ByteRun> runs;
+    for (uint64_t at = 0; at < 20 * kMib; at += step) runs.push_back(run(at, kKib));
+    return runs;
+  };
+  const ReadStats stats = stats_of(runs_every(32 * kKib));
   EXPECT_EQ(stats.num_spans, 3u);
-  EXPECT_EQ(stats.planned_bytes, 5 * kMib);
-  EXPECT_EQ(stats.read_bytes, 5 * kMib);
+  EXPECT_EQ(stats.planned_bytes, 640 * kKib);
+  EXPECT_EQ(stats.read_bytes, 640 * kKib);
+  EXPECT_EQ(stats_of(runs_every(4 * kKib)).num_spans, 5u);
 }
 
 TEST_F(Read, ALongRunIsReadByItself) {
@@ -179,6 +183,28 @@ TEST_F(Read, ALargeMatrixsRowsAndColumnsEqualTheBytesInMemory) {
     EXPECT_TRUE(bytes == expected);
     EXPECT_EQ(stats.planned_bytes, part.num_bytes());
   }
+}
+
+// As the parts of a quantized matrix are: one of many bytes, one of few, one of no rows.
+TEST_F(Read, ViewsReadTogetherAreAsTheyAreAlone) {
+  const View all = View::of(source_->require("a"));
+  const std::vector<int64_t> sizes = {4 * 1024, 6 * 1024};
+  const std::vector<View> views = {all.unflatten(0, sizes).narrow(1, 1000, 3000),
+                                   all.unflatten(0, sizes).narrow(1, 5000, 16),
+                                   all.narrow(0, 3, 5)};
+  std::vector<std::string> bytes, expected;
+  std::vector<PlacedView> placed;
+  ReadStats stats;
+  for (const View& view : views) bytes.emplace_back(view.num_bytes(), '?');
+  for (size_t i = 0; i < views.size(); ++i) {
+    placed.push_back({views[i], std::as_writable_bytes(std::span(bytes[i]))});
+    std::string& alone = expected.emplace_back();
+    views[i].for_each_run(
+        [&](const ByteRun& run) { alone += whole_.substr(run.offset, run.num_bytes); });
+  }
+  read_views(*source_, placed, &stats);
+  for (size_t i = 0; i < views.size(); ++i) EXPECT_TRUE(bytes[i] == expected[i]) << i;
+  EXPECT_EQ(stats.planned_bytes, uint64_t{4096} * 3016 + 5);
 }
 
 TEST_F(Read, ALargeMatrixOfAFileThatBecameShorterIsAnError) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <future>
+#include <utility>
 #include <vector>
 
 #include "weft/core/error.h"
@@ -14,7 +15,7 @@ namespace {
 
 // From here on two threads read half of the rows each: clearing new memory takes about as long as
 // reading into it.
-constexpr uint64_t kWorthTwoThreads = uint64_t{8} << 20;
+constexpr uint64_t kWorthTwoThreads = uint64_t{4} << 20;
 
 // Copies a span's runs to their places, short ones out of the page cache.
 void read_span(const TensorFile& file, const ReadSpan& span, std::span<std::byte> destination) {
@@ -33,16 +34,44 @@ void read_span(const TensorFile& file, const ReadSpan& span, std::span<std::byte
   file.copy_from(span.file, span.offset, span.num_bytes, copies);
 }
 
-void note(const SpanCounts& counts, ReadStats* stats) {
-  if (stats == nullptr) return;
-  stats->planned_bytes += counts.planned_bytes;
-  stats->read_bytes += counts.planned_bytes;
-  stats->num_spans += counts.num_spans;
+void add(ReadStats& stats, const SpanCounts& counts) {
+  stats.planned_bytes += counts.planned_bytes;
+  stats.read_bytes += counts.planned_bytes;
+  stats.num_spans += counts.num_spans;
 }
 
-SpanCounts read_spans(const TensorFile& file, const View& view, std::span<std::byte> destination) {
-  return for_each_span(std::span(&view, 1), SpanOptions(),
-                       [&](const ReadSpan& span) { read_span(file, span, destination); });
+void add(ReadStats& stats, const ReadStats& other) {
+  stats.planned_bytes += other.planned_bytes;
+  stats.read_bytes += other.read_bytes;
+  stats.num_spans += other.num_spans;
+}
+
+ReadStats read_spans(const TensorFile& file, std::span<const PlacedView> views) {
+  ReadStats stats;
+  for (const auto& each : views) {
+    add(stats, for_each_span(std::span(&each.view, 1), SpanOptions(), [&](const ReadSpan& span) {
+          read_span(file, span, each.destination);
+        }));
+  }
+  return stats;
+}
+
+// Half of the rows of each view, and the others.
+std::pair<std::vector<PlacedView>, std::vector<PlacedView>> halves(
+    std::span<const PlacedView> views) {
+  std::vector<PlacedView> top, rest;
+  for (const auto& [view, destination] : views) {
+    const int64_t rows = view.num_dims() < 2 ? 1 : view.size(0);
+    if (rows < 2) {
+      top.push_back({view, destination});
+      continue;
+    }
+    const View first = view.narrow(0, 0, rows / 2);
+    top.push_back({first, destination.first(first.num_bytes())});
+    rest.push_back(
+        {view.narrow(0, rows / 2, rows - rows / 2), destination.subspan(first.num_bytes())});
+  }
+  return {top, rest};
 }
 
 void gather(std::span<const std::byte> memory, const View& view, std::span<std::byte> destination) {
@@ -68,24 +97,43 @@ void run_function(const EagerStep& step, std::span<const std::byte> input,
 
 }  // namespace
 
-void read_view(const TensorFile& file, const View& view, std::span<std::byte> destination,
-               ReadStats* stats) {
-  core::check<core::InternalError>(view.num_bytes() == destination.size(),
-                                   "io.read_view: ", view.num_bytes(),
-                                   " bytes for a destination of ", destination.size());
-  const int64_t rows = view.num_dims() < 2 ? 1 : view.size(0);
-  if (rows < 2 || destination.size() < kWorthTwoThreads) {
-    note(read_spans(file, view, destination), stats);
+void read_views(const TensorFile& file, std::span<const PlacedView> views, ReadStats* stats) {
+  uint64_t bytes = 0;
+  for (const auto& [view, destination] : views) {
+    core::check<core::InternalError>(view.num_bytes() == destination.size(),
+                                     "io.read_view: ", view.num_bytes(),
+                                     " bytes for a destination of ", destination.size());
+    bytes += destination.size();
+  }
+  ReadStats unread;
+  ReadStats& sum = stats == nullptr ? unread : *stats;
+  if (bytes < kWorthTwoThreads) {
+    add(sum, read_spans(file, views));
     return;
   }
-  const View top = view.narrow(0, 0, rows / 2), rest = view.narrow(0, rows / 2, rows - rows / 2);
-  auto other = std::async(std::launch::async, [&] {
-    return read_spans(file, rest, destination.subspan(top.num_bytes()));
-  });
+  const auto [top, rest] = halves(views);
+  auto other = std::async(std::launch::async, [&, &rest = rest] { return read_spans(file, rest); });
   // The future waits for the thread, also where this throws.
-  const SpanCounts counts = read_spans(file, top, destination.first(top.num_bytes()));
-  note(counts, stats);
-  note(other.get(), stats);
+  add(sum, read_spans(file, top));
+  add(sum, other.get());
+}
+
+void read_view(const TensorFile& file, const View& view, std::span<std::byte> destination,
+               ReadStats* stats) {
+  const PlacedView placed{view, destination};
+  read_views(file, std::span(&placed, 1), stats);
+}
+
+void read_shards(const TensorFile& file, std::span<const PlacedShard> shards, ReadStats* stats) {
+  std::vector<PlacedView> views;
+  for (const auto& [recipe, destination] : shards) {
+    if (recipe->eager_steps.empty()) {
+      views.push_back({recipe->result, destination});
+    } else {
+      read_shard(file, *recipe, destination, stats);
+    }
+  }
+  read_views(file, views, stats);
 }
 
 void read_shard(const TensorFile& file, const ShardRecipe& recipe, std::span<std::byte> destination,
@@ -111,7 +159,7 @@ ReadStats count_reads(const ShardPlan& plan, int64_t rank) {
   ReadStats stats;
   for (const PlannedParam& param : plan.params()) {
     const View& view = param.of(rank).file_view();
-    note(for_each_span(std::span(&view, 1), SpanOptions(), [](const ReadSpan&) {}), &stats);
+    add(stats, for_each_span(std::span(&view, 1), SpanOptions(), [](const ReadSpan&) {}));
     stats.peak_host_bytes = std::max(stats.peak_host_bytes, param.of(rank).result.num_bytes());
   }
   return stats;

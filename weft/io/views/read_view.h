@@ -9,15 +9,33 @@
 
 namespace weft::io {
 
-/// Fills `destination` with the view's bytes, row-major, in the spans of for_each_span: a span of
-/// one run is read straight to its place, the runs of others are copied out of the page cache.
-/// Large views are read by two threads. destination.size() is view.num_bytes(). Throws FormatError
-/// if a file has become shorter, IoError.
+/// A view and the place of its bytes, of which there are view.num_bytes().
+struct PlacedView {
+  View view;
+  std::span<std::byte> destination;
+};
+
+/// Fills the destinations with the views' bytes, row-major, in the spans of for_each_span: a span
+/// of one run is read straight to its place, the runs of others are copied out of the page cache.
+/// Many bytes are read by two threads, each of which takes half of every view's rows. Throws
+/// FormatError if a file has become shorter, IoError.
+void read_views(const TensorFile& file, std::span<const PlacedView> views,
+                ReadStats* stats = nullptr);
+/// The same for one view.
 void read_view(const TensorFile& file, const View& view, std::span<std::byte> destination,
                ReadStats* stats = nullptr);
 
-/// Reads one rank's shard of one parameter, row-major, and runs its eager steps.
-/// destination.size() is recipe.result.num_bytes(). Throws as read_view and as the eager functions.
+/// One rank's shard of one parameter, and the place of its recipe.result.num_bytes() bytes.
+struct PlacedShard {
+  const ShardRecipe* recipe = nullptr;
+  std::span<std::byte> destination;
+};
+
+/// Reads shards, row-major, and runs their eager steps. Throws as read_views and as the eager
+/// functions.
+void read_shards(const TensorFile& file, std::span<const PlacedShard> shards,
+                 ReadStats* stats = nullptr);
+/// The same for one shard.
 void read_shard(const TensorFile& file, const ShardRecipe& recipe, std::span<std::byte> destination,
                 ReadStats* stats = nullptr);
 

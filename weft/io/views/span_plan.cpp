@@ -27,7 +27,9 @@ class SpanMaker {
   void add(const PlacedRun& run) {
     is_sorted_ = is_sorted_ && (runs_.empty() || !(order_of(run) < order_of(runs_.back())));
     runs_.push_back(run);
-    if (runs_.size() >= options_.max_runs_sorted) flush();
+    if (runs_.size() >= (is_sorted_ ? options_.max_runs_in_order : options_.max_runs_sorted)) {
+      flush();
+    }
   }
 
   void flush() {

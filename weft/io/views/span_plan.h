@@ -21,6 +21,8 @@ struct SpanOptions {
   uint64_t long_run = uint64_t{1} << 20;
   /// Runs that are sorted at a time: memory is 40 bytes for each.
   size_t max_runs_sorted = size_t{1} << 16;
+  /// Runs at a time that come in order, for whose lists new memory would cost more than they do.
+  size_t max_runs_in_order = 1024;
 };
 
 /// Bytes of a span that go to one place.
@@ -50,7 +52,7 @@ struct SpanCounts {
 };
 
 /// Merges the runs of all views into spans and calls `visit` with each, in the order of files and
-/// offsets as far as `max_runs_sorted` reaches. Every byte of every view is in just one piece.
+/// offsets as far as the limits of runs at a time reach. Every byte of every view is in just one piece.
 /// Throws as View::check_units, before the first call.
 SpanCounts for_each_span(std::span<const View> views, const SpanOptions& options,
                          const std::function<void(const ReadSpan&)>& visit);

@@ -1,0 +1,64 @@
+#include "weft/io/new_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "tests/io/open_error.h"
+
+namespace weft::io {
+namespace {
+
+using testing::error_text;
+
+constexpr uint64_t kMib = uint64_t{1} << 20;
+
+TEST(NewMemory, NeighboursAreAlignedAndApart) {
+  const std::vector<uint64_t> sizes = {1, 63, 64, 65, 4096, 3 * kMib + 5, 100 * kMib, 0, 7};
+  std::vector<std::shared_ptr<std::byte>> all;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    all.push_back(new_memory(sizes[i]));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(all[i].get()) % 64, 0u) << sizes[i];
+    std::memset(all[i].get(), static_cast<int>(i + 1), sizes[i]);
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    for (uint64_t at = 0; at < sizes[i]; ++at) {
+      ASSERT_EQ(all[i].get()[at], static_cast<std::byte>(i + 1)) << i << " at " << at;
+    }
+  }
+}
+
+// Which of the pages from `start` have memory, counted.
+uint64_t pages_in_memory(std::byte* start, uint64_t size) {
+  std::vector<unsigned char> is_there(size / 4096);
+  EXPECT_EQ(::mincore(start, size, is_there.data()), 0);
+  uint64_t count = 0;
+  for (const unsigned char each : is_there) count += each & 1;
+  return count;
+}
+
+TEST(NewMemory, GoesBackToTheSystemThoughANeighbourStays) {
+  std::shared_ptr<std::byte> first = new_memory(8 * kMib);
+  const std::shared_ptr<std::byte> neighbour = new_memory(1000);
+  std::memset(first.get(), 1, 8 * kMib);
+  std::memset(neighbour.get(), 2, 1000);
+  std::byte* inner = first.get() + 4096 - reinterpret_cast<uintptr_t>(first.get()) % 4096;
+  ASSERT_EQ(pages_in_memory(inner, 7 * kMib), 7 * kMib / 4096);
+  first.reset();
+  EXPECT_EQ(pages_in_memory(inner, 7 * kMib), 0u);
+  EXPECT_EQ(neighbour.get()[999], std::byte{2});
+}
+
+TEST(NewMemory, MoreThanThereIsIsAnError) {
+  EXPECT_EQ(error_text([] { new_memory(std::numeric_limits<int64_t>::max() / 2); }),
+            "IoError: io.new_memory: no memory for 4611686018427387904 bytes; use more ranks, or a "
+            "machine with more memory");
+}
+
+}  // namespace
+}  // namespace weft::io
