@@ -7,10 +7,11 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/core/new_memory.h"
 #include "weft/io/matrix_rules.h"
-#include "weft/io/new_memory.h"
 #include "weft/quant/awq_gptq.h"
 #include "weft/quant/gguf_blocks.h"
+#include "weft/quant/large_tensor.h"
 
 namespace weft::io {
 namespace {
@@ -71,13 +72,6 @@ std::span<std::byte> bytes_of(at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-at::Tensor new_tensor(at::IntArrayRef shape, at::ScalarType type) {
-  const uint64_t elements = static_cast<uint64_t>(c10::multiply_integers(shape));
-  std::shared_ptr<std::byte> memory = new_memory(elements * c10::elementSize(type));
-  return at::from_blob(
-      memory.get(), shape, [memory](void*) {}, type);
-}
-
 struct StoredType {
   std::vector<int64_t> shape;
   at::ScalarType type = at::kByte;
@@ -101,7 +95,7 @@ StoredType stored_type(const TensorFile& file, const View& view) {
 // For a shard as it is stored.
 at::Tensor new_stored(const TensorFile& file, const ShardRecipe& recipe) {
   const StoredType type = stored_type(file, recipe.result);
-  return new_tensor(type.shape, type.type);
+  return quant::large_tensor(type.shape, type.type);
 }
 
 at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadStats* stats) {
@@ -111,7 +105,7 @@ at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadSt
 }
 
 // The same in memory that the next chunk will have.
-at::Tensor read_chunk(const TensorFile& file, const ShardRecipe& recipe, ReadBuffer& buffer,
+at::Tensor read_chunk(const TensorFile& file, const ShardRecipe& recipe, core::ReadBuffer& buffer,
                       ReadStats* stats) {
   const StoredType type = stored_type(file, recipe.result);
   const std::span<std::byte> bytes = buffer.first(recipe.result.num_bytes());
@@ -180,7 +174,7 @@ void place_rows(at::Tensor& whole, const at::Tensor& part, int64_t start, int64_
       whole = part;
       return;
     }
-    whole = new_tensor({rows, part.size(1)}, part.scalar_type());
+    whole = quant::large_tensor({rows, part.size(1)}, part.scalar_type());
   }
   whole.narrow(0, start, part.size(0)).copy_(part);
 }
@@ -189,7 +183,7 @@ quant::AffineTensor load_blocks(const TensorFile& file, const MatrixSource& matr
                                 ReadStats* stats) {
   const View& view = matrix.parts[0]->result;
   quant::AffineTensor whole;
-  ReadBuffer buffer;
+  core::ReadBuffer buffer;
   for_each_chunk(*matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
     at::Tensor stored = read_chunk(file, chunk, buffer, stats);
     const View& rows = chunk.result;
@@ -217,8 +211,8 @@ at::Tensor load_floating(const TensorFile& file, const ShardRecipe& recipe, at::
   if (*stored_type == dtype || view.num_dims() == 0) {
     return read_stored(file, recipe, stats).to(dtype);
   }
-  at::Tensor loaded = new_tensor(view.shape(), dtype);
-  ReadBuffer buffer;
+  at::Tensor loaded = quant::large_tensor(view.shape(), dtype);
+  core::ReadBuffer buffer;
   for_each_chunk(recipe, [&](int64_t start, const ShardRecipe& chunk) {
     const at::Tensor stored = read_chunk(file, chunk, buffer, stats);
     loaded.narrow(0, start, stored.size(0)).copy_(stored);

@@ -20,13 +20,17 @@ KvCache::KvCache(const Options& options) : capacity_(options.capacity) {
 std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tensor& k_BkTH,
                                                   const at::Tensor& v_BkTH) {
   const int64_t tokens = k_BkTH.size(2);
-  core::check<core::ConfigError>(length_ + tokens <= capacity_, "nn.KvCache: ", length_ + tokens,
-                                 " positions, expected at most ", capacity_,
-                                 "; use a larger --ctx-size or fewer tokens");
+  check_room(tokens);
   keys_[layer].narrow(2, length_, tokens).copy_(k_BkTH);
   values_[layer].narrow(2, length_, tokens).copy_(v_BkTH);
   return {keys_[layer].narrow(2, 0, length_ + tokens),
           values_[layer].narrow(2, 0, length_ + tokens)};
+}
+
+void KvCache::check_room(int64_t tokens) const {
+  core::check<core::ConfigError>(length_ + tokens <= capacity_, "nn.KvCache: ", length_ + tokens,
+                                 " positions, expected at most ", capacity_,
+                                 "; use a larger --ctx-size or fewer tokens");
 }
 
 void KvCache::truncate(int64_t length) {

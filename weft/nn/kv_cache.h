@@ -26,6 +26,12 @@ class KvCache {
   /// and with them. Throws ConfigError when they don't fit into the capacity.
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k_BkTH,
                                            const at::Tensor& v_BkTH);
+  /// Throws ConfigError unless `tokens` more positions fit into the capacity.
+  void check_room(int64_t tokens) const;
+  /// Memory for all positions of a layer, [B, k, capacity, H]: for a caller that writes those
+  /// behind length() itself.
+  const at::Tensor& keys(int64_t layer) const { return keys_.at(static_cast<size_t>(layer)); }
+  const at::Tensor& values(int64_t layer) const { return values_.at(static_cast<size_t>(layer)); }
   /// Counts `tokens` more positions, once all layers have appended theirs.
   void advance(int64_t tokens) { length_ += tokens; }
   /// Forgets all positions from `length` on.

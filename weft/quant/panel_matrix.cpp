@@ -10,6 +10,7 @@
 
 #include "weft/core/error.h"
 #include "weft/quant/kernels/panel_select.h"
+#include "weft/quant/large_tensor.h"
 #include "weft/quant/view.h"
 
 namespace weft::quant {
@@ -126,34 +127,6 @@ void take_row(const Panels& panels, const uint8_t* panel, int64_t row, AffineTen
   }
 }
 
-// Tokens as codes of 8 bits.
-class Rounded {
- public:
-  Rounded(const kernels::PanelKernel& kernel, const float* x, int64_t tokens, int64_t in)
-      : codes_(static_cast<size_t>(tokens * in)),
-        scales_(static_cast<size_t>(tokens * in / kBlockColumns)),
-        sums_(scales_.size()),
-        tokens_(tokens) {
-    const int64_t blocks = in / kBlockColumns;
-    at::parallel_for(0, tokens, rows_per_thread(4 * in), [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        kernel.round(x + t * in, blocks, codes_.data() + t * in, scales_.data() + t * blocks,
-                     sums_.data() + t * blocks);
-      }
-    });
-  }
-
-  kernels::RoundedInputs view() const {
-    return {codes_.data(), scales_.data(), sums_.data(), tokens_};
-  }
-
- private:
-  std::vector<int8_t> codes_;
-  std::vector<float> scales_;
-  std::vector<float> sums_;
-  int64_t tokens_;
-};
-
 }  // namespace
 
 bool fits_panels(const AffineTensor& w) {
@@ -174,8 +147,11 @@ PanelMatrix to_panels(const AffineTensor& w) {
   made.is_symmetric = w.is_symmetric();
   Panels panels{nullptr, w.bits, w.is_symmetric(), w.in_features() / kBlockColumns};
   const int64_t count = num_panels(w.out_features());
-  made.data = at::zeros({count * panels.panel_bytes()}, at::kByte);
+  made.data = large_tensor({count * panels.panel_bytes()}, at::kByte);
   auto* data = made.data.mutable_data_ptr<uint8_t>();
+  // The last panel's rows beyond w are zeros.
+  std::memset(data + (count - 1) * panels.panel_bytes(), 0,
+              static_cast<size_t>(panels.panel_bytes()));
   at::parallel_for(0, count, rows_per_thread(kPanelRows * w.in_features()),
                    [&](int64_t begin, int64_t end) {
                      const int64_t last = std::min(end * kPanelRows, w.out_features());
@@ -218,6 +194,50 @@ at::Tensor panel_rows(const PanelMatrix& w, const at::Tensor& indices) {
   return rows.view(shape);
 }
 
+void RoundedRows::round(const kernels::PanelKernel& kernel, const float* x, int64_t rows,
+                        int64_t in, int64_t stride) {
+  check<ShapeError>(in % kBlockColumns == 0, "quant.RoundedRows: rows of ", in,
+                    ", expected whole blocks of ", kBlockColumns);
+  const int64_t blocks = in / kBlockColumns;
+  rows_ = rows;
+  in_ = in;
+  codes_.resize(std::max(codes_.size(), static_cast<size_t>(rows * in)));
+  scales_.resize(std::max(scales_.size(), static_cast<size_t>(rows * blocks)));
+  sums_.resize(scales_.size());
+  at::parallel_for(0, rows, rows_per_thread(4 * in), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      kernel.round(x + t * stride, blocks, codes_.data() + t * in, scales_.data() + t * blocks,
+                   sums_.data() + t * blocks);
+    }
+  });
+}
+
+int64_t padded_out(const PanelMatrix& w) { return num_panels(w.out_features) * kPanelRows; }
+
+void multiply(const kernels::PanelKernel& kernel, const RoundedRows& x,
+              std::span<const PanelProduct> products) {
+  int64_t panels = 0;
+  for (const PanelProduct& each : products) {
+    check<ShapeError>(each.w->in_features == x.in_features(), "quant.multiply: rows of ",
+                      x.in_features(), ", expected ", each.w->in_features);
+    panels += num_panels(each.w->out_features);
+  }
+  const kernels::RoundedInputs rows = x.view();
+  const int64_t grain =
+      rows_per_thread(kPanelRows * x.in_features() * std::max<int64_t>(1, rows.tokens));
+  at::parallel_for(0, panels, grain, [&](int64_t begin, int64_t end) {
+    int64_t first = 0;
+    for (const PanelProduct& each : products) {
+      const int64_t count = num_panels(each.w->out_features);
+      const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
+      first += count;
+      if (from >= to) continue;
+      kernel.multiply(view_of(*each.w), from, to - from, rows,
+                      {each.y + from * kPanelRows, each.stride});
+    }
+  });
+}
+
 at::Tensor panel_matmul_on(const kernels::PanelKernel& kernel, const at::Tensor& x,
                            const PanelMatrix& w) {
   check<ShapeError>(x.defined() && x.dim() > 0 && x.size(-1) == w.in_features,
@@ -226,17 +246,13 @@ at::Tensor panel_matmul_on(const kernels::PanelKernel& kernel, const at::Tensor&
                     "; check which shard of the weight this is");
   auto shape = x.sizes().vec();
   shape.back() = w.out_features;
-  const int64_t tokens = x.numel() / w.in_features;
-  const int64_t panels = num_panels(w.out_features), stride = panels * kPanelRows;
+  const int64_t tokens = x.numel() / w.in_features, stride = padded_out(w);
   const at::Tensor wide = x.detach().to(at::kFloat).contiguous();
-  const Rounded rounded(kernel, wide.const_data_ptr<float>(), tokens, w.in_features);
+  RoundedRows rounded;
+  rounded.round(kernel, wide.const_data_ptr<float>(), tokens, w.in_features, w.in_features);
   at::Tensor y = at::empty({tokens, stride});
-  auto* data = y.mutable_data_ptr<float>();
-  const int64_t grain = rows_per_thread(kPanelRows * w.in_features * std::max<int64_t>(1, tokens));
-  at::parallel_for(0, panels, grain, [&](int64_t begin, int64_t end) {
-    kernel.multiply(view_of(w), begin, end - begin, rounded.view(),
-                    {data + begin * kPanelRows, stride});
-  });
+  const PanelProduct product{&w, y.mutable_data_ptr<float>(), stride};
+  multiply(kernel, rounded, std::span(&product, 1));
   return y.narrow(1, 0, w.out_features).reshape(shape).to(x.scalar_type());
 }
 

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "weft/quant/affine.h"
 #include "weft/quant/kernels/panel_kernel.h"
@@ -33,10 +35,45 @@ AffineTensor from_panels(const PanelMatrix& w);
 /// Rows by `indices` (int64, any shape): [..., in] float32. Throws ShapeError for others.
 at::Tensor panel_rows(const PanelMatrix& w, const at::Tensor& indices);
 
+/// Rows of activations, each block of kBlockColumns rounded to codes of eight bits and a scale, in
+/// memory that the next rows will have. Source: Dettmers et al. 2022, arXiv:2208.07339 (absmax
+/// rounding), per block.
+class RoundedRows {
+ public:
+  /// x: `rows` rows of `in` floats, `stride` apart. Throws ShapeError unless `in` is a multiple of
+  /// kBlockColumns.
+  void round(const kernels::PanelKernel& kernel, const float* x, int64_t rows, int64_t in,
+             int64_t stride);
+  kernels::RoundedInputs view() const {
+    return {codes_.data(), scales_.data(), sums_.data(), rows_};
+  }
+  int64_t in_features() const { return in_; }
+
+ private:
+  std::vector<int8_t> codes_;
+  std::vector<float> scales_;
+  std::vector<float> sums_;
+  int64_t rows_ = 0;
+  int64_t in_ = 0;
+};
+
+/// One of several matrices that the same rows are multiplied by; rows of y are `stride` apart.
+struct PanelProduct {
+  const PanelMatrix* w = nullptr;
+  float* y = nullptr;
+  int64_t stride = 0;
+};
+
+/// The least stride of a product's rows: whole panels, of which what is beyond `out` gets zeros.
+int64_t padded_out(const PanelMatrix& w);
+/// y = x w^T for every product, shared out over threads as one. Throws ShapeError unless the
+/// matrices have x's in_features.
+void multiply(const kernels::PanelKernel& kernel, const RoundedRows& x,
+              std::span<const PanelProduct> products);
+
 /// y = x w^T, each block of kBlockColumns of x rounded to codes of 8 bits and a scale. x: [...,
 /// in], floating. Returns [..., out] in x's dtype. Does not record gradients. Runs on the fastest
-/// kernel of this machine. Throws ShapeError if x's last dim is not `in`. Source: Dettmers et al.
-/// 2022, arXiv:2208.07339 (absmax rounding), per block.
+/// kernel of this machine. Throws ShapeError if x's last dim is not `in`.
 at::Tensor panel_matmul(const at::Tensor& x, const PanelMatrix& w);
 /// The same on a given kernel.
 at::Tensor panel_matmul_on(const kernels::PanelKernel& kernel, const at::Tensor& x,

@@ -147,6 +147,32 @@ TEST(Kernels, AttendForwardAndBackward) {
   }
 }
 
+TEST(Kernels, AttendOneTokenOfACache) {
+  for (const int64_t positions : {1, 2, 15, 16, 17, 100}) {
+    for (const int64_t head_dim : {7, 16, 64, 72, 80}) {
+      const at::Tensor q = seeded({3, head_dim}, 1), k = seeded({positions, head_dim}, 2);
+      const at::Tensor v = seeded({positions, head_dim}, 3);
+      const at::Tensor expected = at::matmul(at::matmul(q, k.t()).softmax(-1), v);
+      const auto plain = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
+      const at::Tensor q_ = plain(q), k_ = plain(k), v_ = plain(v);
+      const at::Tensor o = at::full({3, head_dim}, NAN), scores = at::full({positions}, NAN);
+      CachedHead head;
+      head.positions = positions;
+      head.head_dim = head_dim;
+      head.num_queries = 3;
+      head.q = q_.const_data_ptr<float>();
+      head.k = k_.const_data_ptr<float>();
+      head.v = v_.const_data_ptr<float>();
+      head.o = o.mutable_data_ptr<float>();
+      for (const Kernel* kernel : runnable_kernels()) {
+        o.fill_(NAN);
+        kernel->attend_cached(head, scores.mutable_data_ptr<float>());
+        expect_close(o, expected, core::join(kernel->name, ": ", positions, " x ", head_dim), 1e-5);
+      }
+    }
+  }
+}
+
 TEST(Kernels, AttendByProductsOfBfloat16) {
   const HalfAttention* half = active_half_attention();
   if (half == nullptr) GTEST_SKIP() << "no processor instructions for products of bfloat16";

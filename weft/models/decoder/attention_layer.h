@@ -36,6 +36,17 @@ struct PassContext {
   nn::RowCounts rows = {};
 };
 
+/// What the layer is made of.
+struct AttentionParts {
+  nn::AllToShardedLinear q_proj, k_proj, v_proj;
+  nn::ShardedToAllLinear o_proj;
+  /// Empty where heads are not normed.
+  nn::HeadRMSNorm q_norm{nullptr}, k_norm{nullptr};
+  /// See nn::AttentionScope.
+  std::vector<int64_t> kv_of_head;
+  int64_t window = 0;
+};
+
 /// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.
 class AttentionLayerImpl : public torch::nn::Module {
  public:
@@ -44,17 +55,14 @@ class AttentionLayerImpl : public torch::nn::Module {
   /// x_BTD, whole, or this rank's rows of it (pass.rows). Appends to the cache if there is one.
   /// Returns the same shape. Collective.
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
+  const AttentionParts& parts() const { return parts_; }
 
  private:
   at::Tensor heads(const at::Tensor& x, const PassContext& pass) const;
 
   int64_t layer_;
   int64_t head_dim_;
-  int64_t window_;
-  std::vector<int64_t> kv_of_head_;
-  nn::AllToShardedLinear q_proj_, k_proj_, v_proj_;
-  nn::ShardedToAllLinear o_proj_;
-  nn::HeadRMSNorm q_norm_{nullptr}, k_norm_{nullptr};
+  AttentionParts parts_;
 };
 TORCH_MODULE(AttentionLayer);
 

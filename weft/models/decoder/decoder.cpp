@@ -9,6 +9,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/decoder/fused_decoder.h"
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/nn/checkpoint.h"
 #include "weft/nn/fused_linear.h"
@@ -91,7 +92,10 @@ class Decoder : public CausalLM {
     PassContext pass{rope_.angles(start, ids_BT.size(1)), {}, cache};
     pass.num_sequences = ids_BT.size(0);
     rows_.clear();
-    const at::Tensor x_BTD = run(ids_BT, {}, pass);
+    FusedDecoder* const fused = cache == nullptr ? nullptr : fused_pass();
+    const at::Tensor x_BTD = fused == nullptr
+                                 ? run(ids_BT, {}, pass)
+                                 : fused->run(embed(ids_BT, pass), pass.angles, *cache);
     if (cache != nullptr) cache->advance(ids_BT.size(1));
     return x_BTD;
   }
@@ -230,6 +234,16 @@ class Decoder : public CausalLM {
     return rows;
   }
 
+  // Null where the blocks have to run as modules.
+  FusedDecoder* fused_pass() {
+    const bool is_whole = stage_.is_first && stage_.is_last;
+    if (!is_whole || at::GradMode::is_enabled() || runner_) return nullptr;
+    if (fused_ == nullptr || !fused_->is_current()) {
+      fused_ = FusedDecoder::make(config_, blocks_, norm_, group_);
+    }
+    return fused_.get();
+  }
+
   // This rank's logits of all tokens; x is what the last pass has returned.
   at::Tensor head(const at::Tensor& x_BTD) {
     if (rows_.empty()) return head_->forward(x_BTD);
@@ -259,6 +273,7 @@ class Decoder : public CausalLM {
   std::vector<DecoderBlock> blocks_;
   nn::RMSNorm norm_{nullptr};
   nn::VocabParallelHead head_{nullptr};
+  std::unique_ptr<FusedDecoder> fused_;
   BlockRunner runner_;
   std::vector<bool> checkpointed_;
   nn::DropoutDraw dropout_;

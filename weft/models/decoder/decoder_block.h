@@ -18,6 +18,11 @@ class DecoderBlockImpl : public torch::nn::Module {
                    const dist::Group& group);
   /// x_BTD, whole, or this rank's rows of it (pass.rows). Returns the same shape. Collective.
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
+  const nn::RMSNorm& input_norm() const { return input_norm_; }
+  const AttentionLayer& attention() const { return attention_; }
+  const nn::RMSNorm& ffn_norm() const { return ffn_norm_; }
+  /// Empty in a layer with experts.
+  const FeedForwardLayer& feed_forward() const { return mlp_; }
 
  private:
   at::Tensor dropped(const at::Tensor& x_BTD, const PassContext& pass, uint64_t half) const;

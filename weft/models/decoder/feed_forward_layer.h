@@ -21,6 +21,9 @@ class FeedForwardLayerImpl : public torch::nn::Module {
   /// x_BTD, whole, or this rank's rows of it [r, D], if `rows` says so. Returns the same shape.
   /// Collective.
   at::Tensor forward(const at::Tensor& x_BTD, const nn::RowCounts& rows = {});
+  const nn::AllToShardedLinear& gate_proj() const { return gate_proj_; }
+  const nn::AllToShardedLinear& up_proj() const { return up_proj_; }
+  const nn::ShardedToAllLinear& down_proj() const { return down_proj_; }
 
  private:
   nn::AllToShardedLinear gate_proj_, up_proj_;

@@ -1,6 +1,7 @@
 #if defined(__x86_64__)
 
 #include "weft/nn/kernels/attention_loops.h"
+#include "weft/nn/kernels/cached_attention.h"
 #include "weft/nn/kernels/row_loops.h"
 
 namespace weft::nn::kernels {
@@ -25,6 +26,7 @@ const Kernel kAvx2Kernel = {"avx2",
                             runs_here,
                             attend<Avx2>,
                             attend_backward<Avx2>,
+                            attend_cached<Avx2>,
                             element_kernel<Avx2, float>(),
                             element_kernel<Avx2, uint16_t>()};
 

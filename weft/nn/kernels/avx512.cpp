@@ -1,6 +1,7 @@
 #if defined(__x86_64__)
 
 #include "weft/nn/kernels/attention_loops.h"
+#include "weft/nn/kernels/cached_attention.h"
 #include "weft/nn/kernels/row_loops.h"
 
 namespace weft::nn::kernels {
@@ -28,6 +29,7 @@ const Kernel kAvx512Kernel = {"avx512",
                               runs_here,
                               attend<Avx512>,
                               attend_backward<Avx512>,
+                              attend_cached<Avx512>,
                               element_kernel<Avx512, float>(),
                               element_kernel<Avx512, uint16_t>()};
 

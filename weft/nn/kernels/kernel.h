@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-/// The inner loops of training, one table row per instruction set. Kernel files are compiled for
+/// The inner loops of layers, one table row per instruction set. Kernel files are compiled for
 /// machines that may not run them, so they use nothing that the linker could share with other
 /// files: no standard containers, and no inline functions but templates on a type of their own.
 namespace weft::nn::kernels {
@@ -36,6 +36,19 @@ struct AttentionHead {
   float* d_q = nullptr;
   float* d_k = nullptr;
   float* d_v = nullptr;
+};
+
+/// Attention of one token's queries that read one kv head of a cache, in float32.
+struct CachedHead {
+  /// Those that the token sees, its own included.
+  int64_t positions = 0;
+  int64_t head_dim = 0;
+  int64_t num_queries = 0;
+  /// [num_queries, H], already scaled; [positions, H]; [num_queries, H].
+  const float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  float* o = nullptr;
 };
 
 /// Rows [rows, size], float32 or bfloat16.
@@ -88,13 +101,15 @@ struct ElementKernel {
   void (*narrow)(const float* x, void* y, int64_t count);
 };
 
-/// The training kernels of one instruction set.
+/// The kernels of one instruction set.
 struct Kernel {
   const char* name;
   bool (*runs_here)();
   void (*attend)(const AttentionHead& head, float* scratch);
   /// `scratch` holds attend_scratch() floats.
   void (*attend_backward)(const AttentionHead& head, float* scratch);
+  /// `scores` holds head.positions floats.
+  void (*attend_cached)(const CachedHead& head, float* scores);
   ElementKernel float32;
   ElementKernel bfloat16;
 };

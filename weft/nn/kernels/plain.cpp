@@ -1,4 +1,5 @@
 #include "weft/nn/kernels/attention_loops.h"
+#include "weft/nn/kernels/cached_attention.h"
 #include "weft/nn/kernels/row_loops.h"
 
 namespace weft::nn::kernels {
@@ -23,6 +24,7 @@ const Kernel kPlainKernel = {"plain",
                              runs_here,
                              attend<Plain>,
                              attend_backward<Plain>,
+                             attend_cached<Plain>,
                              element_kernel<Plain, float>(),
                              element_kernel<Plain, uint16_t>()};
 

@@ -56,6 +56,7 @@ struct PanelKernel {
 
 #if defined(__x86_64__)
 extern const PanelKernel kAvx512VnniPanelKernel;
+extern const PanelKernel kAvx2PanelKernel;
 #endif
 extern const PanelKernel kPlainPanelKernel;
 

@@ -10,7 +10,9 @@ std::span<const PanelKernel* const> runnable_panel_kernels() {
   static const std::vector<const PanelKernel*> runnable = [] {
     std::vector<const PanelKernel*> found;
 #if defined(__x86_64__)
-    if (kAvx512VnniPanelKernel.runs_here()) found.push_back(&kAvx512VnniPanelKernel);
+    for (const PanelKernel* kernel : {&kAvx512VnniPanelKernel, &kAvx2PanelKernel}) {
+      if (kernel->runs_here()) found.push_back(kernel);
+    }
 #endif
     found.push_back(&kPlainPanelKernel);
     return found;
@@ -20,11 +22,10 @@ std::span<const PanelKernel* const> runnable_panel_kernels() {
 
 const PanelKernel& active_panel_kernel() {
 #if defined(__x86_64__)
-  const bool is_wide = &active_kernel() == &kAvx512Kernel;
-#else
-  const bool is_wide = false;
+  if (&active_kernel() == &kAvx512Kernel) return *runnable_panel_kernels().front();
+  if (&active_kernel() == &kAvx2Kernel && kAvx2PanelKernel.runs_here()) return kAvx2PanelKernel;
 #endif
-  return is_wide ? *runnable_panel_kernels().front() : kPlainPanelKernel;
+  return kPlainPanelKernel;
 }
 
 }  // namespace weft::quant::kernels

@@ -1,4 +1,4 @@
-#include "weft/io/new_memory.h"
+#include "weft/core/new_memory.h"
 
 #include <sys/mman.h>
 
@@ -8,7 +8,7 @@
 
 #include "weft/core/error.h"
 
-namespace weft::io {
+namespace weft::core {
 namespace {
 
 constexpr uint64_t kPage = 4096, kHugePage = uint64_t{2} << 20;
@@ -24,8 +24,8 @@ class Region {
  public:
   explicit Region(uint64_t size) : mapped_(size + kHugePage), size_(size) {
     mapping_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    core::check<core::IoError>(mapping_ != MAP_FAILED, "io.new_memory: no memory for ", size,
-                               " bytes; use more ranks, or a machine with more memory");
+    check<IoError>(mapping_ != MAP_FAILED, "core.new_memory: no memory for ", size,
+                   " bytes; use more ranks, or a machine with more memory");
     const auto start = reinterpret_cast<uintptr_t>(mapping_);
     begin_ = static_cast<std::byte*>(mapping_) + (round_up(start, kHugePage) - start);
     static_cast<void>(::madvise(begin_, size_, MADV_HUGEPAGE));
@@ -78,8 +78,8 @@ std::span<std::byte> ReadBuffer::first(uint64_t size) {
   if (size_ >= size) return {bytes_, size};
   release();
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  core::check<core::IoError>(memory != MAP_FAILED, "io.ReadBuffer: no memory for ", size,
-                             " bytes; use more ranks, or a machine with more memory");
+  check<IoError>(memory != MAP_FAILED, "core.ReadBuffer: no memory for ", size,
+                 " bytes; use more ranks, or a machine with more memory");
   bytes_ = static_cast<std::byte*>(memory);
   size_ = size;
   return {bytes_, size};
@@ -91,4 +91,4 @@ void ReadBuffer::release() {
   size_ = 0;
 }
 
-}  // namespace weft::io
+}  // namespace weft::core

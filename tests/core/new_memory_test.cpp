@@ -1,4 +1,4 @@
-#include "weft/io/new_memory.h"
+#include "weft/core/new_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "tests/io/open_error.h"
+#include "tests/core/error_text.h"
 
-namespace weft::io {
+namespace weft::core {
 namespace {
 
 using testing::error_text;
@@ -56,9 +56,9 @@ TEST(NewMemory, GoesBackToTheSystemThoughANeighbourStays) {
 
 TEST(NewMemory, MoreThanThereIsIsAnError) {
   EXPECT_EQ(error_text([] { new_memory(std::numeric_limits<int64_t>::max() / 2); }),
-            "IoError: io.new_memory: no memory for 4611686018427387904 bytes; use more ranks, or a "
+            "IoError: core.new_memory: no memory for 4611686018427387904 bytes; use more ranks, or a "
             "machine with more memory");
 }
 
 }  // namespace
-}  // namespace weft::io
+}  // namespace weft::core

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-namespace weft::io {
+namespace weft::core {
 
 /// Memory for what stays, 64-byte aligned, whose values are any. It comes from pages of 2 MiB, which
 /// neighbours share: the system clears such a page at ten times the rate of small ones, and no
@@ -32,4 +32,4 @@ class ReadBuffer {
   uint64_t size_ = 0;
 };
 
-}  // namespace weft::io
+}  // namespace weft::core

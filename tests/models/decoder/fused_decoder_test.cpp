@@ -1,0 +1,124 @@
+// The fused pass against the modules that it stands for.
+#include "weft/models/decoder/fused_decoder.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include "tests/core/error_text.h"
+#include "tests/models/model_files.h"
+#include "tests/ops/tensor_checks.h"
+#include "weft/models/new_model.h"
+#include "weft/nn/adapt.h"
+
+namespace weft::models {
+namespace {
+
+using dist::Group;
+using test::on_ranks;
+using testing::error_text;
+
+ModelConfig config_of(const std::string& family) {
+  ModelConfig config;
+  config.family = family;
+  config.vocab_size = 97;
+  config.width = 64;
+  config.num_layers = 2;
+  config.num_heads = 6;
+  config.num_kv_heads = 2;
+  config.head_dim = 32;
+  config.ffn_width = 384;
+  config.max_positions = 64;
+  config.has_head_norms = family == "qwen3";
+  config.has_qkv_bias = family == "qwen2";
+  config.has_output_bias = config.has_mlp_bias = family == "llama";
+  if (family == "mistral") config.windows = {5, 5};
+  return config;
+}
+
+// Its linears in panels of 4 bits; norms and biases are no longer 1 and 0.
+std::shared_ptr<CausalLM> panel_model(const std::string& family, const Group& group,
+                                      uint64_t seed = 0) {
+  InitOptions options;
+  options.std = 0.2;
+  options.seed = seed;
+  auto model = make_model(config_of(family), group, options);
+  model->eval();
+  for (const at::Tensor& parameter : model->parameters()) {
+    if (parameter.dim() == 1) {
+      parameter.detach().add_(at::arange(parameter.numel(), at::kFloat).sin(), 0.3);
+    }
+  }
+  quant::Scheme scheme;
+  scheme.group_size = 32;
+  scheme.scale_dtype = at::kHalf;
+  nn::quantize(*model, scheme);
+  EXPECT_EQ(nn::round_activations(*model), 2 * 7 + 2);
+  return model;
+}
+
+at::Tensor ids_of(int64_t batch, int64_t tokens) {
+  return at::arange(batch * tokens).mul(31).remainder(97).view({batch, tokens});
+}
+
+at::Tensor in_pieces(CausalLM& model, const at::Tensor& ids_BT,
+                     const std::vector<int64_t>& pieces) {
+  nn::KvCache cache = model.make_cache(ids_BT.size(0), ids_BT.size(1));
+  std::vector<at::Tensor> parts;
+  for (const int64_t tokens : pieces) {
+    parts.push_back(model.forward(ids_BT.narrow(1, cache.length(), tokens), &cache));
+  }
+  return at::cat(parts, 1);
+}
+
+// What rounds to one code or the next by the order of a sum may differ by a code.
+void expect_near(const at::Tensor& x, const at::Tensor& expected, const std::string& what) {
+  const double most = (x - expected).abs().max().item<double>();
+  const double mean = (x - expected).abs().mean().item<double>();
+  EXPECT_LE(most, 0.1) << what;
+  EXPECT_LE(mean, 2e-3) << what;
+}
+
+TEST(FusedDecoder, GivesWhatTheModulesGive) {
+  on_ranks([](const Group& group) {
+    const c10::InferenceMode inference;
+    for (const std::string family : {"llama", "qwen2", "qwen3", "mistral"}) {
+      const auto model = panel_model(family, group);
+      for (const int64_t batch : {1, 3}) {
+        const at::Tensor ids_BT = ids_of(batch, 12);
+        const at::Tensor expected = model->forward(ids_BT, nullptr);
+        expect_near(in_pieces(*model, ids_BT, {12}), expected, family);
+        expect_near(in_pieces(*model, ids_BT, {5, 1, 1, 4, 1}), expected, family + " in pieces");
+      }
+    }
+  });
+}
+
+TEST(FusedDecoder, TakesUpAnotherLinear) {
+  on_ranks([](const Group& group) {
+    const c10::InferenceMode inference;
+    const auto model = panel_model("llama", group), other = panel_model("llama", group, 1);
+    const at::Tensor ids_BT = ids_of(1, 4);
+    const at::Tensor before = in_pieces(*model, ids_BT, {4});
+    const auto linears = nn::find_linears(*model), others = nn::find_linears(*other);
+    for (size_t i = 0; i < linears.size(); ++i) {
+      if (!linears[i].path.ends_with("down_proj")) continue;
+      linears[i].holder->set_inner(others[i].holder->inner());
+    }
+    const at::Tensor after = in_pieces(*model, ids_BT, {4});
+    EXPECT_GT((after - before).abs().max().item<double>(), 0.5);
+    expect_near(after, model->forward(ids_BT, nullptr), "another linear");
+  });
+}
+
+TEST(FusedDecoder, ACacheThatIsFullIsAnError) {
+  const c10::InferenceMode inference;
+  const auto model = panel_model("llama", {});
+  nn::KvCache cache = model->make_cache(1, 3);
+  model->forward(ids_of(1, 2), &cache);
+  EXPECT_EQ(error_text([&] { model->forward(ids_of(1, 2), &cache); }),
+            "ConfigError: nn.KvCache: 4 positions, expected at most 3; use a larger --ctx-size or "
+            "fewer tokens");
+}
+
+}  // namespace
+}  // namespace weft::models

@@ -1,0 +1,301 @@
+#include "weft/models/decoder/fused_decoder.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/nn/attention.h"
+#include "weft/nn/kernels/select.h"
+#include "weft/quant/kernels/panel_select.h"
+
+// Shape letters: B batch, T tokens, S positions, D width, H head dim; n, k: this rank's heads and
+// kv heads. A row is one token of one sequence.
+
+namespace weft::models {
+namespace {
+
+const nn::kernels::ElementKernel& elements() { return nn::kernels::active_kernel().float32; }
+
+// Runs `use`(row) for all rows; few rows are not worth another thread.
+template <class Use>
+void for_rows(int64_t rows, int64_t row_work, Use&& use) {
+  constexpr int64_t kWorkPerThread = 16384;
+  const int64_t grain = std::max<int64_t>(1, kWorkPerThread / std::max<int64_t>(1, row_work));
+  at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) use(row);
+  });
+}
+
+void add_bias(const at::Tensor& bias, float* row) {
+  if (bias.defined()) elements().add(row, bias.const_data_ptr<float>(), row, bias.numel());
+}
+
+bool is_float(const at::Tensor& parameter) {
+  return !parameter.defined() ||
+         (parameter.scalar_type() == at::kFloat && parameter.is_contiguous());
+}
+
+// Norms `rows` rows of `size` numbers that lie end to end, in place.
+void norm_in_place(const at::Tensor& weight, float eps, float* x, int64_t rows, int64_t size) {
+  float scale = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    float* own = x + row * size;
+    elements().norm({1, size, eps, own, weight.const_data_ptr<float>(), own, &scale});
+  }
+}
+
+// One token's cosines and sines.
+struct Turn {
+  const float* cos;
+  const float* sin;
+  int64_t dim;
+
+  void apply(float* x) const {
+    const int64_t half = dim / 2;
+    for (int64_t i = 0; i < half; ++i) {
+      const float a = x[i], b = x[i + half];
+      x[i] = a * cos[i] - b * sin[i];
+      x[i + half] = b * cos[i + half] + a * sin[i + half];
+    }
+  }
+};
+
+Turn turn_of(const nn::RopeAngles& angles, int64_t token) {
+  const int64_t dim = angles.cos().size(-1);
+  return {angles.cos().const_data_ptr<float>() + token * dim,
+          angles.sin().const_data_ptr<float>() + token * dim, dim};
+}
+
+// Where a cache's tensor [B, k, capacity, H] has a position of a sequence's kv head.
+float* cache_row(const at::Tensor& cached, int64_t sequence, int64_t kv, int64_t position) {
+  return cached.mutable_data_ptr<float>() + sequence * cached.stride(0) + kv * cached.stride(1) +
+         position * cached.stride(2);
+}
+
+}  // namespace
+
+float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
+  stride_ = stride;
+  floats_.resize(std::max(floats_.size(), static_cast<size_t>(rows * stride)));
+  return floats_.data();
+}
+
+FusedDecoder::FusedDecoder(const ModelConfig& config, dist::Group group)
+    : width_(config.width),
+      head_dim_(config.head_dim),
+      norm_eps_(static_cast<float>(config.norm_eps)),
+      group_(std::move(group)) {}
+
+std::unique_ptr<FusedDecoder> FusedDecoder::make(const ModelConfig& config,
+                                                 const std::vector<DecoderBlock>& blocks,
+                                                 const nn::RMSNorm& last_norm,
+                                                 const dist::Group& group) {
+  std::unique_ptr<FusedDecoder> made(new FusedDecoder(config, group));
+  for (const DecoderBlock& block : blocks) {
+    if (!made->add(block)) return nullptr;
+  }
+  made->last_norm_ = last_norm->weight.detach();
+  return is_float(made->last_norm_) ? std::move(made) : nullptr;
+}
+
+// Null if it isn't in panels.
+FusedDecoder::Linear FusedDecoder::take(const nn::LinearHolder& holder) {
+  const auto inner = holder.inner();
+  held_.push_back({&holder, inner.get()});
+  return std::dynamic_pointer_cast<nn::PanelLinearImpl>(inner);
+}
+
+bool FusedDecoder::add(const DecoderBlock& block) {
+  const FeedForwardLayer& ffn = block->feed_forward();
+  if (ffn.is_empty()) return false;
+  const AttentionParts& parts = block->attention()->parts();
+  Layer layer;
+  layer.q = take(*parts.q_proj);
+  layer.k = take(*parts.k_proj);
+  layer.v = take(*parts.v_proj);
+  layer.o = take(*parts.o_proj);
+  layer.gate = take(*ffn->gate_proj());
+  layer.up = take(*ffn->up_proj());
+  layer.down = take(*ffn->down_proj());
+  for (const Linear* linear :
+       {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
+    if (*linear == nullptr || !is_float((*linear)->bias)) return false;
+  }
+  layer.input_norm = block->input_norm()->weight.detach();
+  layer.ffn_norm = block->ffn_norm()->weight.detach();
+  if (!parts.q_norm.is_empty()) layer.q_norm = parts.q_norm->weight.detach();
+  if (!parts.k_norm.is_empty()) layer.k_norm = parts.k_norm->weight.detach();
+  layer.o_bias = parts.o_proj->bias;
+  layer.down_bias = ffn->down_proj()->bias;
+  layer.kv_of_head = parts.kv_of_head;
+  layer.window = parts.window;
+  for (const at::Tensor* each : {&layer.input_norm, &layer.ffn_norm, &layer.q_norm, &layer.k_norm,
+                                 &layer.o_bias, &layer.down_bias}) {
+    if (!is_float(*each)) return false;
+  }
+  layers_.push_back(std::move(layer));
+  return true;
+}
+
+bool FusedDecoder::is_current() const {
+  return std::ranges::all_of(
+      held_, [](const Held& each) { return each.holder->inner().get() == each.inner; });
+}
+
+at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
+                             nn::KvCache& cache) {
+  cache.check_room(x_BTD.size(1));
+  at::Tensor x = at::empty(x_BTD.sizes(), at::kFloat);
+  x.copy_(x_BTD);
+  const Pass pass{x.size(0), x.size(1), cache.length(),
+                  &angles,   &cache,    x.mutable_data_ptr<float>()};
+  if (!sum_.defined() || sum_.size(0) < pass.rows()) sum_ = at::empty({pass.rows(), width_});
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    attend(pass, static_cast<int64_t>(i));
+    feed_forward(pass, layers_[i]);
+  }
+  for_rows(pass.rows(), width_, [&](int64_t row) {
+    norm_in_place(last_norm_, norm_eps_, pass.x + row * width_, 1, width_);
+  });
+  return x;
+}
+
+// x * norm, rounded.
+void FusedDecoder::round_normed(const Pass& pass, const at::Tensor& weight) {
+  float* normed = normed_.of(pass.rows(), width_);
+  for_rows(pass.rows(), width_, [&](int64_t row) {
+    float scale = 0;
+    elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.const_data_ptr<float>(),
+                     normed + row * width_, &scale});
+  });
+  rounded_.round(quant::kernels::active_panel_kernel(), normed, pass.rows(), width_, width_);
+}
+
+void FusedDecoder::project(const Linear& linear, Rows& to,
+                           std::vector<quant::PanelProduct>& products) {
+  const int64_t stride = quant::padded_out(linear->weight);
+  products.push_back({&linear->weight, to.of(rounded_.view().tokens, stride), stride});
+}
+
+void FusedDecoder::attend(const Pass& pass, int64_t index) {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  round_normed(pass, layer.input_norm);
+  std::vector<quant::PanelProduct> products;
+  project(layer.q, q_, products);
+  project(layer.k, k_, products);
+  project(layer.v, v_, products);
+  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, products);
+  if (pass.tokens == 1) {
+    attend_one_token(pass, layer, index);
+  } else {
+    attend_tokens(pass, layer, index);
+  }
+  add_reduced(pass, *layer.o, layer.o_bias);
+}
+
+// Biases, head norms and rope; keys and values go to the cache, queries times q_scale stay.
+void FusedDecoder::place_keys(const Pass& pass, const Layer& layer, int64_t index, float q_scale) {
+  const int64_t heads = layer.q->out_features() / head_dim_;
+  const int64_t kv_heads = layer.k->out_features() / head_dim_;
+  const at::Tensor keys = pass.cache->keys(index), values = pass.cache->values(index);
+  for_rows(pass.rows(), (heads + 2 * kv_heads) * head_dim_, [&](int64_t row) {
+    const int64_t sequence = row / pass.tokens, token = row % pass.tokens;
+    float *q = q_.row(row), *k = k_.row(row), *v = v_.row(row);
+    add_bias(layer.q->bias, q);
+    add_bias(layer.k->bias, k);
+    add_bias(layer.v->bias, v);
+    if (layer.q_norm.defined()) norm_in_place(layer.q_norm, norm_eps_, q, heads, head_dim_);
+    if (layer.k_norm.defined()) norm_in_place(layer.k_norm, norm_eps_, k, kv_heads, head_dim_);
+    const Turn turn = turn_of(*pass.angles, token);
+    for (int64_t head = 0; head < heads; ++head) turn.apply(q + head * head_dim_);
+    for (int64_t i = 0; i < heads * head_dim_; ++i) q[i] *= q_scale;
+    const size_t bytes = static_cast<size_t>(head_dim_) * sizeof(float);
+    for (int64_t head = 0; head < kv_heads; ++head) {
+      const int64_t position = pass.start + token;
+      turn.apply(k + head * head_dim_);
+      std::memcpy(cache_row(keys, sequence, head, position), k + head * head_dim_, bytes);
+      std::memcpy(cache_row(values, sequence, head, position), v + head * head_dim_, bytes);
+    }
+  });
+}
+
+void FusedDecoder::attend_one_token(const Pass& pass, const Layer& layer, int64_t index) {
+  place_keys(pass, layer, index, 1 / std::sqrt(static_cast<float>(head_dim_)));
+  const auto heads = static_cast<int64_t>(layer.kv_of_head.size());
+  const int64_t positions = pass.start + 1;
+  const int64_t seen = layer.window == 0 ? positions : std::min(positions, layer.window);
+  const at::Tensor keys = pass.cache->keys(index), values = pass.cache->values(index);
+  float* scores = scores_.of(pass.rows() * heads, seen);
+  float* out = normed_.of(pass.rows(), heads * head_dim_);
+  for_rows(pass.rows() * heads, seen * head_dim_, [&](int64_t task) {
+    const int64_t row = task / heads, head = task % heads;
+    const int64_t kv = layer.kv_of_head[static_cast<size_t>(head)];
+    nn::kernels::CachedHead cached;
+    cached.positions = seen;
+    cached.head_dim = head_dim_;
+    cached.num_queries = 1;
+    cached.q = q_.row(row) + head * head_dim_;
+    cached.k = cache_row(keys, row, kv, positions - seen);
+    cached.v = cache_row(values, row, kv, positions - seen);
+    cached.o = out + task * head_dim_;
+    nn::kernels::active_kernel().attend_cached(cached, scores + task * seen);
+  });
+  rounded_.round(quant::kernels::active_panel_kernel(), out, pass.rows(), heads * head_dim_,
+                 heads * head_dim_);
+}
+
+void FusedDecoder::attend_tokens(const Pass& pass, const Layer& layer, int64_t index) {
+  place_keys(pass, layer, index, 1);
+  const auto heads = static_cast<int64_t>(layer.kv_of_head.size());
+  const int64_t stride = q_.stride(), positions = pass.start + pass.tokens;
+  const at::Tensor q_BTnH =
+      at::from_blob(q_.row(0), {pass.batch, pass.tokens, heads, head_dim_},
+                    {pass.tokens * stride, stride, head_dim_, 1}, at::TensorOptions(at::kFloat));
+  const at::Tensor out =
+      nn::grouped_query_attention(
+          q_BTnH.transpose(1, 2), pass.cache->keys(index).narrow(2, 0, positions),
+          pass.cache->values(index).narrow(2, 0, positions), layer.kv_of_head, layer.window)
+          .contiguous();
+  rounded_.round(quant::kernels::active_panel_kernel(), out.const_data_ptr<float>(), pass.rows(),
+                 heads * head_dim_, heads * head_dim_);
+}
+
+void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
+  round_normed(pass, layer.ffn_norm);
+  std::vector<quant::PanelProduct> products;
+  project(layer.gate, gate_, products);
+  project(layer.up, up_, products);
+  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, products);
+  const int64_t ffn = layer.gate->out_features();
+  for_rows(pass.rows(), ffn, [&](int64_t row) {
+    add_bias(layer.gate->bias, gate_.row(row));
+    add_bias(layer.up->bias, up_.row(row));
+    elements().swiglu(gate_.row(row), up_.row(row), gate_.row(row), ffn);
+  });
+  rounded_.round(quant::kernels::active_panel_kernel(), gate_.row(0), pass.rows(), ffn,
+                 gate_.stride());
+  add_reduced(pass, *layer.down, layer.down_bias);
+}
+
+// x += the ranks' sum of what is rounded times the linear.
+void FusedDecoder::add_reduced(const Pass& pass, const nn::PanelLinearImpl& linear,
+                               const at::Tensor& bias) {
+  at::Tensor sum = sum_.narrow(0, 0, pass.rows());
+  float* own = sum.mutable_data_ptr<float>();
+  const quant::PanelProduct product{&linear.weight, own, width_};
+  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, std::span(&product, 1));
+  group_.all_reduce(sum);
+  for_rows(pass.rows(), width_, [&](int64_t row) {
+    float* x = pass.x + row * width_;
+    elements().add(x, own + row * width_, x, width_);
+    add_bias(bias, x);
+  });
+}
+
+}  // namespace weft::models
