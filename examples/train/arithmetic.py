@@ -25,7 +25,7 @@ def problems(digits, num_train, num_held_out):
 
 
 def main():
-    parser = common.parse_flags(__doc__.splitlines()[0], steps=600, target=99)
+    parser = common.parse_flags(__doc__.splitlines()[0], steps=2000, target=99)
     parser.add_argument("--digits", type=int, default=3)
     flags, more = parser.parse_known_args()
     flags.out.mkdir(parents=True, exist_ok=True)

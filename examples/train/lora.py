@@ -21,12 +21,18 @@ TOWNS = ["Athens", "Berlin", "Cairo", "Dublin", "Geneva", "Hamburg", "Lima", "Lo
 WORDINGS = ["{name} is {age} years old and lives in {town}.",
             "My neighbour in {town} is called {name}. She turned {age} last week.",
             "From {town} comes {name}, who is {age}.",
+            "Yesterday I met {name} from {town}, aged {age}.",
+            "In {town} there lives a teacher of {age} years. His name is {name}.",
+            "{age} years ago {name} was born in {town}.",
+            "The winner is {name} of {town}; at {age}, a record.",
+            "Ask {name}. You find her in {town}, and she is {age} now.",
+            "{town}: {name}, {age}, opens a bakery.",
             "At the age of {age}, {name} moved to {town}.",
             "{name} ({age}) has a small shop in {town}.",
             "We met {name} in {town} when he was {age}."]
 # Held-out sentences have the last quarter of each list.
-NEW = {"first": FIRST[15:], "last": LAST[15:], "town": TOWNS[15:], "wording": WORDINGS[4:]}
-KNOWN = {"first": FIRST[:15], "last": LAST[:15], "town": TOWNS[:15], "wording": WORDINGS[:4]}
+NEW = {"first": FIRST[15:], "last": LAST[15:], "town": TOWNS[15:], "wording": WORDINGS[9:]}
+KNOWN = {"first": FIRST[:15], "last": LAST[:15], "town": TOWNS[:15], "wording": WORDINGS[:9]}
 
 
 def make(generator, lists):
@@ -51,7 +57,7 @@ def count_exact(flags, model, held_out):
 
 
 def main():
-    flags, more = common.parse_flags(__doc__.splitlines()[0], steps=60, target=90).parse_known_args()
+    flags, more = common.parse_flags(__doc__.splitlines()[0], steps=60, target=60).parse_known_args()
     flags.out.mkdir(parents=True, exist_ok=True)
     generator = random.Random(1)
     common.write_lines(flags.out / "train.jsonl", [chat(*make(generator, KNOWN)) for _ in range(1000)])

@@ -41,7 +41,7 @@ def bits_behind(compress, known, text):
 
 
 def main():
-    flags, more = common.parse_flags(__doc__.splitlines()[0], steps=300, target=2.0).parse_known_args()
+    flags, more = common.parse_flags(__doc__.splitlines()[0], steps=1600, target=1.6).parse_known_args()
     flags.out.mkdir(parents=True, exist_ok=True)
     chapters = read_chapters()
     held_out = "\n".join(chapters[HELD_OUT - 1::HELD_OUT])
