@@ -89,9 +89,9 @@ TEST(PanelMatrix, KernelsRoundAlike) {
     std::vector<float> scales(3), sums(3), expected_scales(3), expected_sums(3);
     for (int64_t t = 0; t < 4; ++t) {
       const float* row = x.const_data_ptr<float>() + t * 96;
-      kernel->round(row, 3, codes.data(), scales.data(), sums.data());
-      kernels::kPlainPanelKernel.round(row, 3, expected_codes.data(), expected_scales.data(),
-                                       expected_sums.data());
+      kernel->round(row, 3, {codes.data(), scales.data(), sums.data()});
+      kernels::kPlainPanelKernel.round(
+          row, 3, {expected_codes.data(), expected_scales.data(), expected_sums.data()});
       EXPECT_EQ(codes, expected_codes) << kernel->name << " token " << t;
       EXPECT_EQ(scales, expected_scales) << kernel->name << " token " << t;
       EXPECT_EQ(sums, expected_sums) << kernel->name << " token " << t;

@@ -206,8 +206,11 @@ void RoundedRows::round(const kernels::PanelKernel& kernel, const float* x, int6
   sums_.resize(scales_.size());
   at::parallel_for(0, rows, rows_per_thread(4 * in), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      kernel.round(x + t * stride, blocks, codes_.data() + t * in, scales_.data() + t * blocks,
-                   sums_.data() + t * blocks);
+      const int64_t tile = t / kernels::kTileTokens * kernels::kTileTokens;
+      const int64_t first = tile * blocks + t - tile;
+      kernel.round(x + t * stride, blocks,
+                   {codes_.data() + first * kBlockColumns, scales_.data() + first,
+                    sums_.data() + first, view().tile_tokens(tile)});
     }
   });
 }

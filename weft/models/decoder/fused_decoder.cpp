@@ -12,6 +12,7 @@
 #include "weft/core/error.h"
 #include "weft/nn/attention.h"
 #include "weft/nn/kernels/select.h"
+#include "weft/nn/rotary_attention.h"
 #include "weft/quant/kernels/panel_select.h"
 
 // Shape letters: B batch, T tokens, S positions, D width, H head dim; n, k: this rank's heads and
@@ -191,6 +192,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   project(layer.k, k_, products);
   project(layer.v, v_, products);
   quant::multiply(quant::kernels::active_panel_kernel(), rounded_, products);
+  norm_heads(pass, layer);
   if (pass.tokens == 1) {
     attend_one_token(pass, layer, index);
   } else {
@@ -199,34 +201,42 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   add_reduced(pass, *layer.o, layer.o_bias);
 }
 
-// Biases, head norms and rope; keys and values go to the cache, queries times q_scale stay.
-void FusedDecoder::place_keys(const Pass& pass, const Layer& layer, int64_t index, float q_scale) {
+void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
+  const int64_t heads = layer.q->out_features() / head_dim_;
+  const int64_t kv_heads = layer.k->out_features() / head_dim_;
+  for_rows(pass.rows(), (heads + kv_heads) * head_dim_, [&](int64_t row) {
+    float *q = q_.row(row), *k = k_.row(row);
+    add_bias(layer.q->bias, q);
+    add_bias(layer.k->bias, k);
+    add_bias(layer.v->bias, v_.row(row));
+    if (layer.q_norm.defined()) norm_in_place(layer.q_norm, norm_eps_, q, heads, head_dim_);
+    if (layer.k_norm.defined()) norm_in_place(layer.k_norm, norm_eps_, k, kv_heads, head_dim_);
+  });
+}
+
+// Queries are turned and scaled; turned keys and values go to the cache.
+void FusedDecoder::turn_heads(const Pass& pass, const Layer& layer, int64_t index, float q_scale) {
   const int64_t heads = layer.q->out_features() / head_dim_;
   const int64_t kv_heads = layer.k->out_features() / head_dim_;
   const at::Tensor keys = pass.cache->keys(index), values = pass.cache->values(index);
+  const size_t bytes = static_cast<size_t>(head_dim_) * sizeof(float);
   for_rows(pass.rows(), (heads + 2 * kv_heads) * head_dim_, [&](int64_t row) {
     const int64_t sequence = row / pass.tokens, token = row % pass.tokens;
-    float *q = q_.row(row), *k = k_.row(row), *v = v_.row(row);
-    add_bias(layer.q->bias, q);
-    add_bias(layer.k->bias, k);
-    add_bias(layer.v->bias, v);
-    if (layer.q_norm.defined()) norm_in_place(layer.q_norm, norm_eps_, q, heads, head_dim_);
-    if (layer.k_norm.defined()) norm_in_place(layer.k_norm, norm_eps_, k, kv_heads, head_dim_);
     const Turn turn = turn_of(*pass.angles, token);
+    float *q = q_.row(row), *k = k_.row(row), *v = v_.row(row);
     for (int64_t head = 0; head < heads; ++head) turn.apply(q + head * head_dim_);
     for (int64_t i = 0; i < heads * head_dim_; ++i) q[i] *= q_scale;
-    const size_t bytes = static_cast<size_t>(head_dim_) * sizeof(float);
     for (int64_t head = 0; head < kv_heads; ++head) {
-      const int64_t position = pass.start + token;
-      turn.apply(k + head * head_dim_);
-      std::memcpy(cache_row(keys, sequence, head, position), k + head * head_dim_, bytes);
-      std::memcpy(cache_row(values, sequence, head, position), v + head * head_dim_, bytes);
+      const int64_t position = pass.start + token, first = head * head_dim_;
+      turn.apply(k + first);
+      std::memcpy(cache_row(keys, sequence, head, position), k + first, bytes);
+      std::memcpy(cache_row(values, sequence, head, position), v + first, bytes);
     }
   });
 }
 
 void FusedDecoder::attend_one_token(const Pass& pass, const Layer& layer, int64_t index) {
-  place_keys(pass, layer, index, 1 / std::sqrt(static_cast<float>(head_dim_)));
+  turn_heads(pass, layer, index, 1 / std::sqrt(static_cast<float>(head_dim_)));
   const auto heads = static_cast<int64_t>(layer.kv_of_head.size());
   const int64_t positions = pass.start + 1;
   const int64_t seen = layer.window == 0 ? positions : std::min(positions, layer.window);
@@ -251,17 +261,27 @@ void FusedDecoder::attend_one_token(const Pass& pass, const Layer& layer, int64_
 }
 
 void FusedDecoder::attend_tokens(const Pass& pass, const Layer& layer, int64_t index) {
-  place_keys(pass, layer, index, 1);
+  const auto heads_of = [&](Rows& rows, int64_t count) {
+    return at::from_blob(rows.row(0), {pass.batch, pass.tokens, count, head_dim_},
+                         {pass.tokens * rows.stride(), rows.stride(), head_dim_, 1},
+                         at::TensorOptions(at::kFloat));
+  };
   const auto heads = static_cast<int64_t>(layer.kv_of_head.size());
-  const int64_t stride = q_.stride(), positions = pass.start + pass.tokens;
-  const at::Tensor q_BTnH =
-      at::from_blob(q_.row(0), {pass.batch, pass.tokens, heads, head_dim_},
-                    {pass.tokens * stride, stride, head_dim_, 1}, at::TensorOptions(at::kFloat));
-  const at::Tensor out =
-      nn::grouped_query_attention(
-          q_BTnH.transpose(1, 2), pass.cache->keys(index).narrow(2, 0, positions),
-          pass.cache->values(index).narrow(2, 0, positions), layer.kv_of_head, layer.window)
-          .contiguous();
+  const int64_t kv_heads = layer.k->out_features() / head_dim_;
+  const at::Tensor q_BTnH = heads_of(q_, heads);
+  at::Tensor out;
+  if (pass.start == 0) {
+    out = nn::rotary_attention(q_BTnH, heads_of(k_, kv_heads), heads_of(v_, kv_heads), *pass.angles,
+                               {layer.kv_of_head, layer.window});
+    turn_heads(pass, layer, index, 1);
+  } else {
+    turn_heads(pass, layer, index, 1);
+    const int64_t positions = pass.start + pass.tokens;
+    out = nn::grouped_query_attention(
+        q_BTnH.transpose(1, 2), pass.cache->keys(index).narrow(2, 0, positions),
+        pass.cache->values(index).narrow(2, 0, positions), layer.kv_of_head, layer.window);
+  }
+  out = out.contiguous();
   rounded_.round(quant::kernels::active_panel_kernel(), out.const_data_ptr<float>(), pass.rows(),
                  heads * head_dim_, heads * head_dim_);
 }

@@ -74,7 +74,8 @@ class FusedDecoder {
   void round_normed(const Pass& pass, const at::Tensor& weight);
   void project(const Linear& linear, Rows& to, std::vector<quant::PanelProduct>& products);
   void attend(const Pass& pass, int64_t index);
-  void place_keys(const Pass& pass, const Layer& layer, int64_t index, float q_scale);
+  void norm_heads(const Pass& pass, const Layer& layer);
+  void turn_heads(const Pass& pass, const Layer& layer, int64_t index, float q_scale);
   void attend_one_token(const Pass& pass, const Layer& layer, int64_t index);
   void attend_tokens(const Pass& pass, const Layer& layer, int64_t index);
   void feed_forward(const Pass& pass, const Layer& layer);

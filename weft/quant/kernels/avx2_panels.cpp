@@ -58,15 +58,14 @@ template <int kBits>
   }
 }
 
-// One panel for one token.
+// One panel for one token: its first block is number `at`, the next ones each `stride` further.
 template <int kBits, bool kIsSymmetric>
-void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t token,
-                    float* y) {
+void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t at,
+                    int64_t stride, float* y) {
   constexpr int64_t kBytes = kPanelRows * ((kIsSymmetric ? 2 : 4) + kBlockColumns * kBits / 8);
   constexpr int64_t kHalfRows = kPanelRows / kHalves;
   __m256 sums[kHalves] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for (int64_t b = 0; b < num_blocks; ++b, w += kBytes) {
-    const int64_t at = token * num_blocks + b;
+  for (int64_t b = 0; b < num_blocks; ++b, w += kBytes, at += stride) {
     __m256i columns[kSteps];
     for (int j = 0; j < kSteps; ++j) {
       int four;
@@ -95,7 +94,9 @@ void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedIn
   const uint8_t* panel = w.data + first * w.panel_bytes();
   for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
     for (int64_t t = 0; t < x.tokens; ++t) {
-      multiply_panel<kBits, kIsSymmetric>(panel, w.num_blocks, x, t,
+      const int64_t tile = t / kTileTokens * kTileTokens;
+      multiply_panel<kBits, kIsSymmetric>(panel, w.num_blocks, x, tile * w.num_blocks + t - tile,
+                                          x.tile_tokens(tile),
                                           y.data + t * y.stride + i * kPanelRows);
     }
   }
@@ -149,10 +150,11 @@ void round_block(const float* x, int8_t* codes, float& scale, float& sum) {
   sum = scale * static_cast<float>(sum_of(total));
 }
 
-void round(const float* x, int64_t num_blocks, int8_t* codes, float* scales, float* sums) {
+void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
   for (int64_t block = 0; block < num_blocks; ++block) {
-    round_block(x + block * kBlockColumns, codes + block * kBlockColumns, scales[block],
-                sums[block]);
+    const int64_t at = block * to.stride;
+    round_block(x + block * kBlockColumns, to.codes + at * kBlockColumns, to.scales[at],
+                to.sums[at]);
   }
 }
 

@@ -50,36 +50,60 @@ template <int kBits, bool kIsSymmetric>
   return block;
 }
 
-// Sixteen rows' products of one block. Two sums, so that one step need not wait for the last.
-[[gnu::always_inline]] inline __m512 products(const Block& block, const int8_t* x) {
-  __m512i even = _mm512_setzero_si512(), odd = _mm512_setzero_si512();
-  for (int j = 0; j < kSteps; j += 2) {
-    int four[2];
-    __builtin_memcpy(four, x + 4 * j, sizeof(four));
-    even = _mm512_dpbusd_epi32(even, block.codes[j], _mm512_set1_epi32(four[0]));
-    odd = _mm512_dpbusd_epi32(odd, block.codes[j + 1], _mm512_set1_epi32(four[1]));
-  }
-  return _mm512_cvtepi32_ps(_mm512_add_epi32(even, odd));
+// Four columns of x for every row: a broadcast out of memory is part of the product that takes it.
+[[gnu::always_inline]] inline __m512i broadcast(const int8_t* four) {
+  using Word = int __attribute__((may_alias, aligned(1)));
+  return _mm512_set1_epi32(*reinterpret_cast<const Word*>(four));
 }
 
-// One panel for kTokens tokens from `token` on.
+// Sixteen rows' products of one block. With kSums above 1, one step need not wait for the last.
+template <int kSums>
+[[gnu::always_inline]] inline __m512 products(const Block& block, const int8_t* x) {
+  __m512i sums[kSums];
+#pragma GCC unroll 8
+  for (int j = 0; j < kSteps; ++j) {
+    const __m512i sum = j < kSums ? _mm512_setzero_si512() : sums[j % kSums];
+    sums[j % kSums] = _mm512_dpbusd_epi32(sum, block.codes[j], broadcast(x + 4 * j));
+  }
+  for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_epi32(sums[0], sums[i]);
+  return _mm512_cvtepi32_ps(sums[0]);
+}
+
+// One panel for a tile of kTokens tokens from `first` on.
 template <int kBits, bool kIsSymmetric, int kTokens>
-void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t token,
+void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t first,
                     const PanelOutputs& y) {
   constexpr int64_t kBytes = kPanelRows * ((kIsSymmetric ? 2 : 4) + kBlockColumns * kBits / 8);
-  __m512 sums[kTokens];
-  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  const int8_t* codes = x.codes + first * num_blocks * kBlockColumns;
+  const float* scales = x.scales + first * num_blocks;
+  const float* sums = x.sums + first * num_blocks;
+  __m512 totals[kTokens];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) totals[t] = _mm512_setzero_ps();
   for (int64_t b = 0; b < num_blocks; ++b, w += kBytes) {
     const Block block = load_block<kBits, kIsSymmetric>(w);
-    for (int t = 0; t < kTokens; ++t) {
-      const int64_t at = (token + t) * num_blocks + b;
-      const __m512 scales = _mm512_mul_ps(block.scales, _mm512_set1_ps(x.scales[at]));
-      sums[t] = _mm512_fmadd_ps(products(block, x.codes + at * kBlockColumns), scales, sums[t]);
-      sums[t] = _mm512_fmadd_ps(block.offsets, _mm512_set1_ps(x.sums[at]), sums[t]);
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t, codes += kBlockColumns) {
+      const __m512 scale = _mm512_mul_ps(block.scales, _mm512_set1_ps(*scales++));
+      totals[t] =
+          _mm512_fmadd_ps(products < kTokens < 4 ? 2 : 1 > (block, codes), scale, totals[t]);
+      totals[t] = _mm512_fmadd_ps(block.offsets, _mm512_set1_ps(*sums++), totals[t]);
     }
   }
+#pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-    _mm512_storeu_ps(y.data + (token + t) * y.stride, sums[t]);
+    _mm512_storeu_ps(y.data + (first + t) * y.stride, totals[t]);
+  }
+}
+
+// The same for any number of tokens from 1 to kMost.
+template <int kBits, bool kIsSymmetric, int kMost = kTileTokens>
+void multiply_tile(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t first,
+                   const PanelOutputs& y) {
+  if (kMost == 1 || x.tile_tokens(first) == kMost) {
+    multiply_panel<kBits, kIsSymmetric, kMost>(w, num_blocks, x, first, y);
+  } else if constexpr (kMost > 1) {
+    multiply_tile<kBits, kIsSymmetric, kMost - 1>(w, num_blocks, x, first, y);
   }
 }
 
@@ -89,16 +113,9 @@ void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedIn
                   const PanelOutputs& y) {
   const uint8_t* panel = w.data + first * w.panel_bytes();
   for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
-    const PanelOutputs rows = {y.data + i * kPanelRows, y.stride};
-    int64_t t = 0;
-    for (; t + 8 <= x.tokens; t += 8) {
-      multiply_panel<kBits, kIsSymmetric, 8>(panel, w.num_blocks, x, t, rows);
-    }
-    for (; t + 4 <= x.tokens; t += 4) {
-      multiply_panel<kBits, kIsSymmetric, 4>(panel, w.num_blocks, x, t, rows);
-    }
-    for (; t < x.tokens; ++t) {
-      multiply_panel<kBits, kIsSymmetric, 1>(panel, w.num_blocks, x, t, rows);
+    for (int64_t t = 0; t < x.tokens; t += kTileTokens) {
+      multiply_tile<kBits, kIsSymmetric>(panel, w.num_blocks, x, t,
+                                         {y.data + i * kPanelRows, y.stride});
     }
   }
 }
@@ -125,10 +142,11 @@ void round_block(const float* x, int8_t* codes, float& scale, float& sum) {
   sum = scale * static_cast<float>(_mm512_reduce_add_epi32(_mm512_add_epi32(a, b)));
 }
 
-void round(const float* x, int64_t num_blocks, int8_t* codes, float* scales, float* sums) {
+void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
   for (int64_t block = 0; block < num_blocks; ++block) {
-    round_block(x + block * kBlockColumns, codes + block * kBlockColumns, scales[block],
-                sums[block]);
+    const int64_t at = block * to.stride;
+    round_block(x + block * kBlockColumns, to.codes + at * kBlockColumns, to.scales[at],
+                to.sums[at]);
   }
 }
 

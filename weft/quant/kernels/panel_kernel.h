@@ -27,13 +27,30 @@ struct Panels {
   [[gnu::always_inline]] int64_t panel_bytes() const { return num_blocks * block_bytes(); }
 };
 
+/// Tokens that are multiplied together.
+inline constexpr int64_t kTileTokens = 8;
+
 /// Tokens rounded block by block: x is about scale * code; `sums` are scale * the sum of a block's
-/// codes. Token after token, block after block.
+/// codes. Tile after tile of kTileTokens tokens, the last of what is left; in a tile block after
+/// block, and of a block token after token.
 struct RoundedInputs {
   const int8_t* codes = nullptr;
   const float* scales = nullptr;
   const float* sums = nullptr;
   int64_t tokens = 0;
+
+  /// Tokens of the tile that begins with token `first`.
+  [[gnu::always_inline]] int64_t tile_tokens(int64_t first) const {
+    return tokens - first < kTileTokens ? tokens - first : kTileTokens;
+  }
+};
+
+/// Where a token's blocks go: block b at b * stride, in codes times kBlockColumns.
+struct RoundedToken {
+  int8_t* codes = nullptr;
+  float* scales = nullptr;
+  float* sums = nullptr;
+  int64_t stride = 1;
 };
 
 /// Rows of the result, token t at data + t * stride; room for whole panels.
@@ -48,7 +65,7 @@ struct PanelKernel {
   bool (*runs_here)();
   /// Rounds a token's blocks to codes of -127 to 127, to nearest, ties to even. Every kernel gives
   /// the same codes and scales.
-  void (*round)(const float* x, int64_t num_blocks, int8_t* codes, float* scales, float* sums);
+  void (*round)(const float* x, int64_t num_blocks, const RoundedToken& to);
   /// y = x w^T for panels [first, first + count); y.data is the first panel's first row.
   void (*multiply)(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                    const PanelOutputs& y);

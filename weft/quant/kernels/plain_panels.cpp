@@ -23,10 +23,11 @@ void round_block(const float* x, int8_t* codes, float& scale, float& sum) {
   sum = scale * static_cast<float>(total);
 }
 
-void round(const float* x, int64_t num_blocks, int8_t* codes, float* scales, float* sums) {
+void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
   for (int64_t block = 0; block < num_blocks; ++block) {
-    round_block(x + block * kBlockColumns, codes + block * kBlockColumns, scales[block],
-                sums[block]);
+    const int64_t at = block * to.stride;
+    round_block(x + block * kBlockColumns, to.codes + at * kBlockColumns, to.scales[at],
+                to.sums[at]);
   }
 }
 
@@ -94,7 +95,8 @@ void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs
     for (int64_t b = 0; b < w.num_blocks; ++b) {
       unpack(w, w.data + (first + panel) * w.panel_bytes() + b * w.block_bytes(), block);
       for (int64_t t = 0; t < x.tokens; ++t) {
-        const int64_t at = t * w.num_blocks + b;
+        const int64_t tile = t / kTileTokens * kTileTokens;
+        const int64_t at = tile * w.num_blocks + b * x.tile_tokens(tile) + t - tile;
         add_block(block, x.codes + at * kBlockColumns, x.scales[at], x.sums[at],
                   rows + t * y.stride);
       }
