@@ -128,8 +128,9 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--shard-info", flags.shard_info,
                  "a shard_info.json whose rules replace the model's own");
   app.add_option("--activations", flags.activations,
-                 "float, or int8: activations are rounded to 8 bits on their way into products "
-                 "with weights of 4 or 8 bits")
+                 core::join("float, or int8: activations are rounded to 8 bits on their way into "
+                            "products with weights of 4 or 8 bits (default: ",
+                            flags.activations, ")"))
       ->check(CLI::IsMember({"float", "int8"}));
   add_expert_split_flag(app, flags.expert_split);
 }
