@@ -144,7 +144,7 @@ TEST(Bench, ReportsSpeedsLoadAndMemory) {
   EXPECT_GT(report.at("load_s").get<double>(), 0);
   EXPECT_EQ(report.at("peak_rss_bytes").size(), 2U);
   EXPECT_EQ(report.at("tp"), 2);
-  EXPECT_EQ(report.at("activations"), "float");
+  EXPECT_EQ(report.at("activations"), "int16");
   EXPECT_EQ(report.at("prompt_tokens"), 8);
   EXPECT_EQ(report.at("new_tokens"), 4);
 }

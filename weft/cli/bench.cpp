@@ -124,6 +124,7 @@ int run_bench(const Args& args) {
   CLI::App app("Measures prompt and generation speed: medians over runs.", "bench");
   ModelFlags flags;
   Options options;
+  flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")

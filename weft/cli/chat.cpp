@@ -117,6 +117,7 @@ int run_chat(const Args& args) {
   CLI::App app("Talks to a model in its own chat format.", "chat");
   ModelFlags flags;
   Options options;
+  flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-p,--prompt", options.prompt,

@@ -127,11 +127,12 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--backend", flags.backend, "auto, shm, gloo, mpi or nccl");
   app.add_option("--shard-info", flags.shard_info,
                  "a shard_info.json whose rules replace the model's own");
-  app.add_option("--activations", flags.activations,
-                 core::join("float, or int8: activations are rounded to 8 bits on their way into "
-                            "products with weights of 4 or 8 bits (default: ",
-                            flags.activations, ")"))
-      ->check(CLI::IsMember({"float", "int8"}));
+  app.add_option(
+         "--activations", flags.activations,
+         core::join("float, or int8 or int16: activations are rounded to so many bits on their "
+                    "way into products with weights of 4 or 8 bits (default: ",
+                    flags.activations, ")"))
+      ->check(CLI::IsMember({"float", "int8", "int16"}));
   add_expert_split_flag(app, flags.expert_split);
 }
 

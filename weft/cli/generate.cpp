@@ -45,6 +45,7 @@ int run_generate(const Args& args) {
   CLI::App app("Continues a text: no chat template, no special tokens.", "generate");
   ModelFlags flags;
   Options options;
+  flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");

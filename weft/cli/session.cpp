@@ -99,7 +99,9 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   options.expert_split = expert_split_of(flags.expert_split);
   options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
   models::LoadedModel loaded = models::load_model(file, group, options);
-  if (flags.activations == "int8") nn::round_activations(*loaded.model);
+  if (flags.activations != "float") {
+    nn::round_activations(*loaded.model, flags.activations == "int8" ? 8 : 16);
+  }
   return loaded;
 }
 

@@ -22,12 +22,13 @@ constexpr char kWhere[] = "nn.PanelLinear";
 }
 
 // The weight in panels; null if it can't be.
-std::shared_ptr<LinearLike> in_panels(const LinearLike& linear) {
+std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits) {
   const auto* quantized = dynamic_cast<const QuantizedLinearImpl*>(&linear);
   if (quantized == nullptr) return nullptr;
   const auto* affine = std::get_if<quant::AffineTensor>(&quantized->weight);
   if (affine == nullptr || !quant::fits_panels(*affine)) return nullptr;
-  return std::make_shared<PanelLinearImpl>(quant::to_panels(*affine), quantized->bias);
+  return std::make_shared<PanelLinearImpl>(quant::to_panels(*affine, activation_bits),
+                                           quantized->bias);
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ std::shared_ptr<LinearLike> PanelLinearImpl::unshard(const LinearCut& /*cut*/,
   refuse("the whole");
 }
 
-int64_t round_activations(torch::nn::Module& module) {
+int64_t round_activations(torch::nn::Module& module, int64_t bits) {
   // A tied embedding and head hold one inner linear and go on doing so.
   std::map<const LinearLike*, std::vector<LinearHolder*>> holders;
   for (const HeldLinear& each : find_linears(module)) {
@@ -73,7 +74,7 @@ int64_t round_activations(torch::nn::Module& module) {
   }
   int64_t count = 0;
   for (const auto& [former, all] : holders) {
-    const auto made = in_panels(*former);
+    const auto made = in_panels(*former, bits);
     if (made == nullptr) continue;
     for (LinearHolder* holder : all) holder->set_inner(made);
     ++count;

@@ -10,8 +10,8 @@
 
 namespace weft::nn {
 
-/// A quantized weight in the processor's order, for inference: activations are rounded to 8 bits on
-/// their way into the product (quant::panel_matmul). Buffer "weight" in that order.
+/// A quantized weight in the processor's order, for inference: activations are rounded to 8 or
+/// 16 bits on their way into the product (quant::panel_matmul). Buffer "weight" in that order.
 class PanelLinearImpl : public LinearLike {
  public:
   /// Keeps the tensors given. Throws ShapeError if bias does not fit.
@@ -36,7 +36,7 @@ TORCH_MODULE(PanelLinear);
 
 /// Exchanges every quantized linear of the module that fits (quant::fits_panels) for one in panels,
 /// one after the other, so that no more than one weight is there twice. Others stay as they are.
-/// Returns how many. Not collective.
-int64_t round_activations(torch::nn::Module& module);
+/// Returns how many. Activations get `bits`, 8 or 16. Not collective.
+int64_t round_activations(torch::nn::Module& module, int64_t bits = 8);
 
 }  // namespace weft::nn

@@ -135,12 +135,15 @@ bool fits_panels(const AffineTensor& w) {
          (w.is_symmetric() || w.offsets.scalar_type() == at::kHalf);
 }
 
-PanelMatrix to_panels(const AffineTensor& w) {
+PanelMatrix to_panels(const AffineTensor& w, int64_t activation_bits) {
   check_affine(w, "quant.to_panels");
   check<ShapeError>(fits_panels(w), "quant.to_panels: ", w.bits, " bits in groups of ",
                     w.group_size, ", expected 4 or 8 bits, groups of whole blocks of ",
                     kBlockColumns, " and scales of float16; keep it as it is");
+  check<ShapeError>(activation_bits == 8 || activation_bits == 16,
+                    "quant.to_panels: activations of ", activation_bits, " bits, expected 8 or 16");
   PanelMatrix made;
+  made.activation_bits = activation_bits;
   made.out_features = w.out_features();
   made.in_features = w.in_features();
   made.bits = w.bits;
@@ -202,14 +205,16 @@ void RoundedRows::round(const kernels::PanelKernel& kernel, const float* x, int6
   rows_ = rows;
   in_ = in;
   codes_.resize(std::max(codes_.size(), static_cast<size_t>(rows * in)));
+  if (bits_ == 16) lower_codes_.resize(codes_.size());
   scales_.resize(std::max(scales_.size(), static_cast<size_t>(rows * blocks)));
   sums_.resize(scales_.size());
   at::parallel_for(0, rows, rows_per_thread(4 * in), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t tile = t / kernels::kTileTokens * kernels::kTileTokens;
       const int64_t first = tile * blocks + t - tile;
+      int8_t* const lower = bits_ == 16 ? lower_codes_.data() + first * kBlockColumns : nullptr;
       kernel.round(x + t * stride, blocks,
-                   {codes_.data() + first * kBlockColumns, scales_.data() + first,
+                   {codes_.data() + first * kBlockColumns, lower, scales_.data() + first,
                     sums_.data() + first, view().tile_tokens(tile)});
     }
   });
@@ -251,7 +256,7 @@ at::Tensor panel_matmul_on(const kernels::PanelKernel& kernel, const at::Tensor&
   shape.back() = w.out_features;
   const int64_t tokens = x.numel() / w.in_features, stride = padded_out(w);
   const at::Tensor wide = x.detach().to(at::kFloat).contiguous();
-  RoundedRows rounded;
+  RoundedRows rounded(w.activation_bits);
   rounded.round(kernel, wide.const_data_ptr<float>(), tokens, w.in_features, w.in_features);
   at::Tensor y = at::empty({tokens, stride});
   const PanelProduct product{&w, y.mutable_data_ptr<float>(), stride};

@@ -124,9 +124,13 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   layer.gate = take(*ffn->gate_proj());
   layer.up = take(*ffn->up_proj());
   layer.down = take(*ffn->down_proj());
+  if (layers_.empty() && layer.q != nullptr) {
+    rounded_ = quant::RoundedRows(layer.q->weight.activation_bits);
+  }
   for (const Linear* linear :
        {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
     if (*linear == nullptr || !is_float((*linear)->bias)) return false;
+    if ((*linear)->weight.activation_bits != rounded_.bits()) return false;
   }
   layer.input_norm = block->input_norm()->weight.detach();
   layer.ffn_norm = block->ffn_norm()->weight.detach();

@@ -23,8 +23,9 @@ namespace weft::models {
 /// (nn::round_activations).
 class FusedDecoder {
  public:
-  /// Null if a block has experts, or a linear that is not in panels, or a parameter that is not
-  /// float32. Holds the modules' weights; not collective.
+  /// Null if a block has experts, or a linear that is not in panels, or rounds activations to other
+  /// bits than the first, or a parameter that is not float32. Holds the modules' weights; not
+  /// collective.
   static std::unique_ptr<FusedDecoder> make(const ModelConfig& config,
                                             const std::vector<DecoderBlock>& blocks,
                                             const nn::RMSNorm& last_norm, const dist::Group& group);

@@ -58,33 +58,45 @@ template <int kBits>
   }
 }
 
+// A block of one token, four columns for every row.
+struct Columns {
+  __m256i fours[kSteps];
+
+  explicit Columns(const int8_t* codes) {
+    for (int j = 0; j < kSteps; ++j) {
+      int four;
+      __builtin_memcpy(&four, codes + 4 * j, sizeof(four));
+      fours[j] = _mm256_set1_epi32(four);
+    }
+  }
+};
+
 // One panel for one token: its first block is number `at`, the next ones each `stride` further.
-template <int kBits, bool kIsSymmetric>
+template <int kBits, bool kIsSymmetric, bool kIs16>
 void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t at,
                     int64_t stride, float* y) {
   constexpr int64_t kBytes = kPanelRows * ((kIsSymmetric ? 2 : 4) + kBlockColumns * kBits / 8);
   constexpr int64_t kHalfRows = kPanelRows / kHalves;
-  __m256 sums[kHalves] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  __m256 totals[kHalves] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
   for (int64_t b = 0; b < num_blocks; ++b, w += kBytes, at += stride) {
-    __m256i columns[kSteps];
-    for (int j = 0; j < kSteps; ++j) {
-      int four;
-      __builtin_memcpy(&four, x.codes + at * kBlockColumns + 4 * j, sizeof(four));
-      columns[j] = _mm256_set1_epi32(four);
-    }
+    const Columns upper(x.codes + at * kBlockColumns);
+    const Columns lower((kIs16 ? x.lower_codes : x.codes) + at * kBlockColumns);
     const uint8_t* codes = w + (kIsSymmetric ? 2 : 4) * kPanelRows;
-    for (int half = 0; half < kHalves; ++half) {
+    for (int half = 0; half < kHalves; ++half, codes += 4 * kHalfRows) {
       const __m256 scales = widen_halves(w + 2 * kHalfRows * half);
       const __m256 offsets =
           kIsSymmetric ? _mm256_mul_ps(scales, _mm256_set1_ps(kBits == 4 ? -8.0F : -128.0F))
                        : widen_halves(w + 2 * kPanelRows + 2 * kHalfRows * half);
-      const __m256 sum = products<kBits>(codes + 4 * kHalfRows * half, columns);
-      sums[half] =
-          _mm256_fmadd_ps(sum, _mm256_mul_ps(scales, _mm256_set1_ps(x.scales[at])), sums[half]);
-      sums[half] = _mm256_fmadd_ps(offsets, _mm256_set1_ps(x.sums[at]), sums[half]);
+      __m256 sum = products<kBits>(codes, upper.fours);
+      if constexpr (kIs16) {
+        sum = _mm256_fmadd_ps(sum, _mm256_set1_ps(kUpper), products<kBits>(codes, lower.fours));
+      }
+      const __m256 scale = _mm256_mul_ps(scales, _mm256_set1_ps(x.scales[at]));
+      totals[half] = _mm256_fmadd_ps(sum, scale, totals[half]);
+      totals[half] = _mm256_fmadd_ps(offsets, _mm256_set1_ps(x.sums[at]), totals[half]);
     }
   }
-  for (int half = 0; half < kHalves; ++half) _mm256_storeu_ps(y + kHalfRows * half, sums[half]);
+  for (int half = 0; half < kHalves; ++half) _mm256_storeu_ps(y + kHalfRows * half, totals[half]);
 }
 
 // A panel stays in the first level cache for all tokens.
@@ -95,9 +107,10 @@ void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedIn
   for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
     for (int64_t t = 0; t < x.tokens; ++t) {
       const int64_t tile = t / kTileTokens * kTileTokens;
-      multiply_panel<kBits, kIsSymmetric>(panel, w.num_blocks, x, tile * w.num_blocks + t - tile,
-                                          x.tile_tokens(tile),
-                                          y.data + t * y.stride + i * kPanelRows);
+      const auto multiply = x.lower_codes != nullptr ? multiply_panel<kBits, kIsSymmetric, true>
+                                                     : multiply_panel<kBits, kIsSymmetric, false>;
+      multiply(panel, w.num_blocks, x, tile * w.num_blocks + t - tile, x.tile_tokens(tile),
+               y.data + t * y.stride + i * kPanelRows);
     }
   }
 }
@@ -126,35 +139,47 @@ int sum_of(__m256i values) {
   return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1)));
 }
 
-void round_block(const float* x, int8_t* codes, float& scale, float& sum) {
-  const __m256 sign = _mm256_set1_ps(-0.0F);
-  __m256 values[kVectors], most = _mm256_setzero_ps();
-  for (int i = 0; i < kVectors; ++i) {
-    values[i] = _mm256_loadu_ps(x + 8 * i);
-    most = _mm256_max_ps(most, _mm256_andnot_ps(sign, values[i]));
-  }
-  const float top = largest(most);
-  scale = top / 127;
-  const __m256 inverse = _mm256_set1_ps(top > 0 ? 127 / top : 0);
-  __m256i whole[kVectors], total = _mm256_setzero_si256();
-  for (int i = 0; i < kVectors; ++i) {
-    whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], inverse));
-    total = _mm256_add_epi32(total, whole[i]);
-  }
-  // Packing works within halves of a vector, so runs of four come out in the order 0 2 4 6 1 3 5 7.
-  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
-                                            _mm256_packs_epi32(whole[2], whole[3]));
+// Packing works within halves of a vector, so runs of four come out in the order 0 2 4 6 1 3 5 7.
+void store_codes(const __m256i* codes, int8_t* to) {
+  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(codes[0], codes[1]),
+                                            _mm256_packs_epi32(codes[2], codes[3]));
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes),
-                      _mm256_permutevar8x32_epi32(packed, order));
-  sum = scale * static_cast<float>(sum_of(total));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permutevar8x32_epi32(packed, order));
+}
+
+// A block's codes and, with 16 bits, their lower parts.
+void split_codes(const __m256i* codes, int8_t* upper, int8_t* lower) {
+  if (lower == nullptr) return store_codes(codes, upper);
+  __m256i high[kVectors], low[kVectors];
+  for (int i = 0; i < kVectors; ++i) {
+    high[i] = _mm256_srai_epi32(_mm256_add_epi32(codes[i], _mm256_set1_epi32(kUpper / 2)), 7);
+    low[i] = _mm256_sub_epi32(codes[i], _mm256_slli_epi32(high[i], 7));
+  }
+  store_codes(high, upper);
+  store_codes(low, lower);
 }
 
 void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    const int64_t at = block * to.stride;
-    round_block(x + block * kBlockColumns, to.codes + at * kBlockColumns, to.scales[at],
-                to.sums[at]);
+  const __m256 sign = _mm256_set1_ps(-0.0F);
+  const float limit = to.lower_codes == nullptr ? kMostOf8 : kMostOf16;
+  for (int64_t block = 0; block < num_blocks; ++block, x += kBlockColumns) {
+    const int64_t at = block * to.stride, first = at * kBlockColumns;
+    __m256 values[kVectors], largest_values = _mm256_setzero_ps();
+    for (int i = 0; i < kVectors; ++i) {
+      values[i] = _mm256_loadu_ps(x + 8 * i);
+      largest_values = _mm256_max_ps(largest_values, _mm256_andnot_ps(sign, values[i]));
+    }
+    const float most = largest(largest_values);
+    const __m256 inverse = _mm256_set1_ps(most > kLeast ? limit / most : 0);
+    __m256i codes[kVectors], total = _mm256_setzero_si256();
+    for (int i = 0; i < kVectors; ++i) {
+      codes[i] = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], inverse));
+      total = _mm256_add_epi32(total, codes[i]);
+    }
+    split_codes(codes, to.codes + first,
+                to.lower_codes == nullptr ? nullptr : to.lower_codes + first);
+    to.scales[at] = most / limit;
+    to.sums[at] = to.scales[at] * static_cast<float>(sum_of(total));
   }
 }
 

@@ -58,7 +58,7 @@ template <int kBits, bool kIsSymmetric>
 
 // Sixteen rows' products of one block. With kSums above 1, one step need not wait for the last.
 template <int kSums>
-[[gnu::always_inline]] inline __m512 products(const Block& block, const int8_t* x) {
+[[gnu::always_inline]] inline __m512i products(const Block& block, const int8_t* x) {
   __m512i sums[kSums];
 #pragma GCC unroll 8
   for (int j = 0; j < kSteps; ++j) {
@@ -66,29 +66,54 @@ template <int kSums>
     sums[j % kSums] = _mm512_dpbusd_epi32(sum, block.codes[j], broadcast(x + 4 * j));
   }
   for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_epi32(sums[0], sums[i]);
-  return _mm512_cvtepi32_ps(sums[0]);
+  return sums[0];
 }
 
+// The blocks of a tile's tokens, one after the other.
+template <int kTokens, bool kIs16>
+class TileBlocks {
+ public:
+  TileBlocks(const RoundedInputs& x, int64_t first)
+      : codes_(x.codes + first * kBlockColumns),
+        lower_codes_(kIs16 ? x.lower_codes + first * kBlockColumns : nullptr),
+        scales_(x.scales + first),
+        sums_(x.sums + first) {}
+
+  // total += the next block times w's.
+  [[gnu::always_inline]] void add_next(const Block& block, __m512& total) {
+    constexpr int kSums = kTokens < 4 ? 2 : 1;
+    __m512i sum = products<kSums>(block, codes_);
+    if constexpr (kIs16) {
+      static_assert(kUpper == 1 << 7);
+      sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 7), products<kSums>(block, lower_codes_));
+      lower_codes_ += kBlockColumns;
+    }
+    const __m512 scale = _mm512_mul_ps(block.scales, _mm512_set1_ps(*scales_++));
+    total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, total);
+    total = _mm512_fmadd_ps(block.offsets, _mm512_set1_ps(*sums_++), total);
+    codes_ += kBlockColumns;
+  }
+
+ private:
+  const int8_t* codes_;
+  const int8_t* lower_codes_;
+  const float* scales_;
+  const float* sums_;
+};
+
 // One panel for a tile of kTokens tokens from `first` on.
-template <int kBits, bool kIsSymmetric, int kTokens>
+template <int kBits, bool kIsSymmetric, bool kIs16, int kTokens>
 void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t first,
                     const PanelOutputs& y) {
   constexpr int64_t kBytes = kPanelRows * ((kIsSymmetric ? 2 : 4) + kBlockColumns * kBits / 8);
-  const int8_t* codes = x.codes + first * num_blocks * kBlockColumns;
-  const float* scales = x.scales + first * num_blocks;
-  const float* sums = x.sums + first * num_blocks;
+  TileBlocks<kTokens, kIs16> blocks(x, first * num_blocks);
   __m512 totals[kTokens];
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) totals[t] = _mm512_setzero_ps();
   for (int64_t b = 0; b < num_blocks; ++b, w += kBytes) {
     const Block block = load_block<kBits, kIsSymmetric>(w);
 #pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t, codes += kBlockColumns) {
-      const __m512 scale = _mm512_mul_ps(block.scales, _mm512_set1_ps(*scales++));
-      totals[t] =
-          _mm512_fmadd_ps(products < kTokens < 4 ? 2 : 1 > (block, codes), scale, totals[t]);
-      totals[t] = _mm512_fmadd_ps(block.offsets, _mm512_set1_ps(*sums++), totals[t]);
-    }
+    for (int t = 0; t < kTokens; ++t) blocks.add_next(block, totals[t]);
   }
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
@@ -97,13 +122,13 @@ void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x
 }
 
 // The same for any number of tokens from 1 to kMost.
-template <int kBits, bool kIsSymmetric, int kMost = kTileTokens>
+template <int kBits, bool kIsSymmetric, bool kIs16, int kMost = kTileTokens>
 void multiply_tile(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t first,
                    const PanelOutputs& y) {
   if (kMost == 1 || x.tile_tokens(first) == kMost) {
-    multiply_panel<kBits, kIsSymmetric, kMost>(w, num_blocks, x, first, y);
+    multiply_panel<kBits, kIsSymmetric, kIs16, kMost>(w, num_blocks, x, first, y);
   } else if constexpr (kMost > 1) {
-    multiply_tile<kBits, kIsSymmetric, kMost - 1>(w, num_blocks, x, first, y);
+    multiply_tile<kBits, kIsSymmetric, kIs16, kMost - 1>(w, num_blocks, x, first, y);
   }
 }
 
@@ -113,9 +138,13 @@ void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedIn
                   const PanelOutputs& y) {
   const uint8_t* panel = w.data + first * w.panel_bytes();
   for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
+    const PanelOutputs rows = {y.data + i * kPanelRows, y.stride};
     for (int64_t t = 0; t < x.tokens; t += kTileTokens) {
-      multiply_tile<kBits, kIsSymmetric>(panel, w.num_blocks, x, t,
-                                         {y.data + i * kPanelRows, y.stride});
+      if (x.lower_codes != nullptr) {
+        multiply_tile<kBits, kIsSymmetric, true>(panel, w.num_blocks, x, t, rows);
+      } else {
+        multiply_tile<kBits, kIsSymmetric, false>(panel, w.num_blocks, x, t, rows);
+      }
     }
   }
 }
@@ -130,23 +159,34 @@ void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs
                         : multiply_all<8, false>(w, first, count, x, y);
 }
 
-void round_block(const float* x, int8_t* codes, float& scale, float& sum) {
-  const __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-  const float most = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
-  scale = most / 127;
-  const __m512 inverse = _mm512_set1_ps(most > 0 ? 127 / most : 0);
-  const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
-  const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), _mm512_cvtepi32_epi8(a));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16), _mm512_cvtepi32_epi8(b));
-  sum = scale * static_cast<float>(_mm512_reduce_add_epi32(_mm512_add_epi32(a, b)));
+void store_codes(__m512i codes, int8_t* to) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(codes));
+}
+
+// Sixteen codes and, with 16 bits, their lower parts.
+void split_codes(__m512i codes, int8_t* upper, int8_t* lower) {
+  if (lower == nullptr) return store_codes(codes, upper);
+  const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(codes, _mm512_set1_epi32(kUpper / 2)), 7);
+  store_codes(high, upper);
+  store_codes(_mm512_sub_epi32(codes, _mm512_slli_epi32(high, 7)), lower);
 }
 
 void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    const int64_t at = block * to.stride;
-    round_block(x + block * kBlockColumns, to.codes + at * kBlockColumns, to.scales[at],
-                to.sums[at]);
+  const float limit = to.lower_codes == nullptr ? kMostOf8 : kMostOf16;
+  for (int64_t block = 0; block < num_blocks; ++block, x += kBlockColumns) {
+    const int64_t at = block * to.stride, first = at * kBlockColumns;
+    const __m512 left = _mm512_loadu_ps(x), right = _mm512_loadu_ps(x + 16);
+    const float most =
+        _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(left), _mm512_abs_ps(right)));
+    const __m512 inverse = _mm512_set1_ps(most > kLeast ? limit / most : 0);
+    const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(left, inverse));
+    const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(right, inverse));
+    int8_t* const lower = to.lower_codes == nullptr ? nullptr : to.lower_codes + first;
+    split_codes(a, to.codes + first, lower);
+    split_codes(b, to.codes + first + 16, lower == nullptr ? nullptr : lower + 16);
+    to.scales[at] = most / limit;
+    to.sums[at] =
+        to.scales[at] * static_cast<float>(_mm512_reduce_add_epi32(_mm512_add_epi32(a, b)));
   }
 }
 

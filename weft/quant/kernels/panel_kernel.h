@@ -30,11 +30,21 @@ struct Panels {
 /// Tokens that are multiplied together.
 inline constexpr int64_t kTileTokens = 8;
 
+/// What a block's largest number is rounded to: codes of 8 bits go from -127 to 127. Those of 16
+/// are two of 8: code = kUpper * upper + lower, both within -127 and 127.
+inline constexpr int kUpper = 128;
+inline constexpr int kMostOf8 = 127;
+inline constexpr int kMostOf16 = kUpper * kMostOf8;
+/// A block whose numbers are all smaller is zeros: the quotient stays finite.
+inline constexpr float kLeast = 1e-33F;
+
 /// Tokens rounded block by block: x is about scale * code; `sums` are scale * the sum of a block's
-/// codes. Tile after tile of kTileTokens tokens, the last of what is left; in a tile block after
+/// codes. Of codes of 16 bits, `codes` are the upper ones. Tile after tile of kTileTokens tokens, the last of what is left; in a tile block after
 /// block, and of a block token after token.
 struct RoundedInputs {
   const int8_t* codes = nullptr;
+  /// In the same places; null with 8 bits.
+  const int8_t* lower_codes = nullptr;
   const float* scales = nullptr;
   const float* sums = nullptr;
   int64_t tokens = 0;
@@ -48,6 +58,7 @@ struct RoundedInputs {
 /// Where a token's blocks go: block b at b * stride, in codes times kBlockColumns.
 struct RoundedToken {
   int8_t* codes = nullptr;
+  int8_t* lower_codes = nullptr;
   float* scales = nullptr;
   float* sums = nullptr;
   int64_t stride = 1;
@@ -63,8 +74,8 @@ struct PanelOutputs {
 struct PanelKernel {
   const char* name;
   bool (*runs_here)();
-  /// Rounds a token's blocks to codes of -127 to 127, to nearest, ties to even. Every kernel gives
-  /// the same codes and scales.
+  /// Rounds a token's blocks to codes of 8 bits, or of 16 if there is a place for lower ones; to
+  /// nearest, ties to even. Every kernel gives the same codes and scales.
   void (*round)(const float* x, int64_t num_blocks, const RoundedToken& to);
   /// y = x w^T for panels [first, first + count); y.data is the first panel's first row.
   void (*multiply)(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,

@@ -10,24 +10,25 @@ namespace {
 
 bool runs_here() { return true; }
 
-void round_block(const float* x, int8_t* codes, float& scale, float& sum) {
-  float most = 0;
-  for (int64_t i = 0; i < kBlockColumns; ++i) most = std::fmax(most, std::fabs(x[i]));
-  scale = most / 127;
-  const float inverse = most > 0 ? 127 / most : 0;
-  int32_t total = 0;
-  for (int64_t i = 0; i < kBlockColumns; ++i) {
-    codes[i] = static_cast<int8_t>(std::nearbyint(x[i] * inverse));
-    total += codes[i];
-  }
-  sum = scale * static_cast<float>(total);
-}
-
 void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    const int64_t at = block * to.stride;
-    round_block(x + block * kBlockColumns, to.codes + at * kBlockColumns, to.scales[at],
-                to.sums[at]);
+  const float limit = to.lower_codes == nullptr ? kMostOf8 : kMostOf16;
+  for (int64_t block = 0; block < num_blocks; ++block, x += kBlockColumns) {
+    const int64_t at = block * to.stride, first = at * kBlockColumns;
+    float most = 0;
+    for (int64_t i = 0; i < kBlockColumns; ++i) most = std::fmax(most, std::fabs(x[i]));
+    const float inverse = most > kLeast ? limit / most : 0;
+    int32_t total = 0;
+    for (int64_t i = 0; i < kBlockColumns; ++i) {
+      const auto code = static_cast<int32_t>(std::nearbyint(x[i] * inverse));
+      total += code;
+      const int32_t upper = to.lower_codes == nullptr ? code : (code + kUpper / 2) >> 7;
+      to.codes[first + i] = static_cast<int8_t>(upper);
+      if (to.lower_codes != nullptr) {
+        to.lower_codes[first + i] = static_cast<int8_t>(code - kUpper * upper);
+      }
+    }
+    to.scales[at] = most / limit;
+    to.sums[at] = to.scales[at] * static_cast<float>(total);
   }
 }
 
@@ -68,13 +69,24 @@ void unpack(const Panels& w, const uint8_t* from, Block& block) {
   }
 }
 
+// A token's codes of a block; numbers of 16 bits times weights of 4 are still exact sums.
+using TokenBlock = float[kBlockColumns];
+
+void read_token(const RoundedInputs& x, int64_t at, TokenBlock& token) {
+  const int64_t first = at * kBlockColumns;
+  for (int64_t i = 0; i < kBlockColumns; ++i) {
+    const int32_t code = x.codes[first + i];
+    token[i] = static_cast<float>(
+        x.lower_codes == nullptr ? code : kUpper * code + x.lower_codes[first + i]);
+  }
+}
+
 // y += a block's part of the products of one token.
-void add_block(const Block& block, const int8_t* x, float scale, float sum, float* y) {
+void add_block(const Block& block, const TokenBlock& x, float scale, float sum, float* y) {
   Four totals[kPanelRows] = {};
   for (int64_t step = 0; step < kSteps; ++step) {
-    const int8_t* from = x + 4 * step;
-    const auto code = [&](int i) { return static_cast<float>(from[i]); };
-    const Four inputs = {code(0), code(1), code(2), code(3)};
+    const float* from = x + 4 * step;
+    const Four inputs = {from[0], from[1], from[2], from[3]};
     for (int64_t row = 0; row < kPanelRows; ++row) totals[row] += block.codes[step][row] * inputs;
   }
   for (int64_t row = 0; row < kPanelRows; ++row) {
@@ -97,8 +109,9 @@ void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs
       for (int64_t t = 0; t < x.tokens; ++t) {
         const int64_t tile = t / kTileTokens * kTileTokens;
         const int64_t at = tile * w.num_blocks + b * x.tile_tokens(tile) + t - tile;
-        add_block(block, x.codes + at * kBlockColumns, x.scales[at], x.sums[at],
-                  rows + t * y.stride);
+        TokenBlock token;
+        read_token(x, at, token);
+        add_block(block, token, x.scales[at], x.sums[at], rows + t * y.stride);
       }
     }
   }
