@@ -47,7 +47,7 @@ TEST(TrainExamples, TeachesTheInstalledModelAFormat) {
 TEST(TrainExamples, FailBelowTheirFigure) {
   const TempDir dir;
   const CommandResult result = run_example(
-      dir, "arithmetic", {"--digits", "2", "--steps", "1", "--target", "90", "--held-out", "4"});
+      dir, "arithmetic", {"--digits", "2", "--steps", "20", "--target", "90", "--held-out", "4"});
   EXPECT_EQ(result.status, 1) << result.out << result.err;
   EXPECT_TRUE(result.out.ends_with(": NOT reached\n")) << result.out << result.err;
 }
