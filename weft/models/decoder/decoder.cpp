@@ -239,9 +239,9 @@ class Decoder : public CausalLM {
     const bool is_whole = stage_.is_first && stage_.is_last;
     if (!is_whole || at::GradMode::is_enabled() || runner_) return nullptr;
     if (fused_ == nullptr || !fused_->is_current()) {
-      fused_ = FusedDecoder::make(config_, blocks_, norm_, group_);
+      fused_ = std::make_unique<FusedDecoder>(config_, blocks_, norm_, group_);
     }
-    return fused_.get();
+    return fused_->is_complete() ? fused_.get() : nullptr;
   }
 
   // This rank's logits of all tokens; x is what the last pass has returned.

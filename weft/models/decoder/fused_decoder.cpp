@@ -5,15 +5,16 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
-#include "weft/core/error.h"
 #include "weft/nn/attention.h"
 #include "weft/nn/kernels/select.h"
 #include "weft/nn/rotary_attention.h"
 #include "weft/quant/kernels/panel_select.h"
+#include "weft/quant/view.h"
 
 // Shape letters: B batch, T tokens, S positions, D width, H head dim; n, k: this rank's heads and
 // kv heads. A row is one token of one sequence.
@@ -26,9 +27,7 @@ const nn::kernels::ElementKernel& elements() { return nn::kernels::active_kernel
 // Runs `use`(row) for all rows; few rows are not worth another thread.
 template <class Use>
 void for_rows(int64_t rows, int64_t row_work, Use&& use) {
-  constexpr int64_t kWorkPerThread = 16384;
-  const int64_t grain = std::max<int64_t>(1, kWorkPerThread / std::max<int64_t>(1, row_work));
-  at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, rows, quant::rows_per_thread(4 * row_work), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) use(row);
   });
 }
@@ -87,28 +86,21 @@ float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
   return floats_.data();
 }
 
-FusedDecoder::FusedDecoder(const ModelConfig& config, dist::Group group)
+FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
+                           const nn::RMSNorm& last_norm, dist::Group group)
     : width_(config.width),
       head_dim_(config.head_dim),
       norm_eps_(static_cast<float>(config.norm_eps)),
-      group_(std::move(group)) {}
-
-std::unique_ptr<FusedDecoder> FusedDecoder::make(const ModelConfig& config,
-                                                 const std::vector<DecoderBlock>& blocks,
-                                                 const nn::RMSNorm& last_norm,
-                                                 const dist::Group& group) {
-  std::unique_ptr<FusedDecoder> made(new FusedDecoder(config, group));
-  for (const DecoderBlock& block : blocks) {
-    if (!made->add(block)) return nullptr;
-  }
-  made->last_norm_ = last_norm->weight.detach();
-  return is_float(made->last_norm_) ? std::move(made) : nullptr;
+      group_(std::move(group)),
+      last_norm_(last_norm->weight.detach()) {
+  is_complete_ = is_float(last_norm_) &&
+                 std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
 }
 
 // Null if it isn't in panels.
 FusedDecoder::Linear FusedDecoder::take(const nn::LinearHolder& holder) {
   const auto inner = holder.inner();
-  held_.push_back({&holder, inner.get()});
+  held_.push_back({&holder, inner});
   return std::dynamic_pointer_cast<nn::PanelLinearImpl>(inner);
 }
 
@@ -150,7 +142,7 @@ bool FusedDecoder::add(const DecoderBlock& block) {
 
 bool FusedDecoder::is_current() const {
   return std::ranges::all_of(
-      held_, [](const Held& each) { return each.holder->inner().get() == each.inner; });
+      held_, [](const Held& each) { return each.holder->inner() == each.inner.lock(); });
 }
 
 at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
@@ -179,23 +171,26 @@ void FusedDecoder::round_normed(const Pass& pass, const at::Tensor& weight) {
     elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.const_data_ptr<float>(),
                      normed + row * width_, &scale});
   });
-  rounded_.round(quant::kernels::active_panel_kernel(), normed, pass.rows(), width_, width_);
+  round(normed, pass.rows(), width_, width_);
 }
 
-void FusedDecoder::project(const Linear& linear, Rows& to,
-                           std::vector<quant::PanelProduct>& products) {
+void FusedDecoder::round(const float* x, int64_t rows, int64_t in, int64_t stride) {
+  rounded_.round(quant::kernels::active_panel_kernel(), x, rows, in, stride);
+}
+
+quant::PanelProduct FusedDecoder::product(const Linear& linear, Rows& to) const {
   const int64_t stride = quant::padded_out(linear->weight);
-  products.push_back({&linear->weight, to.of(rounded_.view().tokens, stride), stride});
+  return {&linear->weight, to.of(rounded_.view().tokens, stride), stride};
+}
+
+void FusedDecoder::multiply(std::span<const quant::PanelProduct> products) const {
+  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, products);
 }
 
 void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   round_normed(pass, layer.input_norm);
-  std::vector<quant::PanelProduct> products;
-  project(layer.q, q_, products);
-  project(layer.k, k_, products);
-  project(layer.v, v_, products);
-  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, products);
+  multiply(std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
   norm_heads(pass, layer);
   if (pass.tokens == 1) {
     attend_one_token(pass, layer, index);
@@ -260,8 +255,7 @@ void FusedDecoder::attend_one_token(const Pass& pass, const Layer& layer, int64_
     cached.o = out + task * head_dim_;
     nn::kernels::active_kernel().attend_cached(cached, scores + task * seen);
   });
-  rounded_.round(quant::kernels::active_panel_kernel(), out, pass.rows(), heads * head_dim_,
-                 heads * head_dim_);
+  round(out, pass.rows(), heads * head_dim_, heads * head_dim_);
 }
 
 void FusedDecoder::attend_tokens(const Pass& pass, const Layer& layer, int64_t index) {
@@ -286,24 +280,19 @@ void FusedDecoder::attend_tokens(const Pass& pass, const Layer& layer, int64_t i
         pass.cache->values(index).narrow(2, 0, positions), layer.kv_of_head, layer.window);
   }
   out = out.contiguous();
-  rounded_.round(quant::kernels::active_panel_kernel(), out.const_data_ptr<float>(), pass.rows(),
-                 heads * head_dim_, heads * head_dim_);
+  round(out.const_data_ptr<float>(), pass.rows(), heads * head_dim_, heads * head_dim_);
 }
 
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   round_normed(pass, layer.ffn_norm);
-  std::vector<quant::PanelProduct> products;
-  project(layer.gate, gate_, products);
-  project(layer.up, up_, products);
-  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, products);
+  multiply(std::array{product(layer.gate, gate_), product(layer.up, up_)});
   const int64_t ffn = layer.gate->out_features();
   for_rows(pass.rows(), ffn, [&](int64_t row) {
     add_bias(layer.gate->bias, gate_.row(row));
     add_bias(layer.up->bias, up_.row(row));
     elements().swiglu(gate_.row(row), up_.row(row), gate_.row(row), ffn);
   });
-  rounded_.round(quant::kernels::active_panel_kernel(), gate_.row(0), pass.rows(), ffn,
-                 gate_.stride());
+  round(gate_.row(0), pass.rows(), ffn, gate_.stride());
   add_reduced(pass, *layer.down, layer.down_bias);
 }
 
@@ -312,8 +301,7 @@ void FusedDecoder::add_reduced(const Pass& pass, const nn::PanelLinearImpl& line
                                const at::Tensor& bias) {
   at::Tensor sum = sum_.narrow(0, 0, pass.rows());
   float* own = sum.mutable_data_ptr<float>();
-  const quant::PanelProduct product{&linear.weight, own, width_};
-  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, std::span(&product, 1));
+  multiply(std::array{quant::PanelProduct{&linear.weight, own, width_}});
   group_.all_reduce(sum);
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float* x = pass.x + row * width_;

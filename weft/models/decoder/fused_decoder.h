@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "weft/dist/group.h"
@@ -23,13 +24,13 @@ namespace weft::models {
 /// (nn::round_activations).
 class FusedDecoder {
  public:
-  /// Null if a block has experts, or a linear that is not in panels, or rounds activations to other
-  /// bits than the first, or a parameter that is not float32. Holds the modules' weights; not
-  /// collective.
-  static std::unique_ptr<FusedDecoder> make(const ModelConfig& config,
-                                            const std::vector<DecoderBlock>& blocks,
-                                            const nn::RMSNorm& last_norm, const dist::Group& group);
-  /// Whether the modules still hold the linears that they held then.
+  /// Holds the modules' weights; not collective.
+  FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
+               const nn::RMSNorm& last_norm, dist::Group group);
+  /// False if a block has experts, or a linear that is not in panels, or rounds activations to
+  /// other bits than the first, or a parameter that is not float32: then it can't run.
+  bool is_complete() const { return is_complete_; }
+  /// Whether the modules still hold the linears that they held then, as far as it looked.
   bool is_current() const;
   /// x_BTD: the tokens' embeddings, floating. Writes keys and values behind the cache's positions
   /// and leaves it to the caller to advance it. Returns hidden states after the last norm, float32.
@@ -46,7 +47,7 @@ class FusedDecoder {
   };
   struct Held {
     const nn::LinearHolder* holder;
-    const nn::LinearLike* inner;
+    std::weak_ptr<nn::LinearLike> inner;
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
@@ -68,12 +69,13 @@ class FusedDecoder {
     int64_t stride_ = 0;
   };
 
-  explicit FusedDecoder(const ModelConfig& config, dist::Group group);
   bool add(const DecoderBlock& block);
   Linear take(const nn::LinearHolder& holder);
 
   void round_normed(const Pass& pass, const at::Tensor& weight);
-  void project(const Linear& linear, Rows& to, std::vector<quant::PanelProduct>& products);
+  void round(const float* x, int64_t rows, int64_t in, int64_t stride);
+  quant::PanelProduct product(const Linear& linear, Rows& to) const;
+  void multiply(std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
   void turn_heads(const Pass& pass, const Layer& layer, int64_t index, float q_scale);
@@ -90,8 +92,8 @@ class FusedDecoder {
   std::vector<Held> held_;
   quant::RoundedRows rounded_;
   Rows normed_, q_, k_, v_, gate_, up_, scores_;
-  std::vector<float> scales_;
   at::Tensor sum_;
+  bool is_complete_ = false;
 };
 
 }  // namespace weft::models

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "weft/quant/kernels/panel_kernel.h"
+#include "weft/quant/kernels/panel_loops.h"
 
 namespace weft::quant::kernels {
 namespace {
@@ -99,31 +100,17 @@ void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x
   for (int half = 0; half < kHalves; ++half) _mm256_storeu_ps(y + kHalfRows * half, totals[half]);
 }
 
-// A panel stays in the first level cache for all tokens.
-template <int kBits, bool kIsSymmetric>
-void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
-                  const PanelOutputs& y) {
-  const uint8_t* panel = w.data + first * w.panel_bytes();
-  for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
-    for (int64_t t = 0; t < x.tokens; ++t) {
-      const int64_t tile = t / kTileTokens * kTileTokens;
-      const auto multiply = x.lower_codes != nullptr ? multiply_panel<kBits, kIsSymmetric, true>
-                                                     : multiply_panel<kBits, kIsSymmetric, false>;
-      multiply(panel, w.num_blocks, x, tile * w.num_blocks + t - tile, x.tile_tokens(tile),
-               y.data + t * y.stride + i * kPanelRows);
+struct Avx2 {
+  template <int kBits, bool kIsSymmetric, bool kIs16>
+  static void multiply_tile(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x,
+                            int64_t first, const PanelOutputs& y) {
+    const int64_t tokens = x.tile_tokens(first);
+    for (int64_t t = 0; t < tokens; ++t) {
+      multiply_panel<kBits, kIsSymmetric, kIs16>(w, num_blocks, x, first * num_blocks + t, tokens,
+                                                 y.data + (first + t) * y.stride);
     }
   }
-}
-
-void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
-              const PanelOutputs& y) {
-  if (w.bits == 4) {
-    return w.is_symmetric ? multiply_all<4, true>(w, first, count, x, y)
-                          : multiply_all<4, false>(w, first, count, x, y);
-  }
-  return w.is_symmetric ? multiply_all<8, true>(w, first, count, x, y)
-                        : multiply_all<8, false>(w, first, count, x, y);
-}
+};
 
 constexpr int kVectors = kBlockColumns / 8;
 
@@ -185,7 +172,7 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
 
 }  // namespace
 
-const PanelKernel kAvx2PanelKernel = {"avx2", runs_here, round, multiply};
+const PanelKernel kAvx2PanelKernel = {"avx2", runs_here, round, multiply_panels<Avx2>};
 
 }  // namespace weft::quant::kernels
 

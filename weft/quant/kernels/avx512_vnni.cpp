@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "weft/quant/kernels/panel_kernel.h"
+#include "weft/quant/kernels/panel_loops.h"
 
 namespace weft::quant::kernels {
 namespace {
@@ -121,43 +122,18 @@ void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x
   }
 }
 
-// The same for any number of tokens from 1 to kMost.
-template <int kBits, bool kIsSymmetric, bool kIs16, int kMost = kTileTokens>
-void multiply_tile(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t first,
-                   const PanelOutputs& y) {
-  if (kMost == 1 || x.tile_tokens(first) == kMost) {
-    multiply_panel<kBits, kIsSymmetric, kIs16, kMost>(w, num_blocks, x, first, y);
-  } else if constexpr (kMost > 1) {
-    multiply_tile<kBits, kIsSymmetric, kIs16, kMost - 1>(w, num_blocks, x, first, y);
-  }
-}
-
-// A panel stays in the first level cache for all tokens.
-template <int kBits, bool kIsSymmetric>
-void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
-                  const PanelOutputs& y) {
-  const uint8_t* panel = w.data + first * w.panel_bytes();
-  for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
-    const PanelOutputs rows = {y.data + i * kPanelRows, y.stride};
-    for (int64_t t = 0; t < x.tokens; t += kTileTokens) {
-      if (x.lower_codes != nullptr) {
-        multiply_tile<kBits, kIsSymmetric, true>(panel, w.num_blocks, x, t, rows);
-      } else {
-        multiply_tile<kBits, kIsSymmetric, false>(panel, w.num_blocks, x, t, rows);
-      }
+struct Vnni {
+  // A tile of any number of tokens from 1 to kMost.
+  template <int kBits, bool kIsSymmetric, bool kIs16, int kMost = kTileTokens>
+  static void multiply_tile(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x,
+                            int64_t first, const PanelOutputs& y) {
+    if (kMost == 1 || x.tile_tokens(first) == kMost) {
+      multiply_panel<kBits, kIsSymmetric, kIs16, kMost>(w, num_blocks, x, first, y);
+    } else if constexpr (kMost > 1) {
+      multiply_tile<kBits, kIsSymmetric, kIs16, kMost - 1>(w, num_blocks, x, first, y);
     }
   }
-}
-
-void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
-              const PanelOutputs& y) {
-  if (w.bits == 4) {
-    return w.is_symmetric ? multiply_all<4, true>(w, first, count, x, y)
-                          : multiply_all<4, false>(w, first, count, x, y);
-  }
-  return w.is_symmetric ? multiply_all<8, true>(w, first, count, x, y)
-                        : multiply_all<8, false>(w, first, count, x, y);
-}
+};
 
 void store_codes(__m512i codes, int8_t* to) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(codes));
@@ -192,7 +168,7 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
 
 }  // namespace
 
-const PanelKernel kAvx512VnniPanelKernel = {"avx512_vnni", runs_here, round, multiply};
+const PanelKernel kAvx512VnniPanelKernel = {"avx512_vnni", runs_here, round, multiply_panels<Vnni>};
 
 }  // namespace weft::quant::kernels
 
