@@ -55,9 +55,10 @@ TEST(NewMemory, GoesBackToTheSystemThoughANeighbourStays) {
 }
 
 TEST(NewMemory, MoreThanThereIsIsAnError) {
-  EXPECT_EQ(error_text([] { new_memory(std::numeric_limits<int64_t>::max() / 2); }),
-            "IoError: core.new_memory: no memory for 4611686018427387904 bytes; use more ranks, or a "
-            "machine with more memory");
+  EXPECT_EQ(
+      error_text([] { new_memory(std::numeric_limits<int64_t>::max() / 2); }),
+      "IoError: core.new_memory: no memory for 4611686018427387904 bytes; use more ranks, or a "
+      "machine with more memory");
 }
 
 }  // namespace

@@ -34,8 +34,9 @@ struct ModelFlags {
   std::string backend = "auto";
   /// Path of rules for loading; empty: the model's own.
   std::string shard_info;
-  /// What activations are multiplied in: "float", or "int8" or "int16" where a weight's form allows.
-  /// Verbs that measure numbers leave it, others set kFastActivations before they add the flags.
+  /// What activations are multiplied in: "float", or "int8" or "int16" where a weight's form
+  /// allows. Verbs that measure numbers leave it, others set kFastActivations before they add the
+  /// flags.
   std::string activations = "float";
   /// Of the verbs that take one (cli/adapter.h); empty: none.
   std::string adapter;

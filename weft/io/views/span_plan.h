@@ -52,8 +52,8 @@ struct SpanCounts {
 };
 
 /// Merges the runs of all views into spans and calls `visit` with each, in the order of files and
-/// offsets as far as the limits of runs at a time reach. Every byte of every view is in just one piece.
-/// Throws as View::check_units, before the first call.
+/// offsets as far as the limits of runs at a time reach. Every byte of every view is in just one
+/// piece. Throws as View::check_units, before the first call.
 SpanCounts for_each_span(std::span<const View> views, const SpanOptions& options,
                          const std::function<void(const ReadSpan&)>& visit);
 

@@ -39,8 +39,8 @@ inline constexpr int kMostOf16 = kUpper * kMostOf8;
 inline constexpr float kLeast = 1e-33F;
 
 /// Tokens rounded block by block: x is about scale * code; `sums` are scale * the sum of a block's
-/// codes. Of codes of 16 bits, `codes` are the upper ones. Tile after tile of kTileTokens tokens, the last of what is left; in a tile block after
-/// block, and of a block token after token.
+/// codes. Of codes of 16 bits, `codes` are the upper ones. Tile after tile of kTileTokens tokens,
+/// the last of what is left; in a tile block after block, and of a block token after token.
 struct RoundedInputs {
   const int8_t* codes = nullptr;
   /// In the same places; null with 8 bits.
