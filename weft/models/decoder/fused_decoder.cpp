@@ -2,22 +2,16 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <utility>
 
-#include "weft/nn/attention.h"
 #include "weft/nn/kernels/select.h"
-#include "weft/nn/rotary_attention.h"
 #include "weft/quant/kernels/panel_select.h"
 #include "weft/quant/view.h"
 
-// Shape letters: B batch, T tokens, S positions, D width, H head dim; n, k: this rank's heads and
-// kv heads. A row is one token of one sequence.
+// Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
 
 namespace weft::models {
 namespace {
@@ -50,34 +44,6 @@ void norm_in_place(const at::Tensor& weight, float eps, float* x, int64_t rows, 
   }
 }
 
-// One token's cosines and sines.
-struct Turn {
-  const float* cos;
-  const float* sin;
-  int64_t dim;
-
-  void apply(float* x) const {
-    const int64_t half = dim / 2;
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = x[i], b = x[i + half];
-      x[i] = a * cos[i] - b * sin[i];
-      x[i + half] = b * cos[i + half] + a * sin[i + half];
-    }
-  }
-};
-
-Turn turn_of(const nn::RopeAngles& angles, int64_t token) {
-  const int64_t dim = angles.cos().size(-1);
-  return {angles.cos().const_data_ptr<float>() + token * dim,
-          angles.sin().const_data_ptr<float>() + token * dim, dim};
-}
-
-// Where a cache's tensor [B, k, capacity, H] has a position of a sequence's kv head.
-float* cache_row(const at::Tensor& cached, int64_t sequence, int64_t kv, int64_t position) {
-  return cached.mutable_data_ptr<float>() + sequence * cached.stride(0) + kv * cached.stride(1) +
-         position * cached.stride(2);
-}
-
 }  // namespace
 
 float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
@@ -91,6 +57,7 @@ FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderB
     : width_(config.width),
       head_dim_(config.head_dim),
       norm_eps_(static_cast<float>(config.norm_eps)),
+      attention_(config.head_dim),
       group_(std::move(group)),
       last_norm_(last_norm->weight.detach()) {
   is_complete_ = is_float(last_norm_) &&
@@ -192,12 +159,24 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   round_normed(pass, layer.input_norm);
   multiply(std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
   norm_heads(pass, layer);
-  if (pass.tokens == 1) {
-    attend_one_token(pass, layer, index);
-  } else {
-    attend_tokens(pass, layer, index);
-  }
+  FusedAttention::Call call;
+  call.batch = pass.batch;
+  call.tokens = pass.tokens;
+  call.q = heads_of(*layer.q, q_);
+  call.k = heads_of(*layer.k, k_);
+  call.v = heads_of(*layer.v, v_);
+  call.angles = pass.angles;
+  call.kv_of_head = &layer.kv_of_head;
+  call.window = layer.window;
+  call.layer = index;
+  call.cache = pass.cache;
+  const int64_t out = layer.q->out_features();
+  round(attention_.run(call), pass.rows(), out, out);
   add_reduced(pass, *layer.o, layer.o_bias);
+}
+
+FusedAttention::Heads FusedDecoder::heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const {
+  return {rows.row(0), rows.stride(), linear.out_features() / head_dim_};
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
@@ -211,76 +190,6 @@ void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
     if (layer.q_norm.defined()) norm_in_place(layer.q_norm, norm_eps_, q, heads, head_dim_);
     if (layer.k_norm.defined()) norm_in_place(layer.k_norm, norm_eps_, k, kv_heads, head_dim_);
   });
-}
-
-// Queries are turned and scaled; turned keys and values go to the cache.
-void FusedDecoder::turn_heads(const Pass& pass, const Layer& layer, int64_t index, float q_scale) {
-  const int64_t heads = layer.q->out_features() / head_dim_;
-  const int64_t kv_heads = layer.k->out_features() / head_dim_;
-  const at::Tensor keys = pass.cache->keys(index), values = pass.cache->values(index);
-  const size_t bytes = static_cast<size_t>(head_dim_) * sizeof(float);
-  for_rows(pass.rows(), (heads + 2 * kv_heads) * head_dim_, [&](int64_t row) {
-    const int64_t sequence = row / pass.tokens, token = row % pass.tokens;
-    const Turn turn = turn_of(*pass.angles, token);
-    float *q = q_.row(row), *k = k_.row(row), *v = v_.row(row);
-    for (int64_t head = 0; head < heads; ++head) turn.apply(q + head * head_dim_);
-    for (int64_t i = 0; i < heads * head_dim_; ++i) q[i] *= q_scale;
-    for (int64_t head = 0; head < kv_heads; ++head) {
-      const int64_t position = pass.start + token, first = head * head_dim_;
-      turn.apply(k + first);
-      std::memcpy(cache_row(keys, sequence, head, position), k + first, bytes);
-      std::memcpy(cache_row(values, sequence, head, position), v + first, bytes);
-    }
-  });
-}
-
-void FusedDecoder::attend_one_token(const Pass& pass, const Layer& layer, int64_t index) {
-  turn_heads(pass, layer, index, 1 / std::sqrt(static_cast<float>(head_dim_)));
-  const auto heads = static_cast<int64_t>(layer.kv_of_head.size());
-  const int64_t positions = pass.start + 1;
-  const int64_t seen = layer.window == 0 ? positions : std::min(positions, layer.window);
-  const at::Tensor keys = pass.cache->keys(index), values = pass.cache->values(index);
-  float* scores = scores_.of(pass.rows() * heads, seen);
-  float* out = normed_.of(pass.rows(), heads * head_dim_);
-  for_rows(pass.rows() * heads, seen * head_dim_, [&](int64_t task) {
-    const int64_t row = task / heads, head = task % heads;
-    const int64_t kv = layer.kv_of_head[static_cast<size_t>(head)];
-    nn::kernels::CachedHead cached;
-    cached.positions = seen;
-    cached.head_dim = head_dim_;
-    cached.num_queries = 1;
-    cached.q = q_.row(row) + head * head_dim_;
-    cached.k = cache_row(keys, row, kv, positions - seen);
-    cached.v = cache_row(values, row, kv, positions - seen);
-    cached.o = out + task * head_dim_;
-    nn::kernels::active_kernel().attend_cached(cached, scores + task * seen);
-  });
-  round(out, pass.rows(), heads * head_dim_, heads * head_dim_);
-}
-
-void FusedDecoder::attend_tokens(const Pass& pass, const Layer& layer, int64_t index) {
-  const auto heads_of = [&](Rows& rows, int64_t count) {
-    return at::from_blob(rows.row(0), {pass.batch, pass.tokens, count, head_dim_},
-                         {pass.tokens * rows.stride(), rows.stride(), head_dim_, 1},
-                         at::TensorOptions(at::kFloat));
-  };
-  const auto heads = static_cast<int64_t>(layer.kv_of_head.size());
-  const int64_t kv_heads = layer.k->out_features() / head_dim_;
-  const at::Tensor q_BTnH = heads_of(q_, heads);
-  at::Tensor out;
-  if (pass.start == 0) {
-    out = nn::rotary_attention(q_BTnH, heads_of(k_, kv_heads), heads_of(v_, kv_heads), *pass.angles,
-                               {layer.kv_of_head, layer.window});
-    turn_heads(pass, layer, index, 1);
-  } else {
-    turn_heads(pass, layer, index, 1);
-    const int64_t positions = pass.start + pass.tokens;
-    out = nn::grouped_query_attention(
-        q_BTnH.transpose(1, 2), pass.cache->keys(index).narrow(2, 0, positions),
-        pass.cache->values(index).narrow(2, 0, positions), layer.kv_of_head, layer.window);
-  }
-  out = out.contiguous();
-  round(out.const_data_ptr<float>(), pass.rows(), heads * head_dim_, heads * head_dim_);
 }
 
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
