@@ -12,6 +12,7 @@
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
+#include "weft/generate/batch.h"
 
 namespace weft::cli {
 namespace {
@@ -20,12 +21,18 @@ struct Options {
   int64_t prompt_tokens = 512;
   int64_t new_tokens = 128;
   int64_t runs = 5;
+  int64_t speculate = 0;
+  /// Sequences at once; empty: not measured.
+  std::vector<int64_t> batches;
   bool is_json = false;
 };
 
 struct Speeds {
   std::vector<double> prefill;
   std::vector<double> decode;
+  /// Of a run that writes.
+  int64_t num_guessed = 0;
+  int64_t num_guessed_right = 0;
 };
 
 // Tokens of no meaning, the same in every run: the speed does not depend on them.
@@ -48,6 +55,7 @@ Speeds measure(const Options& options, const Session& session) {
     engine.reset();
     generate::GenerateOptions generate_options;
     generate_options.max_tokens = new_tokens;
+    generate_options.speculate = options.speculate;
     return engine.generate({tokens.begin(), tokens.end()}, generate_options, [](int64_t) {
       return is_interrupted() ? generate::Verdict::kCancel : generate::Verdict::kContinue;
     });
@@ -62,6 +70,26 @@ Speeds measure(const Options& options, const Session& session) {
     // The first new token comes with the prompt.
     const auto tokens = static_cast<double>(written.tokens.size() - 1);
     speeds.decode.push_back(tokens / written.decode_seconds);
+    speeds.num_guessed = written.num_guessed;
+    speeds.num_guessed_right = written.num_guessed_right;
+  }
+  return speeds;
+}
+
+// Sequences behind a token each, all different, in tokens per second of all together.
+std::vector<double> measure_batch(const Options& options, int64_t sequences,
+                                  const Session& session) {
+  models::CausalLM& model = *session.loaded.model;
+  const auto firsts = prompt_of(sequences, model.config().vocab_size);
+  const at::Tensor prompts_BT = at::tensor(firsts, at::kLong).unsqueeze(1);
+  std::vector<double> speeds;
+  for (int64_t round = 0; round <= options.runs; ++round) {
+    const auto written = generate::generate_batch(model, prompts_BT, options.new_tokens,
+                                                  [] { return !is_interrupted(); });
+    const auto steps = static_cast<double>(written.tokens_BT.size(1) - 1);
+    if (round > 0) {
+      speeds.push_back(steps * static_cast<double>(sequences) / written.decode_seconds);
+    }
   }
   return speeds;
 }
@@ -71,6 +99,18 @@ nlohmann::json summary(std::vector<double> values) {
   const size_t n = values.size();
   const double median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
   return {{"median", median}, {"min", values.front()}, {"max", values.back()}};
+}
+
+nlohmann::json measure_batches(const Options& options, const Session& session) {
+  nlohmann::json batches = nlohmann::json::array();
+  for (const int64_t sequences : options.batches) {
+    const nlohmann::json all = summary(measure_batch(options, sequences, session));
+    const double each = all["median"].get<double>() / static_cast<double>(sequences);
+    batches.push_back({{"sequences", sequences},
+                       {"decode_tokens_per_s", all},
+                       {"decode_tokens_per_s_of_each", each}});
+  }
+  return batches;
 }
 
 std::vector<int64_t> peak_bytes_of_ranks(const dist::Group& group) {
@@ -83,18 +123,50 @@ std::vector<int64_t> peak_bytes_of_ranks(const dist::Group& group) {
   return {data, data + all.numel()};
 }
 
+std::string row(const std::string& title, const nlohmann::json& value) {
+  char line[160];
+  std::snprintf(line, sizeof line, "%-22s %10.1f tokens/s  (%.1f to %.1f)", title.c_str(),
+                value["median"].get<double>(), value["min"].get<double>(),
+                value["max"].get<double>());
+  return line;
+}
+
+std::string batch_rows(const nlohmann::json& batches) {
+  std::string rows;
+  for (const nlohmann::json& each : batches) {
+    char of_each[48];
+    std::snprintf(of_each, sizeof of_each, ", %.1f each\n",
+                  each["decode_tokens_per_s_of_each"].get<double>());
+    rows += row(core::join("generation of ", each["sequences"].get<int64_t>()),
+                each["decode_tokens_per_s"]) +
+            of_each;
+  }
+  return rows;
+}
+
 std::string table(const nlohmann::json& report) {
-  const auto row = [&](const char* key, const char* title) {
-    const nlohmann::json& value = report[key];
-    char line[160];
-    std::snprintf(line, sizeof line, "%-22s %10.1f tokens/s  (%.1f to %.1f)\n", title,
-                  value["median"].get<double>(), value["min"].get<double>(),
-                  value["max"].get<double>());
-    return std::string(line);
-  };
-  return row("prefill_tokens_per_s", "prompt") + row("decode_tokens_per_s", "generation") +
+  const nlohmann::json& speculation = report["speculation"];
+  const auto guessed = speculation["guessed"].get<int64_t>();
+  std::string text = row("prompt", report["prefill_tokens_per_s"]) + "\n" +
+                     row("generation", report["decode_tokens_per_s"]) + "\n";
+  if (guessed > 0) {
+    text += core::join("guessed ", guessed, " tokens a run, ", speculation["right"].dump(),
+                       " of them right\n");
+  }
+  return text + batch_rows(report["batches"]) +
          core::join("load ", report["load_s"].get<double>(), " s, peak memory per rank ",
                     report["peak_rss_bytes"].dump(), " bytes, tp ", report["tp"].get<int>(), "\n");
+}
+
+std::vector<int64_t> parse_batches(const std::string& text) {
+  constexpr int64_t kMostSequences = 1024;
+  const auto batches = parse_list("--batch", text, "numbers of sequences like 1,4,16");
+  for (const int64_t sequences : batches) {
+    core::check<core::ConfigError>(sequences >= 1 && sequences <= kMostSequences,
+                                   "--batch: ", sequences, " sequences, expected 1 to ",
+                                   kMostSequences);
+  }
+  return batches;
 }
 
 int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
@@ -104,6 +176,11 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
   const Speeds speeds = measure(options, session);
   nlohmann::json report = {{"prefill_tokens_per_s", summary(speeds.prefill)},
                            {"decode_tokens_per_s", summary(speeds.decode)},
+                           {"speculation",
+                            {{"most", options.speculate},
+                             {"guessed", speeds.num_guessed},
+                             {"right", speeds.num_guessed_right}}},
+                           {"batches", measure_batches(options, session)},
                            {"load_s", session.load_seconds},
                            {"peak_rss_bytes", peak_bytes_of_ranks(session.group())},
                            {"tp", session.group().size()},
@@ -134,7 +211,12 @@ int run_bench(const Args& args) {
   app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
       ->check(whole_number(1, 1000));
   app.add_flag("--json", options.is_json, "print one JSON object");
+  add_speculate_flag(app, options.speculate);
+  std::string batches;
+  app.add_option("-b,--batch", batches,
+                 "also generate so many sequences at once, e.g. 1,4,16 (default: none)");
   if (!parse_flags(app, args)) return 0;
+  if (!batches.empty()) options.batches = parse_batches(batches);
   return run_on_ranks(flags, "bench", args, run_body, &options);
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "weft/cli/adapter.h"
+#include "weft/cli/program.h"
 #include "weft/cli/progress.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
@@ -75,6 +76,9 @@ int relaunch(const RankRequest& request, const std::string& verb,
   options.prefix_output = false;
   options.command = {program_path(), verb};
   options.command.insert(options.command.end(), args.begin(), args.end());
+  options.body = [words = std::vector(options.command.begin() + 1, options.command.end())] {
+    return run_program(words);
+  };
   return dist::launch(options);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ struct LaunchOptions {
   std::string backend = "auto";
   /// The program and its arguments.
   std::vector<std::string> command = {};
+  /// What the command does, if this is the same program: ranks then begin with the libraries that
+  /// are loaded already (SpawnRequest::body). Not used for the backends mpi and nccl, whose
+  /// libraries want a process of their own.
+  std::function<int()> body = {};
   /// Port of rank 0's store on 127.0.0.1; 0: any free one.
   int port = 0;
   /// Put "[rank] " before each line of output. Otherwise the ranks write straight through.
