@@ -18,7 +18,7 @@ using testing::error_text;
 std::shared_ptr<models::CausalLM> real_model(const dist::World& world) {
   const auto file = io::TensorFile::open(test::smollm2_path());
   auto model = models::load_model(*file, world.group()).model;
-  nn::round_activations(*model, 16);
+  nn::put_in_panels(*model, 16);
   return model;
 }
 

@@ -28,7 +28,7 @@ class RealModel {
       : file_(io::TensorFile::open(test::smollm2_path())),
         tokenizer_(models::load_tokenizer(*file_)),
         model_(models::load_model(*file_, world.group()).model) {
-    if (bits != 0) nn::round_activations(*model_, bits);
+    if (bits != 0) nn::put_in_panels(*model_, bits);
   }
 
   Tokens encode(const std::string& text) const {

@@ -21,7 +21,6 @@
 #include "weft/dist/status_page.h"
 #include "weft/models/load.h"
 #include "weft/models/sources.h"
-#include "weft/nn/panel_linear.h"
 
 namespace weft::cli {
 namespace {
@@ -102,11 +101,10 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   options.shard_info = shard_info ? &*shard_info : nullptr;
   options.expert_split = expert_split_of(flags.expert_split);
   options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
-  models::LoadedModel loaded = models::load_model(file, group, options);
   if (flags.activations != "float") {
-    nn::round_activations(*loaded.model, flags.activations == "int8" ? 8 : 16);
+    options.panel_activation_bits = flags.activations == "int8" ? 8 : 16;
   }
-  return loaded;
+  return models::load_model(file, group, options);
 }
 
 }  // namespace

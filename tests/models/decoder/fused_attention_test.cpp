@@ -103,7 +103,7 @@ TEST(FusedAttention, ReadsFewTokensAsOneByOneBitForBit) {
       for (const int64_t bits : {8, 16}) {
         const auto file = io::TensorFile::open(test::smollm2_path());
         const auto model = load_model(*file, world.group()).model;
-        nn::round_activations(*model, bits);
+        nn::put_in_panels(*model, bits);
         std::vector<int64_t> single(17, 1);
         single[0] = 20;
         const at::Tensor expected = logits_in_pieces(*model, ids_BT, single);

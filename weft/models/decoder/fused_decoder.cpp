@@ -30,9 +30,9 @@ void add_bias(const at::Tensor& bias, float* row) {
   if (bias.defined()) elements().add(row, bias.const_data_ptr<float>(), row, bias.numel());
 }
 
-bool is_float(const at::Tensor& parameter) {
-  return !parameter.defined() ||
-         (parameter.scalar_type() == at::kFloat && parameter.is_contiguous());
+// The parameter itself if it is float32 already.
+at::Tensor in_float(const at::Tensor& parameter) {
+  return parameter.defined() ? parameter.detach().to(at::kFloat).contiguous() : parameter;
 }
 
 // Norms `rows` rows of `size` numbers that lie end to end, in place.
@@ -59,9 +59,9 @@ FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderB
       norm_eps_(static_cast<float>(config.norm_eps)),
       attention_(config.head_dim),
       group_(std::move(group)),
-      last_norm_(last_norm->weight.detach()) {
-  is_complete_ = is_float(last_norm_) &&
-                 std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
+      last_norm_(in_float(last_norm->weight)) {
+  is_complete_ = std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
+  inputs_ = quant::PanelInputs(wants_);
 }
 
 // Null if it isn't in panels.
@@ -83,27 +83,29 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   layer.gate = take(*ffn->gate_proj());
   layer.up = take(*ffn->up_proj());
   layer.down = take(*ffn->down_proj());
-  if (layers_.empty() && layer.q != nullptr) {
-    rounded_ = quant::RoundedRows(layer.q->weight.activation_bits);
-  }
   for (const Linear* linear :
        {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
-    if (*linear == nullptr || !is_float((*linear)->bias)) return false;
-    if ((*linear)->weight.activation_bits != rounded_.bits()) return false;
+    if (!note_wants(*linear)) return false;
   }
-  layer.input_norm = block->input_norm()->weight.detach();
-  layer.ffn_norm = block->ffn_norm()->weight.detach();
-  if (!parts.q_norm.is_empty()) layer.q_norm = parts.q_norm->weight.detach();
-  if (!parts.k_norm.is_empty()) layer.k_norm = parts.k_norm->weight.detach();
-  layer.o_bias = parts.o_proj->bias;
-  layer.down_bias = ffn->down_proj()->bias;
+  layer.input_norm = in_float(block->input_norm()->weight);
+  layer.ffn_norm = in_float(block->ffn_norm()->weight);
+  if (!parts.q_norm.is_empty()) layer.q_norm = in_float(parts.q_norm->weight);
+  if (!parts.k_norm.is_empty()) layer.k_norm = in_float(parts.k_norm->weight);
+  layer.o_bias = in_float(parts.o_proj->bias);
+  layer.down_bias = in_float(ffn->down_proj()->bias);
   layer.kv_of_head = parts.kv_of_head;
   layer.window = parts.window;
-  for (const at::Tensor* each : {&layer.input_norm, &layer.ffn_norm, &layer.q_norm, &layer.k_norm,
-                                 &layer.o_bias, &layer.down_bias}) {
-    if (!is_float(*each)) return false;
-  }
   layers_.push_back(std::move(layer));
+  return true;
+}
+
+// False if it isn't in panels, or wants codes of other bits than those before.
+bool FusedDecoder::note_wants(const Linear& linear) {
+  if (linear == nullptr) return false;
+  const auto own = quant::PanelInputs::Wants::of(linear->weight);
+  const int64_t bits = wants_.code_bits;
+  if (own.code_bits != 0 && bits != 0 && own.code_bits != bits) return false;
+  wants_ = {std::max(bits, own.code_bits), wants_.numbers || own.numbers};
   return true;
 }
 
@@ -142,16 +144,16 @@ void FusedDecoder::round_normed(const Pass& pass, const at::Tensor& weight) {
 }
 
 void FusedDecoder::round(const float* x, int64_t rows, int64_t in, int64_t stride) {
-  rounded_.round(quant::kernels::active_panel_kernel(), x, rows, in, stride);
+  inputs_.take(quant::kernels::active_panel_kernel(), x, rows, in, stride);
 }
 
 quant::PanelProduct FusedDecoder::product(const Linear& linear, Rows& to) const {
   const int64_t stride = quant::padded_out(linear->weight);
-  return {&linear->weight, to.of(rounded_.view().tokens, stride), stride};
+  return {&linear->weight, to.of(inputs_.num_rows(), stride), stride};
 }
 
 void FusedDecoder::multiply(std::span<const quant::PanelProduct> products) const {
-  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, products);
+  quant::multiply(quant::kernels::active_panel_kernel(), inputs_, products);
 }
 
 void FusedDecoder::attend(const Pass& pass, int64_t index) {

@@ -22,14 +22,14 @@ namespace weft::models {
 
 /// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
 /// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
-/// (nn::round_activations).
+/// (nn::put_in_panels).
 class FusedDecoder {
  public:
   /// Holds the modules' weights; not collective.
   FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
                const nn::RMSNorm& last_norm, dist::Group group);
   /// False if a block has experts, or a linear that is not in panels, or rounds activations to
-  /// other bits than the first, or a parameter that is not float32: then it can't run.
+  /// other bits than the first: then it can't run.
   bool is_complete() const { return is_complete_; }
   /// Whether the modules still hold the linears that they held then, as far as it looked.
   bool is_current() const;
@@ -72,6 +72,7 @@ class FusedDecoder {
 
   bool add(const DecoderBlock& block);
   Linear take(const nn::LinearHolder& holder);
+  bool note_wants(const Linear& linear);
 
   void round_normed(const Pass& pass, const at::Tensor& weight);
   void round(const float* x, int64_t rows, int64_t in, int64_t stride);
@@ -90,7 +91,8 @@ class FusedDecoder {
   at::Tensor last_norm_;
   std::vector<Layer> layers_;
   std::vector<Held> held_;
-  quant::RoundedRows rounded_;
+  quant::PanelInputs::Wants wants_;
+  quant::PanelInputs inputs_;
   Rows normed_, q_, k_, v_, gate_, up_;
   at::Tensor sum_;
   bool is_complete_ = false;
