@@ -10,6 +10,7 @@
 #include "weft/dist/group.h"
 #include "weft/models/config.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/decoder/fused_attention.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/panel_linear.h"
@@ -76,24 +77,25 @@ class FusedDecoder {
   void round_normed(const Pass& pass, const at::Tensor& weight);
   void round(const float* x, int64_t rows, int64_t in, int64_t stride);
   quant::PanelProduct product(const Linear& linear, Rows& to) const;
-  void multiply(std::span<const quant::PanelProduct> products) const;
+  void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
-  void turn_heads(const Pass& pass, const Layer& layer, int64_t index, float q_scale);
-  void attend_one_token(const Pass& pass, const Layer& layer, int64_t index);
-  void attend_tokens(const Pass& pass, const Layer& layer, int64_t index);
+  FusedAttention::Heads heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const;
   void feed_forward(const Pass& pass, const Layer& layer);
-  void add_reduced(const Pass& pass, const nn::PanelLinearImpl& linear, const at::Tensor& bias);
+  void swiglu(const Pass& pass, const Layer& layer);
+  void add_reduced(const Pass& pass, const char* part, const nn::PanelLinearImpl& linear,
+                   const at::Tensor& bias);
 
   int64_t width_, head_dim_;
   float norm_eps_;
+  FusedAttention attention_;
   dist::Group group_;
   at::Tensor last_norm_;
   std::vector<Layer> layers_;
   std::vector<Held> held_;
   quant::PanelInputs::Wants wants_;
   quant::PanelInputs inputs_;
-  Rows normed_, q_, k_, v_, gate_, up_, scores_;
+  Rows normed_, q_, k_, v_, gate_, up_;
   at::Tensor sum_;
   bool is_complete_ = false;
 };
