@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "weft/core/profile.h"
 #include "weft/nn/kernels/select.h"
 #include "weft/quant/kernels/panel_select.h"
 #include "weft/quant/view.h"
@@ -134,6 +135,7 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
 
 // x * norm, rounded.
 void FusedDecoder::round_normed(const Pass& pass, const at::Tensor& weight) {
+  const core::Profiled profiled("norm");
   float* normed = normed_.of(pass.rows(), width_);
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float scale = 0;
@@ -152,14 +154,15 @@ quant::PanelProduct FusedDecoder::product(const Linear& linear, Rows& to) const 
   return {&linear->weight, to.of(inputs_.num_rows(), stride), stride};
 }
 
-void FusedDecoder::multiply(std::span<const quant::PanelProduct> products) const {
+void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduct> products) const {
+  const core::Profiled profiled(part);
   quant::multiply(quant::kernels::active_panel_kernel(), inputs_, products);
 }
 
 void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   round_normed(pass, layer.input_norm);
-  multiply(std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
+  multiply("q, k, v", std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
   norm_heads(pass, layer);
   FusedAttention::Call call;
   call.batch = pass.batch;
@@ -172,9 +175,12 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.window = layer.window;
   call.layer = index;
   call.cache = pass.cache;
-  const int64_t out = layer.q->out_features();
-  round(attention_.run(call), pass.rows(), out, out);
-  add_reduced(pass, *layer.o, layer.o_bias);
+  {
+    const core::Profiled profiled("attention");
+    const int64_t out = layer.q->out_features();
+    round(attention_.run(call), pass.rows(), out, out);
+  }
+  add_reduced(pass, "output", *layer.o, layer.o_bias);
 }
 
 FusedAttention::Heads FusedDecoder::heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const {
@@ -196,7 +202,14 @@ void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
 
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   round_normed(pass, layer.ffn_norm);
-  multiply(std::array{product(layer.gate, gate_), product(layer.up, up_)});
+  multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
+  swiglu(pass, layer);
+  add_reduced(pass, "down", *layer.down, layer.down_bias);
+}
+
+// gate = silu(gate) * up, rounded.
+void FusedDecoder::swiglu(const Pass& pass, const Layer& layer) {
+  const core::Profiled profiled("swiglu");
   const int64_t ffn = layer.gate->out_features();
   for_rows(pass.rows(), ffn, [&](int64_t row) {
     add_bias(layer.gate->bias, gate_.row(row));
@@ -204,15 +217,15 @@ void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
     elements().swiglu(gate_.row(row), up_.row(row), gate_.row(row), ffn);
   });
   round(gate_.row(0), pass.rows(), ffn, gate_.stride());
-  add_reduced(pass, *layer.down, layer.down_bias);
 }
 
 // x += the ranks' sum of what is rounded times the linear.
-void FusedDecoder::add_reduced(const Pass& pass, const nn::PanelLinearImpl& linear,
-                               const at::Tensor& bias) {
+void FusedDecoder::add_reduced(const Pass& pass, const char* part,
+                               const nn::PanelLinearImpl& linear, const at::Tensor& bias) {
   at::Tensor sum = sum_.narrow(0, 0, pass.rows());
   float* own = sum.mutable_data_ptr<float>();
-  multiply(std::array{quant::PanelProduct{&linear.weight, own, width_}});
+  multiply(part, std::array{quant::PanelProduct{&linear.weight, own, width_}});
+  const core::Profiled profiled("all-reduce, residual");
   group_.all_reduce(sum);
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float* x = pass.x + row * width_;

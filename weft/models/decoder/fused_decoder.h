@@ -77,12 +77,14 @@ class FusedDecoder {
   void round_normed(const Pass& pass, const at::Tensor& weight);
   void round(const float* x, int64_t rows, int64_t in, int64_t stride);
   quant::PanelProduct product(const Linear& linear, Rows& to) const;
-  void multiply(std::span<const quant::PanelProduct> products) const;
+  void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
   FusedAttention::Heads heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const;
   void feed_forward(const Pass& pass, const Layer& layer);
-  void add_reduced(const Pass& pass, const nn::PanelLinearImpl& linear, const at::Tensor& bias);
+  void swiglu(const Pass& pass, const Layer& layer);
+  void add_reduced(const Pass& pass, const char* part, const nn::PanelLinearImpl& linear,
+                   const at::Tensor& bias);
 
   int64_t width_, head_dim_;
   float norm_eps_;

@@ -133,8 +133,10 @@ struct PanelKernel {
 void multiply_dense_plain(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                           const PanelOutputs& y);
 #if defined(__x86_64__)
+/// The same with AVX-512.
 void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                            const PanelOutputs& y);
+/// The same with AVX2.
 void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
 extern const PanelKernel kAvx512VnniPanelKernel;
