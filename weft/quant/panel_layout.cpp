@@ -183,12 +183,6 @@ void read_dense_row(const Panels& panels, const uint8_t* panel, int64_t row, flo
   }
 }
 
-void read_row(const Panels& panels, int64_t row, float* to) {
-  const uint8_t* panel = panels.data + row / kPanelRows * panels.panel_bytes();
-  return panels.form.is_dense() ? read_dense_row(panels, panel, row % kPanelRows, to)
-                                : read_coded_row(panels, panel, row % kPanelRows, to);
-}
-
 // The form's numbers one by one, so that a panel is written from its beginning to its end.
 void fill_dense_panel(const at::Tensor& w, const PanelForm& form, int64_t first, uint8_t* panel) {
   const int64_t rows = std::min(kPanelRows, w.size(0) - first), size = form.bits() / 8;
@@ -292,10 +286,17 @@ PanelMatrix to_panels(const at::Tensor& w) {
   return made;
 }
 
+void read_panel_row(const PanelMatrix& w, int64_t row, float* to) {
+  const Panels panels = view_of(w);
+  const uint8_t* panel = panels.data + row / kPanelRows * panels.panel_bytes();
+  return panels.form.is_dense() ? read_dense_row(panels, panel, row % kPanelRows, to)
+                                : read_coded_row(panels, panel, row % kPanelRows, to);
+}
+
 at::Tensor panel_values(const PanelMatrix& w) {
   at::Tensor values = at::empty({w.out_features, w.in_features});
   for (int64_t row = 0; row < w.out_features; ++row) {
-    read_row(view_of(w), row, values.mutable_data_ptr<float>() + row * w.in_features);
+    read_panel_row(w, row, values.mutable_data_ptr<float>() + row * w.in_features);
   }
   return values;
 }
@@ -307,7 +308,7 @@ at::Tensor panel_rows(const PanelMatrix& w, const at::Tensor& indices) {
     const int64_t row = flat.const_data_ptr<int64_t>()[i];
     check<ShapeError>(row >= 0 && row < w.out_features, "quant.panel_rows: row ", row,
                       ", expected 0 to ", w.out_features - 1);
-    read_row(view_of(w), row, rows.mutable_data_ptr<float>() + i * w.in_features);
+    read_panel_row(w, row, rows.mutable_data_ptr<float>() + i * w.in_features);
   }
   auto shape = indices.sizes().vec();
   shape.push_back(w.in_features);
