@@ -8,10 +8,12 @@
 #include <span>
 
 #include "weft/cli/adapter.h"
+#include "weft/cli/bench_profile.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
+#include "weft/core/profile.h"
 #include "weft/generate/batch.h"
 
 namespace weft::cli {
@@ -25,6 +27,7 @@ struct Options {
   /// Sequences at once; empty: not measured.
   std::vector<int64_t> batches;
   bool is_json = false;
+  bool is_profiled = false;
 };
 
 struct Speeds {
@@ -47,26 +50,40 @@ std::vector<int64_t> prompt_of(int64_t length, int64_t vocab_size) {
 }
 
 // Reading a prompt and writing behind a single token are measured apart, as others do.
-Speeds measure(const Options& options, const Session& session) {
-  generate::Engine engine(session.loaded.model,
-                          std::max(options.prompt_tokens, options.new_tokens + 1));
-  const auto prompt = prompt_of(options.prompt_tokens, session.loaded.model->config().vocab_size);
-  const auto run = [&](std::span<const int64_t> tokens, int64_t new_tokens) {
-    engine.reset();
+class Runs {
+ public:
+  Runs(const Options& options, const Session& session)
+      : options_(options),
+        engine_(session.loaded.model, std::max(options.prompt_tokens, options.new_tokens + 1)),
+        prompt_(prompt_of(options.prompt_tokens, engine_.model().config().vocab_size)) {}
+
+  generate::GenerateResult read() { return run(prompt_, 0); }
+  generate::GenerateResult write() { return run(std::span(prompt_).first(1), options_.new_tokens); }
+
+ private:
+  generate::GenerateResult run(std::span<const int64_t> tokens, int64_t new_tokens) {
+    engine_.reset();
     generate::GenerateOptions generate_options;
     generate_options.max_tokens = new_tokens;
-    generate_options.speculate = options.speculate;
-    return engine.generate({tokens.begin(), tokens.end()}, generate_options, [](int64_t) {
+    generate_options.speculate = options_.speculate;
+    return engine_.generate({tokens.begin(), tokens.end()}, generate_options, [](int64_t) {
       return is_interrupted() ? generate::Verdict::kCancel : generate::Verdict::kContinue;
     });
-  };
+  }
+
+  const Options& options_;
+  generate::Engine engine_;
+  std::vector<int64_t> prompt_;
+};
+
+Speeds measure(const Options& options, Runs& runs) {
   Speeds speeds;
   // The first round warms caches up and is not counted.
   for (int64_t round = 0; round <= options.runs; ++round) {
-    const auto read = run(prompt, 0);
-    const auto written = run(std::span(prompt).first(1), options.new_tokens);
+    const auto read = runs.read();
+    const auto written = runs.write();
     if (round == 0) continue;
-    speeds.prefill.push_back(static_cast<double>(prompt.size()) / read.prefill_seconds);
+    speeds.prefill.push_back(static_cast<double>(options.prompt_tokens) / read.prefill_seconds);
     // The first new token comes with the prompt.
     const auto tokens = static_cast<double>(written.tokens.size() - 1);
     speeds.decode.push_back(tokens / written.decode_seconds);
@@ -74,6 +91,22 @@ Speeds measure(const Options& options, const Session& session) {
     speeds.num_guessed_right = written.num_guessed_right;
   }
   return speeds;
+}
+
+// What one more run of each kind takes by parts, and what the machine could do.
+void add_profile(const Options& options, const Session& session, Runs& runs,
+                 nlohmann::json& report) {
+  const dist::Group& group = session.group();
+  core::set_profiling(true);
+  runs.read();
+  report["prefill_profile"] = profile_of_ranks(group, options.prompt_tokens);
+  core::set_profiling(true);
+  runs.write();
+  report["decode_profile"] = profile_of_ranks(group, options.new_tokens);
+  core::set_profiling(false);
+  report["roofline"] = roofline(work_of(*session.loaded.model), measure_limits(group),
+                                report["prefill_tokens_per_s"]["median"].get<double>(),
+                                report["decode_tokens_per_s"]["median"].get<double>());
 }
 
 // Sequences behind a token each, all different, in tokens per second of all together.
@@ -158,6 +191,12 @@ std::string table(const nlohmann::json& report) {
                     report["peak_rss_bytes"].dump(), " bytes, tp ", report["tp"].get<int>(), "\n");
 }
 
+std::string profile_table(const nlohmann::json& report) {
+  if (!report.contains("roofline")) return "";
+  return roofline_text(report["roofline"]) + profile_text("prompt", report["prefill_profile"]) +
+         profile_text("generation", report["decode_profile"]);
+}
+
 std::vector<int64_t> parse_batches(const std::string& text) {
   constexpr int64_t kMostSequences = 1024;
   const auto batches = parse_list("--batch", text, "numbers of sequences like 1,4,16");
@@ -173,7 +212,8 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
   const auto& options = *static_cast<const Options*>(untyped);
   watch_interrupt();
   const Session session = open_session(flags, world);
-  const Speeds speeds = measure(options, session);
+  Runs runs(options, session);
+  const Speeds speeds = measure(options, runs);
   nlohmann::json report = {{"prefill_tokens_per_s", summary(speeds.prefill)},
                            {"decode_tokens_per_s", summary(speeds.decode)},
                            {"speculation",
@@ -189,8 +229,10 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
                            {"new_tokens", options.new_tokens},
                            {"runs", options.runs},
                            {"model", session.path}};
+  if (options.is_profiled) add_profile(options, session, runs, report);
   if (session.is_root()) {
-    TextOutput().write(options.is_json ? core::dump_json(report) + "\n" : table(report));
+    TextOutput().write(options.is_json ? core::dump_json(report) + "\n"
+                                       : table(report) + profile_table(report));
   }
   return is_interrupted() ? 130 : 0;
 }
@@ -215,6 +257,8 @@ int run_bench(const Args& args) {
   std::string batches;
   app.add_option("-b,--batch", batches,
                  "also generate so many sequences at once, e.g. 1,4,16 (default: none)");
+  app.add_flag("--profile", options.is_profiled,
+               "also show what a token takes by parts on each rank, and what the machine could do");
   if (!parse_flags(app, args)) return 0;
   if (!batches.empty()) options.batches = parse_batches(batches);
   return run_on_ranks(flags, "bench", args, run_body, &options);

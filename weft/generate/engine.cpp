@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/core/profile.h"
 #include "weft/generate/prompt_lookup.h"
 
 namespace weft::generate {
@@ -104,6 +105,7 @@ at::Tensor Engine::read(std::span<const int64_t> tokens, int64_t num_logits) {
 // Row i follows guess i - 1: it is drawn from only if all guesses before it were.
 Engine::Drawn Engine::draw(const at::Tensor& logits_TV, std::span<const int64_t> guesses,
                            Sampler& sampler, const TokenSink& sink) const {
+  const core::Profiled profiled("draw, broadcast");
   Drawn drawn;
   if (model_->group().rank() != 0) return share(drawn, guesses.size() + 1);
   const auto size = static_cast<size_t>(logits_TV.size(1));
