@@ -144,15 +144,18 @@ void read_coded_row(const Panels& panels, const uint8_t* panel, int64_t row, flo
   const PanelForm& form = panels.form;
   const BlockRow at(form, row);
   const int64_t group_bytes = form.header_bytes() / form.groups;
+  const int64_t columns = kBlockColumns / form.groups;
   for (int64_t b = 0; b < panels.num_blocks; ++b, panel += form.block_bytes()) {
     const RowCodes codes = read_steps(panel + at.codes, form.numbers);
-    for (int64_t i = 0; i < kBlockColumns; ++i) {
-      const uint8_t* header = panel + i * form.groups / kBlockColumns * group_bytes;
+    for (int64_t i = 0; i < kBlockColumns; i += columns) {
+      const uint8_t* header = panel + i / columns * group_bytes;
       const float scale = scale_at(form, header + at.scale);
       const float offset =
           form.has_offsets ? scale_at(form, header + at.offset) : -form.zero * scale;
-      const float product = scale * static_cast<float>(codes[static_cast<size_t>(i)]);
-      to[b * kBlockColumns + i] = product + offset;
+      for (int64_t column = i; column < i + columns; ++column) {
+        const float product = scale * static_cast<float>(codes[static_cast<size_t>(column)]);
+        *to++ = product + offset;
+      }
     }
   }
 }
