@@ -9,10 +9,9 @@
 namespace weft::quant::kernels {
 namespace {
 
-// Sums of so many fill the registers: a step of the loop reads kMostPanels vectors of weights and
-// one pair of numbers of each token for kTokens * kMostPanels products.
+// Sums of so many fill the registers: a step of the loop reads kBFloat16Panels vectors of weights
+// and one pair of numbers of each token for kTokens * kBFloat16Panels products.
 constexpr int kTokens = 8;
-constexpr int kMostPanels = 3;
 
 // Panels that are multiplied together.
 struct Group {
@@ -87,12 +86,12 @@ void round_bfloat16_avx512(const float* x, int64_t count, uint16_t* to) {
 
 void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
                               const BFloat16Inputs& x, const PanelOutputs& y) {
-  static_assert(kMostPanels == 3);
+  static_assert(kBFloat16Panels == 3);
   for (int64_t i = 0; i < count;) {
     const Group group{w.data + (first + i) * w.panel_bytes(), w.panel_bytes(),
                       w.num_blocks * kBlockColumns / 2};
     const PanelOutputs to{y.data + i * kPanelRows, y.stride};
-    const int64_t panels = count - i < kMostPanels ? count - i : kMostPanels;
+    const int64_t panels = count - i < kBFloat16Panels ? count - i : kBFloat16Panels;
     if (panels == 1) multiply_group<1>(group, x, to);
     if (panels == 2) multiply_group<2>(group, x, to);
     if (panels == 3) multiply_group<3>(group, x, to);
