@@ -23,16 +23,26 @@ void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedIn
   }
 }
 
+/// The same for one or two groups.
+template <class Loops, int kBits, bool kIs16>
+void multiply_bits(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
+                   const PanelOutputs& y) {
+  return w.form.groups == 1 ? multiply_all<Loops, kBits, 1, kIs16>(w, first, count, x, y)
+                            : multiply_all<Loops, kBits, 2, kIs16>(w, first, count, x, y);
+}
+
 /// The same for weights of any form.
 template <class Loops, bool kIs16>
 void multiply_any(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                   const PanelOutputs& y) {
-  if (w.form.numbers == PanelNumbers::kCodes4) {
-    return w.form.groups == 1 ? multiply_all<Loops, 4, 1, kIs16>(w, first, count, x, y)
-                              : multiply_all<Loops, 4, 2, kIs16>(w, first, count, x, y);
+  switch (w.form.numbers) {
+    case PanelNumbers::kCodes4:
+      return multiply_bits<Loops, 4, kIs16>(w, first, count, x, y);
+    case PanelNumbers::kCodes6:
+      return multiply_bits<Loops, 6, kIs16>(w, first, count, x, y);
+    default:
+      return multiply_bits<Loops, 8, kIs16>(w, first, count, x, y);
   }
-  return w.form.groups == 1 ? multiply_all<Loops, 8, 1, kIs16>(w, first, count, x, y)
-                            : multiply_all<Loops, 8, 2, kIs16>(w, first, count, x, y);
 }
 
 /// PanelKernel::multiply.
