@@ -105,7 +105,7 @@ TEST(PanelMatrix, TakesTheBytesOfItsForm) {
   EXPECT_EQ(bytes({6, true, 16, 16, 512, at::kFloat}), 16 * 16 * (8 + 24));
   EXPECT_EQ(bytes({6, true, 16, 16, 512, at::kFloat, true}), 16 * (2 * 4 + 16 * (2 + 24)));
   EXPECT_EQ(bytes({4, false, 32, 16, 288, at::kFloat, true}), 16 * (2 * 8 + 9 * (2 + 16)));
-  EXPECT_EQ(bytes({4, false, 32, 17, 32, at::kFloat}), 2 * 16 * (8 + 16));
+  EXPECT_EQ(bytes({4, false, 32, 17, 64, at::kFloat}), 2 * 16 * 2 * (8 + 16));
   EXPECT_EQ(to_panels(plain_weight(16, 32, at::kBFloat16)).num_bytes(), 16 * 64);
 }
 

@@ -120,10 +120,10 @@ __m256 widen_bytes(const uint8_t* bytes) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
 }
 
-__m256 load_scales(const PanelForm& form, const uint8_t* from, const float* shared) {
-  if (form.scales == PanelScales::kInt8) {
-    return _mm256_mul_ps(widen_bytes(from), _mm256_loadu_ps(shared));
-  }
+template <bool kIsShared>
+[[gnu::always_inline]] inline __m256 load_scales(const PanelForm& form, const uint8_t* from,
+                                                 const float* shared) {
+  if constexpr (kIsShared) return _mm256_mul_ps(widen_bytes(from), _mm256_loadu_ps(shared));
   return form.scales == PanelScales::kFloat32
              ? _mm256_loadu_ps(reinterpret_cast<const float*>(from))
              : widen_halves(from);
@@ -136,21 +136,19 @@ struct BlockPlace {
   const float* shared;
 };
 
-// Eight rows' scales and offsets of group `group`.
+// Eight rows' scales and offsets of one group.
 struct Scales {
   __m256 scales, offsets;
-
-  Scales(const PanelForm& form, const BlockPlace& w, int64_t group)
-      : scales(load_scales(form, scales_of(form, w, group), w.shared)),
-        offsets(form.has_offsets ? load_scales(form, scales_of(form, w, group) + form.scale_bytes(),
-                                               w.shared + kPanelRows)
-                                 : _mm256_mul_ps(scales, _mm256_set1_ps(-form.zero))) {}
-
- private:
-  static const uint8_t* scales_of(const PanelForm& form, const BlockPlace& w, int64_t group) {
-    return w.scales + group * (form.header_bytes() / form.groups);
-  }
 };
+
+template <bool kIsShared>
+[[gnu::always_inline]] inline Scales scales_of(const PanelForm& form, const BlockPlace& w,
+                                               int64_t group) {
+  const uint8_t* from = w.scales + group * (form.header_bytes() / form.groups);
+  const __m256 scales = load_scales<kIsShared>(form, from, w.shared);
+  if (!form.has_offsets) return {scales, _mm256_mul_ps(scales, _mm256_set1_ps(-form.zero))};
+  return {scales, load_scales<kIsShared>(form, from + form.scale_bytes(), w.shared + kPanelRows)};
+}
 
 // total += steps [kFirst, kFirst + kCount), which have one scale; `sum` is that of their codes.
 template <int kBits, int kFirst, int kCount, bool kIs16>
@@ -166,21 +164,22 @@ template <int kBits, int kFirst, int kCount, bool kIs16>
 }
 
 // total += a block's eight rows.
-template <int kBits, int kGroups, bool kIs16>
+template <int kBits, int kGroups, bool kIs16, bool kIsShared>
 [[gnu::always_inline]] inline __m256 add_half(const PanelForm& form, const BlockPlace& w,
                                               const TokenBlock& x, __m256 total) {
   if constexpr (kGroups == 1) {
-    return add_steps<kBits, 0, kSteps, kIs16>(w.codes, x, x.sums[0], Scales(form, w, 0), total);
+    return add_steps<kBits, 0, kSteps, kIs16>(w.codes, x, x.sums[0],
+                                              scales_of<kIsShared>(form, w, 0), total);
   } else {
     total = add_steps<kBits, 0, kSteps / 2, kIs16>(w.codes, x, x.sums[0] - x.sums[1],
-                                                   Scales(form, w, 0), total);
+                                                   scales_of<kIsShared>(form, w, 0), total);
     return add_steps<kBits, kSteps / 2, kSteps / 2, kIs16>(w.codes, x, x.sums[1],
-                                                           Scales(form, w, 1), total);
+                                                           scales_of<kIsShared>(form, w, 1), total);
   }
 }
 
 // One panel for one token: its first block is number `at`, the next ones each `stride` further.
-template <int kBits, int kGroups, bool kIs16>
+template <int kBits, int kGroups, bool kIs16, bool kIsShared>
 void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t at,
                     int64_t stride, float* y) {
   const PanelForm form = w.form;
@@ -194,7 +193,7 @@ void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& 
       const BlockPlace place{panel + half * form.scale_bytes() / kHalves,
                              panel + form.header_bytes() + 4 * kHalfRows * half,
                              shared + b / kSharedBlocks * form.shared_numbers() + kHalfRows * half};
-      totals[half] = add_half<kBits, kGroups, kIs16>(form, place, token, totals[half]);
+      totals[half] = add_half<kBits, kGroups, kIs16, kIsShared>(form, place, token, totals[half]);
     }
   }
   for (int half = 0; half < kHalves; ++half) {
@@ -203,13 +202,13 @@ void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& 
 }
 
 struct Avx2 {
-  template <int kBits, int kGroups, bool kIs16>
+  template <int kBits, int kGroups, bool kIs16, bool kIsShared>
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     const int64_t tokens = x.tile_tokens(first);
     for (int64_t t = 0; t < tokens; ++t) {
-      multiply_panel<kBits, kGroups, kIs16>(w, panel, x, first * w.num_blocks + t, tokens,
-                                            y.data + (first + t) * y.stride);
+      multiply_panel<kBits, kGroups, kIs16, kIsShared>(w, panel, x, first * w.num_blocks + t,
+                                                       tokens, y.data + (first + t) * y.stride);
     }
   }
 };

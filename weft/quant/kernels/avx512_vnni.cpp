@@ -25,11 +25,10 @@ __m512 widen_bytes(const uint8_t* bytes) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
 }
 
+template <bool kIsShared>
 [[gnu::always_inline]] inline __m512 load_scales(const PanelForm& form, const uint8_t* from,
                                                  const float* shared) {
-  if (form.scales == PanelScales::kInt8) {
-    return _mm512_mul_ps(widen_bytes(from), _mm512_loadu_ps(shared));
-  }
+  if constexpr (kIsShared) return _mm512_mul_ps(widen_bytes(from), _mm512_loadu_ps(shared));
   return form.scales == PanelScales::kFloat32 ? _mm512_loadu_ps(from) : widen_halves(from);
 }
 
@@ -77,15 +76,15 @@ template <int kBits>
 }
 
 // `shared`: what this block and its neighbours share.
-template <int kBits, int kGroups>
+template <int kBits, int kGroups, bool kIsShared>
 [[gnu::always_inline]] inline Block<kGroups> load_block(const PanelForm& form, const uint8_t* from,
                                                         const float* shared) {
   Block<kGroups> block;
   for (int g = 0; g < kGroups; ++g) {
-    block.scales[g] = load_scales(form, from, shared);
+    block.scales[g] = load_scales<kIsShared>(form, from, shared);
     from += form.scale_bytes();
     if (form.has_offsets) {
-      block.offsets[g] = load_scales(form, from, shared + kPanelRows);
+      block.offsets[g] = load_scales<kIsShared>(form, from, shared + kPanelRows);
       from += form.scale_bytes();
     } else {
       block.offsets[g] = _mm512_mul_ps(block.scales[g], _mm512_set1_ps(-form.zero));
@@ -170,7 +169,7 @@ constexpr int64_t kAhead = 4096;
 }
 
 // One panel for a tile of kTokens tokens from `first` on.
-template <int kBits, int kGroups, bool kIs16, int kTokens>
+template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens>
 void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t first,
                     const PanelOutputs& y) {
   const PanelForm form = w.form;
@@ -183,8 +182,8 @@ void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& 
   for (int t = 0; t < kTokens; ++t) totals[t] = _mm512_setzero_ps();
   for (int64_t b = 0; b < w.num_blocks; ++b, panel += bytes) {
     if constexpr (kTokens <= 2) fetch_ahead(panel, bytes);
-    const Block<kGroups> block =
-        load_block<kBits, kGroups>(form, panel, shared + b / kSharedBlocks * shared_numbers);
+    const Block<kGroups> block = load_block<kBits, kGroups, kIsShared>(
+        form, panel, shared + b / kSharedBlocks * shared_numbers);
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) blocks.add_next(block, totals[t]);
   }
@@ -196,13 +195,13 @@ void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& 
 
 struct Vnni {
   // A tile of any number of tokens from 1 to kMost.
-  template <int kBits, int kGroups, bool kIs16, int kMost = kTileTokens>
+  template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kMost = kTileTokens>
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     if (kMost == 1 || x.tile_tokens(first) == kMost) {
-      multiply_panel<kBits, kGroups, kIs16, kMost>(w, panel, x, first, y);
+      multiply_panel<kBits, kGroups, kIs16, kIsShared, kMost>(w, panel, x, first, y);
     } else if constexpr (kMost > 1) {
-      multiply_tile<kBits, kGroups, kIs16, kMost - 1>(w, panel, x, first, y);
+      multiply_tile<kBits, kGroups, kIs16, kIsShared, kMost - 1>(w, panel, x, first, y);
     }
   }
 };
