@@ -2,6 +2,7 @@
 
 #include "tests/quant/quant_cases.h"
 #include "weft/core/error.h"
+#include "weft/quant/panel_layout.h"
 
 namespace weft::quant {
 namespace {
@@ -35,6 +36,24 @@ TEST_P(GgufBlocks, EqualTheGgufPackagesValues) {
   EXPECT_EQ(w.is_symmetric(), info().is_symmetric);
   EXPECT_EQ(w.scales.scalar_type(), info().is_two_level ? at::kFloat : at::kHalf);
   EXPECT_TRUE(at::equal(dequantize(w, at::kFloat), expected));
+}
+
+TEST_P(GgufBlocks, KeepTheirValuesInPanelsOfAboutTheirSize) {
+  auto file = golden();
+  const auto blocks = file.take_bytes(golden_bytes(info()));
+  const auto values = file.take({kRows, kColumns}, at::kFloat);
+  const PanelMatrix panels = to_panels(from_gguf_blocks(GetParam(), blocks, kRows, kColumns));
+  EXPECT_TRUE(at::equal(panel_values(panels), values));
+  EXPECT_EQ(panels.form.scales,
+            info().is_two_level ? kernels::PanelScales::kInt8 : kernels::PanelScales::kFloat16);
+  // Bits of a number: codes of 4, 6 or 8, a byte for each scale or offset, one more for their
+  // halves or, with two levels, an eighth for what 256 columns share.
+  const double codes = info().bits <= 4 ? 4 : info().bits <= 6 ? 6 : 8;
+  const double numbers = info().is_symmetric ? 1 : 2,
+               group = static_cast<double>(info().group_size);
+  const double scales = info().is_two_level ? 8 / group + 1.0 / 8 : 16 / group;
+  EXPECT_EQ(8 * static_cast<double>(panels.num_bytes()) / (16 * kColumns),
+            codes + numbers * scales);
 }
 
 TEST_P(GgufBlocks, OfARanksRowsAndColumnsEqualTheSliceOfTheWhole) {

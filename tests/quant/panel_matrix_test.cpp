@@ -24,10 +24,12 @@ struct Format {
   int64_t out;
   int64_t in;
   at::ScalarType scale_type = at::kHalf;
+  bool has_two_levels = false;
 };
 
 // Rows that fill panels and rows that don't, one block and many; bits that widen; groups of half a
-// block; scales of other types.
+// block; scales of other types, and those that are products of a small number and one of 256
+// columns.
 constexpr Format kFormats[] = {{4, false, 32, 32, 96},
                                {4, true, 32, 7, 32},
                                {4, false, 64, 33, 128},
@@ -40,7 +42,27 @@ constexpr Format kFormats[] = {{4, false, 32, 32, 96},
                                {2, false, 16, 20, 128},
                                {4, false, 32, 40, 64, at::kFloat},
                                {4, true, 64, 16, 64, at::kBFloat16},
-                               {8, true, 16, 16, 64, at::kFloat}};
+                               {8, true, 16, 16, 64, at::kFloat},
+                               {6, false, 64, 35, 128},
+                               {6, true, 16, 18, 96, at::kFloat},
+                               {6, true, 16, 34, 512, at::kFloat, true},
+                               {6, true, 16, 16, 64, at::kFloat, true},
+                               {5, false, 32, 21, 352, at::kFloat, true},
+                               {4, false, 32, 16, 256, at::kFloat, true},
+                               {3, true, 16, 30, 288, at::kFloat, true},
+                               {2, false, 16, 9, 768, at::kFloat, true},
+                               {8, true, 64, 17, 320, at::kFloat, true}};
+
+// Numbers of either sign, one for each group.
+at::Tensor make_scales(const Format& format, int64_t seed, double size) {
+  const int64_t groups = format.in / format.group_size, run = 256 / format.group_size;
+  const at::Tensor numbers = seeded({format.out, groups}, seed) * size;
+  if (!format.has_two_levels) return numbers.to(format.scale_type);
+  const at::Tensor shared = numbers.narrow(1, 0, (groups + run - 1) / run).to(at::kHalf);
+  const at::Tensor codes = at::randint(-128, 128, numbers.sizes()).to(at::kFloat);
+  const at::Tensor wide = (shared / 64).to(at::kFloat).repeat_interleave(run, 1);
+  return wide.narrow(1, 0, groups) * codes;
+}
 
 AffineTensor make_weight(const Format& format) {
   at::manual_seed(5);
@@ -48,10 +70,8 @@ AffineTensor make_weight(const Format& format) {
   w.bits = format.bits;
   w.group_size = format.group_size;
   w.packed = at::randint(256, {format.out, format.in * format.bits / 8}, at::kByte);
-  w.scales = (seeded({format.out, format.in / format.group_size}, 1) * 0.01).to(format.scale_type);
-  if (!format.is_symmetric) {
-    w.offsets = (seeded(w.scales.sizes(), 2) * 0.1).to(format.scale_type);
-  }
+  w.scales = make_scales(format, 1, 0.01);
+  if (!format.is_symmetric) w.offsets = make_scales(format, 2, 0.1);
   return w;
 }
 
@@ -113,8 +133,13 @@ TEST(PanelMatrix, TakesTheBytesOfItsForm) {
   };
   EXPECT_EQ(bytes({4, true, 32, 16, 32}), 16 * (2 + 16));
   EXPECT_EQ(bytes({4, false, 64, 16, 32 * 2}), 2 * 16 * (4 + 16));
-  EXPECT_EQ(bytes({6, true, 16, 16, 32}), 16 * (8 + 32));
-  EXPECT_EQ(bytes({4, false, 32, 17, 32, at::kFloat}), 2 * 16 * (8 + 16));
+  EXPECT_EQ(bytes({6, true, 16, 16, 32}), 16 * (4 + 24));
+  EXPECT_EQ(bytes({5, true, 32, 16, 32}), 16 * (2 + 24));
+  EXPECT_EQ(bytes({8, true, 32, 16, 32}), 16 * (2 + 32));
+  EXPECT_EQ(bytes({6, true, 16, 16, 512, at::kFloat}), 16 * 16 * (8 + 24));
+  EXPECT_EQ(bytes({6, true, 16, 16, 512, at::kFloat, true}), 16 * (2 * 4 + 16 * (2 + 24)));
+  EXPECT_EQ(bytes({4, false, 32, 16, 288, at::kFloat, true}), 16 * (2 * 8 + 9 * (2 + 16)));
+  EXPECT_EQ(bytes({4, false, 32, 17, 64, at::kFloat}), 2 * 16 * 2 * (8 + 16));
   // 12 bits, and where each panel's exceptions begin.
   EXPECT_EQ(to_panels(at::ones({32, 64}, at::kBFloat16)).num_bytes(), 32 * 96 + 3 * 8);
   EXPECT_EQ(to_panels(any_bfloat16(16, 32)).num_bytes(), 16 * 64);
@@ -139,7 +164,7 @@ TEST(PanelMatrix, MultipliesWholeNumbersAsTheAffineMatrixDoes) {
     const at::Tensor wide = dequantize(w, at::kFloat).to(at::kDouble);
     for (const auto& [bits, most] : {std::pair(8, 127), std::pair(16, 127 * 128)}) {
       const PanelMatrix panels = to_panels(w, bits);
-      for (const int64_t tokens : {1, 3, 4, 13, 16}) {
+      for (const int64_t tokens : {1, 2, 3, 4, 8, 13, 17, 40}) {
         at::Tensor x = at::randint(-most, most + 1, {tokens, format.in}).to(at::kFloat);
         x.view({tokens, -1, 32}).select(2, 5).fill_(-most);
         for (const auto* kernel : kernels::runnable_panel_kernels()) {
@@ -149,6 +174,26 @@ TEST(PanelMatrix, MultipliesWholeNumbersAsTheAffineMatrixDoes) {
                        1e-6);
         }
       }
+    }
+  }
+}
+
+// A row whose scales are no products keeps the others' from being kept as such.
+TEST(PanelMatrix, ScalesOfTwoLevelsGiveTheSameBitsAsTheirProducts) {
+  const AffineTensor w = make_weight({6, true, 16, 33, 512, at::kFloat, true});
+  AffineTensor plain = w;
+  plain.scales = w.scales.clone();
+  plain.scales[32] = seeded({32}, 8, at::kFloat);
+  for (const int64_t bits : {8, 16}) {
+    const PanelMatrix two_levels = to_panels(w, bits), floats = to_panels(plain, bits);
+    EXPECT_EQ(two_levels.form.scales, kernels::PanelScales::kInt8);
+    EXPECT_EQ(floats.form.scales, kernels::PanelScales::kFloat32);
+    const at::Tensor x = seeded({3, 512}, 6, at::kFloat);
+    for (const auto* kernel : kernels::runnable_panel_kernels()) {
+      const at::Tensor y = panel_matmul_on(*kernel, x, two_levels);
+      EXPECT_TRUE(
+          at::equal(y.narrow(1, 0, 32), panel_matmul_on(*kernel, x, floats).narrow(1, 0, 32)))
+          << kernel->name;
     }
   }
 }

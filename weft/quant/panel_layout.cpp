@@ -4,13 +4,16 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "weft/core/error.h"
 #include "weft/quant/large_tensor.h"
+#include "weft/quant/panel_codes.h"
+#include "weft/quant/two_level_scales.h"
 #include "weft/quant/view.h"
 
 namespace weft::quant {
@@ -20,69 +23,15 @@ using core::check;
 using core::ShapeError;
 using kernels::kBlockColumns;
 using kernels::kPanelRows;
+using kernels::kSharedBlocks;
 using kernels::PanelForm;
 using kernels::PanelNumbers;
 using kernels::Panels;
+using kernels::PanelScales;
 
 int64_t num_panels(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
-// A block's codes of one row, column after column.
-using RowCodes = std::array<uint8_t, kBlockColumns>;
-
-// The steps of four columns that share a byte with 4 bits.
 constexpr int64_t kHalf = kBlockColumns / 2;
-
-// Codes of any bits: one stream, lowest bit first.
-RowCodes read_stream(const uint8_t* packed, int64_t bits) {
-  RowCodes codes;
-  for (int64_t i = 0; i < kBlockColumns; ++i) {
-    const int64_t first = i * bits, at = first / 8, shift = first % 8;
-    int value = packed[at] >> shift;
-    if (shift + bits > 8) value |= packed[at + 1] << (8 - shift);
-    codes[static_cast<size_t>(i)] = static_cast<uint8_t>(value & ((1 << bits) - 1));
-  }
-  return codes;
-}
-
-RowCodes read_affine(const uint8_t* packed, int64_t bits) {
-  RowCodes codes;
-  if (bits == 8) {
-    std::copy_n(packed, kBlockColumns, codes.begin());
-    return codes;
-  }
-  if (bits != 4) return read_stream(packed, bits);
-  for (size_t i = 0; i < kHalf; ++i) {
-    codes[2 * i] = packed[i] & 15;
-    codes[2 * i + 1] = packed[i] >> 4;
-  }
-  return codes;
-}
-
-// `steps`: a block's codes from row `row` of the panel on.
-RowCodes read_steps(const uint8_t* steps, PanelNumbers numbers) {
-  const bool is_4 = numbers == PanelNumbers::kCodes4;
-  RowCodes codes;
-  for (int64_t i = 0; i < (is_4 ? kHalf : kBlockColumns); ++i) {
-    const uint8_t byte = steps[i / 4 * 4 * kPanelRows + i % 4];
-    codes[static_cast<size_t>(i)] = is_4 ? byte & 15 : byte;
-    if (is_4) codes[static_cast<size_t>(i + kHalf)] = byte >> 4;
-  }
-  return codes;
-}
-
-void write_steps(const RowCodes& codes, PanelNumbers numbers, uint8_t* steps) {
-  if (numbers == PanelNumbers::kCodes8) {
-    for (int64_t i = 0; i < kBlockColumns; i += 4) {
-      std::memcpy(steps + i * kPanelRows, codes.data() + i, 4);
-    }
-    return;
-  }
-  for (int64_t i = 0; i < kHalf; ++i) {
-    const auto at = static_cast<size_t>(i);
-    steps[i / 4 * 4 * kPanelRows + i % 4] =
-        static_cast<uint8_t>(codes[at] | codes[at + kHalf] << 4);
-  }
-}
 
 // Where a block has row `row`'s first scale, first offset and codes.
 struct BlockRow {
@@ -94,25 +43,69 @@ struct BlockRow {
   int64_t scale_size, scale, offset, codes;
 };
 
-// Scales and offsets in the type that panels have them in.
-struct Scales {
-  at::Tensor scales, offsets;
-
-  Scales(const AffineTensor& w, const PanelForm& form) {
-    const auto type = form.has_float_scales ? at::kFloat : at::kHalf;
-    scales = w.scales.to(type).contiguous();
-    if (form.has_offsets) offsets = w.offsets.to(type).contiguous();
-  }
+// Scales, or offsets, as panels have them: one for each group and, with two levels, what
+// kSharedBlocks blocks share.
+struct Numbers {
+  at::Tensor own, shared;
 };
+
+struct Scales {
+  PanelScales type = PanelScales::kFloat16;
+  Numbers scales, offsets;
+};
+
+std::optional<Scales> two_level_scales(const AffineTensor& w) {
+  constexpr int64_t kColumns = kSharedBlocks * kBlockColumns;
+  if (kColumns % w.group_size != 0) return std::nullopt;
+  Scales made;
+  made.type = PanelScales::kInt8;
+  const auto split = [&](const at::Tensor& numbers, Numbers& to) {
+    auto found = find_two_levels(numbers, kColumns / w.group_size);
+    if (found) to = {found->codes, found->shared};
+    return found.has_value();
+  };
+  if (!split(w.scales, made.scales)) return std::nullopt;
+  if (!w.is_symmetric() && !split(w.offsets, made.offsets)) return std::nullopt;
+  return made;
+}
+
+// The smallest of the types that have the numbers as they are.
+Scales scales_of(const AffineTensor& w) {
+  const bool are_halves = w.scales.scalar_type() == at::kHalf &&
+                          (w.is_symmetric() || w.offsets.scalar_type() == at::kHalf);
+  if (!are_halves) {
+    if (auto made = two_level_scales(w)) return std::move(*made);
+  }
+  Scales made;
+  made.type = are_halves ? PanelScales::kFloat16 : PanelScales::kFloat32;
+  const auto type = are_halves ? at::kHalf : at::kFloat;
+  made.scales.own = w.scales.to(type).contiguous();
+  if (!w.is_symmetric()) made.offsets.own = w.offsets.to(type).contiguous();
+  return made;
+}
 
 const uint8_t* bytes_of(const at::Tensor& tensor) {
   return static_cast<const uint8_t*>(tensor.const_data_ptr());
+}
+
+// What blocks of row `row` share.
+void fill_shared(const Numbers& numbers, const Panels& panels, int64_t row, uint8_t* to) {
+  const int64_t runs = numbers.shared.size(1);
+  const auto* from = numbers.shared.const_data_ptr<float>() + row * runs;
+  for (int64_t i = 0; i < runs; ++i, to += 4 * panels.form.shared_numbers()) {
+    std::memcpy(to + row % kPanelRows * 4, from + i, sizeof(float));
+  }
 }
 
 // All blocks of one row of w.
 void fill_row(const AffineTensor& w, const Scales& scales, const Panels& panels, int64_t row,
               uint8_t* panel) {
   const PanelForm& form = panels.form;
+  if (scales.type == PanelScales::kInt8) {
+    fill_shared(scales.scales, panels, row, panel);
+    if (form.has_offsets) fill_shared(scales.offsets, panels, row, panel + 4 * kPanelRows);
+  }
+  panel += panels.shared_bytes();
   const BlockRow at(form, row % kPanelRows);
   const auto size = static_cast<size_t>(at.scale_size);
   const int64_t bytes = kBlockColumns * w.bits / 8, group_bytes = form.header_bytes() / form.groups;
@@ -122,20 +115,26 @@ void fill_row(const AffineTensor& w, const Scales& scales, const Panels& panels,
       const int64_t group = (b * kBlockColumns + g * kHalf) / w.group_size;
       const int64_t from = (row * w.scales.size(1) + group) * at.scale_size;
       uint8_t* header = panel + g * group_bytes;
-      std::memcpy(header + at.scale, bytes_of(scales.scales) + from, size);
+      std::memcpy(header + at.scale, bytes_of(scales.scales.own) + from, size);
       if (form.has_offsets) {
-        std::memcpy(header + at.offset, bytes_of(scales.offsets) + from, size);
+        std::memcpy(header + at.offset, bytes_of(scales.offsets.own) + from, size);
       }
     }
-    write_steps(read_affine(packed + b * bytes, w.bits), form.numbers, panel + at.codes);
+    write_panel_codes(read_affine_codes(packed + b * bytes, w.bits), form.numbers,
+                      panel + at.codes);
   }
 }
 
-float scale_at(const PanelForm& form, const uint8_t* from) {
-  if (form.has_float_scales) {
-    float value = 0;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
+float float_at(const uint8_t* from) {
+  float value = 0;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+float scale_at(const PanelForm& form, const uint8_t* from, const uint8_t* shared) {
+  if (form.scales == PanelScales::kFloat32) return float_at(from);
+  if (form.scales == PanelScales::kInt8) {
+    return static_cast<float>(static_cast<int8_t>(*from)) * float_at(shared);
   }
   uint16_t half = 0;
   std::memcpy(&half, from, sizeof(half));
@@ -147,13 +146,17 @@ void read_coded_row(const Panels& panels, const uint8_t* panel, int64_t row, flo
   const BlockRow at(form, row);
   const int64_t group_bytes = form.header_bytes() / form.groups;
   const int64_t columns = kBlockColumns / form.groups;
+  const uint8_t* all_shared = panel + 4 * row;
+  panel += panels.shared_bytes();
   for (int64_t b = 0; b < panels.num_blocks; ++b, panel += form.block_bytes()) {
-    const RowCodes codes = read_steps(panel + at.codes, form.numbers);
+    const RowCodes codes = read_panel_codes(panel + at.codes, form.numbers);
+    const uint8_t* shared = all_shared + b / kSharedBlocks * form.shared_numbers() * 4;
     for (int64_t i = 0; i < kBlockColumns; i += columns) {
       const uint8_t* header = panel + i / columns * group_bytes;
-      const float scale = scale_at(form, header + at.scale);
-      const float offset =
-          form.has_offsets ? scale_at(form, header + at.offset) : -form.zero * scale;
+      const float scale = scale_at(form, header + at.scale, shared);
+      const float offset = form.has_offsets
+                               ? scale_at(form, header + at.offset, shared + 4 * kPanelRows)
+                               : -form.zero * scale;
       for (int64_t column = i; column < i + columns; ++column) {
         const float product = scale * static_cast<float>(codes[static_cast<size_t>(column)]);
         *to++ = product + offset;
@@ -203,14 +206,15 @@ void fill_dense_panel(const at::Tensor& w, const PanelForm& form, int64_t first,
   }
 }
 
-PanelForm form_of(const AffineTensor& w) {
+PanelForm form_of(const AffineTensor& w, PanelScales scales) {
   PanelForm form;
-  form.numbers = w.bits <= 4 ? PanelNumbers::kCodes4 : PanelNumbers::kCodes8;
+  form.numbers = w.bits <= 4   ? PanelNumbers::kCodes4
+                 : w.bits <= 6 ? PanelNumbers::kCodes6
+                               : PanelNumbers::kCodes8;
   form.has_offsets = !w.is_symmetric();
   form.zero = static_cast<float>(int64_t{1} << (w.bits - 1));
   form.groups = w.group_size % kBlockColumns == 0 ? 1 : 2;
-  form.has_float_scales = form.groups == 2 || w.scales.scalar_type() != at::kHalf ||
-                          (form.has_offsets && w.offsets.scalar_type() != at::kHalf);
+  form.scales = scales;
   return form;
 }
 
@@ -280,9 +284,9 @@ PanelMatrix to_panels(const AffineTensor& w, int64_t activation_bits) {
                     kHalf, " or of whole blocks; keep it as it is");
   check<ShapeError>(activation_bits == 8 || activation_bits == 16,
                     "quant.to_panels: activations of ", activation_bits, " bits, expected 8 or 16");
-  PanelMatrix made = empty_panels(w.out_features(), w.in_features(), form_of(w));
+  const Scales scales = scales_of(w);
+  PanelMatrix made = empty_panels(w.out_features(), w.in_features(), form_of(w, scales.type));
   made.activation_bits = activation_bits;
-  const Scales scales(w, made.form);
   const Panels panels = view_of(made);
   fill_panels(made, [&](int64_t i, uint8_t* panel) {
     const int64_t last = std::min((i + 1) * kPanelRows, w.out_features());

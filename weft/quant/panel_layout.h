@@ -30,7 +30,9 @@ struct PanelMatrix {
 };
 
 /// Whether `w` can be kept so: rows of whole blocks of kBlockColumns, and quant groups of half a
-/// block or of whole ones. Codes of 2 and 3 bits become 4, those of 5 and 6 become 8.
+/// block or of whole ones. Codes of 2 and 3 bits become 4, those of 5 become 6.
+/// Scales that are products of a small number and one of 256 columns, as in GGUF's K-quants, are
+/// kept as such (find_two_levels), others in their type.
 bool fits_panels(const AffineTensor& w);
 /// The same for plain numbers [out, in]: float32, float16 or bfloat16.
 bool fits_panels(const at::Tensor& w);

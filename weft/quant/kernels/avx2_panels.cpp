@@ -34,7 +34,31 @@ __m256i add_products(__m256i sums, __m256i nibbles, __m256i x) {
   return _mm256_add_epi16(sums, _mm256_maddubs_epi16(nibbles, x));
 }
 
+// Four steps of codes of 6 bits out of three vectors.
+[[gnu::always_inline]] inline void load_sixes(const uint8_t* from, __m256i* steps) {
+  const __m256i a = load(from), b = load(from + 4 * kPanelRows), c = load(from + 8 * kPanelRows);
+  const __m256i six = _mm256_set1_epi8(63);
+  steps[0] = _mm256_and_si256(a, six);
+  steps[1] = _mm256_and_si256(b, six);
+  steps[2] = _mm256_and_si256(c, six);
+  const __m256i low = _mm256_and_si256(_mm256_srli_epi16(a, 6), _mm256_set1_epi8(3));
+  const __m256i middle = _mm256_and_si256(_mm256_srli_epi16(b, 4), _mm256_set1_epi8(12));
+  const __m256i high = _mm256_and_si256(_mm256_srli_epi16(c, 2), _mm256_set1_epi8(48));
+  steps[3] = _mm256_or_si256(_mm256_or_si256(low, middle), high);
+}
+
 __m256i add_neighbours(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
+
+// Products of codes of 6 bits, four neighbouring columns added: two steps' pairs stay below
+// 63 * 127 * 2 * 2, which 16 bits hold.
+[[gnu::always_inline]] inline __m256i six_products(const uint8_t* codes, const __m256i* x) {
+  constexpr int kFours = 4;
+  __m256i steps[kFours];
+  load_sixes(codes, steps);
+  const __m256i first = add_products(_mm256_maddubs_epi16(steps[0], x[0]), steps[1], x[1]);
+  const __m256i second = add_products(_mm256_maddubs_epi16(steps[2], x[2]), steps[3], x[3]);
+  return _mm256_add_epi32(add_neighbours(first), add_neighbours(second));
+}
 
 // Eight rows' products of steps [kFirst, kFirst + kCount) with four columns of x at a time; `codes`
 // are their bytes of the block's first step.
@@ -48,6 +72,11 @@ template <int kBits, int kFirst, int kCount>
       low = add_products(low, j < kSteps / 2 ? low_nibbles(both) : high_nibbles(both), x[j]);
     }
     return _mm256_cvtepi32_ps(add_neighbours(low));
+  } else if constexpr (kBits == 6) {
+    for (int j = kFirst; j < kFirst + kCount; j += 4) {
+      low = _mm256_add_epi32(low, six_products(codes + 3 * kPanelRows * j, x + j));
+    }
+    return _mm256_cvtepi32_ps(low);
   } else {
     for (int j = kFirst; j < kFirst + kCount; ++j) {
       const __m256i both = load(codes + 4 * kPanelRows * j);
@@ -86,20 +115,40 @@ TokenBlock token_block(const RoundedInputs& x, int64_t at) {
           x.sums + 2 * at};
 }
 
-__m256 load_scales(const PanelForm& form, const uint8_t* from) {
-  return form.has_float_scales ? _mm256_loadu_ps(reinterpret_cast<const float*>(from))
-                               : widen_halves(from);
+__m256 widen_bytes(const uint8_t* bytes) {
+  const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
 }
 
-// Eight rows' scales and offsets of one group; `from` are the first row's.
+template <bool kIsShared>
+[[gnu::always_inline]] inline __m256 load_scales(const PanelForm& form, const uint8_t* from,
+                                                 const float* shared) {
+  if constexpr (kIsShared) return _mm256_mul_ps(widen_bytes(from), _mm256_loadu_ps(shared));
+  return form.scales == PanelScales::kFloat32
+             ? _mm256_loadu_ps(reinterpret_cast<const float*>(from))
+             : widen_halves(from);
+}
+
+// A block, and what it and its neighbours share; both of the first of eight rows.
+struct BlockPlace {
+  const uint8_t* scales;
+  const uint8_t* codes;
+  const float* shared;
+};
+
+// Eight rows' scales and offsets of one group.
 struct Scales {
   __m256 scales, offsets;
-
-  Scales(const PanelForm& form, const uint8_t* from)
-      : scales(load_scales(form, from)),
-        offsets(form.has_offsets ? load_scales(form, from + form.scale_bytes())
-                                 : _mm256_mul_ps(scales, _mm256_set1_ps(-form.zero))) {}
 };
+
+template <bool kIsShared>
+[[gnu::always_inline]] inline Scales scales_of(const PanelForm& form, const BlockPlace& w,
+                                               int64_t group) {
+  const uint8_t* from = w.scales + group * (form.header_bytes() / form.groups);
+  const __m256 scales = load_scales<kIsShared>(form, from, w.shared);
+  if (!form.has_offsets) return {scales, _mm256_mul_ps(scales, _mm256_set1_ps(-form.zero))};
+  return {scales, load_scales<kIsShared>(form, from + form.scale_bytes(), w.shared + kPanelRows)};
+}
 
 // total += steps [kFirst, kFirst + kCount), which have one scale; `sum` is that of their codes.
 template <int kBits, int kFirst, int kCount, bool kIs16>
@@ -114,49 +163,52 @@ template <int kBits, int kFirst, int kCount, bool kIs16>
   return _mm256_fmadd_ps(w.offsets, _mm256_set1_ps(sum), total);
 }
 
-// total += half `half` of a block's rows.
-template <int kBits, int kGroups, bool kIs16>
-[[gnu::always_inline]] inline __m256 add_half(const PanelForm& form, const uint8_t* w, int half,
+// total += a block's eight rows.
+template <int kBits, int kGroups, bool kIs16, bool kIsShared>
+[[gnu::always_inline]] inline __m256 add_half(const PanelForm& form, const BlockPlace& w,
                                               const TokenBlock& x, __m256 total) {
-  constexpr int64_t kHalfRows = kPanelRows / kHalves;
-  const int64_t group_bytes = form.header_bytes() / kGroups;
-  const uint8_t* scales = w + half * form.scale_bytes() / kHalves;
-  const uint8_t* codes = w + form.header_bytes() + 4 * kHalfRows * half;
   if constexpr (kGroups == 1) {
-    return add_steps<kBits, 0, kSteps, kIs16>(codes, x, x.sums[0], Scales(form, scales), total);
+    return add_steps<kBits, 0, kSteps, kIs16>(w.codes, x, x.sums[0],
+                                              scales_of<kIsShared>(form, w, 0), total);
   } else {
-    total = add_steps<kBits, 0, kSteps / 2, kIs16>(codes, x, x.sums[0] - x.sums[1],
-                                                   Scales(form, scales), total);
-    return add_steps<kBits, kSteps / 2, kSteps / 2, kIs16>(
-        codes, x, x.sums[1], Scales(form, scales + group_bytes), total);
+    total = add_steps<kBits, 0, kSteps / 2, kIs16>(w.codes, x, x.sums[0] - x.sums[1],
+                                                   scales_of<kIsShared>(form, w, 0), total);
+    return add_steps<kBits, kSteps / 2, kSteps / 2, kIs16>(w.codes, x, x.sums[1],
+                                                           scales_of<kIsShared>(form, w, 1), total);
   }
 }
 
 // One panel for one token: its first block is number `at`, the next ones each `stride` further.
-template <int kBits, int kGroups, bool kIs16>
+template <int kBits, int kGroups, bool kIs16, bool kIsShared>
 void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t at,
                     int64_t stride, float* y) {
   const PanelForm form = w.form;
+  const auto* const shared = reinterpret_cast<const float*>(panel);
+  panel += w.shared_bytes();
+  constexpr int64_t kHalfRows = kPanelRows / kHalves;
   __m256 totals[kHalves] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
   for (int64_t b = 0; b < w.num_blocks; ++b, panel += form.block_bytes(), at += stride) {
     const TokenBlock token = token_block<kIs16>(x, at);
     for (int half = 0; half < kHalves; ++half) {
-      totals[half] = add_half<kBits, kGroups, kIs16>(form, panel, half, token, totals[half]);
+      const BlockPlace place{panel + half * form.scale_bytes() / kHalves,
+                             panel + form.header_bytes() + 4 * kHalfRows * half,
+                             shared + b / kSharedBlocks * form.shared_numbers() + kHalfRows * half};
+      totals[half] = add_half<kBits, kGroups, kIs16, kIsShared>(form, place, token, totals[half]);
     }
   }
   for (int half = 0; half < kHalves; ++half) {
-    _mm256_storeu_ps(y + kPanelRows / kHalves * half, totals[half]);
+    _mm256_storeu_ps(y + kHalfRows * half, totals[half]);
   }
 }
 
 struct Avx2 {
-  template <int kBits, int kGroups, bool kIs16>
+  template <int kBits, int kGroups, bool kIs16, bool kIsShared>
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     const int64_t tokens = x.tile_tokens(first);
     for (int64_t t = 0; t < tokens; ++t) {
-      multiply_panel<kBits, kGroups, kIs16>(w, panel, x, first * w.num_blocks + t, tokens,
-                                            y.data + (first + t) * y.stride);
+      multiply_panel<kBits, kGroups, kIs16, kIsShared>(w, panel, x, first * w.num_blocks + t,
+                                                       tokens, y.data + (first + t) * y.stride);
     }
   }
 };

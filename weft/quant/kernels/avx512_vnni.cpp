@@ -20,8 +20,16 @@ __m512 widen_halves(const uint8_t* halves) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves)));
 }
 
-[[gnu::always_inline]] inline __m512 load_scales(const PanelForm& form, const uint8_t* from) {
-  return form.has_float_scales ? _mm512_loadu_ps(from) : widen_halves(from);
+__m512 widen_bytes(const uint8_t* bytes) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
+}
+
+template <bool kIsShared>
+[[gnu::always_inline]] inline __m512 load_scales(const PanelForm& form, const uint8_t* from,
+                                                 const float* shared) {
+  if constexpr (kIsShared) return _mm512_mul_ps(widen_bytes(from), _mm512_loadu_ps(shared));
+  return form.scales == PanelScales::kFloat32 ? _mm512_loadu_ps(from) : widen_halves(from);
 }
 
 // A block's scales, offsets and codes, one step of four columns each.
@@ -32,30 +40,57 @@ struct Block {
   __m512i codes[kSteps];
 };
 
-template <int kBits, int kGroups>
-[[gnu::always_inline]] inline Block<kGroups> load_block(const PanelForm& form,
-                                                        const uint8_t* from) {
+// Bits of `mask` from a, the others from b.
+[[gnu::always_inline]] inline __m512i choose(int mask, __m512i a, __m512i b) {
+  return _mm512_ternarylogic_epi32(_mm512_set1_epi8(static_cast<char>(mask)), a, b, 0xCA);
+}
+
+// Four steps of codes of 6 bits out of three vectors. Shifts bring in bits of the byte above,
+// which what chooses leaves out.
+[[gnu::always_inline]] inline void load_sixes(const uint8_t* from, __m512i* steps) {
+  const __m512i a = _mm512_loadu_si512(from), b = _mm512_loadu_si512(from + 64);
+  const __m512i c = _mm512_loadu_si512(from + 128), six = _mm512_set1_epi8(63);
+  steps[0] = _mm512_and_si512(a, six);
+  steps[1] = _mm512_and_si512(b, six);
+  steps[2] = _mm512_and_si512(c, six);
+  const __m512i lower = choose(3, _mm512_srli_epi16(a, 6), _mm512_srli_epi16(b, 4));
+  steps[3] = _mm512_and_si512(choose(15, lower, _mm512_srli_epi16(c, 2)), six);
+}
+
+template <int kBits>
+[[gnu::always_inline]] inline void load_codes(const uint8_t* from, __m512i* codes) {
+  constexpr int kHalf = kSteps / 2;
+  if constexpr (kBits == 8) {
+    for (int j = 0; j < kSteps; ++j) codes[j] = _mm512_loadu_si512(from + 64 * j);
+  } else if constexpr (kBits == 6) {
+    load_sixes(from, codes);
+    load_sixes(from + 3 * 64, codes + kHalf);
+  } else {
+    const __m512i low = _mm512_set1_epi8(15);
+    for (int j = 0; j < kHalf; ++j) {
+      const __m512i both = _mm512_loadu_si512(from + 64 * j);
+      codes[j] = _mm512_and_si512(both, low);
+      codes[j + kHalf] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    }
+  }
+}
+
+// `shared`: what this block and its neighbours share.
+template <int kBits, int kGroups, bool kIsShared>
+[[gnu::always_inline]] inline Block<kGroups> load_block(const PanelForm& form, const uint8_t* from,
+                                                        const float* shared) {
   Block<kGroups> block;
   for (int g = 0; g < kGroups; ++g) {
-    block.scales[g] = load_scales(form, from);
+    block.scales[g] = load_scales<kIsShared>(form, from, shared);
     from += form.scale_bytes();
     if (form.has_offsets) {
-      block.offsets[g] = load_scales(form, from);
+      block.offsets[g] = load_scales<kIsShared>(form, from, shared + kPanelRows);
       from += form.scale_bytes();
     } else {
       block.offsets[g] = _mm512_mul_ps(block.scales[g], _mm512_set1_ps(-form.zero));
     }
   }
-  if constexpr (kBits == 8) {
-    for (int j = 0; j < kSteps; ++j) block.codes[j] = _mm512_loadu_si512(from + 64 * j);
-  } else {
-    const __m512i low = _mm512_set1_epi8(15);
-    for (int j = 0; j < kSteps / 2; ++j) {
-      const __m512i both = _mm512_loadu_si512(from + 64 * j);
-      block.codes[j] = _mm512_and_si512(both, low);
-      block.codes[j + kSteps / 2] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-    }
-  }
+  load_codes<kBits>(from, block.codes);
   return block;
 }
 
@@ -134,18 +169,21 @@ constexpr int64_t kAhead = 4096;
 }
 
 // One panel for a tile of kTokens tokens from `first` on.
-template <int kBits, int kGroups, bool kIs16, int kTokens>
+template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens>
 void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t first,
                     const PanelOutputs& y) {
   const PanelForm form = w.form;
-  const int64_t bytes = form.block_bytes();
+  const int64_t bytes = form.block_bytes(), shared_numbers = form.shared_numbers();
+  const auto* const shared = reinterpret_cast<const float*>(panel);
+  panel += w.shared_bytes();
   TileBlocks<kTokens, kGroups, kIs16> blocks(x, first * w.num_blocks);
   __m512 totals[kTokens];
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) totals[t] = _mm512_setzero_ps();
   for (int64_t b = 0; b < w.num_blocks; ++b, panel += bytes) {
     if constexpr (kTokens <= 2) fetch_ahead(panel, bytes);
-    const Block<kGroups> block = load_block<kBits, kGroups>(form, panel);
+    const Block<kGroups> block = load_block<kBits, kGroups, kIsShared>(
+        form, panel, shared + b / kSharedBlocks * shared_numbers);
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) blocks.add_next(block, totals[t]);
   }
@@ -157,13 +195,13 @@ void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& 
 
 struct Vnni {
   // A tile of any number of tokens from 1 to kMost.
-  template <int kBits, int kGroups, bool kIs16, int kMost = kTileTokens>
+  template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kMost = kTileTokens>
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     if (kMost == 1 || x.tile_tokens(first) == kMost) {
-      multiply_panel<kBits, kGroups, kIs16, kMost>(w, panel, x, first, y);
+      multiply_panel<kBits, kGroups, kIs16, kIsShared, kMost>(w, panel, x, first, y);
     } else if constexpr (kMost > 1) {
-      multiply_tile<kBits, kGroups, kIs16, kMost - 1>(w, panel, x, first, y);
+      multiply_tile<kBits, kGroups, kIs16, kIsShared, kMost - 1>(w, panel, x, first, y);
     }
   }
 };

@@ -10,9 +10,13 @@ namespace weft::quant::kernels {
 inline constexpr int64_t kPanelRows = 16;
 inline constexpr int64_t kBlockColumns = 32;
 
-/// What a matrix in panels is made of: codes of 4 or 8 bits with scales, or plain numbers.
+/// Blocks of a row that share a number where scales are kInt8.
+inline constexpr int64_t kSharedBlocks = 8;
+
+/// What a matrix in panels is made of: codes of 4, 6 or 8 bits with scales, or plain numbers.
 enum class PanelNumbers : uint8_t {
   kCodes4,
+  kCodes6,
   kCodes8,
   kBFloat16,
   kShortBFloat16,
@@ -20,30 +24,40 @@ enum class PanelNumbers : uint8_t {
   kFloat32
 };
 
+/// What scales and offsets are: plain numbers, or an int8 times a float32 that kSharedBlocks blocks
+/// share, a product that float32 has exactly.
+enum class PanelScales : uint8_t { kFloat16, kFloat32, kInt8 };
+
 /// How a matrix lies in panels.
 struct PanelForm {
   PanelNumbers numbers = PanelNumbers::kCodes8;
   /// A number is scale * code + offset; without offsets of their own they are -zero * scale.
   bool has_offsets = false;
   float zero = 0;
-  /// Scales and offsets are float32 instead of float16.
-  bool has_float_scales = false;
-  /// Scales of a row in a block: 1, or 2 for groups of half a block, which have float_scales.
+  PanelScales scales = PanelScales::kFloat16;
+  /// Scales of a row in a block: 1, or 2 for groups of half a block.
   int64_t groups = 1;
 
   [[gnu::always_inline]] bool is_dense() const {
-    return numbers != PanelNumbers::kCodes4 && numbers != PanelNumbers::kCodes8;
+    return numbers != PanelNumbers::kCodes4 && numbers != PanelNumbers::kCodes6 &&
+           numbers != PanelNumbers::kCodes8;
   }
   /// Bits of one code or number.
   [[gnu::always_inline]] int64_t bits() const {
     if (numbers == PanelNumbers::kFloat32) return 32;
     if (numbers == PanelNumbers::kShortBFloat16) return 12;
     if (is_dense()) return 16;
+    if (numbers == PanelNumbers::kCodes6) return 6;
     return numbers == PanelNumbers::kCodes4 ? 4 : 8;
   }
   /// Bytes of a panel's scales, or offsets, of one group.
   [[gnu::always_inline]] int64_t scale_bytes() const {
-    return kPanelRows * (has_float_scales ? 4 : 2);
+    if (scales == PanelScales::kInt8) return kPanelRows;
+    return kPanelRows * (scales == PanelScales::kFloat32 ? 4 : 2);
+  }
+  /// Numbers that kSharedBlocks blocks of a panel share: those of scales, then those of offsets.
+  [[gnu::always_inline]] int64_t shared_numbers() const {
+    return scales == PanelScales::kInt8 ? kPanelRows * (has_offsets ? 2 : 1) : 0;
   }
   /// Bytes of all scales and offsets of a block, before its codes.
   [[gnu::always_inline]] int64_t header_bytes() const {
@@ -54,12 +68,14 @@ struct PanelForm {
   }
 };
 
-/// A matrix, panel after panel of kPanelRows rows, block after block of kBlockColumns columns; the
-/// last panel may have rows of zeros.
+/// A matrix, panel after panel of kPanelRows rows: what blocks share, as float32, then block after
+/// block of kBlockColumns columns. The last panel may have rows of zeros.
 ///
 /// A block of codes is, for each group, kPanelRows scales and as many offsets if it has any, then
 /// the codes in steps of four columns: byte 4 * row + column. With 4 bits a byte holds a code of
-/// step j and, in its upper half, one of step j + 4.
+/// step j and, in its upper half, one of step j + 4. With 6 bits three steps lie so, then the next
+/// three for the second half of the columns; the bytes' two highest bits are a fourth step's
+/// lowest, middle and highest two bits.
 ///
 /// A block of plain numbers goes by pairs of columns: of bfloat16 a row's two numbers side by side,
 /// row after row; of others the first column's rows, then the second's. Numbers of kShortBFloat16
@@ -71,7 +87,13 @@ struct Panels {
   /// Of kShortBFloat16: 16 upper bytes by index.
   const uint8_t* upper_bytes = nullptr;
 
-  [[gnu::always_inline]] int64_t panel_bytes() const { return num_blocks * form.block_bytes(); }
+  /// Bytes of a panel before its first block.
+  [[gnu::always_inline]] int64_t shared_bytes() const {
+    return (num_blocks + kSharedBlocks - 1) / kSharedBlocks * form.shared_numbers() * 4;
+  }
+  [[gnu::always_inline]] int64_t panel_bytes() const {
+    return shared_bytes() + num_blocks * form.block_bytes();
+  }
 };
 
 /// Columns of kShortBFloat16 that lie together: kShortNumbers lower bytes, then half as many bytes

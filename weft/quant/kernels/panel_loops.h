@@ -6,33 +6,47 @@
 
 /// The loops around an instruction set's products. All of it is templates on Loops, a type in the
 /// unnamed namespace of the file that includes this: nothing is shared between files. Loops has
-/// multiply_tile<kBits, kGroups, kIs16>(w, panel, x, first, y): one panel for the tile of tokens
-/// that begins with `first`.
+/// multiply_tile<kBits, kGroups, kIs16, kIsShared>(w, panel, x, first, y): one panel for the tile
+/// of tokens that begins with `first`.
 namespace weft::quant::kernels {
 
 /// A panel stays in the first level cache for all tokens.
-template <class Loops, int kBits, int kGroups, bool kIs16>
+template <class Loops, int kBits, int kGroups, bool kIs16, bool kIsShared>
 void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                   const PanelOutputs& y) {
   const uint8_t* panel = w.data + first * w.panel_bytes();
   for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
     for (int64_t t = 0; t < x.tokens; t += kTileTokens) {
-      Loops::template multiply_tile<kBits, kGroups, kIs16>(w, panel, x, t,
-                                                           {y.data + i * kPanelRows, y.stride});
+      Loops::template multiply_tile<kBits, kGroups, kIs16, kIsShared>(
+          w, panel, x, t, {y.data + i * kPanelRows, y.stride});
     }
   }
+}
+
+/// The same for any scales; kIsShared says that they are kInt8.
+template <class Loops, int kBits, bool kIs16>
+void multiply_bits(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
+                   const PanelOutputs& y) {
+  if (w.form.scales == PanelScales::kInt8) {
+    return w.form.groups == 1 ? multiply_all<Loops, kBits, 1, kIs16, true>(w, first, count, x, y)
+                              : multiply_all<Loops, kBits, 2, kIs16, true>(w, first, count, x, y);
+  }
+  return w.form.groups == 1 ? multiply_all<Loops, kBits, 1, kIs16, false>(w, first, count, x, y)
+                            : multiply_all<Loops, kBits, 2, kIs16, false>(w, first, count, x, y);
 }
 
 /// The same for weights of any form.
 template <class Loops, bool kIs16>
 void multiply_any(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                   const PanelOutputs& y) {
-  if (w.form.numbers == PanelNumbers::kCodes4) {
-    return w.form.groups == 1 ? multiply_all<Loops, 4, 1, kIs16>(w, first, count, x, y)
-                              : multiply_all<Loops, 4, 2, kIs16>(w, first, count, x, y);
+  switch (w.form.numbers) {
+    case PanelNumbers::kCodes4:
+      return multiply_bits<Loops, 4, kIs16>(w, first, count, x, y);
+    case PanelNumbers::kCodes6:
+      return multiply_bits<Loops, 6, kIs16>(w, first, count, x, y);
+    default:
+      return multiply_bits<Loops, 8, kIs16>(w, first, count, x, y);
   }
-  return w.form.groups == 1 ? multiply_all<Loops, 8, 1, kIs16>(w, first, count, x, y)
-                            : multiply_all<Loops, 8, 2, kIs16>(w, first, count, x, y);
 }
 
 /// PanelKernel::multiply.

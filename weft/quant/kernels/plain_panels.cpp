@@ -34,11 +34,17 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
   }
 }
 
-float scale_at(const PanelForm& form, const uint8_t* from, int64_t index) {
-  if (form.has_float_scales) {
-    float value = 0;
-    std::memcpy(&value, from + 4 * index, sizeof(value));
-    return value;
+float float_at(const uint8_t* from, int64_t index) {
+  float value = 0;
+  std::memcpy(&value, from + 4 * index, sizeof(value));
+  return value;
+}
+
+// Number `index` of a group's scales and offsets; `shared` are those of the blocks around.
+float scale_at(const PanelForm& form, const uint8_t* from, const uint8_t* shared, int64_t index) {
+  if (form.scales == PanelScales::kFloat32) return float_at(from, index);
+  if (form.scales == PanelScales::kInt8) {
+    return static_cast<float>(static_cast<int8_t>(from[index])) * float_at(shared, index);
   }
   uint16_t half = 0;
   std::memcpy(&half, from + 2 * index, sizeof(half));
@@ -61,26 +67,42 @@ Four four_of(const uint8_t* codes, int shift, int mask) {
   return Four{code(0), code(1), code(2), code(3)};
 }
 
-void unpack_scales(const PanelForm& form, const uint8_t* from, Block& block) {
+// Codes of 6 bits: the fourth step's are two bits of each of the others.
+Four six_of(const uint8_t* codes, int64_t step) {
+  constexpr int64_t kStepBytes = 4 * kPanelRows;
+  const uint8_t* half = codes + step / 4 * 3 * kStepBytes;
+  if (step % 4 < 3) return four_of(half + step % 4 * kStepBytes, 0, 63);
+  return four_of(half, 6, 3) + 4.0F * four_of(half + kStepBytes, 6, 3) +
+         16.0F * four_of(half + 2 * kStepBytes, 6, 3);
+}
+
+void unpack_scales(const PanelForm& form, const uint8_t* from, const uint8_t* shared,
+                   Block& block) {
   for (int64_t group = 0; group < 2; ++group) {
     const uint8_t* own = from + (form.groups == 1 ? 0 : group * form.header_bytes() / 2);
     for (int64_t row = 0; row < kPanelRows; ++row) {
-      const float scale = scale_at(form, own, row);
+      const float scale = scale_at(form, own, shared, row);
       block.scales[group][row] = scale;
       block.offsets[group][row] =
-          form.has_offsets ? scale_at(form, own, kPanelRows + row) : -form.zero * scale;
+          form.has_offsets ? scale_at(form, own, shared, kPanelRows + row) : -form.zero * scale;
     }
   }
 }
 
-void unpack(const PanelForm& form, const uint8_t* from, Block& block) {
-  unpack_scales(form, from, block);
-  const bool is_4 = form.numbers == PanelNumbers::kCodes4;
+Four codes_of(PanelNumbers numbers, const uint8_t* codes, int64_t step) {
+  if (numbers == PanelNumbers::kCodes6) return six_of(codes, step);
+  const bool is_4 = numbers == PanelNumbers::kCodes4;
+  const uint8_t* place = codes + 4 * kPanelRows * (is_4 ? step % 4 : step);
+  return four_of(place, is_4 && step >= 4 ? 4 : 0, is_4 ? 15 : 255);
+}
+
+void unpack(const Panels& w, const uint8_t* panel, int64_t b, Block& block) {
+  const PanelForm& form = w.form;
+  const uint8_t* from = panel + w.shared_bytes() + b * form.block_bytes();
+  unpack_scales(form, from, panel + b / kSharedBlocks * form.shared_numbers() * 4, block);
   for (int64_t row = 0; row < kPanelRows; ++row) {
     for (int64_t step = 0; step < kSteps; ++step) {
-      const int64_t stored = is_4 ? step % 4 : step;
-      const uint8_t* place = from + form.header_bytes() + 4 * (kPanelRows * stored + row);
-      block.codes[step][row] = four_of(place, is_4 && step >= 4 ? 4 : 0, is_4 ? 15 : 255);
+      block.codes[step][row] = codes_of(form.numbers, from + form.header_bytes() + 4 * row, step);
     }
   }
 }
@@ -124,7 +146,7 @@ void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs
       for (int64_t row = 0; row < kPanelRows; ++row) rows[t * y.stride + row] = 0;
     }
     for (int64_t b = 0; b < w.num_blocks; ++b) {
-      unpack(w.form, w.data + (first + panel) * w.panel_bytes() + b * w.form.block_bytes(), block);
+      unpack(w, w.data + (first + panel) * w.panel_bytes(), b, block);
       for (int64_t t = 0; t < x.tokens; ++t) {
         const int64_t tile = t / kTileTokens * kTileTokens;
         const int64_t at = tile * w.num_blocks + b * x.tile_tokens(tile) + t - tile;
