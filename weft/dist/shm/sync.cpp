@@ -28,6 +28,7 @@ constexpr auto kSpinTime = std::chrono::microseconds(400);
 // A processor that was given away and came back after so long was used by another program.
 constexpr auto kLongTurn = std::chrono::milliseconds(1);
 constexpr int kCrowdedWaits = 200;
+constexpr int kTurns = 4;
 constexpr int kSpins = 64;
 
 // The kernel compares the low half of the counter, which comes first on the machines that we
@@ -96,10 +97,15 @@ bool ShmWaiter::take_turns(const ShmCounter& counter, uint64_t value) const {
     crowded_.fetch_sub(1, std::memory_order_relaxed);
     return false;
   }
-  const auto start = Clock::now();
-  sched_yield();
-  const bool reached = reaches(counter, value);
-  if (Clock::now() - start > kLongTurn) crowded_.store(kCrowdedWaits, std::memory_order_relaxed);
+  bool reached = false;
+  for (int turn = 0; turn < kTurns && !reached; ++turn) {
+    const auto start = Clock::now();
+    sched_yield();
+    reached = reaches(counter, value);
+    if (Clock::now() - start < kLongTurn) continue;
+    crowded_.store(kCrowdedWaits, std::memory_order_relaxed);
+    return reached;
+  }
   return reached;
 }
 
