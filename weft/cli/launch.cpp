@@ -14,7 +14,8 @@ int run_launch(const Args& args) {
   const auto dashes = std::find(args.begin(), args.end(), "--");
   app.add_option("-n,--num-ranks", options.num_ranks, "number of ranks")
       ->check(whole_number(1, 1024));
-  app.add_option("--backend", options.backend, "auto, shm, gloo, mpi or nccl (default: auto)");
+  app.add_option("--backend", options.backend,
+                 "auto, shm, gloo, mpi, hierarchical or nccl (default: auto)");
   app.add_option("--hosts", options.num_hosts,
                  "hosts of the job; weft launch runs on each of them (default: 1)")
       ->check(whole_number(1, 1024));
