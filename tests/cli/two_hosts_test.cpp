@@ -66,7 +66,7 @@ TEST_F(OnTwoHosts, AKilledRankEndsBothWithTheSameLine) {
 }
 
 TEST_F(OnTwoHosts, TheErrorOfOneHostIsTheJobs) {
-  BackgroundCommand right(half(1, {"generate", "no-such-model.gguf"}), with_model());
+  BackgroundCommand right(half(1, {"generate", "no-such-model.gguf", "-p", "Hello"}), with_model());
   BackgroundCommand left(half(0, {"generate", "-p", "Hello", "-n", "8"}), with_model());
   const CommandResult of_left = left.finish();
   EXPECT_EQ(of_left.status, right.finish().status);

@@ -16,6 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kPeriod = 250ms;
+constexpr auto kTryTime = 2000ms;
+constexpr auto kOpenTime = 30s;
 constexpr int kSilentRounds = 28;  // seven seconds, as for ranks
 constexpr int kLostStatus = 4;
 constexpr const char* kFailure = "weft/launch/failure";
@@ -26,8 +28,7 @@ std::string key_of(const char* what, int host) {
 
 }  // namespace
 
-HostLink::HostLink(int hosts, int host, std::string name,
-                   std::function<c10::intrusive_ptr<c10d::Store>()> open)
+HostLink::HostLink(int hosts, int host, std::string name, Opener open)
     : hosts_(hosts),
       host_(host),
       name_(std::move(name)),
@@ -70,7 +71,7 @@ std::optional<ForeignEnd> HostLink::foreign_end() {
 
 bool HostLink::may_go() {
   const std::lock_guard lock(mutex_);
-  return foreign_ || (said_leave_ && (host_ != 0 || all_left_));
+  return foreign_ || lost_ || (said_leave_ && (host_ != 0 || all_left_));
 }
 
 void HostLink::end_by(int status, const std::string& text) {
@@ -78,9 +79,23 @@ void HostLink::end_by(int status, const std::string& text) {
   if (!foreign_) foreign_ = ForeignEnd{status, text};
 }
 
+// A first connection may get lost while the network of a host comes up, so each try is short.
+c10::intrusive_ptr<c10d::Store> HostLink::open_store() {
+  const auto deadline = std::chrono::steady_clock::now() + kOpenTime;
+  while (true) {
+    try {
+      return open_(kTryTime);
+    } catch (const std::exception&) {
+      std::unique_lock lock(mutex_);
+      if (stop_ || std::chrono::steady_clock::now() > deadline) throw;
+      changed_.wait_for(lock, kPeriod);
+    }
+  }
+}
+
 void HostLink::run() {
   try {
-    const auto store = open_();
+    const auto store = open_store();
     std::unique_lock lock(mutex_);
     while (true) {
       const bool stops = stop_;
@@ -92,6 +107,7 @@ void HostLink::run() {
     }
   } catch (const std::exception&) {
     const std::lock_guard lock(mutex_);
+    lost_ = true;
     // Host 0 goes when all have said that they are done.
     if (leaves_ || stop_ || foreign_) return;
     foreign_ = ForeignEnd{kLostStatus,

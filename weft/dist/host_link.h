@@ -2,6 +2,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -28,9 +29,11 @@ struct ForeignEnd {
 /// talking, so that a network that hangs holds up nothing here.
 class HostLink {
  public:
-  /// `open` makes or finds the store; it may block, and what it throws counts as a lost job.
-  HostLink(int hosts, int host, std::string name,
-           std::function<c10::intrusive_ptr<c10d::Store>()> open);
+  /// Finds the store within the time that it is given, or throws.
+  using Opener = std::function<c10::intrusive_ptr<c10d::Store>(std::chrono::milliseconds)>;
+
+  /// `open` is tried for half a minute; then the job is lost.
+  HostLink(int hosts, int host, std::string name, Opener open);
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
   ~HostLink();
@@ -53,6 +56,7 @@ class HostLink {
   };
 
   void run();
+  c10::intrusive_ptr<c10d::Store> open_store();
   void round(c10d::Store& store);
   void say(c10d::Store& store);
   void listen(c10d::Store& store);
@@ -62,7 +66,7 @@ class HostLink {
   const int hosts_;
   const int host_;
   const std::string name_;
-  std::function<c10::intrusive_ptr<c10d::Store>()> open_;
+  Opener open_;
   std::vector<Other> others_;
   int64_t beat_ = 0;
 
@@ -71,6 +75,7 @@ class HostLink {
   bool stop_ = false;
   bool leaves_ = false;
   bool said_leave_ = false;
+  bool lost_ = false;
   bool all_left_ = false;
   std::optional<ForeignEnd> to_tell_;
   std::optional<ForeignEnd> foreign_;

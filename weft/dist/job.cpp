@@ -109,9 +109,9 @@ void Job::open_store() {
     store_ = serve_store(std::move(socket_), options_.address, port_, kStoreTimeout);
   }
   if (options_.num_hosts == 1) return;
-  link_ = std::make_unique<HostLink>(options_.num_hosts, options_.host, host_name(), [this] {
-    return find_store(options_.address, port_, kStoreTimeout);
-  });
+  link_ = std::make_unique<HostLink>(
+      options_.num_hosts, options_.host, host_name(),
+      [this](std::chrono::milliseconds time) { return find_store(options_.address, port_, time); });
 }
 
 void Job::start_all() {
