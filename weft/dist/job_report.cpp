@@ -101,7 +101,9 @@ void Job::wait_for_other_hosts() {
   }
   if (failed && cause_complains_ && !foreign_) link_->tell(status_, report_text());
   link_->leave();
-  while (!link_->may_go() && asked_signal_ == 0) {
+  // After a failure some may never have come, so they are not waited for without end.
+  const auto left = Clock::now();
+  while (!link_->may_go() && asked_signal_ == 0 && (!failed || Clock::now() - left < kReasonTime)) {
     std::this_thread::sleep_for(20ms);
     handle_signals();
   }
