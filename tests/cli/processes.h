@@ -36,17 +36,17 @@ inline ProcessState process_state(int pid) {
 
 /// The ranks that the process `launcher` has started: rank to process id.
 inline std::map<std::string, int> ranks_of(int launcher) {
-  constexpr std::string_view kName = "WEFT_RANK=";
+  constexpr std::string_view kName = "weft rank ";
   std::map<std::string, int> ranks;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const int pid = std::stoi(name);
+    const std::string id = entry.path().filename();
+    if (id.find_first_not_of("0123456789") != std::string::npos) continue;
+    const int pid = std::stoi(id);
     if (process_state(pid).parent != launcher) continue;
-    std::ifstream environment(entry.path() / "environ");
-    for (std::string item; std::getline(environment, item, '\0');) {
-      if (item.starts_with(kName)) ranks[item.substr(kName.size())] = pid;
-    }
+    std::ifstream comm(entry.path() / "comm");
+    std::string name;
+    std::getline(comm, name);
+    if (name.starts_with(kName)) ranks[name.substr(kName.size())] = pid;
   }
   return ranks;
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -47,11 +48,26 @@ TEST(NewMemory, GoesBackToTheSystemThoughANeighbourStays) {
   const std::shared_ptr<std::byte> neighbour = new_memory(1000);
   std::memset(first.get(), 1, 8 * kMib);
   std::memset(neighbour.get(), 2, 1000);
-  std::byte* inner = first.get() + 4096 - reinterpret_cast<uintptr_t>(first.get()) % 4096;
-  ASSERT_EQ(pages_in_memory(inner, 7 * kMib), 7 * kMib / 4096);
+  std::byte* inner = first.get() + 2 * kMib - reinterpret_cast<uintptr_t>(first.get()) % (2 * kMib);
+  ASSERT_EQ(pages_in_memory(inner, 6 * kMib), 6 * kMib / 4096);
   first.reset();
-  EXPECT_EQ(pages_in_memory(inner, 7 * kMib), 0u);
+  EXPECT_EQ(pages_in_memory(inner, 6 * kMib), 0u);
   EXPECT_EQ(neighbour.get()[999], std::byte{2});
+}
+
+TEST(NewMemory, WhatWasGivenBackIsTakenAgain) {
+  // Too large for what others have left: the three lie side by side in a region of their own.
+  std::shared_ptr<std::byte> first = new_memory(20 * kMib), second = new_memory(20 * kMib);
+  const std::shared_ptr<std::byte> third = new_memory(20 * kMib);
+  std::memset(third.get(), 3, 20 * kMib);
+  const std::byte* const place = std::min(first.get(), second.get());
+  first.reset();
+  second.reset();
+  const std::shared_ptr<std::byte> both = new_memory(40 * kMib);
+  EXPECT_EQ(both.get(), place);
+  std::memset(both.get(), 4, 40 * kMib);
+  EXPECT_EQ(third.get()[0], std::byte{3});
+  EXPECT_EQ(third.get()[20 * kMib - 1], std::byte{3});
 }
 
 TEST(NewMemory, MoreThanThereIsIsAnError) {

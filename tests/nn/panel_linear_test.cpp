@@ -5,6 +5,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
+#include "weft/nn/dense_linear.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/quantized_linear.h"
 
@@ -39,25 +40,27 @@ class Model : public torch::nn::Module {
     const auto tied = std::make_shared<QuantizedLinearImpl>(make_weight(32, 64, 32));
     first = register_module("first", Linear(tied));
     second = register_module("second", Linear(tied));
-    fine = register_module("fine", Linear(QuantizedLinear(make_weight(32, 64, 16)).ptr()));
+    dense = register_module("dense", Linear(DenseLinear(seeded({32, 64}, 5, at::kBFloat16)).ptr()));
+    fine = register_module("fine", Linear(QuantizedLinear(make_weight(32, 48, 16)).ptr()));
   }
-  Linear first{nullptr}, second{nullptr}, fine{nullptr};
+  Linear first{nullptr}, second{nullptr}, dense{nullptr}, fine{nullptr};
 };
 
 TEST(PanelLinear, ReplacesWhatFitsAndKeepsWhatIsTied) {
   Model model;
-  const at::Tensor x = seeded({2, 64}, 3, at::kFloat), before = model.fine->forward(x);
-  EXPECT_EQ(round_activations(model), 1);
+  const at::Tensor x = seeded({2, 48}, 3, at::kFloat), before = model.fine->forward(x);
+  EXPECT_EQ(put_in_panels(model), 2);
   EXPECT_NE(std::dynamic_pointer_cast<PanelLinearImpl>(model.first->inner()), nullptr);
   EXPECT_EQ(model.first->inner(), model.second->inner());
+  EXPECT_NE(std::dynamic_pointer_cast<PanelLinearImpl>(model.dense->inner()), nullptr);
   EXPECT_TRUE(at::equal(model.fine->forward(x), before));
-  EXPECT_EQ(round_activations(model), 0);
+  EXPECT_EQ(put_in_panels(model), 0);
 }
 
 TEST(PanelLinear, RefusesGradientsAndCuts) {
   PanelLinear linear(quant::to_panels(make_weight(20, 64, 32)));
   const std::string remedy =
-      ": expected a weight of the file's order; do it before nn::round_activations";
+      ": expected a weight of the file's order; do it before nn::put_in_panels";
   EXPECT_EQ(error_text([&] {
               linear->forward(test::leaf(at::ones({1, 64})));
             }),

@@ -23,12 +23,24 @@ struct Format {
   int64_t group_size;
   int64_t out;
   int64_t in;
+  at::ScalarType scale_type = at::kHalf;
 };
 
-// Rows that fill panels and rows that don't, one block and many.
-constexpr Format kFormats[] = {{4, false, 32, 32, 96},  {4, true, 32, 7, 32},
-                               {4, false, 64, 33, 128}, {8, true, 32, 48, 64},
-                               {8, false, 32, 5, 96},   {8, true, 128, 17, 256}};
+// Rows that fill panels and rows that don't, one block and many; bits that widen; groups of half a
+// block; scales of other types.
+constexpr Format kFormats[] = {{4, false, 32, 32, 96},
+                               {4, true, 32, 7, 32},
+                               {4, false, 64, 33, 128},
+                               {8, true, 32, 48, 64},
+                               {8, false, 32, 5, 96},
+                               {8, true, 128, 17, 256},
+                               {6, true, 16, 18, 96},
+                               {5, false, 32, 16, 64},
+                               {3, true, 64, 9, 64},
+                               {2, false, 16, 20, 128},
+                               {4, false, 32, 40, 64, at::kFloat},
+                               {4, true, 64, 16, 64, at::kBFloat16},
+                               {8, true, 16, 16, 64, at::kFloat}};
 
 AffineTensor make_weight(const Format& format) {
   at::manual_seed(5);
@@ -36,22 +48,40 @@ AffineTensor make_weight(const Format& format) {
   w.bits = format.bits;
   w.group_size = format.group_size;
   w.packed = at::randint(256, {format.out, format.in * format.bits / 8}, at::kByte);
-  w.scales = (seeded({format.out, format.in / format.group_size}, 1) * 0.01).to(at::kHalf);
-  if (!format.is_symmetric) w.offsets = (seeded(w.scales.sizes(), 2) * 0.1).to(at::kHalf);
+  w.scales = (seeded({format.out, format.in / format.group_size}, 1) * 0.01).to(format.scale_type);
+  if (!format.is_symmetric) {
+    w.offsets = (seeded(w.scales.sizes(), 2) * 0.1).to(format.scale_type);
+  }
   return w;
 }
 
-bool is_same(const AffineTensor& a, const AffineTensor& b) {
-  return a.bits == b.bits && a.group_size == b.group_size && at::equal(a.packed, b.packed) &&
-         at::equal(a.scales, b.scales) && a.is_symmetric() == b.is_symmetric() &&
-         (a.is_symmetric() || at::equal(a.offsets, b.offsets));
+constexpr at::ScalarType kPlainTypes[] = {at::kFloat, at::kHalf, at::kBFloat16};
+
+at::Tensor plain_weight(int64_t out, int64_t in, at::ScalarType type) {
+  return seeded({out, in}, 9, at::kFloat).to(type);
 }
 
 TEST(PanelMatrix, KeepsEveryBit) {
   for (const Format& format : kFormats) {
     const AffineTensor w = make_weight(format);
-    EXPECT_TRUE(is_same(from_panels(to_panels(w)), regroup_affine(w, 32))) << format.out;
+    EXPECT_TRUE(at::equal(panel_values(to_panels(w)), dequantize(w, at::kFloat)))
+        << format.bits << " bits, " << format.out << " rows";
   }
+  for (const auto type : kPlainTypes) {
+    const at::Tensor w = plain_weight(21, 96, type);
+    EXPECT_TRUE(at::equal(panel_values(to_panels(w)), w.to(at::kFloat))) << type;
+  }
+}
+
+TEST(PanelMatrix, TakesTheBytesOfItsForm) {
+  const auto bytes = [](const Format& format) {
+    return to_panels(make_weight(format)).num_bytes();
+  };
+  EXPECT_EQ(bytes({4, true, 32, 16, 32}), 16 * (2 + 16));
+  EXPECT_EQ(bytes({4, false, 64, 16, 32 * 2}), 2 * 16 * (4 + 16));
+  EXPECT_EQ(bytes({6, true, 16, 16, 32}), 16 * (8 + 32));
+  EXPECT_EQ(bytes({4, false, 32, 17, 32, at::kFloat}), 2 * 16 * (8 + 16));
+  EXPECT_EQ(to_panels(plain_weight(16, 32, at::kBFloat16)).num_bytes(), 16 * 64);
 }
 
 TEST(PanelMatrix, GivesRowsAsTheAffineMatrixDoes) {
@@ -87,10 +117,47 @@ TEST(PanelMatrix, MultipliesWholeNumbersAsTheAffineMatrixDoes) {
   }
 }
 
+TEST(PanelMatrix, MultipliesPlainNumbersInFloat32) {
+  for (const auto type : kPlainTypes) {
+    const at::Tensor w = plain_weight(21, 96, type);
+    const PanelMatrix panels = to_panels(w);
+    for (const int64_t tokens : {1, 2, 7, 8, 19}) {
+      const at::Tensor x = seeded({tokens, 96}, tokens, at::kFloat);
+      const at::Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
+      for (const auto* kernel : kernels::runnable_panel_kernels()) {
+        const at::Tensor y = panel_matmul_on(*kernel, x, panels);
+        expect_close(y, expected, core::join(kernel->name, ", ", tokens, " tokens"), 1e-5);
+        EXPECT_TRUE(at::equal(panel_matmul_on(*kernel, x[0], panels), y[0]))
+            << kernel->name << ": a token's result depends on the others";
+      }
+    }
+  }
+}
+
+TEST(PanelMatrix, RowsServeMatricesOfBothKinds) {
+  const PanelMatrix coded = to_panels(make_weight({4, true, 32, 32, 64}), 16);
+  const PanelMatrix plain = to_panels(plain_weight(16, 64, at::kBFloat16));
+  const at::Tensor x = seeded({3, 64}, 1, at::kFloat);
+  at::Tensor a = at::empty({3, 32}), b = at::empty({3, 16});
+  const PanelProduct products[] = {{&coded, a.mutable_data_ptr<float>(), 32},
+                                   {&plain, b.mutable_data_ptr<float>(), 16}};
+  const auto& kernel = kernels::active_panel_kernel();
+  PanelInputs inputs({16, true});
+  inputs.take(kernel, x.const_data_ptr<float>(), 3, 64, 64);
+  multiply(kernel, inputs, products);
+  EXPECT_TRUE(at::equal(a, panel_matmul(x, coded)));
+  EXPECT_TRUE(at::equal(b, panel_matmul(x, plain)));
+  PanelInputs codes({16, false});
+  codes.take(kernel, x.const_data_ptr<float>(), 3, 64, 64);
+  EXPECT_EQ(error_text([&] { multiply(kernel, codes, products); }),
+            "ShapeError: quant.multiply: rows without numbers, expected them; say so in "
+            "PanelInputs::Wants");
+}
+
 // A row of three blocks, rounded.
 struct RoundedRow {
   std::vector<int8_t> codes = std::vector<int8_t>(96), lower_codes = codes;
-  std::vector<float> scales = std::vector<float>(3), sums = scales;
+  std::vector<float> scales = std::vector<float>(3), sums = std::vector<float>(6);
 
   RoundedRow(const kernels::PanelKernel& kernel, const float* x, bool is_16) {
     kernel.round(x, 3,
@@ -147,11 +214,17 @@ TEST(PanelMatrix, RefusesWhatDoesNotFit) {
             "which shard of the weight this is");
   EXPECT_EQ(error_text([&] { to_panels(w, 4); }),
             "ShapeError: quant.to_panels: activations of 4 bits, expected 8 or 16");
-  w = slice_affine(w, {0, 8}, {0, 16});
+  w = slice_affine(w, {0, 8}, {0, 48});
   EXPECT_FALSE(fits_panels(w));
   EXPECT_EQ(error_text([&] { to_panels(w); }),
-            "ShapeError: quant.to_panels: 4 bits in groups of 16, expected 4 or 8 bits, groups of "
-            "whole blocks of 32 and scales of float16; keep it as it is");
+            "ShapeError: quant.to_panels: rows of 48 in groups of 16, expected whole blocks of 32 "
+            "and groups of 16 or of whole blocks; keep it as it is");
+  EXPECT_EQ(
+      error_text([] {
+        to_panels(at::ones({2, 32}, at::kDouble));
+      }),
+      "ShapeError: quant.to_panels: [2, 32] of Double, expected rows of whole blocks of 32 of "
+      "float32, float16 or bfloat16; keep it as it is");
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ nlohmann::json to_json(const Answer& answer, const Session& session) {
           {"prompt_tokens", result.num_prompt_tokens},
           {"finish_reason", generate::to_text(result.finish_reason)},
           {"tp", session.group().size()},
+          {"speculation", {{"guessed", result.num_guessed}, {"right", result.num_guessed_right}}},
           {"timings",
            {{"load_s", session.load_seconds},
             {"prefill_s", result.prefill_seconds},
@@ -59,6 +60,7 @@ void add_answer_flags(CLI::App& app, AnswerOptions& options, int64_t& context) {
                  "4096)")
       ->check(whole_number(1, INT32_MAX));
   app.add_flag("--ignore-eos", options.ignores_end, "go on behind the end of the text");
+  add_speculate_flag(app, options.generate.speculate);
   add_sampler_flags(app, options.generate.sampler);
 }
 

@@ -28,10 +28,11 @@ struct Answer {
 Answer answer(generate::Engine& engine, const text::Tokenizer& tokenizer,
               const std::vector<int64_t>& prompt, const AnswerOptions& options);
 
-/// The object that --json prints: text, tokens, prompt_tokens, finish_reason, timings, tp.
+/// The object that --json prints: text, tokens, prompt_tokens, finish_reason, timings, tp,
+/// speculation.
 nlohmann::json to_json(const Answer& answer, const Session& session);
 
-/// Adds -n, --ctx-size and the sampler's flags.
+/// Adds -n, --ctx-size, --speculate and the sampler's flags.
 void add_answer_flags(CLI::App& app, AnswerOptions& options, int64_t& context);
 
 /// Exit code for an answer: 130 after Ctrl-C.

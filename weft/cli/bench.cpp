@@ -8,10 +8,13 @@
 #include <span>
 
 #include "weft/cli/adapter.h"
+#include "weft/cli/bench_profile.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
+#include "weft/core/profile.h"
+#include "weft/generate/batch.h"
 
 namespace weft::cli {
 namespace {
@@ -20,12 +23,19 @@ struct Options {
   int64_t prompt_tokens = 512;
   int64_t new_tokens = 128;
   int64_t runs = 5;
+  int64_t speculate = 0;
+  /// Sequences at once; empty: not measured.
+  std::vector<int64_t> batches;
   bool is_json = false;
+  bool is_profiled = false;
 };
 
 struct Speeds {
   std::vector<double> prefill;
   std::vector<double> decode;
+  /// Of a run that writes.
+  int64_t num_guessed = 0;
+  int64_t num_guessed_right = 0;
 };
 
 // Tokens of no meaning, the same in every run: the speed does not depend on them.
@@ -40,28 +50,79 @@ std::vector<int64_t> prompt_of(int64_t length, int64_t vocab_size) {
 }
 
 // Reading a prompt and writing behind a single token are measured apart, as others do.
-Speeds measure(const Options& options, const Session& session) {
-  generate::Engine engine(session.loaded.model,
-                          std::max(options.prompt_tokens, options.new_tokens + 1));
-  const auto prompt = prompt_of(options.prompt_tokens, session.loaded.model->config().vocab_size);
-  const auto run = [&](std::span<const int64_t> tokens, int64_t new_tokens) {
-    engine.reset();
+class Runs {
+ public:
+  Runs(const Options& options, const Session& session)
+      : options_(options),
+        engine_(session.loaded.model, std::max(options.prompt_tokens, options.new_tokens + 1)),
+        prompt_(prompt_of(options.prompt_tokens, engine_.model().config().vocab_size)) {}
+
+  generate::GenerateResult read() { return run(prompt_, 0); }
+  generate::GenerateResult write() { return run(std::span(prompt_).first(1), options_.new_tokens); }
+
+ private:
+  generate::GenerateResult run(std::span<const int64_t> tokens, int64_t new_tokens) {
+    engine_.reset();
     generate::GenerateOptions generate_options;
     generate_options.max_tokens = new_tokens;
-    return engine.generate({tokens.begin(), tokens.end()}, generate_options, [](int64_t) {
+    generate_options.speculate = options_.speculate;
+    return engine_.generate({tokens.begin(), tokens.end()}, generate_options, [](int64_t) {
       return is_interrupted() ? generate::Verdict::kCancel : generate::Verdict::kContinue;
     });
-  };
+  }
+
+  const Options& options_;
+  generate::Engine engine_;
+  std::vector<int64_t> prompt_;
+};
+
+Speeds measure(const Options& options, Runs& runs) {
   Speeds speeds;
   // The first round warms caches up and is not counted.
   for (int64_t round = 0; round <= options.runs; ++round) {
-    const auto read = run(prompt, 0);
-    const auto written = run(std::span(prompt).first(1), options.new_tokens);
+    const auto read = runs.read();
+    const auto written = runs.write();
     if (round == 0) continue;
-    speeds.prefill.push_back(static_cast<double>(prompt.size()) / read.prefill_seconds);
+    speeds.prefill.push_back(static_cast<double>(options.prompt_tokens) / read.prefill_seconds);
     // The first new token comes with the prompt.
     const auto tokens = static_cast<double>(written.tokens.size() - 1);
     speeds.decode.push_back(tokens / written.decode_seconds);
+    speeds.num_guessed = written.num_guessed;
+    speeds.num_guessed_right = written.num_guessed_right;
+  }
+  return speeds;
+}
+
+// What one more run of each kind takes by parts, and what the machine could do.
+void add_profile(const Options& options, const Session& session, Runs& runs,
+                 nlohmann::json& report) {
+  const dist::Group& group = session.group();
+  core::set_profiling(true);
+  runs.read();
+  report["prefill_profile"] = profile_of_ranks(group, options.prompt_tokens);
+  core::set_profiling(true);
+  runs.write();
+  report["decode_profile"] = profile_of_ranks(group, options.new_tokens);
+  core::set_profiling(false);
+  report["roofline"] = roofline(work_of(*session.loaded.model), measure_limits(group),
+                                report["prefill_tokens_per_s"]["median"].get<double>(),
+                                report["decode_tokens_per_s"]["median"].get<double>());
+}
+
+// Sequences behind a token each, all different, in tokens per second of all together.
+std::vector<double> measure_batch(const Options& options, int64_t sequences,
+                                  const Session& session) {
+  models::CausalLM& model = *session.loaded.model;
+  const auto firsts = prompt_of(sequences, model.config().vocab_size);
+  const at::Tensor prompts_BT = at::tensor(firsts, at::kLong).unsqueeze(1);
+  std::vector<double> speeds;
+  for (int64_t round = 0; round <= options.runs; ++round) {
+    const auto written = generate::generate_batch(model, prompts_BT, options.new_tokens,
+                                                  [] { return !is_interrupted(); });
+    const auto steps = static_cast<double>(written.tokens_BT.size(1) - 1);
+    if (round > 0) {
+      speeds.push_back(steps * static_cast<double>(sequences) / written.decode_seconds);
+    }
   }
   return speeds;
 }
@@ -71,6 +132,18 @@ nlohmann::json summary(std::vector<double> values) {
   const size_t n = values.size();
   const double median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
   return {{"median", median}, {"min", values.front()}, {"max", values.back()}};
+}
+
+nlohmann::json measure_batches(const Options& options, const Session& session) {
+  nlohmann::json batches = nlohmann::json::array();
+  for (const int64_t sequences : options.batches) {
+    const nlohmann::json all = summary(measure_batch(options, sequences, session));
+    const double each = all["median"].get<double>() / static_cast<double>(sequences);
+    batches.push_back({{"sequences", sequences},
+                       {"decode_tokens_per_s", all},
+                       {"decode_tokens_per_s_of_each", each}});
+  }
+  return batches;
 }
 
 std::vector<int64_t> peak_bytes_of_ranks(const dist::Group& group) {
@@ -83,27 +156,71 @@ std::vector<int64_t> peak_bytes_of_ranks(const dist::Group& group) {
   return {data, data + all.numel()};
 }
 
+std::string row(const std::string& title, const nlohmann::json& value) {
+  char line[160];
+  std::snprintf(line, sizeof line, "%-22s %10.1f tokens/s  (%.1f to %.1f)", title.c_str(),
+                value["median"].get<double>(), value["min"].get<double>(),
+                value["max"].get<double>());
+  return line;
+}
+
+std::string batch_rows(const nlohmann::json& batches) {
+  std::string rows;
+  for (const nlohmann::json& each : batches) {
+    char of_each[48];
+    std::snprintf(of_each, sizeof of_each, ", %.1f each\n",
+                  each["decode_tokens_per_s_of_each"].get<double>());
+    rows += row(core::join("generation of ", each["sequences"].get<int64_t>()),
+                each["decode_tokens_per_s"]) +
+            of_each;
+  }
+  return rows;
+}
+
 std::string table(const nlohmann::json& report) {
-  const auto row = [&](const char* key, const char* title) {
-    const nlohmann::json& value = report[key];
-    char line[160];
-    std::snprintf(line, sizeof line, "%-22s %10.1f tokens/s  (%.1f to %.1f)\n", title,
-                  value["median"].get<double>(), value["min"].get<double>(),
-                  value["max"].get<double>());
-    return std::string(line);
-  };
-  return row("prefill_tokens_per_s", "prompt") + row("decode_tokens_per_s", "generation") +
+  const nlohmann::json& speculation = report["speculation"];
+  const auto guessed = speculation["guessed"].get<int64_t>();
+  std::string text = row("prompt", report["prefill_tokens_per_s"]) + "\n" +
+                     row("generation", report["decode_tokens_per_s"]) + "\n";
+  if (guessed > 0) {
+    text += core::join("guessed ", guessed, " tokens a run, ", speculation["right"].dump(),
+                       " of them right\n");
+  }
+  return text + batch_rows(report["batches"]) +
          core::join("load ", report["load_s"].get<double>(), " s, peak memory per rank ",
                     report["peak_rss_bytes"].dump(), " bytes, tp ", report["tp"].get<int>(), "\n");
+}
+
+std::string profile_table(const nlohmann::json& report) {
+  if (!report.contains("roofline")) return "";
+  return roofline_text(report["roofline"]) + profile_text("prompt", report["prefill_profile"]) +
+         profile_text("generation", report["decode_profile"]);
+}
+
+std::vector<int64_t> parse_batches(const std::string& text) {
+  constexpr int64_t kMostSequences = 1024;
+  const auto batches = parse_list("--batch", text, "numbers of sequences like 1,4,16");
+  for (const int64_t sequences : batches) {
+    core::check<core::ConfigError>(sequences >= 1 && sequences <= kMostSequences,
+                                   "--batch: ", sequences, " sequences, expected 1 to ",
+                                   kMostSequences);
+  }
+  return batches;
 }
 
 int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
   const auto& options = *static_cast<const Options*>(untyped);
   watch_interrupt();
   const Session session = open_session(flags, world);
-  const Speeds speeds = measure(options, session);
+  Runs runs(options, session);
+  const Speeds speeds = measure(options, runs);
   nlohmann::json report = {{"prefill_tokens_per_s", summary(speeds.prefill)},
                            {"decode_tokens_per_s", summary(speeds.decode)},
+                           {"speculation",
+                            {{"most", options.speculate},
+                             {"guessed", speeds.num_guessed},
+                             {"right", speeds.num_guessed_right}}},
+                           {"batches", measure_batches(options, session)},
                            {"load_s", session.load_seconds},
                            {"peak_rss_bytes", peak_bytes_of_ranks(session.group())},
                            {"tp", session.group().size()},
@@ -112,8 +229,10 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
                            {"new_tokens", options.new_tokens},
                            {"runs", options.runs},
                            {"model", session.path}};
+  if (options.is_profiled) add_profile(options, session, runs, report);
   if (session.is_root()) {
-    TextOutput().write(options.is_json ? core::dump_json(report) + "\n" : table(report));
+    TextOutput().write(options.is_json ? core::dump_json(report) + "\n"
+                                       : table(report) + profile_table(report));
   }
   return is_interrupted() ? 130 : 0;
 }
@@ -134,7 +253,14 @@ int run_bench(const Args& args) {
   app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
       ->check(whole_number(1, 1000));
   app.add_flag("--json", options.is_json, "print one JSON object");
+  add_speculate_flag(app, options.speculate);
+  std::string batches;
+  app.add_option("-b,--batch", batches,
+                 "also generate so many sequences at once, e.g. 1,4,16 (default: none)");
+  app.add_flag("--profile", options.is_profiled,
+               "also show what a token takes by parts on each rank, and what the machine could do");
   if (!parse_flags(app, args)) return 0;
+  if (!batches.empty()) options.batches = parse_batches(batches);
   return run_on_ranks(flags, "bench", args, run_body, &options);
 }
 

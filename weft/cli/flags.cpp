@@ -11,6 +11,7 @@
 #include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
 #include "weft/core/file.h"
+#include "weft/generate/engine.h"
 
 namespace weft::cli {
 namespace {
@@ -91,6 +92,23 @@ CLI::Validator whole_number(int64_t low, int64_t high) {
   return CLI::Validator(check_text, "");
 }
 
+std::vector<int64_t> parse_list(const std::string& flag, const std::string& text,
+                                const std::string& expected) {
+  std::vector<int64_t> numbers;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    int64_t number = 0;
+    const auto parsed = std::from_chars(at, end, number);
+    const bool is_separated = parsed.ptr == end || *parsed.ptr == ',';
+    check<ConfigError>(parsed.ec == std::errc() && is_separated && number >= 0, flag, ": '", text,
+                       "', expected ", expected);
+    numbers.push_back(number);
+    if (parsed.ptr == end) return numbers;
+    at = parsed.ptr + 1;
+  }
+}
+
 bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
                  const std::vector<std::string>& required) {
   std::string toml_path;
@@ -156,6 +174,13 @@ void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {
                  "draw from those at least p times as likely as the likeliest (default: 0)");
   app.add_option("-s,--seed", options.seed, "seed of the draws (default: 0)")
       ->check(whole_number(0, INT64_MAX));
+}
+
+void add_speculate_flag(CLI::App& app, int64_t& most_guesses) {
+  app.add_option("--speculate", most_guesses,
+                 "guess up to so many tokens from what stands in the text already and read them at "
+                 "once; the answer is the same (default: 0)")
+      ->check(whole_number(0, generate::kMostGuesses));
 }
 
 std::string program_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }

@@ -22,6 +22,11 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
 /// Accepts whole numbers from `low` to `high` and nothing else: "expected 1 to 8, got 9".
 CLI::Validator whole_number(int64_t low, int64_t high);
 
+/// Whole numbers from 0 between commas. `expected` says what they are, for the message.
+/// Throws ConfigError naming `flag`.
+std::vector<int64_t> parse_list(const std::string& flag, const std::string& text,
+                                const std::string& expected);
+
 /// The activations of verbs that generate: four times as fast as "float" and equal to 1e-4, while
 /// "int8" moves near ties.
 inline constexpr const char* kFastActivations = "int16";
@@ -51,6 +56,9 @@ void add_expert_split_flag(CLI::App& app, std::string& name);
 
 /// Adds --temp, --top-k, --top-p, --min-p and --seed.
 void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options);
+
+/// Adds --speculate.
+void add_speculate_flag(CLI::App& app, int64_t& most_guesses);
 
 /// `model` if given, else WEFT_MODEL, else the model that set-up installs beside the build folder.
 /// Throws ConfigError if there is none.

@@ -1,8 +1,6 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
-#include <charconv>
-
 #include "weft/cli/adapter.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
@@ -16,22 +14,6 @@ struct Options {
   std::vector<int64_t> tokens;
   std::string out;
 };
-
-std::vector<int64_t> parse_tokens(const std::string& text) {
-  std::vector<int64_t> tokens;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (true) {
-    int64_t token = 0;
-    const auto parsed = std::from_chars(at, end, token);
-    const bool is_separated = parsed.ptr == end || *parsed.ptr == ',';
-    core::check<core::ConfigError>(parsed.ec == std::errc() && is_separated && token >= 0,
-                                   "--tokens: '", text, "', expected ids like 1,2,3");
-    tokens.push_back(token);
-    if (parsed.ptr == end) return tokens;
-    at = parsed.ptr + 1;
-  }
-}
 
 // From the headers alone, so that a bad request costs no loading.
 void check_tokens(const std::vector<int64_t>& tokens, const models::ModelConfig& config) {
@@ -72,7 +54,7 @@ int run_logits(const Args& args) {
   app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3");
   app.add_option("-o,--out", options.out, "the safetensors file to write");
   if (!parse_flags(app, args, {"--tokens", "--out"})) return 0;
-  options.tokens = parse_tokens(tokens);
+  options.tokens = parse_list("--tokens", tokens, "ids like 1,2,3");
   check_tokens(options.tokens, models::read_config(*io::TensorFile::open(base_path(flags))));
   return run_on_ranks(flags, "logits", args, run_body, &options);
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "weft/cli/adapter.h"
+#include "weft/cli/program.h"
 #include "weft/cli/progress.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
@@ -20,7 +21,6 @@
 #include "weft/dist/status_page.h"
 #include "weft/models/load.h"
 #include "weft/models/sources.h"
-#include "weft/nn/panel_linear.h"
 
 namespace weft::cli {
 namespace {
@@ -75,6 +75,9 @@ int relaunch(const RankRequest& request, const std::string& verb,
   options.prefix_output = false;
   options.command = {program_path(), verb};
   options.command.insert(options.command.end(), args.begin(), args.end());
+  options.body = [words = std::vector(options.command.begin() + 1, options.command.end())] {
+    return run_program(words);
+  };
   return dist::launch(options);
 }
 
@@ -98,11 +101,10 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   options.shard_info = shard_info ? &*shard_info : nullptr;
   options.expert_split = expert_split_of(flags.expert_split);
   options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
-  models::LoadedModel loaded = models::load_model(file, group, options);
   if (flags.activations != "float") {
-    nn::round_activations(*loaded.model, flags.activations == "int8" ? 8 : 16);
+    options.panel_activation_bits = flags.activations == "int8" ? 8 : 16;
   }
-  return loaded;
+  return models::load_model(file, group, options);
 }
 
 }  // namespace

@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "weft/core/error.h"
 
 namespace weft::core {
 namespace {
 
-constexpr uint64_t kPage = 4096, kHugePage = uint64_t{2} << 20;
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
 // What one request to the system is for; a larger size has a region of its own.
 constexpr uint64_t kRegion = 32 * kHugePage;
 
@@ -19,59 +23,94 @@ constexpr uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Addresses that have memory from when they are written to.
+// Addresses that have memory from when they are written to. What is given back is taken again
+// first: matrices on their way into another order would leave holes between those that stay.
 class Region {
  public:
-  explicit Region(uint64_t size) : mapped_(size + kHugePage), size_(size) {
+  explicit Region(uint64_t size) : mapped_(size + kHugePage) {
     mapping_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     check<IoError>(mapping_ != MAP_FAILED, "core.new_memory: no memory for ", size,
                    " bytes; use more ranks, or a machine with more memory");
     const auto start = reinterpret_cast<uintptr_t>(mapping_);
     begin_ = static_cast<std::byte*>(mapping_) + (round_up(start, kHugePage) - start);
-    static_cast<void>(::madvise(begin_, size_, MADV_HUGEPAGE));
+    static_cast<void>(::madvise(begin_, size, MADV_HUGEPAGE));
+    free_[0] = size;
   }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
   ~Region() { ::munmap(mapping_, mapped_); }
 
-  uint64_t room() const { return size_ - used_; }
-
+  // Null if no run of free bytes is long enough.
   std::byte* take(uint64_t size) {
-    std::byte* taken = begin_ + used_;
-    used_ += size;
-    return taken;
+    const auto found = std::ranges::find_if(free_, [&](auto& run) { return run.second >= size; });
+    if (found == free_.end()) return nullptr;
+    const auto [first, length] = *found;
+    free_.erase(found);
+    if (length > size) free_[first + size] = length - size;
+    return begin_ + first;
+  }
+
+  // The system has the large pages back that are wholly free. Of others it gets no part: what is
+  // left of such a page would be small pages.
+  void give_back(std::byte* bytes, uint64_t size) {
+    auto first = static_cast<uint64_t>(bytes - begin_), end = first + size;
+    const auto next = free_.lower_bound(first);
+    if (next != free_.end() && next->first == end) end += next->second;
+    if (next != free_.begin() && std::prev(next)->first + std::prev(next)->second == first) {
+      first = std::prev(next)->first;
+    }
+    free_.erase(free_.lower_bound(first), free_.lower_bound(end));
+    free_[first] = end - first;
+    const uint64_t whole = round_up(first, kHugePage), whole_end = end / kHugePage * kHugePage;
+    if (whole < whole_end) {
+      static_cast<void>(::madvise(begin_ + whole, whole_end - whole, MADV_DONTNEED));
+    }
   }
 
  private:
   void* mapping_ = nullptr;
   std::byte* begin_ = nullptr;
-  uint64_t mapped_, size_, used_ = 0;
+  uint64_t mapped_;
+  // Runs of free bytes, none beside another: first byte and length.
+  std::map<uint64_t, uint64_t> free_;
 };
 
-// The system has the pages back that lie wholly in the bytes; others are there as long as the
-// region is.
-void give_back(std::byte* bytes, uint64_t size) {
-  const auto start = reinterpret_cast<uintptr_t>(bytes);
-  const uint64_t skipped = round_up(start, kPage) - start;
-  const uint64_t whole = size < skipped ? 0 : (size - skipped) / kPage * kPage;
-  if (whole > 0) static_cast<void>(::madvise(bytes + skipped, whole, MADV_DONTNEED));
-}
+// All regions; one lives as long as something in it does, and this as long as a region.
+class Regions : public std::enable_shared_from_this<Regions> {
+ public:
+  std::shared_ptr<std::byte> take(uint64_t size) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(regions_, [](const auto& region) { return region.expired(); });
+    for (const auto& each : regions_) {
+      const auto region = each.lock();
+      if (std::byte* bytes = region == nullptr ? nullptr : region->take(size)) {
+        return owned(region, bytes, size);
+      }
+    }
+    const auto region = std::make_shared<Region>(std::max(kRegion, round_up(size, kHugePage)));
+    regions_.push_back(region);
+    return owned(region, region->take(size), size);
+  }
+
+ private:
+  std::shared_ptr<std::byte> owned(const std::shared_ptr<Region>& region, std::byte* bytes,
+                                   uint64_t size) {
+    return {bytes, [self = shared_from_this(), region, size](std::byte* taken) {
+              const std::lock_guard lock(self->mutex_);
+              region->give_back(taken, size);
+            }};
+  }
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Region>> regions_;
+};
 
 }  // namespace
 
 std::shared_ptr<std::byte> new_memory(uint64_t size) {
   constexpr uint64_t kAlignment = 64;
-  static std::mutex mutex;
-  static std::shared_ptr<Region> latest;
-  const uint64_t needed = round_up(size, kAlignment);
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<Region> region = latest;
-  if (region == nullptr || region->room() < needed) {
-    region = std::make_shared<Region>(std::max(kRegion, round_up(needed, kHugePage)));
-  }
-  std::byte* bytes = region->take(needed);
-  if (latest == nullptr || latest->room() < region->room()) latest = region;
-  return {bytes, [region, size](std::byte* taken) { give_back(taken, size); }};
+  static const auto regions = std::make_shared<Regions>();
+  return regions->take(round_up(std::max<uint64_t>(size, 1), kAlignment));
 }
 
 std::span<std::byte> ReadBuffer::first(uint64_t size) {

@@ -9,8 +9,9 @@ namespace weft::core {
 
 /// Memory for what stays, 64-byte aligned, whose values are any. It comes from pages of 2 MiB,
 /// which neighbours share: the system clears such a page at ten times the rate of small ones, and
-/// no tensor has small ones at its ends. The pages go back to the system when the owner does. May
-/// be called by several threads. Throws IoError if there is no memory.
+/// no tensor has small ones at its ends. Whole pages go back to the system when the owner does, and
+/// what it had is taken again before more. May be called by several threads. Throws IoError if
+/// there is no memory.
 std::shared_ptr<std::byte> new_memory(uint64_t size);
 
 /// Memory for a while, straight from the system: so that it doesn't lie between tensors that stay.

@@ -125,6 +125,9 @@ void Job::start_rank(int index) {
   const int rank = first_rank_ + index;
   SpawnRequest request;
   request.command = options_.command;
+  const bool needs_exec = options_.backend == "mpi" || options_.backend == "nccl";
+  if (!needs_exec) request.body = options_.body;
+  request.name = core::join("weft rank ", rank);
   request.variables = variables_for(index);
   request.kept_fd = page_.fd();
   request.process_group = own_process_group_ ? process_group_ : -1;

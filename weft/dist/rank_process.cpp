@@ -6,7 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iostream>
 #include <string_view>
 
 #include "weft/core/error.h"
@@ -45,8 +49,33 @@ class ExecImage {
   std::vector<char*> envp_;
 };
 
-// Runs in the child: only calls that are safe between fork and exec.
-[[noreturn]] void become_rank(const SpawnRequest& request, ExecImage& image, pid_t launcher,
+// The numbers that a folder of /proc/self names.
+std::vector<int> numbers_in(const char* folder) {
+  std::vector<int> numbers;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    numbers.push_back(std::stoi(entry.path().filename().string()));
+  }
+  return numbers;
+}
+
+// Descriptors that exec would close.
+void close_as_exec() {
+  for (const int fd : numbers_in("/proc/self/fd")) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0) close(fd);
+  }
+}
+
+// As a program's main does. Nothing may unwind into what this is a copy of.
+[[noreturn]] void run_body(const SpawnRequest& request) noexcept {
+  close_as_exec();
+  prctl(PR_SET_NAME, request.name.c_str());
+  for (const auto& [name, value] : request.variables) setenv(name.c_str(), value.c_str(), 1);
+  std::exit(request.body());
+}
+
+// Runs in the child: up to a body only calls that are safe between fork and exec.
+[[noreturn]] void become_rank(const SpawnRequest& request, ExecImage* image, pid_t launcher,
                               int error_fd) {
   prctl(PR_SET_PDEATHSIG, request.death_signal);
   // The launcher may have died before the line above.
@@ -58,7 +87,8 @@ class ExecImage {
   if (request.stdout_fd >= 0) dup2(request.stdout_fd, STDOUT_FILENO);
   if (request.stderr_fd >= 0) dup2(request.stderr_fd, STDERR_FILENO);
   if (request.kept_fd >= 0) fcntl(request.kept_fd, F_SETFD, 0);
-  image.exec();
+  if (image == nullptr) run_body(request);
+  image->exec();
   const int error = errno;
   [[maybe_unused]] const ssize_t written = write(error_fd, &error, sizeof(error));
   _exit(127);
@@ -88,9 +118,16 @@ pid_t spawn_rank(const SpawnRequest& request) {
   auto [error_read, error_write] = make_pipe();
   fcntl(error_read.get(), F_SETFL, 0);
   const pid_t launcher = getpid();
+  // Others' locks would stay locked in a copy of this process.
+  const bool is_copy = request.body != nullptr && numbers_in("/proc/self/task").size() == 1;
+  if (is_copy) {
+    // Nor may it write again what waits here.
+    std::cout.flush();
+    std::fflush(nullptr);
+  }
   const pid_t pid = fork();
   if (pid < 0) core::fail_errno("weft launch", "fork", errno);
-  if (pid == 0) become_rank(request, image, launcher, error_write.get());
+  if (pid == 0) become_rank(request, is_copy ? nullptr : &image, launcher, error_write.get());
   // Also here, so that the group exists whichever of the two runs first.
   if (request.process_group >= 0) setpgid(pid, request.process_group);
   error_write.reset();

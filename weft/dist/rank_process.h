@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,12 @@ namespace weft::dist {
 /// What a rank's process is started with.
 struct SpawnRequest {
   std::vector<std::string> command;
+  /// If there is one, and this process has no other thread, the new one runs it in place of the
+  /// command, and its result is the exit status: what this process has loaded need not be loaded
+  /// again. It is then as after exec, but for memory and what /proc shows of its environment.
+  std::function<int()> body = {};
+  /// What such a process is called in lists of processes; 15 characters.
+  std::string name = {};
   /// Variables that are set; all others are inherited.
   std::vector<std::pair<std::string, std::string>> variables;
   /// Descriptor that stays open across exec; -1: none.

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/core/profile.h"
+#include "weft/generate/prompt_lookup.h"
 
 namespace weft::generate {
 namespace {
@@ -28,6 +30,17 @@ int64_t checked_context(const models::CausalLM& model, int64_t context) {
   check<ConfigError>(context >= 1 && context <= limit, "--ctx-size: ", context, ", expected 1 to ",
                      limit, " for this model");
   return context;
+}
+
+// With dynamic rope a token's angles depend on the tokens that are read with it.
+int64_t most_guesses(const GenerateOptions& options, const models::ModelConfig& config) {
+  check<ConfigError>(options.speculate >= 0 && options.speculate <= kMostGuesses,
+                     "--speculate: ", options.speculate, ", expected 0 to ", kMostGuesses);
+  return config.rope_scaling.type == nn::RopeType::kDynamic ? 0 : options.speculate;
+}
+
+FinishReason reason_of(Verdict verdict) {
+  return verdict == Verdict::kStop ? FinishReason::kStop : FinishReason::kCancelled;
 }
 
 }  // namespace
@@ -74,54 +87,97 @@ size_t Engine::reuse_prefix(const std::vector<int64_t>& prompt) {
   return shared;
 }
 
-at::Tensor Engine::next_logits(std::span<const int64_t> tokens) {
-  at::Tensor last_1D;
+// The logits of the last `num_logits` tokens, one row each; they are of one piece.
+at::Tensor Engine::read(std::span<const int64_t> tokens, int64_t num_logits) {
+  at::Tensor last_TD;
   for (size_t start = 0; start < tokens.size(); start += kPrefillTokens) {
     const auto piece = tokens.subspan(start, std::min(kPrefillTokens, tokens.size() - start));
     const at::Tensor ids_BT =
         at::tensor(at::ArrayRef<int64_t>(piece.data(), piece.size()), at::kLong).unsqueeze(0);
     const at::Tensor x_BTD = model_->forward(ids_BT, &cache_);
-    last_1D = x_BTD.select(0, 0).narrow(0, ids_BT.size(1) - 1, 1);
+    const int64_t wanted = std::min(num_logits, ids_BT.size(1));
+    last_TD = x_BTD.select(0, 0).narrow(0, ids_BT.size(1) - wanted, wanted);
   }
   read_.insert(read_.end(), tokens.begin(), tokens.end());
-  return model_->logits(last_1D.unsqueeze(0)).view({-1}).to(at::kFloat).contiguous();
+  return model_->logits(last_TD.unsqueeze(0)).select(0, 0).to(at::kFloat).contiguous();
 }
 
-Engine::Step Engine::next_token(const at::Tensor& logits_V, Sampler& sampler,
-                                const TokenSink& sink) const {
-  at::Tensor step = at::tensor(std::vector<int64_t>{0, 0}, at::kLong);
-  auto* fields = step.mutable_data_ptr<int64_t>();
-  if (model_->group().rank() == 0) {
-    fields[0] =
-        sampler.sample({logits_V.const_data_ptr<float>(), static_cast<size_t>(logits_V.numel())});
-    fields[1] = static_cast<int64_t>(sink(fields[0]));
+// Row i follows guess i - 1: it is drawn from only if all guesses before it were.
+Engine::Drawn Engine::draw(const at::Tensor& logits_TV, std::span<const int64_t> guesses,
+                           Sampler& sampler, const TokenSink& sink) const {
+  const core::Profiled profiled("draw, broadcast");
+  Drawn drawn;
+  if (model_->group().rank() != 0) return share(drawn, guesses.size() + 1);
+  const auto size = static_cast<size_t>(logits_TV.size(1));
+  for (size_t row = 0; row <= guesses.size(); ++row) {
+    const int64_t token = sampler.sample({logits_TV.const_data_ptr<float>() + row * size, size});
+    drawn.verdict = sink(token);
+    if (drawn.verdict != Verdict::kContinue) break;
+    drawn.tokens.push_back(token);
+    if (row < guesses.size() && token != guesses[row]) break;
   }
-  model_->group().broadcast(step, 0);
-  return {fields[0], static_cast<Verdict>(fields[1])};
+  return share(drawn, guesses.size() + 1);
+}
+
+// Rank 0's, on all ranks.
+Engine::Drawn Engine::share(const Drawn& drawn, size_t most) const {
+  std::vector<int64_t> fields = {static_cast<int64_t>(drawn.verdict),
+                                 static_cast<int64_t>(drawn.tokens.size())};
+  fields.insert(fields.end(), drawn.tokens.begin(), drawn.tokens.end());
+  fields.resize(2 + most);
+  at::Tensor shared = at::tensor(fields, at::kLong);
+  model_->group().broadcast(shared, 0);
+  const auto* data = shared.const_data_ptr<int64_t>();
+  return {{data + 2, data + 2 + data[1]}, static_cast<Verdict>(data[0])};
+}
+
+// Takes up the tokens, forgets wrong guesses and returns how many were right: all tokens but the
+// last, unless one behind it ended the text.
+size_t Engine::keep(const Drawn& drawn, size_t num_guesses, GenerateResult& result) {
+  const size_t right = drawn.tokens.size() - (drawn.verdict == Verdict::kContinue ? 1 : 0);
+  cache_.truncate(cache_.length() - static_cast<int64_t>(num_guesses - right));
+  read_.resize(read_.size() - (num_guesses - right));
+  result.num_guessed_right += static_cast<int64_t>(right);
+  result.tokens.insert(result.tokens.end(), drawn.tokens.begin(), drawn.tokens.end());
+  return right;
+}
+
+// Behind the token that is read next; it and the guesses make one token more than they are.
+int64_t Engine::room_for_guesses(const GenerateOptions& options,
+                                 const GenerateResult& result) const {
+  const auto written = static_cast<int64_t>(result.tokens.size());
+  return std::min(options.max_tokens - written, cache_.capacity() - cache_.length()) - 1;
 }
 
 GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const GenerateOptions& options,
                                 const TokenSink& sink) {
   const c10::InferenceMode inference;
   check_prompt(prompt);
+  PromptLookup lookup(prompt, most_guesses(options, model_->config()));
   Sampler sampler(options.sampler);
   GenerateResult result;
   result.num_prompt_tokens = static_cast<int64_t>(prompt.size());
   auto start = Clock::now();
-  at::Tensor logits_V = next_logits(std::span(prompt).subspan(reuse_prefix(prompt)));
+  at::Tensor logits_TV = read(std::span(prompt).subspan(reuse_prefix(prompt)), 1);
   result.prefill_seconds = seconds_since(start);
   start = Clock::now();
+  std::vector<int64_t> guesses;
   while (static_cast<int64_t>(result.tokens.size()) < options.max_tokens) {
-    const Step step = next_token(logits_V, sampler, sink);
-    if (step.verdict != Verdict::kContinue) {
-      result.finish_reason =
-          step.verdict == Verdict::kStop ? FinishReason::kStop : FinishReason::kCancelled;
+    const Drawn drawn = draw(logits_TV, guesses, sampler, sink);
+    const size_t right = keep(drawn, guesses.size(), result);
+    lookup.learn(static_cast<int64_t>(guesses.size()), static_cast<int64_t>(right));
+    for (const int64_t token : drawn.tokens) lookup.add(token);
+    if (drawn.verdict != Verdict::kContinue) {
+      result.finish_reason = reason_of(drawn.verdict);
       break;
     }
-    result.tokens.push_back(step.token);
     const bool is_full = cache_.length() >= cache_.capacity();
     if (is_full || static_cast<int64_t>(result.tokens.size()) == options.max_tokens) break;
-    logits_V = next_logits({&step.token, 1});
+    guesses = lookup.guess(room_for_guesses(options, result));
+    result.num_guessed += static_cast<int64_t>(guesses.size());
+    std::vector<int64_t> next = {result.tokens.back()};
+    next.insert(next.end(), guesses.begin(), guesses.end());
+    logits_TV = read(next, static_cast<int64_t>(next.size()));
   }
   result.decode_seconds = seconds_since(start);
   return result;

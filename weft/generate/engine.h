@@ -21,7 +21,15 @@ struct GenerateOptions {
   /// The most new tokens; 0 only reads the prompt.
   int64_t max_tokens = 256;
   SamplerOptions sampler;
+  /// The most tokens that are guessed from the text so far (PromptLookup) and read in one pass with
+  /// the last one; the right ones stay. 0 to kMostGuesses. The answer is the same: with panels
+  /// (models::FusedDecoder) bit for bit; modules may add in another order when they read several
+  /// tokens, as they may for a prompt.
+  int64_t speculate = 0;
 };
+
+/// With one token before them, as many as FusedAttention reads one by one.
+inline constexpr int64_t kMostGuesses = 15;
 
 /// The answer, and what it took.
 struct GenerateResult {
@@ -29,6 +37,9 @@ struct GenerateResult {
   std::vector<int64_t> tokens;
   FinishReason finish_reason = FinishReason::kLength;
   int64_t num_prompt_tokens = 0;
+  /// Tokens that were guessed, and those of them that became the answer's.
+  int64_t num_guessed = 0;
+  int64_t num_guessed_right = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
 };
@@ -38,9 +49,10 @@ enum class Verdict { kContinue, kStop, kCancel };
 /// Sees each new token as it comes. kStop drops the token and ends the text.
 using TokenSink = std::function<Verdict(int64_t token)>;
 
-/// Runs one sequence through a model that is cut over ranks: one prefill, then a token at a time.
-/// Tokens are drawn on rank 0 and broadcast, so ranks never diverge. What a prompt shares with the
-/// sequence before it is not read again, so a chat costs only its new words.
+/// Runs one sequence through a model that is cut over ranks: one prefill, then a token at a time,
+/// or several where guesses were right. Tokens are drawn on rank 0 and broadcast, so ranks never
+/// diverge. What a prompt shares with the sequence before it is not read again, so a chat costs
+/// only its new words.
 class Engine {
  public:
   /// `context` is the most positions kept; at most the model's. Collective.
@@ -60,14 +72,19 @@ class Engine {
   const models::CausalLM& model() const { return *model_; }
 
  private:
-  struct Step {
-    int64_t token;
-    Verdict verdict;
+  /// Tokens that were drawn and kept, and the verdict about the one behind them.
+  struct Drawn {
+    std::vector<int64_t> tokens;
+    Verdict verdict = Verdict::kContinue;
   };
   void check_prompt(const std::vector<int64_t>& prompt) const;
   size_t reuse_prefix(const std::vector<int64_t>& prompt);
-  at::Tensor next_logits(std::span<const int64_t> tokens);
-  Step next_token(const at::Tensor& logits_V, Sampler& sampler, const TokenSink& sink) const;
+  at::Tensor read(std::span<const int64_t> tokens, int64_t num_logits);
+  Drawn draw(const at::Tensor& logits_TV, std::span<const int64_t> guesses, Sampler& sampler,
+             const TokenSink& sink) const;
+  Drawn share(const Drawn& drawn, size_t most) const;
+  size_t keep(const Drawn& drawn, size_t num_guesses, GenerateResult& result);
+  int64_t room_for_guesses(const GenerateOptions& options, const GenerateResult& result) const;
 
   std::shared_ptr<models::CausalLM> model_;
   nn::KvCache cache_;

@@ -9,16 +9,18 @@
 #include "weft/models/presharded.h"
 #include "weft/models/registry.h"
 #include "weft/nn/dense_linear.h"
+#include "weft/nn/panel_linear.h"
 #include "weft/nn/quantized_linear.h"
 
 namespace weft::models {
 
 WeightReader::WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
-                           Progress progress, at::ScalarType dtype)
+                           Progress progress, at::ScalarType dtype, int64_t panel_activation_bits)
     : WeightSource(plan, rank),
       file_(file),
       progress_(std::move(progress)),
       dtype_(dtype),
+      panel_activation_bits_(panel_activation_bits),
       planned_bytes_(plan.params().planned_bytes(rank)) {}
 
 std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
@@ -33,14 +35,38 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
   for (size_t i = 0; i < weight.parts.size(); ++i) {
     source.parts.push_back(&plan().recipe(weight, i, rank()));
   }
-  io::LoadedMatrix loaded = io::load_matrix(file_, source, dtype_, &stats_);
+  io::LoadedMatrix loaded = io::load_matrix(file_, source, matrix_dtype(weight), &stats_);
   report();
   at::Tensor bias = with_bias ? vector_or_undefined(base + ".bias") : at::Tensor();
   if (auto* dense = std::get_if<at::Tensor>(&loaded)) {
-    return std::make_shared<nn::DenseLinearImpl>(std::move(*dense), std::move(bias));
+    return in_order(std::make_shared<nn::DenseLinearImpl>(std::move(*dense), std::move(bias)));
   }
-  return std::make_shared<nn::QuantizedLinearImpl>(
-      std::get<quant::QuantizedMatrix>(std::move(loaded)), std::move(bias));
+  return in_order(std::make_shared<nn::QuantizedLinearImpl>(
+      std::get<quant::QuantizedMatrix>(std::move(loaded)), std::move(bias)));
+}
+
+// Panels have float16 and bfloat16 as they are.
+at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
+  if (panel_activation_bits_ == 0) return dtype_;
+  switch (plan().recipe(weight, 0, rank()).file_view().dtype()) {
+    case io::Dtype::kF16:
+      return at::kHalf;
+    case io::Dtype::kBF16:
+      return at::kBFloat16;
+    default:
+      return dtype_;
+  }
+}
+
+// The linear in panels where panels are wanted and it fits.
+std::shared_ptr<nn::LinearLike> WeightReader::in_order(
+    std::shared_ptr<nn::LinearLike> linear) const {
+  if (panel_activation_bits_ == 0) return linear;
+  if (auto panels = nn::in_panels(*linear, panel_activation_bits_)) return panels;
+  if (auto* dense = dynamic_cast<nn::DenseLinearImpl*>(linear.get())) {
+    return std::make_shared<nn::DenseLinearImpl>(dense->weight.to(dtype_), dense->bias);
+  }
+  return linear;
 }
 
 at::Tensor WeightReader::vector(const std::string& name) const {
@@ -81,7 +107,8 @@ LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
   group.check_agreement("model file", core::join(file.tensors().size(), " tensors, plan hash ",
                                                  std::hex, plan.params().hash()));
   check_copied_head(config, file, group);
-  const WeightReader reader(file, plan, group.rank(), options.progress, options.dtype);
+  const WeightReader reader(file, plan, group.rank(), options.progress, options.dtype,
+                            options.panel_activation_bits);
   LoadedModel loaded;
   const Stage stage = make_stage(options.layers, config.num_layers);
   loaded.model = find_family(config.family).make(config, reader, stage, group);

@@ -21,9 +21,11 @@ class WeightReader : public WeightSource {
   /// Called after each weight with the bytes read so far and those of the whole plan.
   using Progress = std::function<void(uint64_t read, uint64_t planned)>;
 
-  /// Floating weights become `dtype`; quantized ones stay as they are stored.
+  /// Floating weights become `dtype`; quantized ones stay as they are stored. With
+  /// `panel_activation_bits` matrices go into panels as they are read (LoadOptions).
   WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
-               Progress progress = {}, at::ScalarType dtype = at::kFloat);
+               Progress progress = {}, at::ScalarType dtype = at::kFloat,
+               int64_t panel_activation_bits = 0);
 
   std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const override;
   at::Tensor vector(const std::string& name) const override;
@@ -32,10 +34,13 @@ class WeightReader : public WeightSource {
 
  private:
   void report() const;
+  at::ScalarType matrix_dtype(const PlannedWeight& weight) const;
+  std::shared_ptr<nn::LinearLike> in_order(std::shared_ptr<nn::LinearLike> linear) const;
 
   const io::TensorFile& file_;
   Progress progress_;
   at::ScalarType dtype_;
+  int64_t panel_activation_bits_;
   uint64_t planned_bytes_ = 0;
   mutable io::ReadStats stats_;
 };
@@ -54,6 +59,10 @@ struct LoadOptions {
   WeightReader::Progress progress;
   /// Of floating weights.
   at::ScalarType dtype = at::kFloat;
+  /// For inference: matrices go into panels (nn::PanelLinear), those of float16 and bfloat16 as
+  /// they are stored, and activations are rounded to 8 or 16 bits on their way into products with
+  /// quantized ones. 0: matrices keep the file's order.
+  int64_t panel_activation_bits = 0;
   /// Floating weights need gradients and the model is in training mode. Quantized ones are frozen.
   bool is_trainable = false;
   /// What of the model this rank holds: all is planned, and no more is read.

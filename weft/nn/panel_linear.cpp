@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/nn/adapt.h"
+#include "weft/nn/dense_linear.h"
 #include "weft/nn/linear_parts.h"
 #include "weft/nn/quantized_linear.h"
 
@@ -18,20 +19,29 @@ constexpr char kWhere[] = "nn.PanelLinear";
 [[noreturn]] void refuse(const char* what) {
   core::fail<core::ConfigError>(kWhere, ": ", what,
                                 ": expected a weight of the file's order; do it before "
-                                "nn::round_activations");
+                                "nn::put_in_panels");
 }
 
-// The weight in panels; null if it can't be.
+// The bias as products in panels add it; undefined if there is none.
+at::Tensor in_float(const LinearLike& linear) {
+  const at::Tensor bias = linear.bias_or_undefined();
+  return bias.defined() ? bias.detach().to(at::kFloat).contiguous() : bias;
+}
+
+}  // namespace
+
 std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits) {
+  if (const auto* dense = dynamic_cast<const DenseLinearImpl*>(&linear)) {
+    if (!quant::fits_panels(dense->weight)) return nullptr;
+    return std::make_shared<PanelLinearImpl>(quant::to_panels(dense->weight), in_float(*dense));
+  }
   const auto* quantized = dynamic_cast<const QuantizedLinearImpl*>(&linear);
   if (quantized == nullptr) return nullptr;
   const auto* affine = std::get_if<quant::AffineTensor>(&quantized->weight);
   if (affine == nullptr || !quant::fits_panels(*affine)) return nullptr;
   return std::make_shared<PanelLinearImpl>(quant::to_panels(*affine, activation_bits),
-                                           quantized->bias);
+                                           in_float(*quantized));
 }
-
-}  // namespace
 
 PanelLinearImpl::PanelLinearImpl(quant::PanelMatrix weight_in, at::Tensor bias_in)
     : weight(std::move(weight_in)) {
@@ -51,9 +61,7 @@ at::Tensor PanelLinearImpl::rows(const at::Tensor& indices) {
   return quant::panel_rows(weight, indices);
 }
 
-at::Tensor PanelLinearImpl::dense_weight() const {
-  return quant::dequantize(quant::from_panels(weight), at::kFloat);
-}
+at::Tensor PanelLinearImpl::dense_weight() const { return quant::panel_values(weight); }
 
 int64_t PanelLinearImpl::column_unit(int64_t /*n*/) const { refuse("a cut"); }
 
@@ -66,7 +74,7 @@ std::shared_ptr<LinearLike> PanelLinearImpl::unshard(const LinearCut& /*cut*/,
   refuse("the whole");
 }
 
-int64_t round_activations(torch::nn::Module& module, int64_t bits) {
+int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits) {
   // A tied embedding and head hold one inner linear and go on doing so.
   std::map<const LinearLike*, std::vector<LinearHolder*>> holders;
   for (const HeldLinear& each : find_linears(module)) {
@@ -74,7 +82,7 @@ int64_t round_activations(torch::nn::Module& module, int64_t bits) {
   }
   int64_t count = 0;
   for (const auto& [former, all] : holders) {
-    const auto made = in_panels(*former, bits);
+    const auto made = in_panels(*former, activation_bits);
     if (made == nullptr) continue;
     for (LinearHolder* holder : all) holder->set_inner(made);
     ++count;

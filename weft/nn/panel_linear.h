@@ -10,8 +10,9 @@
 
 namespace weft::nn {
 
-/// A quantized weight in the processor's order, for inference: activations are rounded to 8 or
-/// 16 bits on their way into the product (quant::panel_matmul). Buffer "weight" in that order.
+/// A weight in the processor's order, for inference: on their way into a product with a quantized
+/// one, activations are rounded to 8 or 16 bits (quant::panel_matmul). Buffer "weight" in that
+/// order.
 class PanelLinearImpl : public LinearLike {
  public:
   /// Keeps the tensors given. Throws ShapeError if bias does not fit.
@@ -34,9 +35,13 @@ class PanelLinearImpl : public LinearLike {
 };
 TORCH_MODULE(PanelLinear);
 
-/// Exchanges every quantized linear of the module that fits (quant::fits_panels) for one in panels,
-/// one after the other, so that no more than one weight is there twice. Others stay as they are.
-/// Returns how many. Activations get `bits`, 8 or 16. Not collective.
-int64_t round_activations(torch::nn::Module& module, int64_t bits = 8);
+/// The same layer in panels, activations of a quantized one with `activation_bits`, 8 or 16; null
+/// if its weight doesn't fit (quant::fits_panels).
+std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits);
+
+/// Exchanges every linear of the module that fits (quant::fits_panels) for one in panels, one after
+/// the other, so that no more than one weight is there twice. Others stay as they are. Returns how
+/// many. Activations of quantized ones get `activation_bits`, 8 or 16. Not collective.
+int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits = 8);
 
 }  // namespace weft::nn

@@ -52,7 +52,7 @@ std::shared_ptr<CausalLM> panel_model(const std::string& family, const Group& gr
   scheme.group_size = 32;
   scheme.scale_dtype = at::kHalf;
   nn::quantize(*model, scheme);
-  EXPECT_EQ(nn::round_activations(*model), 2 * 7 + 2);
+  EXPECT_EQ(nn::put_in_panels(*model), 2 * 7 + 2);
   return model;
 }
 

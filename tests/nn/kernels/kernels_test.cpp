@@ -150,16 +150,15 @@ TEST(Kernels, AttendForwardAndBackward) {
 TEST(Kernels, AttendOneTokenOfACache) {
   for (const int64_t positions : {1, 2, 15, 16, 17, 100}) {
     for (const int64_t head_dim : {7, 16, 64, 72, 80}) {
-      const at::Tensor q = seeded({3, head_dim}, 1), k = seeded({positions, head_dim}, 2);
+      const at::Tensor q = seeded({head_dim}, 1), k = seeded({positions, head_dim}, 2);
       const at::Tensor v = seeded({positions, head_dim}, 3);
-      const at::Tensor expected = at::matmul(at::matmul(q, k.t()).softmax(-1), v);
+      const at::Tensor expected = at::matmul(at::matmul(k, q).softmax(-1), v);
       const auto plain = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
       const at::Tensor q_ = plain(q), k_ = plain(k), v_ = plain(v);
-      const at::Tensor o = at::full({3, head_dim}, NAN), scores = at::full({positions}, NAN);
+      const at::Tensor o = at::full({head_dim}, NAN), scores = at::full({positions}, NAN);
       CachedHead head;
       head.positions = positions;
       head.head_dim = head_dim;
-      head.num_queries = 3;
       head.q = q_.const_data_ptr<float>();
       head.k = k_.const_data_ptr<float>();
       head.v = v_.const_data_ptr<float>();
@@ -169,6 +168,47 @@ TEST(Kernels, AttendOneTokenOfACache) {
         kernel->attend_cached(head, scores.mutable_data_ptr<float>());
         expect_close(o, expected, core::join(kernel->name, ": ", positions, " x ", head_dim), 1e-5);
       }
+    }
+  }
+}
+
+// The last `tokens` of the positions are queries.
+void check_behind(int64_t before, int64_t tokens, int64_t window) {
+  const int64_t positions = before + tokens, dim = 32;
+  const at::Tensor q = seeded({tokens, dim}, 1), k = seeded({positions, dim}, 2);
+  const at::Tensor v = seeded({positions, dim}, 3);
+  const at::Tensor ones = at::ones({tokens, positions}, at::kBool);
+  const at::Tensor hidden = ones.triu(before + 1).logical_or(ones.tril(before - window));
+  const at::Tensor expected =
+      at::matmul(at::matmul(q, k.t()).masked_fill(hidden, -INFINITY).softmax(-1), v);
+  const auto plain = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
+  const at::Tensor q_ = plain(q), kt = tiles(plain(k)), v_ = plain(v);
+  const at::Tensor o = at::empty({tokens, dim}), lse = at::empty({tokens});
+  const at::Tensor scratch = at::full({kAttendScratch}, NAN);
+  AttentionHead head;
+  head.tokens = tokens;
+  head.before = before;
+  head.head_dim = dim;
+  head.window = window;
+  head.q = q_.const_data_ptr<float>();
+  head.kt = kt.const_data_ptr<float>();
+  head.v = v_.const_data_ptr<float>();
+  head.o = o.mutable_data_ptr<float>();
+  head.lse = lse.mutable_data_ptr<float>();
+  for (const Kernel* kernel : runnable_kernels()) {
+    o.fill_(NAN);
+    kernel->attend(head, scratch.mutable_data_ptr<float>());
+    expect_close(o, expected,
+                 core::join(kernel->name, ": ", before, " + ", tokens, ", window ", window), 1e-5);
+  }
+}
+
+TEST(Kernels, AttendTokensBehindOthers) {
+  for (const int64_t before : {1, 5, 63, 64, 200}) {
+    for (const int64_t tokens : {1, 20, 64, 130}) {
+      check_behind(before, tokens, before + tokens);
+      check_behind(before, tokens, 70);
+      check_behind(before, tokens, 3);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/core/profile.h"
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/decoder/fused_decoder.h"
 #include "weft/models/decoder/layer_parts.h"
@@ -92,6 +93,7 @@ class Decoder : public CausalLM {
     PassContext pass{rope_.angles(start, ids_BT.size(1)), {}, cache};
     pass.num_sequences = ids_BT.size(0);
     rows_.clear();
+    const core::Profiled profiled("embedding, rest");
     FusedDecoder* const fused = cache == nullptr ? nullptr : fused_pass();
     const at::Tensor x_BTD = fused == nullptr
                                  ? run(ids_BT, {}, pass)
@@ -246,6 +248,7 @@ class Decoder : public CausalLM {
 
   // This rank's logits of all tokens; x is what the last pass has returned.
   at::Tensor head(const at::Tensor& x_BTD) {
+    const core::Profiled profiled("head");
     if (rows_.empty()) return head_->forward(x_BTD);
     return nn::linears_of_shared({head_->inner()}, x_BTD, group_, rows_).front();
   }

@@ -2,22 +2,17 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <utility>
 
-#include "weft/nn/attention.h"
+#include "weft/core/profile.h"
 #include "weft/nn/kernels/select.h"
-#include "weft/nn/rotary_attention.h"
 #include "weft/quant/kernels/panel_select.h"
 #include "weft/quant/view.h"
 
-// Shape letters: B batch, T tokens, S positions, D width, H head dim; n, k: this rank's heads and
-// kv heads. A row is one token of one sequence.
+// Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
 
 namespace weft::models {
 namespace {
@@ -36,9 +31,9 @@ void add_bias(const at::Tensor& bias, float* row) {
   if (bias.defined()) elements().add(row, bias.const_data_ptr<float>(), row, bias.numel());
 }
 
-bool is_float(const at::Tensor& parameter) {
-  return !parameter.defined() ||
-         (parameter.scalar_type() == at::kFloat && parameter.is_contiguous());
+// The parameter itself if it is float32 already.
+at::Tensor in_float(const at::Tensor& parameter) {
+  return parameter.defined() ? parameter.detach().to(at::kFloat).contiguous() : parameter;
 }
 
 // Norms `rows` rows of `size` numbers that lie end to end, in place.
@@ -48,34 +43,6 @@ void norm_in_place(const at::Tensor& weight, float eps, float* x, int64_t rows, 
     float* own = x + row * size;
     elements().norm({1, size, eps, own, weight.const_data_ptr<float>(), own, &scale});
   }
-}
-
-// One token's cosines and sines.
-struct Turn {
-  const float* cos;
-  const float* sin;
-  int64_t dim;
-
-  void apply(float* x) const {
-    const int64_t half = dim / 2;
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = x[i], b = x[i + half];
-      x[i] = a * cos[i] - b * sin[i];
-      x[i + half] = b * cos[i + half] + a * sin[i + half];
-    }
-  }
-};
-
-Turn turn_of(const nn::RopeAngles& angles, int64_t token) {
-  const int64_t dim = angles.cos().size(-1);
-  return {angles.cos().const_data_ptr<float>() + token * dim,
-          angles.sin().const_data_ptr<float>() + token * dim, dim};
-}
-
-// Where a cache's tensor [B, k, capacity, H] has a position of a sequence's kv head.
-float* cache_row(const at::Tensor& cached, int64_t sequence, int64_t kv, int64_t position) {
-  return cached.mutable_data_ptr<float>() + sequence * cached.stride(0) + kv * cached.stride(1) +
-         position * cached.stride(2);
 }
 
 }  // namespace
@@ -91,10 +58,11 @@ FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderB
     : width_(config.width),
       head_dim_(config.head_dim),
       norm_eps_(static_cast<float>(config.norm_eps)),
+      attention_(config.head_dim),
       group_(std::move(group)),
-      last_norm_(last_norm->weight.detach()) {
-  is_complete_ = is_float(last_norm_) &&
-                 std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
+      last_norm_(in_float(last_norm->weight)) {
+  is_complete_ = std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
+  inputs_ = quant::PanelInputs(wants_);
 }
 
 // Null if it isn't in panels.
@@ -116,27 +84,29 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   layer.gate = take(*ffn->gate_proj());
   layer.up = take(*ffn->up_proj());
   layer.down = take(*ffn->down_proj());
-  if (layers_.empty() && layer.q != nullptr) {
-    rounded_ = quant::RoundedRows(layer.q->weight.activation_bits);
-  }
   for (const Linear* linear :
        {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
-    if (*linear == nullptr || !is_float((*linear)->bias)) return false;
-    if ((*linear)->weight.activation_bits != rounded_.bits()) return false;
+    if (!note_wants(*linear)) return false;
   }
-  layer.input_norm = block->input_norm()->weight.detach();
-  layer.ffn_norm = block->ffn_norm()->weight.detach();
-  if (!parts.q_norm.is_empty()) layer.q_norm = parts.q_norm->weight.detach();
-  if (!parts.k_norm.is_empty()) layer.k_norm = parts.k_norm->weight.detach();
-  layer.o_bias = parts.o_proj->bias;
-  layer.down_bias = ffn->down_proj()->bias;
+  layer.input_norm = in_float(block->input_norm()->weight);
+  layer.ffn_norm = in_float(block->ffn_norm()->weight);
+  if (!parts.q_norm.is_empty()) layer.q_norm = in_float(parts.q_norm->weight);
+  if (!parts.k_norm.is_empty()) layer.k_norm = in_float(parts.k_norm->weight);
+  layer.o_bias = in_float(parts.o_proj->bias);
+  layer.down_bias = in_float(ffn->down_proj()->bias);
   layer.kv_of_head = parts.kv_of_head;
   layer.window = parts.window;
-  for (const at::Tensor* each : {&layer.input_norm, &layer.ffn_norm, &layer.q_norm, &layer.k_norm,
-                                 &layer.o_bias, &layer.down_bias}) {
-    if (!is_float(*each)) return false;
-  }
   layers_.push_back(std::move(layer));
+  return true;
+}
+
+// False if it isn't in panels, or wants codes of other bits than those before.
+bool FusedDecoder::note_wants(const Linear& linear) {
+  if (linear == nullptr) return false;
+  const auto own = quant::PanelInputs::Wants::of(linear->weight);
+  const int64_t bits = wants_.code_bits;
+  if (own.code_bits != 0 && bits != 0 && own.code_bits != bits) return false;
+  wants_ = {std::max(bits, own.code_bits), wants_.numbers || own.numbers};
   return true;
 }
 
@@ -165,6 +135,7 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
 
 // x * norm, rounded.
 void FusedDecoder::round_normed(const Pass& pass, const at::Tensor& weight) {
+  const core::Profiled profiled("norm");
   float* normed = normed_.of(pass.rows(), width_);
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float scale = 0;
@@ -175,29 +146,45 @@ void FusedDecoder::round_normed(const Pass& pass, const at::Tensor& weight) {
 }
 
 void FusedDecoder::round(const float* x, int64_t rows, int64_t in, int64_t stride) {
-  rounded_.round(quant::kernels::active_panel_kernel(), x, rows, in, stride);
+  inputs_.take(quant::kernels::active_panel_kernel(), x, rows, in, stride);
 }
 
 quant::PanelProduct FusedDecoder::product(const Linear& linear, Rows& to) const {
   const int64_t stride = quant::padded_out(linear->weight);
-  return {&linear->weight, to.of(rounded_.view().tokens, stride), stride};
+  return {&linear->weight, to.of(inputs_.num_rows(), stride), stride};
 }
 
-void FusedDecoder::multiply(std::span<const quant::PanelProduct> products) const {
-  quant::multiply(quant::kernels::active_panel_kernel(), rounded_, products);
+void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduct> products) const {
+  const core::Profiled profiled(part);
+  quant::multiply(quant::kernels::active_panel_kernel(), inputs_, products);
 }
 
 void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   round_normed(pass, layer.input_norm);
-  multiply(std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
+  multiply("q, k, v", std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
   norm_heads(pass, layer);
-  if (pass.tokens == 1) {
-    attend_one_token(pass, layer, index);
-  } else {
-    attend_tokens(pass, layer, index);
+  FusedAttention::Call call;
+  call.batch = pass.batch;
+  call.tokens = pass.tokens;
+  call.q = heads_of(*layer.q, q_);
+  call.k = heads_of(*layer.k, k_);
+  call.v = heads_of(*layer.v, v_);
+  call.angles = pass.angles;
+  call.kv_of_head = &layer.kv_of_head;
+  call.window = layer.window;
+  call.layer = index;
+  call.cache = pass.cache;
+  {
+    const core::Profiled profiled("attention");
+    const int64_t out = layer.q->out_features();
+    round(attention_.run(call), pass.rows(), out, out);
   }
-  add_reduced(pass, *layer.o, layer.o_bias);
+  add_reduced(pass, "output", *layer.o, layer.o_bias);
+}
+
+FusedAttention::Heads FusedDecoder::heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const {
+  return {rows.row(0), rows.stride(), linear.out_features() / head_dim_};
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
@@ -213,79 +200,16 @@ void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
   });
 }
 
-// Queries are turned and scaled; turned keys and values go to the cache.
-void FusedDecoder::turn_heads(const Pass& pass, const Layer& layer, int64_t index, float q_scale) {
-  const int64_t heads = layer.q->out_features() / head_dim_;
-  const int64_t kv_heads = layer.k->out_features() / head_dim_;
-  const at::Tensor keys = pass.cache->keys(index), values = pass.cache->values(index);
-  const size_t bytes = static_cast<size_t>(head_dim_) * sizeof(float);
-  for_rows(pass.rows(), (heads + 2 * kv_heads) * head_dim_, [&](int64_t row) {
-    const int64_t sequence = row / pass.tokens, token = row % pass.tokens;
-    const Turn turn = turn_of(*pass.angles, token);
-    float *q = q_.row(row), *k = k_.row(row), *v = v_.row(row);
-    for (int64_t head = 0; head < heads; ++head) turn.apply(q + head * head_dim_);
-    for (int64_t i = 0; i < heads * head_dim_; ++i) q[i] *= q_scale;
-    for (int64_t head = 0; head < kv_heads; ++head) {
-      const int64_t position = pass.start + token, first = head * head_dim_;
-      turn.apply(k + first);
-      std::memcpy(cache_row(keys, sequence, head, position), k + first, bytes);
-      std::memcpy(cache_row(values, sequence, head, position), v + first, bytes);
-    }
-  });
-}
-
-void FusedDecoder::attend_one_token(const Pass& pass, const Layer& layer, int64_t index) {
-  turn_heads(pass, layer, index, 1 / std::sqrt(static_cast<float>(head_dim_)));
-  const auto heads = static_cast<int64_t>(layer.kv_of_head.size());
-  const int64_t positions = pass.start + 1;
-  const int64_t seen = layer.window == 0 ? positions : std::min(positions, layer.window);
-  const at::Tensor keys = pass.cache->keys(index), values = pass.cache->values(index);
-  float* scores = scores_.of(pass.rows() * heads, seen);
-  float* out = normed_.of(pass.rows(), heads * head_dim_);
-  for_rows(pass.rows() * heads, seen * head_dim_, [&](int64_t task) {
-    const int64_t row = task / heads, head = task % heads;
-    const int64_t kv = layer.kv_of_head[static_cast<size_t>(head)];
-    nn::kernels::CachedHead cached;
-    cached.positions = seen;
-    cached.head_dim = head_dim_;
-    cached.num_queries = 1;
-    cached.q = q_.row(row) + head * head_dim_;
-    cached.k = cache_row(keys, row, kv, positions - seen);
-    cached.v = cache_row(values, row, kv, positions - seen);
-    cached.o = out + task * head_dim_;
-    nn::kernels::active_kernel().attend_cached(cached, scores + task * seen);
-  });
-  round(out, pass.rows(), heads * head_dim_, heads * head_dim_);
-}
-
-void FusedDecoder::attend_tokens(const Pass& pass, const Layer& layer, int64_t index) {
-  const auto heads_of = [&](Rows& rows, int64_t count) {
-    return at::from_blob(rows.row(0), {pass.batch, pass.tokens, count, head_dim_},
-                         {pass.tokens * rows.stride(), rows.stride(), head_dim_, 1},
-                         at::TensorOptions(at::kFloat));
-  };
-  const auto heads = static_cast<int64_t>(layer.kv_of_head.size());
-  const int64_t kv_heads = layer.k->out_features() / head_dim_;
-  const at::Tensor q_BTnH = heads_of(q_, heads);
-  at::Tensor out;
-  if (pass.start == 0) {
-    out = nn::rotary_attention(q_BTnH, heads_of(k_, kv_heads), heads_of(v_, kv_heads), *pass.angles,
-                               {layer.kv_of_head, layer.window});
-    turn_heads(pass, layer, index, 1);
-  } else {
-    turn_heads(pass, layer, index, 1);
-    const int64_t positions = pass.start + pass.tokens;
-    out = nn::grouped_query_attention(
-        q_BTnH.transpose(1, 2), pass.cache->keys(index).narrow(2, 0, positions),
-        pass.cache->values(index).narrow(2, 0, positions), layer.kv_of_head, layer.window);
-  }
-  out = out.contiguous();
-  round(out.const_data_ptr<float>(), pass.rows(), heads * head_dim_, heads * head_dim_);
-}
-
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   round_normed(pass, layer.ffn_norm);
-  multiply(std::array{product(layer.gate, gate_), product(layer.up, up_)});
+  multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
+  swiglu(pass, layer);
+  add_reduced(pass, "down", *layer.down, layer.down_bias);
+}
+
+// gate = silu(gate) * up, rounded.
+void FusedDecoder::swiglu(const Pass& pass, const Layer& layer) {
+  const core::Profiled profiled("swiglu");
   const int64_t ffn = layer.gate->out_features();
   for_rows(pass.rows(), ffn, [&](int64_t row) {
     add_bias(layer.gate->bias, gate_.row(row));
@@ -293,15 +217,15 @@ void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
     elements().swiglu(gate_.row(row), up_.row(row), gate_.row(row), ffn);
   });
   round(gate_.row(0), pass.rows(), ffn, gate_.stride());
-  add_reduced(pass, *layer.down, layer.down_bias);
 }
 
 // x += the ranks' sum of what is rounded times the linear.
-void FusedDecoder::add_reduced(const Pass& pass, const nn::PanelLinearImpl& linear,
-                               const at::Tensor& bias) {
+void FusedDecoder::add_reduced(const Pass& pass, const char* part,
+                               const nn::PanelLinearImpl& linear, const at::Tensor& bias) {
   at::Tensor sum = sum_.narrow(0, 0, pass.rows());
   float* own = sum.mutable_data_ptr<float>();
-  multiply(std::array{quant::PanelProduct{&linear.weight, own, width_}});
+  multiply(part, std::array{quant::PanelProduct{&linear.weight, own, width_}});
+  const core::Profiled profiled("all-reduce, residual");
   group_.all_reduce(sum);
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float* x = pass.x + row * width_;

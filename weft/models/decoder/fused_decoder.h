@@ -10,6 +10,7 @@
 #include "weft/dist/group.h"
 #include "weft/models/config.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/decoder/fused_attention.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/panel_linear.h"
@@ -21,14 +22,14 @@ namespace weft::models {
 
 /// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
 /// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
-/// (nn::round_activations).
+/// (nn::put_in_panels).
 class FusedDecoder {
  public:
   /// Holds the modules' weights; not collective.
   FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
                const nn::RMSNorm& last_norm, dist::Group group);
   /// False if a block has experts, or a linear that is not in panels, or rounds activations to
-  /// other bits than the first, or a parameter that is not float32: then it can't run.
+  /// other bits than the first: then it can't run.
   bool is_complete() const { return is_complete_; }
   /// Whether the modules still hold the linears that they held then, as far as it looked.
   bool is_current() const;
@@ -71,27 +72,30 @@ class FusedDecoder {
 
   bool add(const DecoderBlock& block);
   Linear take(const nn::LinearHolder& holder);
+  bool note_wants(const Linear& linear);
 
   void round_normed(const Pass& pass, const at::Tensor& weight);
   void round(const float* x, int64_t rows, int64_t in, int64_t stride);
   quant::PanelProduct product(const Linear& linear, Rows& to) const;
-  void multiply(std::span<const quant::PanelProduct> products) const;
+  void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
-  void turn_heads(const Pass& pass, const Layer& layer, int64_t index, float q_scale);
-  void attend_one_token(const Pass& pass, const Layer& layer, int64_t index);
-  void attend_tokens(const Pass& pass, const Layer& layer, int64_t index);
+  FusedAttention::Heads heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const;
   void feed_forward(const Pass& pass, const Layer& layer);
-  void add_reduced(const Pass& pass, const nn::PanelLinearImpl& linear, const at::Tensor& bias);
+  void swiglu(const Pass& pass, const Layer& layer);
+  void add_reduced(const Pass& pass, const char* part, const nn::PanelLinearImpl& linear,
+                   const at::Tensor& bias);
 
   int64_t width_, head_dim_;
   float norm_eps_;
+  FusedAttention attention_;
   dist::Group group_;
   at::Tensor last_norm_;
   std::vector<Layer> layers_;
   std::vector<Held> held_;
-  quant::RoundedRows rounded_;
-  Rows normed_, q_, k_, v_, gate_, up_, scores_;
+  quant::PanelInputs::Wants wants_;
+  quant::PanelInputs inputs_;
+  Rows normed_, q_, k_, v_, gate_, up_;
   at::Tensor sum_;
   bool is_complete_ = false;
 };

@@ -23,19 +23,21 @@ template <class V>
   for (int64_t i = 0; i < count; i += V::kWidth) V::store(V::load(values + i) * factor, values + i);
 }
 
-/// Queries first_row… against keys first_column… of a head.
+/// Queries first_row… against keys first_column… of a head whose first query has `before` positions
+/// before it.
 struct Tile {
   int64_t first_row;
   int64_t rows;
   int64_t first_column;
+  int64_t before = 0;
 
   /// Columns [begin, end) of a row that its query sees.
   [[gnu::always_inline]] int64_t end(int64_t row) const {
-    const int64_t seen = first_row + row + 1 - first_column;
+    const int64_t seen = before + first_row + row + 1 - first_column;
     return seen < 0 ? 0 : seen < kTile ? seen : kTile;
   }
   [[gnu::always_inline]] int64_t begin(int64_t row, int64_t window) const {
-    const int64_t hidden = first_row + row + 1 - window - first_column;
+    const int64_t hidden = before + first_row + row + 1 - window - first_column;
     return hidden < 0 ? 0 : hidden < kTile ? hidden : kTile;
   }
 };
@@ -45,9 +47,15 @@ struct Tile {
   return head.tokens - first < kTile ? head.tokens - first : kTile;
 }
 
+/// Keys of the tile that begins at position `first`.
+[[gnu::always_inline]] inline int64_t keys_from(const AttentionHead& head, int64_t first) {
+  const int64_t left = head.before + head.tokens - first;
+  return left < kTile ? left : kTile;
+}
+
 /// The first tile of keys that any of the queries from `first_row` on sees.
 [[gnu::always_inline]] inline int64_t first_tile(const AttentionHead& head, int64_t first_row) {
-  const int64_t hidden = first_row + 1 - head.window;
+  const int64_t hidden = head.before + first_row + 1 - head.window;
   return hidden <= 0 ? 0 : hidden / kTile * kTile;
 }
 
@@ -153,13 +161,14 @@ void attend(const AttentionHead& head, float* scratch) {
     for (auto& row : running) row = {-__builtin_inff(), 0};
     float* o = head.o + first * H;
     clear<V>(o, rows * H);
-    for (int64_t column = first_tile(head, first); column <= first; column += kTile) {
-      const Tile tile{first, rows, column};
+    const int64_t end = head.before + first + rows;
+    for (int64_t column = first_tile(head, first); column < end; column += kTile) {
+      const Tile tile{first, rows, column, head.before};
       score_tile<V>(head, products, tile, s);
       for (int64_t row = 0; row < rows; ++row) {
         soften_row<V>(s + row * kTile, o + row * H, H, running[row]);
       }
-      products.add_output(tile, rows_from(head, column), s);
+      products.add_output(tile, keys_from(head, column), s);
     }
     for (int64_t row = 0; row < rows; ++row) {
       scale_by<V>(1 / running[row].sum, o + row * H, H);

@@ -7,7 +7,7 @@
 #include "weft/nn/kernels/row_loops.h"
 #include "weft/nn/kernels/vectors.h"
 
-/// Attention of one token's queries over the positions of a cache. V: see vectors.h.
+/// Attention of one token's query over the positions of a cache. V: see vectors.h.
 namespace weft::nn::kernels {
 
 /// Place `lane` of two vectors' pair sums in blocks of kBlock: where its first summand lies in the
@@ -42,8 +42,7 @@ template <class V, int kBlock = 1>
 
 /// scores[s] = q k_s for all positions.
 template <class V>
-[[gnu::always_inline]] inline void score_positions(const CachedHead& head, const float* q,
-                                                   float* scores) {
+[[gnu::always_inline]] inline void score_positions(const CachedHead& head, float* scores) {
   const int64_t H = head.head_dim;
   for (int64_t first = 0; first < head.positions; first += V::kWidth) {
     const int64_t left = head.positions - first;
@@ -53,7 +52,7 @@ template <class V>
       const float* k = head.k + (first + s) * H;
       for_vectors<V>(
           H, [&](int64_t i, int n) __attribute__((always_inline)) {
-            parts[s] += load_some<V>(q + i, n) * load_some<V>(k + i, n);
+            parts[s] += load_some<V>(head.q + i, n) * load_some<V>(k + i, n);
           });
     }
     store_some<V>(sum_each<V>(parts), scores + first, count);
@@ -77,7 +76,7 @@ template <class V>
 /// time, so that one sum need not wait for the last.
 template <class V, int kCount>
 [[gnu::always_inline]] inline void mix_values(const CachedHead& head, const float* weights,
-                                              float factor, int64_t at, float* o) {
+                                              float factor, int64_t at) {
   typename V::F even[kCount] = {}, odd[kCount] = {};
   const float* v = head.v + at;
   int64_t s = 0;
@@ -89,7 +88,7 @@ template <class V, int kCount>
   }
   for (int i = 0; i < kCount; ++i) {
     if (s < head.positions) even[i] += V::load(v + i * V::kWidth) * weights[s];
-    V::store((even[i] + odd[i]) * factor, o + at + i * V::kWidth);
+    V::store((even[i] + odd[i]) * factor, head.o + at + i * V::kWidth);
   }
 }
 
@@ -98,20 +97,17 @@ template <class V>
 void attend_cached(const CachedHead& head, float* scores) {
   constexpr int kMost = 4;
   const int64_t H = head.head_dim;
-  for (int64_t query = 0; query < head.num_queries; ++query) {
-    float* o = head.o + query * H;
-    score_positions<V>(head, head.q + query * H, scores);
-    const float factor = soften<V>(scores, head.positions);
-    int64_t at = 0;
-    for (; at + kMost * V::kWidth <= H; at += kMost * V::kWidth) {
-      mix_values<V, kMost>(head, scores, factor, at, o);
-    }
-    for (; at + V::kWidth <= H; at += V::kWidth) mix_values<V, 1>(head, scores, factor, at, o);
-    for (; at < H; ++at) {
-      float sum = 0;
-      for (int64_t s = 0; s < head.positions; ++s) sum += scores[s] * head.v[s * H + at];
-      o[at] = sum * factor;
-    }
+  score_positions<V>(head, scores);
+  const float factor = soften<V>(scores, head.positions);
+  int64_t at = 0;
+  for (; at + kMost * V::kWidth <= H; at += kMost * V::kWidth) {
+    mix_values<V, kMost>(head, scores, factor, at);
+  }
+  for (; at + V::kWidth <= H; at += V::kWidth) mix_values<V, 1>(head, scores, factor, at);
+  for (; at < H; ++at) {
+    float sum = 0;
+    for (int64_t s = 0; s < head.positions; ++s) sum += scores[s] * head.v[s * H + at];
+    head.o[at] = sum * factor;
   }
 }
 

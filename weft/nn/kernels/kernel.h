@@ -14,8 +14,11 @@ inline constexpr int64_t kTile = 64;
 /// zeros to a multiple of 16. Scores are those of the scaled queries.
 struct AttentionHead {
   int64_t tokens = 0;
+  /// Forward of FloatProducts: positions before the first token, which keys and values have, too:
+  /// then [before + tokens, H]. Elsewhere 0.
+  int64_t before = 0;
   int64_t head_dim = 0;
-  /// Positions that a query sees, its own included; tokens or more: all before it.
+  /// Positions that a query sees, its own included; before + tokens or more: all before it.
   int64_t window = 0;
   /// [tokens, H], queries already scaled; keys and values.
   const float* q = nullptr;
@@ -38,13 +41,12 @@ struct AttentionHead {
   float* d_v = nullptr;
 };
 
-/// Attention of one token's queries that read one kv head of a cache, in float32.
+/// Attention of one token's query that reads one kv head of a cache, in float32.
 struct CachedHead {
   /// Those that the token sees, its own included.
   int64_t positions = 0;
   int64_t head_dim = 0;
-  int64_t num_queries = 0;
-  /// [num_queries, H], already scaled; [positions, H]; [num_queries, H].
+  /// [H], already scaled; [positions, H]; [H].
   const float* q = nullptr;
   const float* k = nullptr;
   const float* v = nullptr;

@@ -36,20 +36,20 @@ __m256i add_products(__m256i sums, __m256i nibbles, __m256i x) {
 
 __m256i add_neighbours(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
 
-// Eight rows' products of one block with four columns of x at a time; `codes` are their bytes of
-// the first step.
-template <int kBits>
+// Eight rows' products of steps [kFirst, kFirst + kCount) with four columns of x at a time; `codes`
+// are their bytes of the block's first step.
+template <int kBits, int kFirst, int kCount>
 [[gnu::always_inline]] inline __m256 products(const uint8_t* codes, const __m256i* x) {
   __m256i low = _mm256_setzero_si256(), high = _mm256_setzero_si256();
   if constexpr (kBits == 4) {
-    for (int j = 0; j < kSteps / 2; ++j) {
-      const __m256i both = load(codes + 4 * kPanelRows * j);
-      low = add_products(low, low_nibbles(both), x[j]);
-      high = add_products(high, high_nibbles(both), x[j + kSteps / 2]);
+#pragma GCC unroll 8
+    for (int j = kFirst; j < kFirst + kCount; ++j) {
+      const __m256i both = load(codes + 4 * kPanelRows * (j % (kSteps / 2)));
+      low = add_products(low, j < kSteps / 2 ? low_nibbles(both) : high_nibbles(both), x[j]);
     }
-    return _mm256_cvtepi32_ps(add_neighbours(_mm256_add_epi16(low, high)));
+    return _mm256_cvtepi32_ps(add_neighbours(low));
   } else {
-    for (int j = 0; j < kSteps; ++j) {
+    for (int j = kFirst; j < kFirst + kCount; ++j) {
       const __m256i both = load(codes + 4 * kPanelRows * j);
       low = add_products(low, low_nibbles(both), x[j]);
       high = add_products(high, high_nibbles(both), x[j]);
@@ -72,42 +72,91 @@ struct Columns {
   }
 };
 
-// One panel for one token: its first block is number `at`, the next ones each `stride` further.
-template <int kBits, bool kIsSymmetric, bool kIs16>
-void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t at,
-                    int64_t stride, float* y) {
-  constexpr int64_t kBytes = kPanelRows * ((kIsSymmetric ? 2 : 4) + kBlockColumns * kBits / 8);
+// One token's block: `upper` alone with 8 bits.
+struct TokenBlock {
+  Columns upper, lower;
+  float scale;
+  const float* sums;
+};
+
+template <bool kIs16>
+TokenBlock token_block(const RoundedInputs& x, int64_t at) {
+  return {Columns(x.codes + at * kBlockColumns),
+          Columns((kIs16 ? x.lower_codes : x.codes) + at * kBlockColumns), x.scales[at],
+          x.sums + 2 * at};
+}
+
+__m256 load_scales(const PanelForm& form, const uint8_t* from) {
+  return form.has_float_scales ? _mm256_loadu_ps(reinterpret_cast<const float*>(from))
+                               : widen_halves(from);
+}
+
+// Eight rows' scales and offsets of one group; `from` are the first row's.
+struct Scales {
+  __m256 scales, offsets;
+
+  Scales(const PanelForm& form, const uint8_t* from)
+      : scales(load_scales(form, from)),
+        offsets(form.has_offsets ? load_scales(form, from + form.scale_bytes())
+                                 : _mm256_mul_ps(scales, _mm256_set1_ps(-form.zero))) {}
+};
+
+// total += steps [kFirst, kFirst + kCount), which have one scale; `sum` is that of their codes.
+template <int kBits, int kFirst, int kCount, bool kIs16>
+[[gnu::always_inline]] inline __m256 add_steps(const uint8_t* codes, const TokenBlock& x, float sum,
+                                               const Scales& w, __m256 total) {
+  __m256 product = products<kBits, kFirst, kCount>(codes, x.upper.fours);
+  if constexpr (kIs16) {
+    product = _mm256_fmadd_ps(product, _mm256_set1_ps(kUpper),
+                              products<kBits, kFirst, kCount>(codes, x.lower.fours));
+  }
+  total = _mm256_fmadd_ps(product, _mm256_mul_ps(w.scales, _mm256_set1_ps(x.scale)), total);
+  return _mm256_fmadd_ps(w.offsets, _mm256_set1_ps(sum), total);
+}
+
+// total += half `half` of a block's rows.
+template <int kBits, int kGroups, bool kIs16>
+[[gnu::always_inline]] inline __m256 add_half(const PanelForm& form, const uint8_t* w, int half,
+                                              const TokenBlock& x, __m256 total) {
   constexpr int64_t kHalfRows = kPanelRows / kHalves;
+  const int64_t group_bytes = form.header_bytes() / kGroups;
+  const uint8_t* scales = w + half * form.scale_bytes() / kHalves;
+  const uint8_t* codes = w + form.header_bytes() + 4 * kHalfRows * half;
+  if constexpr (kGroups == 1) {
+    return add_steps<kBits, 0, kSteps, kIs16>(codes, x, x.sums[0], Scales(form, scales), total);
+  } else {
+    total = add_steps<kBits, 0, kSteps / 2, kIs16>(codes, x, x.sums[0] - x.sums[1],
+                                                   Scales(form, scales), total);
+    return add_steps<kBits, kSteps / 2, kSteps / 2, kIs16>(
+        codes, x, x.sums[1], Scales(form, scales + group_bytes), total);
+  }
+}
+
+// One panel for one token: its first block is number `at`, the next ones each `stride` further.
+template <int kBits, int kGroups, bool kIs16>
+void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t at,
+                    int64_t stride, float* y) {
+  const PanelForm form = w.form;
   __m256 totals[kHalves] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for (int64_t b = 0; b < num_blocks; ++b, w += kBytes, at += stride) {
-    const Columns upper(x.codes + at * kBlockColumns);
-    const Columns lower((kIs16 ? x.lower_codes : x.codes) + at * kBlockColumns);
-    const uint8_t* codes = w + (kIsSymmetric ? 2 : 4) * kPanelRows;
-    for (int half = 0; half < kHalves; ++half, codes += 4 * kHalfRows) {
-      const __m256 scales = widen_halves(w + 2 * kHalfRows * half);
-      const __m256 offsets =
-          kIsSymmetric ? _mm256_mul_ps(scales, _mm256_set1_ps(kBits == 4 ? -8.0F : -128.0F))
-                       : widen_halves(w + 2 * kPanelRows + 2 * kHalfRows * half);
-      __m256 sum = products<kBits>(codes, upper.fours);
-      if constexpr (kIs16) {
-        sum = _mm256_fmadd_ps(sum, _mm256_set1_ps(kUpper), products<kBits>(codes, lower.fours));
-      }
-      const __m256 scale = _mm256_mul_ps(scales, _mm256_set1_ps(x.scales[at]));
-      totals[half] = _mm256_fmadd_ps(sum, scale, totals[half]);
-      totals[half] = _mm256_fmadd_ps(offsets, _mm256_set1_ps(x.sums[at]), totals[half]);
+  for (int64_t b = 0; b < w.num_blocks; ++b, panel += form.block_bytes(), at += stride) {
+    const TokenBlock token = token_block<kIs16>(x, at);
+    for (int half = 0; half < kHalves; ++half) {
+      totals[half] = add_half<kBits, kGroups, kIs16>(form, panel, half, token, totals[half]);
     }
   }
-  for (int half = 0; half < kHalves; ++half) _mm256_storeu_ps(y + kHalfRows * half, totals[half]);
+  for (int half = 0; half < kHalves; ++half) {
+    _mm256_storeu_ps(y + kPanelRows / kHalves * half, totals[half]);
+  }
 }
 
 struct Avx2 {
-  template <int kBits, bool kIsSymmetric, bool kIs16>
-  static void multiply_tile(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x,
+  template <int kBits, int kGroups, bool kIs16>
+  static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     const int64_t tokens = x.tile_tokens(first);
     for (int64_t t = 0; t < tokens; ++t) {
-      multiply_panel<kBits, kIsSymmetric, kIs16>(w, num_blocks, x, first * num_blocks + t, tokens,
-                                                 y.data + (first + t) * y.stride);
+      multiply_panel<kBits, kGroups, kIs16>(w, panel, x, first * w.num_blocks + t, tokens,
+                                            y.data + (first + t) * y.stride);
     }
   }
 };
@@ -158,21 +207,24 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
     }
     const float most = largest(largest_values);
     const __m256 inverse = _mm256_set1_ps(most > kLeast ? limit / most : 0);
-    __m256i codes[kVectors], total = _mm256_setzero_si256();
+    __m256i codes[kVectors];
     for (int i = 0; i < kVectors; ++i) {
       codes[i] = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], inverse));
-      total = _mm256_add_epi32(total, codes[i]);
     }
     split_codes(codes, to.codes + first,
                 to.lower_codes == nullptr ? nullptr : to.lower_codes + first);
     to.scales[at] = most / limit;
-    to.sums[at] = to.scales[at] * static_cast<float>(sum_of(total));
+    const int second = sum_of(_mm256_add_epi32(codes[2], codes[3]));
+    const int total = sum_of(_mm256_add_epi32(codes[0], codes[1])) + second;
+    to.sums[2 * at] = to.scales[at] * static_cast<float>(total);
+    to.sums[2 * at + 1] = to.scales[at] * static_cast<float>(second);
   }
 }
 
 }  // namespace
 
-const PanelKernel kAvx2PanelKernel = {"avx2", runs_here, round, multiply_panels<Avx2>};
+const PanelKernel kAvx2PanelKernel = {"avx2", runs_here, round, multiply_panels<Avx2>,
+                                      multiply_dense_avx2};
 
 }  // namespace weft::quant::kernels
 

@@ -20,23 +20,31 @@ __m512 widen_halves(const uint8_t* halves) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves)));
 }
 
+[[gnu::always_inline]] inline __m512 load_scales(const PanelForm& form, const uint8_t* from) {
+  return form.has_float_scales ? _mm512_loadu_ps(from) : widen_halves(from);
+}
+
 // A block's scales, offsets and codes, one step of four columns each.
+template <int kGroups>
 struct Block {
-  __m512 scales;
-  __m512 offsets;
+  __m512 scales[kGroups];
+  __m512 offsets[kGroups];
   __m512i codes[kSteps];
 };
 
-template <int kBits, bool kIsSymmetric>
-[[gnu::always_inline]] inline Block load_block(const uint8_t* from) {
-  Block block;
-  block.scales = widen_halves(from);
-  from += 2 * kPanelRows;
-  if constexpr (kIsSymmetric) {
-    block.offsets = _mm512_mul_ps(block.scales, _mm512_set1_ps(kBits == 4 ? -8.0F : -128.0F));
-  } else {
-    block.offsets = widen_halves(from);
-    from += 2 * kPanelRows;
+template <int kBits, int kGroups>
+[[gnu::always_inline]] inline Block<kGroups> load_block(const PanelForm& form,
+                                                        const uint8_t* from) {
+  Block<kGroups> block;
+  for (int g = 0; g < kGroups; ++g) {
+    block.scales[g] = load_scales(form, from);
+    from += form.scale_bytes();
+    if (form.has_offsets) {
+      block.offsets[g] = load_scales(form, from);
+      from += form.scale_bytes();
+    } else {
+      block.offsets[g] = _mm512_mul_ps(block.scales[g], _mm512_set1_ps(-form.zero));
+    }
   }
   if constexpr (kBits == 8) {
     for (int j = 0; j < kSteps; ++j) block.codes[j] = _mm512_loadu_si512(from + 64 * j);
@@ -57,62 +65,87 @@ template <int kBits, bool kIsSymmetric>
   return _mm512_set1_epi32(*reinterpret_cast<const Word*>(four));
 }
 
-// Sixteen rows' products of one block. With kSums above 1, one step need not wait for the last.
-template <int kSums>
-[[gnu::always_inline]] inline __m512i products(const Block& block, const int8_t* x) {
+// Sixteen rows' products of steps [kFirst, kFirst + kCount). With kSums above 1, one step need not
+// wait for the last.
+template <int kFirst, int kCount, int kSums>
+[[gnu::always_inline]] inline __m512i products(const __m512i* codes, const int8_t* x) {
   __m512i sums[kSums];
 #pragma GCC unroll 8
-  for (int j = 0; j < kSteps; ++j) {
+  for (int j = 0; j < kCount; ++j) {
     const __m512i sum = j < kSums ? _mm512_setzero_si512() : sums[j % kSums];
-    sums[j % kSums] = _mm512_dpbusd_epi32(sum, block.codes[j], broadcast(x + 4 * j));
+    sums[j % kSums] = _mm512_dpbusd_epi32(sum, codes[kFirst + j], broadcast(x + 4 * (kFirst + j)));
   }
   for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_epi32(sums[0], sums[i]);
   return sums[0];
 }
 
 // The blocks of a tile's tokens, one after the other.
-template <int kTokens, bool kIs16>
+template <int kTokens, int kGroups, bool kIs16>
 class TileBlocks {
  public:
   TileBlocks(const RoundedInputs& x, int64_t first)
       : codes_(x.codes + first * kBlockColumns),
         lower_codes_(kIs16 ? x.lower_codes + first * kBlockColumns : nullptr),
         scales_(x.scales + first),
-        sums_(x.sums + first) {}
+        sums_(x.sums + 2 * first) {}
 
   // total += the next block times w's.
-  [[gnu::always_inline]] void add_next(const Block& block, __m512& total) {
-    constexpr int kSums = kTokens < 4 ? 2 : 1;
-    __m512i sum = products<kSums>(block, codes_);
-    if constexpr (kIs16) {
-      static_assert(kUpper == 1 << 7);
-      sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 7), products<kSums>(block, lower_codes_));
-      lower_codes_ += kBlockColumns;
+  [[gnu::always_inline]] void add_next(const Block<kGroups>& block, __m512& total) {
+    const __m512 scale = _mm512_set1_ps(*scales_++);
+    if constexpr (kGroups == 1) {
+      add_steps<0, kSteps>(block.codes, _mm512_mul_ps(block.scales[0], scale), total);
+      total = _mm512_fmadd_ps(block.offsets[0], _mm512_set1_ps(sums_[0]), total);
+    } else {
+      add_steps<0, kSteps / 2>(block.codes, _mm512_mul_ps(block.scales[0], scale), total);
+      add_steps<kSteps / 2, kSteps / 2>(block.codes, _mm512_mul_ps(block.scales[1], scale), total);
+      total = _mm512_fmadd_ps(block.offsets[0], _mm512_set1_ps(sums_[0] - sums_[1]), total);
+      total = _mm512_fmadd_ps(block.offsets[1], _mm512_set1_ps(sums_[1]), total);
     }
-    const __m512 scale = _mm512_mul_ps(block.scales, _mm512_set1_ps(*scales_++));
-    total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, total);
-    total = _mm512_fmadd_ps(block.offsets, _mm512_set1_ps(*sums_++), total);
     codes_ += kBlockColumns;
+    if constexpr (kIs16) lower_codes_ += kBlockColumns;
+    sums_ += 2;
   }
 
  private:
+  template <int kFirst, int kCount>
+  [[gnu::always_inline]] void add_steps(const __m512i* codes, __m512 scale, __m512& total) const {
+    constexpr int kSums = kTokens < 4 ? 2 : 1;
+    __m512i sum = products<kFirst, kCount, kSums>(codes, codes_);
+    if constexpr (kIs16) {
+      static_assert(kUpper == 1 << 7);
+      const __m512i lower = products<kFirst, kCount, kSums>(codes, lower_codes_);
+      sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 7), lower);
+    }
+    total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, total);
+  }
+
   const int8_t* codes_;
   const int8_t* lower_codes_;
   const float* scales_;
   const float* sums_;
 };
 
+// What the next blocks will need comes while this one is multiplied: the processor's own guess
+// begins late at each of many short streams.
+constexpr int64_t kAhead = 4096;
+
+[[gnu::always_inline]] inline void fetch_ahead(const uint8_t* w, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(w + kAhead + i, _MM_HINT_T0);
+}
+
 // One panel for a tile of kTokens tokens from `first` on.
-template <int kBits, bool kIsSymmetric, bool kIs16, int kTokens>
-void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x, int64_t first,
+template <int kBits, int kGroups, bool kIs16, int kTokens>
+void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t first,
                     const PanelOutputs& y) {
-  constexpr int64_t kBytes = kPanelRows * ((kIsSymmetric ? 2 : 4) + kBlockColumns * kBits / 8);
-  TileBlocks<kTokens, kIs16> blocks(x, first * num_blocks);
+  const PanelForm form = w.form;
+  const int64_t bytes = form.block_bytes();
+  TileBlocks<kTokens, kGroups, kIs16> blocks(x, first * w.num_blocks);
   __m512 totals[kTokens];
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) totals[t] = _mm512_setzero_ps();
-  for (int64_t b = 0; b < num_blocks; ++b, w += kBytes) {
-    const Block block = load_block<kBits, kIsSymmetric>(w);
+  for (int64_t b = 0; b < w.num_blocks; ++b, panel += bytes) {
+    if constexpr (kTokens <= 2) fetch_ahead(panel, bytes);
+    const Block<kGroups> block = load_block<kBits, kGroups>(form, panel);
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) blocks.add_next(block, totals[t]);
   }
@@ -124,13 +157,13 @@ void multiply_panel(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x
 
 struct Vnni {
   // A tile of any number of tokens from 1 to kMost.
-  template <int kBits, bool kIsSymmetric, bool kIs16, int kMost = kTileTokens>
-  static void multiply_tile(const uint8_t* w, int64_t num_blocks, const RoundedInputs& x,
+  template <int kBits, int kGroups, bool kIs16, int kMost = kTileTokens>
+  static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     if (kMost == 1 || x.tile_tokens(first) == kMost) {
-      multiply_panel<kBits, kIsSymmetric, kIs16, kMost>(w, num_blocks, x, first, y);
+      multiply_panel<kBits, kGroups, kIs16, kMost>(w, panel, x, first, y);
     } else if constexpr (kMost > 1) {
-      multiply_tile<kBits, kIsSymmetric, kIs16, kMost - 1>(w, num_blocks, x, first, y);
+      multiply_tile<kBits, kGroups, kIs16, kMost - 1>(w, panel, x, first, y);
     }
   }
 };
@@ -161,14 +194,16 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
     split_codes(a, to.codes + first, lower);
     split_codes(b, to.codes + first + 16, lower == nullptr ? nullptr : lower + 16);
     to.scales[at] = most / limit;
-    to.sums[at] =
-        to.scales[at] * static_cast<float>(_mm512_reduce_add_epi32(_mm512_add_epi32(a, b)));
+    const int second = _mm512_reduce_add_epi32(b), total = _mm512_reduce_add_epi32(a) + second;
+    to.sums[2 * at] = to.scales[at] * static_cast<float>(total);
+    to.sums[2 * at + 1] = to.scales[at] * static_cast<float>(second);
   }
 }
 
 }  // namespace
 
-const PanelKernel kAvx512VnniPanelKernel = {"avx512_vnni", runs_here, round, multiply_panels<Vnni>};
+const PanelKernel kAvx512VnniPanelKernel = {"avx512_vnni", runs_here, round, multiply_panels<Vnni>,
+                                            multiply_dense_avx512};
 
 }  // namespace weft::quant::kernels
 

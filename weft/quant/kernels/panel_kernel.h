@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-/// Inner loops of products between packed codes and activations of eight bits. As kernel.h's files,
+/// Inner loops of products between weights in panels and activations. As kernel.h's files,
 /// these share nothing with others that the linker could mix up.
 namespace weft::quant::kernels {
 
@@ -10,21 +10,57 @@ namespace weft::quant::kernels {
 inline constexpr int64_t kPanelRows = 16;
 inline constexpr int64_t kBlockColumns = 32;
 
-/// A matrix of codes of 4 or 8 bits, panel after panel of kPanelRows rows, block after block of
-/// kBlockColumns columns; the last panel may have rows of zeros. A block is kPanelRows scales
-/// (float16), as many offsets (float16) unless it is symmetric, then the codes in steps of four
-/// columns: byte 4 * row + column. With 4 bits a byte holds a code of step j and, in its upper
-/// half, one of step j + 4.
+/// What a matrix in panels is made of: codes of 4 or 8 bits with scales, or plain numbers.
+enum class PanelNumbers : uint8_t { kCodes4, kCodes8, kBFloat16, kFloat16, kFloat32 };
+
+/// How a matrix lies in panels.
+struct PanelForm {
+  PanelNumbers numbers = PanelNumbers::kCodes8;
+  /// A number is scale * code + offset; without offsets of their own they are -zero * scale.
+  bool has_offsets = false;
+  float zero = 0;
+  /// Scales and offsets are float32 instead of float16.
+  bool has_float_scales = false;
+  /// Scales of a row in a block: 1, or 2 for groups of half a block, which have float_scales.
+  int64_t groups = 1;
+
+  [[gnu::always_inline]] bool is_dense() const {
+    return numbers != PanelNumbers::kCodes4 && numbers != PanelNumbers::kCodes8;
+  }
+  /// Bits of one code or number.
+  [[gnu::always_inline]] int64_t bits() const {
+    if (numbers == PanelNumbers::kFloat32) return 32;
+    if (is_dense()) return 16;
+    return numbers == PanelNumbers::kCodes4 ? 4 : 8;
+  }
+  /// Bytes of a panel's scales, or offsets, of one group.
+  [[gnu::always_inline]] int64_t scale_bytes() const {
+    return kPanelRows * (has_float_scales ? 4 : 2);
+  }
+  /// Bytes of all scales and offsets of a block, before its codes.
+  [[gnu::always_inline]] int64_t header_bytes() const {
+    return is_dense() ? 0 : groups * scale_bytes() * (has_offsets ? 2 : 1);
+  }
+  [[gnu::always_inline]] int64_t block_bytes() const {
+    return header_bytes() + kPanelRows * kBlockColumns * bits() / 8;
+  }
+};
+
+/// A matrix, panel after panel of kPanelRows rows, block after block of kBlockColumns columns; the
+/// last panel may have rows of zeros.
+///
+/// A block of codes is, for each group, kPanelRows scales and as many offsets if it has any, then
+/// the codes in steps of four columns: byte 4 * row + column. With 4 bits a byte holds a code of
+/// step j and, in its upper half, one of step j + 4.
+///
+/// A block of plain numbers goes by pairs of columns: of bfloat16 a row's two numbers side by side,
+/// row after row; of others the first column's rows, then the second's.
 struct Panels {
   const uint8_t* data = nullptr;
-  int64_t bits = 0;
-  bool is_symmetric = false;
+  PanelForm form;
   int64_t num_blocks = 0;
 
-  [[gnu::always_inline]] int64_t block_bytes() const {
-    return kPanelRows * ((is_symmetric ? 2 : 4) + kBlockColumns * bits / 8);
-  }
-  [[gnu::always_inline]] int64_t panel_bytes() const { return num_blocks * block_bytes(); }
+  [[gnu::always_inline]] int64_t panel_bytes() const { return num_blocks * form.block_bytes(); }
 };
 
 /// Tokens that are multiplied together.
@@ -39,8 +75,9 @@ inline constexpr int kMostOf16 = kUpper * kMostOf8;
 inline constexpr float kLeast = 1e-33F;
 
 /// Tokens rounded block by block: x is about scale * code; `sums` are scale * the sum of a block's
-/// codes. Of codes of 16 bits, `codes` are the upper ones. Tile after tile of kTileTokens tokens,
-/// the last of what is left; in a tile block after block, and of a block token after token.
+/// codes, and then scale * the sum of its second half's. Of codes of 16 bits, `codes` are the upper
+/// ones. Tile after tile of kTileTokens tokens, the last of what is left; in a tile block after
+/// block, and of a block token after token.
 struct RoundedInputs {
   const int8_t* codes = nullptr;
   /// In the same places; null with 8 bits.
@@ -55,13 +92,20 @@ struct RoundedInputs {
   }
 };
 
-/// Where a token's blocks go: block b at b * stride, in codes times kBlockColumns.
+/// Where a token's blocks go: block b at b * stride, in codes times kBlockColumns, in sums twice.
 struct RoundedToken {
   int8_t* codes = nullptr;
   int8_t* lower_codes = nullptr;
   float* scales = nullptr;
   float* sums = nullptr;
   int64_t stride = 1;
+};
+
+/// Tokens as they are, `stride` numbers apart.
+struct DenseInputs {
+  const float* data = nullptr;
+  int64_t stride = 0;
+  int64_t tokens = 0;
 };
 
 /// Rows of the result, token t at data + t * stride; room for whole panels.
@@ -77,12 +121,24 @@ struct PanelKernel {
   /// Rounds a token's blocks to codes of 8 bits, or of 16 if there is a place for lower ones; to
   /// nearest, ties to even. Every kernel gives the same codes and scales.
   void (*round)(const float* x, int64_t num_blocks, const RoundedToken& to);
-  /// y = x w^T for panels [first, first + count); y.data is the first panel's first row.
+  /// y = x w^T for panels [first, first + count) of codes; y.data is the first panel's first row.
   void (*multiply)(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                    const PanelOutputs& y);
+  /// The same for plain numbers, summed in float32. A token's result is the same beside any others.
+  void (*multiply_dense)(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
+                         const PanelOutputs& y);
 };
 
+/// PanelKernel::multiply_dense of each instruction set.
+void multiply_dense_plain(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
+                          const PanelOutputs& y);
 #if defined(__x86_64__)
+/// The same with AVX-512.
+void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
+                           const PanelOutputs& y);
+/// The same with AVX2.
+void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
+                         const PanelOutputs& y);
 extern const PanelKernel kAvx512VnniPanelKernel;
 extern const PanelKernel kAvx2PanelKernel;
 #endif

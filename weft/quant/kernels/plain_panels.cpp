@@ -17,10 +17,11 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
     float most = 0;
     for (int64_t i = 0; i < kBlockColumns; ++i) most = std::fmax(most, std::fabs(x[i]));
     const float inverse = most > kLeast ? limit / most : 0;
-    int32_t total = 0;
+    int32_t total = 0, second = 0;
     for (int64_t i = 0; i < kBlockColumns; ++i) {
       const auto code = static_cast<int32_t>(std::nearbyint(x[i] * inverse));
       total += code;
+      if (i >= kBlockColumns / 2) second += code;
       const int32_t upper = to.lower_codes == nullptr ? code : (code + kUpper / 2) >> 7;
       to.codes[first + i] = static_cast<int8_t>(upper);
       if (to.lower_codes != nullptr) {
@@ -28,13 +29,19 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
       }
     }
     to.scales[at] = most / limit;
-    to.sums[at] = to.scales[at] * static_cast<float>(total);
+    to.sums[2 * at] = to.scales[at] * static_cast<float>(total);
+    to.sums[2 * at + 1] = to.scales[at] * static_cast<float>(second);
   }
 }
 
-float half_at(const uint8_t* halves, int64_t index) {
+float scale_at(const PanelForm& form, const uint8_t* from, int64_t index) {
+  if (form.has_float_scales) {
+    float value = 0;
+    std::memcpy(&value, from + 4 * index, sizeof(value));
+    return value;
+  }
   uint16_t half = 0;
-  std::memcpy(&half, halves + 2 * index, sizeof(half));
+  std::memcpy(&half, from + 2 * index, sizeof(half));
   return c10::Half(half, c10::Half::from_bits());
 }
 
@@ -42,10 +49,10 @@ float half_at(const uint8_t* halves, int64_t index) {
 using Four = float __attribute__((vector_size(16)));
 constexpr int64_t kSteps = kBlockColumns / 4;
 
-// A block as numbers.
+// A block as numbers; the second half of its columns has the same scales unless there are groups.
 struct Block {
-  float scales[kPanelRows];
-  float offsets[kPanelRows];
+  float scales[2][kPanelRows];
+  float offsets[2][kPanelRows];
   Four codes[kSteps][kPanelRows];
 };
 
@@ -54,17 +61,26 @@ Four four_of(const uint8_t* codes, int shift, int mask) {
   return Four{code(0), code(1), code(2), code(3)};
 }
 
-void unpack(const Panels& w, const uint8_t* from, Block& block) {
-  const uint8_t* codes = from + kPanelRows * (w.is_symmetric ? 2 : 4);
+void unpack_scales(const PanelForm& form, const uint8_t* from, Block& block) {
+  for (int64_t group = 0; group < 2; ++group) {
+    const uint8_t* own = from + (form.groups == 1 ? 0 : group * form.header_bytes() / 2);
+    for (int64_t row = 0; row < kPanelRows; ++row) {
+      const float scale = scale_at(form, own, row);
+      block.scales[group][row] = scale;
+      block.offsets[group][row] =
+          form.has_offsets ? scale_at(form, own, kPanelRows + row) : -form.zero * scale;
+    }
+  }
+}
+
+void unpack(const PanelForm& form, const uint8_t* from, Block& block) {
+  unpack_scales(form, from, block);
+  const bool is_4 = form.numbers == PanelNumbers::kCodes4;
   for (int64_t row = 0; row < kPanelRows; ++row) {
-    block.scales[row] = half_at(from, row);
-    block.offsets[row] = w.is_symmetric ? block.scales[row] * (w.bits == 4 ? -8.0F : -128.0F)
-                                        : half_at(from, kPanelRows + row);
     for (int64_t step = 0; step < kSteps; ++step) {
-      const int64_t stored = w.bits == 8 ? step : step % 4;
-      const uint8_t* place = codes + 4 * (kPanelRows * stored + row);
-      const bool is_upper = w.bits == 4 && step >= 4;
-      block.codes[step][row] = four_of(place, is_upper ? 4 : 0, w.bits == 8 ? 255 : 15);
+      const int64_t stored = is_4 ? step % 4 : step;
+      const uint8_t* place = from + form.header_bytes() + 4 * (kPanelRows * stored + row);
+      block.codes[step][row] = four_of(place, is_4 && step >= 4 ? 4 : 0, is_4 ? 15 : 255);
     }
   }
 }
@@ -81,18 +97,21 @@ void read_token(const RoundedInputs& x, int64_t at, TokenBlock& token) {
   }
 }
 
+float sum_of(const Four& four) { return four[0] + four[1] + (four[2] + four[3]); }
+
 // y += a block's part of the products of one token.
-void add_block(const Block& block, const TokenBlock& x, float scale, float sum, float* y) {
-  Four totals[kPanelRows] = {};
+void add_block(const Block& block, const TokenBlock& x, float scale, const float* sums, float* y) {
+  Four totals[2][kPanelRows] = {};
   for (int64_t step = 0; step < kSteps; ++step) {
     const float* from = x + 4 * step;
     const Four inputs = {from[0], from[1], from[2], from[3]};
-    for (int64_t row = 0; row < kPanelRows; ++row) totals[row] += block.codes[step][row] * inputs;
+    Four* own = totals[step / (kSteps / 2)];
+    for (int64_t row = 0; row < kPanelRows; ++row) own[row] += block.codes[step][row] * inputs;
   }
   for (int64_t row = 0; row < kPanelRows; ++row) {
-    const Four& four = totals[row];
-    const float total = four[0] + four[1] + (four[2] + four[3]);
-    y[row] += total * (block.scales[row] * scale) + block.offsets[row] * sum;
+    y[row] += sum_of(totals[0][row]) * (block.scales[0][row] * scale) +
+              sum_of(totals[1][row]) * (block.scales[1][row] * scale) +
+              block.offsets[0][row] * (sums[0] - sums[1]) + block.offsets[1][row] * sums[1];
   }
 }
 
@@ -105,13 +124,13 @@ void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs
       for (int64_t row = 0; row < kPanelRows; ++row) rows[t * y.stride + row] = 0;
     }
     for (int64_t b = 0; b < w.num_blocks; ++b) {
-      unpack(w, w.data + (first + panel) * w.panel_bytes() + b * w.block_bytes(), block);
+      unpack(w.form, w.data + (first + panel) * w.panel_bytes() + b * w.form.block_bytes(), block);
       for (int64_t t = 0; t < x.tokens; ++t) {
         const int64_t tile = t / kTileTokens * kTileTokens;
         const int64_t at = tile * w.num_blocks + b * x.tile_tokens(tile) + t - tile;
         TokenBlock token;
         read_token(x, at, token);
-        add_block(block, token, x.scales[at], x.sums[at], rows + t * y.stride);
+        add_block(block, token, x.scales[at], x.sums + 2 * at, rows + t * y.stride);
       }
     }
   }
@@ -119,6 +138,6 @@ void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs
 
 }  // namespace
 
-const PanelKernel kPlainPanelKernel = {"plain", runs_here, round, multiply};
+const PanelKernel kPlainPanelKernel = {"plain", runs_here, round, multiply, multiply_dense_plain};
 
 }  // namespace weft::quant::kernels

@@ -1,0 +1,159 @@
+// The answer with guesses against the one without.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/core/error_text.h"
+#include "tests/models/model_files.h"
+#include "tests/support/run_ranks.h"
+#include "weft/generate/engine.h"
+#include "weft/models/load.h"
+#include "weft/models/sources.h"
+#include "weft/nn/panel_linear.h"
+
+namespace weft::generate {
+namespace {
+
+using test::run_ranks;
+using testing::error_text;
+using Tokens = std::vector<int64_t>;
+
+constexpr char kCounting[] = "one two three one two three one two three one two three one two";
+constexpr char kStory[] = "Once upon a time, there was a little girl named Lily. She lived in a";
+
+// The model of set-up, its activations rounded to `bits`; 0: not at all.
+class RealModel {
+ public:
+  RealModel(const dist::World& world, int64_t bits)
+      : file_(io::TensorFile::open(test::smollm2_path())),
+        tokenizer_(models::load_tokenizer(*file_)),
+        model_(models::load_model(*file_, world.group()).model) {
+    if (bits != 0) nn::put_in_panels(*model_, bits);
+  }
+
+  Tokens encode(const std::string& text) const {
+    const auto ids = tokenizer_.encode(text);
+    return {ids.begin(), ids.end()};
+  }
+  Engine engine(int64_t context = 128) const { return Engine(model_, context); }
+
+ private:
+  std::shared_ptr<const io::TensorFile> file_;
+  text::Tokenizer tokenizer_;
+  std::shared_ptr<models::CausalLM> model_;
+};
+
+Verdict go_on(int64_t) { return Verdict::kContinue; }
+
+// Both answers; returns the one with guesses.
+GenerateResult expect_same(Engine& engine, const Tokens& prompt, GenerateOptions options,
+                           const TokenSink& sink = go_on) {
+  engine.reset();
+  options.speculate = 0;
+  const GenerateResult plain = engine.generate(prompt, options, sink);
+  const int64_t length = engine.length();
+  EXPECT_EQ(plain.num_guessed, 0);
+  engine.reset();
+  options.speculate = kMostGuesses;
+  GenerateResult guessed = engine.generate(prompt, options, sink);
+  EXPECT_EQ(guessed.tokens, plain.tokens);
+  EXPECT_EQ(guessed.finish_reason, plain.finish_reason);
+  EXPECT_EQ(engine.length(), length);
+  EXPECT_LE(guessed.num_guessed_right, guessed.num_guessed);
+  return guessed;
+}
+
+GenerateOptions drawing(double temperature, int64_t max_tokens) {
+  GenerateOptions options;
+  options.max_tokens = max_tokens;
+  options.sampler.temperature = temperature;
+  options.sampler.seed = 3;
+  return options;
+}
+
+TEST(Speculation, ChangesNoTokenOfTheRealModel) {
+  for (const int n : {1, 2, 3}) {
+    run_ranks(n, [](dist::World& world) {
+      for (const int64_t bits : {8, 16}) {
+        const RealModel model(world, bits);
+        Engine engine = model.engine();
+        const Tokens counting = model.encode(kCounting), story = model.encode(kStory);
+        EXPECT_GT(expect_same(engine, counting, drawing(0, 40)).num_guessed_right, 20);
+        expect_same(engine, story, drawing(0, 48));
+        EXPECT_GT(expect_same(engine, counting, drawing(0.7, 40)).num_guessed, 0);
+        expect_same(engine, story, drawing(1, 32));
+      }
+    });
+  }
+}
+
+TEST(Speculation, ChangesNoTokenWithActivationsAsTheyAre) {
+  run_ranks(2, [](dist::World& world) {
+    const RealModel model(world, 0);
+    Engine engine = model.engine();
+    const Tokens counting = model.encode(kCounting);
+    EXPECT_GT(expect_same(engine, counting, drawing(0, 24)).num_guessed_right, 10);
+    expect_same(engine, model.encode(kStory), drawing(0, 24));
+  });
+}
+
+TEST(Speculation, EndsWhereTheAnswerEnds) {
+  run_ranks(2, [](dist::World& world) {
+    const RealModel model(world, 16);
+    const Tokens prompt = model.encode(kCounting);
+    Engine engine = model.engine();
+    for (int64_t most = 1; most < 12; ++most) expect_same(engine, prompt, drawing(0, most));
+    for (const Verdict verdict : {Verdict::kStop, Verdict::kCancel}) {
+      for (int64_t end = 0; end < 12; ++end) {
+        int64_t seen = 0;
+        // Called for one answer, then for the other.
+        const auto sink = [&](int64_t) {
+          if (seen++ < end) return Verdict::kContinue;
+          seen = 0;
+          return verdict;
+        };
+        const auto result = expect_same(engine, prompt, drawing(0, 40), sink);
+        EXPECT_EQ(static_cast<int64_t>(result.tokens.size()), end);
+      }
+    }
+    const auto size = static_cast<int64_t>(prompt.size());
+    for (int64_t room = 0; room < 9; ++room) {
+      Engine small = model.engine(size + room);
+      const auto result = expect_same(small, prompt, drawing(0, 40));
+      EXPECT_EQ(static_cast<int64_t>(result.tokens.size()), room + 1);
+    }
+  });
+}
+
+TEST(Speculation, LeavesAnEngineThatGoesOn) {
+  run_ranks(1, [](dist::World& world) {
+    const RealModel model(world, 16);
+    Engine engine = model.engine(), fresh = model.engine();
+    GenerateOptions options = drawing(0, 20);
+    options.speculate = kMostGuesses;
+    Tokens prompt = model.encode(kCounting);
+    const Tokens first = engine.generate(prompt, options, go_on).tokens;
+    prompt.insert(prompt.end(), first.begin(), first.end());
+    prompt.push_back(prompt.front());
+    EXPECT_EQ(engine.generate(prompt, options, go_on).tokens,
+              fresh.generate(prompt, drawing(0, 20), go_on).tokens);
+  });
+}
+
+TEST(Speculation, RefusesMoreGuessesThanAreReadOneByOne) {
+  run_ranks(1, [](dist::World& world) {
+    const RealModel model(world, 16);
+    Engine engine = model.engine();
+    const auto refusal = [&](int64_t most) {
+      GenerateOptions options = drawing(0, 1);
+      options.speculate = most;
+      return error_text([&] { engine.generate({1}, options, go_on); });
+    };
+    EXPECT_EQ(refusal(16), "ConfigError: --speculate: 16, expected 0 to 15");
+    EXPECT_EQ(refusal(-1), "ConfigError: --speculate: -1, expected 0 to 15");
+    EXPECT_EQ(refusal(15), "no error");
+  });
+}
+
+}  // namespace
+}  // namespace weft::generate

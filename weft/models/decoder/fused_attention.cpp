@@ -1,0 +1,214 @@
+#include "weft/models/decoder/fused_attention.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "weft/nn/kernels/select.h"
+#include "weft/quant/view.h"
+
+// H: head dim. A row is one token of one sequence.
+
+namespace weft::models {
+namespace {
+
+using nn::kernels::kTile;
+
+int64_t num_tiles(int64_t rows) { return (rows + kTile - 1) / kTile; }
+
+void make_room(std::vector<float>& floats, int64_t count) {
+  if (floats.size() < static_cast<size_t>(count)) floats.resize(static_cast<size_t>(count));
+}
+
+// Cosines and sines of a pass's tokens.
+struct Turns {
+  const float* cos;
+  const float* sin;
+  int64_t dim;
+
+  explicit Turns(const nn::RopeAngles& angles)
+      : cos(angles.cos().const_data_ptr<float>()),
+        sin(angles.sin().const_data_ptr<float>()),
+        dim(angles.cos().size(-1)) {}
+
+  void apply(int64_t token, float* x) const {
+    const int64_t half = dim / 2;
+    const float* c = cos + token * dim;
+    const float* s = sin + token * dim;
+    for (int64_t i = 0; i < half; ++i) {
+      const float a = x[i], b = x[i + half];
+      x[i] = a * c[i] - b * s[i];
+      x[i + half] = b * c[i + half] + a * s[i + half];
+    }
+  }
+};
+
+// Keys or values [B, k, capacity, H] of a layer.
+struct CacheRows {
+  float* data;
+  int64_t of_sequence, of_head, of_position;
+
+  explicit CacheRows(const at::Tensor& cached)
+      : data(cached.mutable_data_ptr<float>()),
+        of_sequence(cached.stride(0)),
+        of_head(cached.stride(1)),
+        of_position(cached.stride(2)) {}
+
+  float* at(int64_t sequence, int64_t kv, int64_t position) const {
+    return data + sequence * of_sequence + kv * of_head + position * of_position;
+  }
+};
+
+// The first tile of positions that a query of the pass sees.
+int64_t first_tile(int64_t start, int64_t window) {
+  return window == 0 ? 0 : std::max<int64_t>(0, start + 1 - window) / kTile;
+}
+
+// [kTile, H] to [H, kTile]: `count` rows, zeros for the others.
+void transpose(const float* rows, int64_t count, int64_t dim, float* tile) {
+  for (int64_t h = 0; h < dim; ++h, tile += kTile) {
+    for (int64_t c = 0; c < count; ++c) tile[c] = rows[c * dim + h];
+    std::fill(tile + count, tile + kTile, 0.F);
+  }
+}
+
+}  // namespace
+
+// What the kernel needs for a tile of one head's queries.
+struct FusedAttention::TileMemory {
+  explicit TileMemory(int64_t head_dim)
+      : q(static_cast<size_t>(kTile * head_dim)),
+        o(q.size()),
+        lse(kTile),
+        scratch(nn::kernels::kAttendScratch) {}
+  std::vector<float> q, o, lse, scratch;
+};
+
+const float* FusedAttention::run(const Call& call) {
+  make_room(out_, call.rows() * call.q.count * head_dim_);
+  turn(call);
+  // The kernel of tiles takes whole vectors.
+  constexpr int64_t kVector = 16;
+  if (call.tokens <= kFewTokens || head_dim_ % kVector != 0) {
+    attend_each(call);
+  } else {
+    attend_tiles(call);
+  }
+  return out_.data();
+}
+
+// Queries are turned and scaled; turned keys and values go to the cache.
+void FusedAttention::turn(const Call& call) const {
+  const CacheRows keys(call.cache->keys(call.layer)), values(call.cache->values(call.layer));
+  const Turns turns(*call.angles);
+  const int64_t start = call.start();
+  const float q_scale = 1 / std::sqrt(static_cast<float>(head_dim_));
+  const size_t bytes = static_cast<size_t>(head_dim_) * sizeof(float);
+  const int64_t work = (call.q.count + 2 * call.k.count) * head_dim_;
+  at::parallel_for(0, call.rows(), quant::rows_per_thread(4 * work),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t row = begin; row < end; ++row) {
+                       const int64_t sequence = row / call.tokens, token = row % call.tokens;
+                       float *q = call.q.row(row), *k = call.k.row(row);
+                       const float* v = call.v.row(row);
+                       for (int64_t head = 0; head < call.q.count; ++head) {
+                         turns.apply(token, q + head * head_dim_);
+                       }
+                       for (int64_t i = 0; i < call.q.count * head_dim_; ++i) q[i] *= q_scale;
+                       for (int64_t head = 0; head < call.k.count; ++head) {
+                         const int64_t first = head * head_dim_;
+                         turns.apply(token, k + first);
+                         std::memcpy(keys.at(sequence, head, start + token), k + first, bytes);
+                         std::memcpy(values.at(sequence, head, start + token), v + first, bytes);
+                       }
+                     }
+                   });
+}
+
+void FusedAttention::attend_each(const Call& call) {
+  const CacheRows keys(call.cache->keys(call.layer)), values(call.cache->values(call.layer));
+  const int64_t heads = call.q.count, most = call.positions();
+  make_room(scores_, at::get_num_threads() * most);
+  const int64_t grain = quant::rows_per_thread(4 * most * head_dim_);
+  at::parallel_for(0, call.rows() * heads, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task / heads, head = task % heads;
+      const int64_t sequence = row / call.tokens, token = row % call.tokens;
+      const int64_t kv = (*call.kv_of_head)[static_cast<size_t>(head)];
+      const int64_t positions = call.start() + token + 1;
+      const int64_t seen = call.window == 0 ? positions : std::min(positions, call.window);
+      nn::kernels::CachedHead cached;
+      cached.positions = seen;
+      cached.head_dim = head_dim_;
+      cached.q = call.q.row(row) + head * head_dim_;
+      cached.k = keys.at(sequence, kv, positions - seen);
+      cached.v = values.at(sequence, kv, positions - seen);
+      cached.o = output(call, row, head);
+      nn::kernels::active_kernel().attend_cached(cached,
+                                                 scores_.data() + at::get_thread_num() * most);
+    }
+  });
+}
+
+const float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv) const {
+  return keys_.data() +
+         (sequence * call.k.count + kv) * num_tiles(call.positions()) * kTile * head_dim_;
+}
+
+void FusedAttention::transpose_keys(const Call& call) {
+  const CacheRows keys(call.cache->keys(call.layer));
+  const int64_t tiles = num_tiles(call.positions()), tile_floats = kTile * head_dim_;
+  const int64_t tasks = call.batch * call.k.count * tiles;
+  make_room(keys_, tasks * tile_floats);
+  const int64_t first = first_tile(call.start(), call.window);
+  at::parallel_for(0, tasks, quant::rows_per_thread(4 * tile_floats),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t task = begin; task < end; ++task) {
+                       const int64_t tile = task % tiles, head = task / tiles;
+                       if (tile < first) continue;
+                       const int64_t count = std::min(kTile, call.positions() - tile * kTile);
+                       transpose(keys.at(head / call.k.count, head % call.k.count, tile * kTile),
+                                 count, head_dim_, keys_.data() + task * tile_floats);
+                     }
+                   });
+}
+
+void FusedAttention::attend_tiles(const Call& call) {
+  transpose_keys(call);
+  const int64_t tiles = num_tiles(call.tokens), heads = call.q.count;
+  at::parallel_for(0, call.batch * heads * tiles, 1, [&](int64_t begin, int64_t end) {
+    TileMemory memory(head_dim_);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t sequence = task / tiles / heads, head = task / tiles % heads;
+      attend_tile(call, sequence, head, task % tiles * kTile, memory);
+    }
+  });
+}
+
+// Queries of the tokens from `first` on.
+void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t head, int64_t first,
+                                 TileMemory& memory) {
+  const int64_t kv = (*call.kv_of_head)[static_cast<size_t>(head)];
+  const int64_t row = sequence * call.tokens + first, own = head * head_dim_;
+  nn::kernels::AttentionHead one;
+  one.tokens = std::min(kTile, call.tokens - first);
+  one.before = call.start() + first;
+  one.head_dim = head_dim_;
+  one.window = call.window == 0 ? call.positions() : call.window;
+  for (int64_t t = 0; t < one.tokens; ++t) {
+    std::copy_n(call.q.row(row + t) + own, head_dim_, memory.q.data() + t * head_dim_);
+  }
+  one.q = memory.q.data();
+  one.kt = key_tiles(call, sequence, kv);
+  one.v = CacheRows(call.cache->values(call.layer)).at(sequence, kv, 0);
+  one.o = memory.o.data();
+  one.lse = memory.lse.data();
+  nn::kernels::active_kernel().attend(one, memory.scratch.data());
+  for (int64_t t = 0; t < one.tokens; ++t) {
+    std::copy_n(memory.o.data() + t * head_dim_, head_dim_, output(call, row + t, head));
+  }
+}
+
+}  // namespace weft::models

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+
+#include "weft/quant/kernels/panel_kernel.h"
+
+/// Products of plain numbers in panels. All of it is templates on Isa, a type in the unnamed
+/// namespace of the file that includes this: nothing is shared between files. Isa has the vector
+/// types F (floats) and U (as many uint32_t), widen(halves): the floats of as many float16, and
+/// kTokens, how many tokens are multiplied together.
+namespace weft::quant::kernels {
+
+/// The numbers of a pair of columns, for all rows of a panel.
+template <class Isa, PanelNumbers kNumbers>
+struct ColumnPair {
+  using F = typename Isa::F;
+  static constexpr int kLanes = sizeof(F) / sizeof(float);
+  static constexpr int kVectors = kPanelRows / kLanes;
+  static constexpr int64_t kBytes = 2 * kPanelRows * (kNumbers == PanelNumbers::kFloat32 ? 4 : 2);
+
+  F first[kVectors], second[kVectors];
+
+  [[gnu::always_inline]] explicit ColumnPair(const uint8_t* from) {
+    constexpr int64_t kVectorBytes = kBytes / 2 / kVectors;
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kNumbers == PanelNumbers::kBFloat16) {
+        // bfloat16 is the upper half of a float32.
+        typename Isa::U both;
+        __builtin_memcpy(&both, from + 2 * kVectorBytes * v, sizeof(both));
+        first[v] = reinterpret_cast<F>(both << 16);
+        second[v] = reinterpret_cast<F>(both & 0xFFFF0000U);
+      } else {
+        first[v] = load(from + kVectorBytes * v);
+        second[v] = load(from + kBytes / 2 + kVectorBytes * v);
+      }
+    }
+  }
+
+ private:
+  [[gnu::always_inline]] static F load(const uint8_t* from) {
+    if constexpr (kNumbers == PanelNumbers::kFloat16) return Isa::widen(from);
+    F values;
+    __builtin_memcpy(&values, from, sizeof(values));
+    return values;
+  }
+};
+
+/// How far ahead of its use a line is asked for.
+inline constexpr int64_t kDenseAhead = 4096;
+
+/// One panel for kTokens tokens. Even and odd columns are summed apart whatever kTokens is, so that
+/// a token's result doesn't depend on its neighbours.
+template <class Isa, PanelNumbers kNumbers, int kTokens>
+void multiply_dense_tile(const uint8_t* panel, int64_t num_pairs, const float* x, int64_t stride,
+                         const PanelOutputs& y) {
+  using Pair = ColumnPair<Isa, kNumbers>;
+  using F = typename Isa::F;
+  constexpr int kVectors = Pair::kVectors;
+  F even[kTokens][kVectors] = {}, odd[kTokens][kVectors] = {};
+  for (int64_t i = 0; i < num_pairs; ++i, panel += Pair::kBytes, x += 2) {
+    if constexpr (kTokens == 1) __builtin_prefetch(panel + kDenseAhead);
+    const Pair pair(panel);
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        even[t][v] += pair.first[v] * x[t * stride];
+        odd[t][v] += pair.second[v] * x[t * stride + 1];
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    for (int v = 0; v < kVectors; ++v) {
+      const F sum = even[t][v] + odd[t][v];
+      __builtin_memcpy(y.data + t * y.stride + v * Pair::kLanes, &sum, sizeof(sum));
+    }
+  }
+}
+
+/// A tile of any number of tokens from 1 to kMost.
+template <class Isa, PanelNumbers kNumbers, int kMost>
+void multiply_dense_tokens(const uint8_t* panel, int64_t num_pairs, const DenseInputs& x,
+                           const PanelOutputs& y) {
+  if (kMost == 1 || x.tokens == kMost) {
+    multiply_dense_tile<Isa, kNumbers, kMost>(panel, num_pairs, x.data, x.stride, y);
+  } else if constexpr (kMost > 1) {
+    multiply_dense_tokens<Isa, kNumbers, kMost - 1>(panel, num_pairs, x, y);
+  }
+}
+
+/// A panel stays in the cache for all tokens.
+template <class Isa, PanelNumbers kNumbers>
+void multiply_dense_all(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
+                        const PanelOutputs& y) {
+  const uint8_t* panel = w.data + first * w.panel_bytes();
+  const int64_t num_pairs = w.num_blocks * kBlockColumns / 2;
+  for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
+    for (int64_t t = 0; t < x.tokens; t += Isa::kTokens) {
+      const int64_t tokens = x.tokens - t < Isa::kTokens ? x.tokens - t : Isa::kTokens;
+      multiply_dense_tokens<Isa, kNumbers, Isa::kTokens>(
+          panel, num_pairs, {x.data + t * x.stride, x.stride, tokens},
+          {y.data + t * y.stride + i * kPanelRows, y.stride});
+    }
+  }
+}
+
+/// PanelKernel::multiply_dense.
+template <class Isa>
+void multiply_dense(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
+                    const PanelOutputs& y) {
+  switch (w.form.numbers) {
+    case PanelNumbers::kBFloat16:
+      return multiply_dense_all<Isa, PanelNumbers::kBFloat16>(w, first, count, x, y);
+    case PanelNumbers::kFloat16:
+      return multiply_dense_all<Isa, PanelNumbers::kFloat16>(w, first, count, x, y);
+    default:
+      return multiply_dense_all<Isa, PanelNumbers::kFloat32>(w, first, count, x, y);
+  }
+}
+
+}  // namespace weft::quant::kernels

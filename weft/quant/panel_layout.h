@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "weft/quant/affine.h"
+#include "weft/quant/kernels/panel_kernel.h"
+
+namespace weft::quant {
+
+/// A matrix in the order in which the processor multiplies it by activations: kernels::Panels says
+/// how. The numbers are those of the matrix that it was made of.
+struct PanelMatrix {
+  int64_t out_features = 0;
+  int64_t in_features = 0;
+  kernels::PanelForm form;
+  /// What activations are rounded to on their way into a product with codes: 8 or 16 bits.
+  int64_t activation_bits = 8;
+  /// uint8, one dim.
+  at::Tensor data;
+
+  int64_t num_bytes() const { return data.numel(); }
+};
+
+/// Whether `w` can be kept so: rows of whole blocks of kBlockColumns, and quant groups of half a
+/// block or of whole ones. Codes of 2 and 3 bits become 4, those of 5 and 6 become 8.
+bool fits_panels(const AffineTensor& w);
+/// The same for plain numbers [out, in]: float32, float16 or bfloat16.
+bool fits_panels(const at::Tensor& w);
+
+/// Throws ShapeError unless fits_panels(w), and activation_bits are 8 or 16.
+PanelMatrix to_panels(const AffineTensor& w, int64_t activation_bits = 8);
+/// Throws ShapeError unless fits_panels(w).
+PanelMatrix to_panels(const at::Tensor& w);
+
+/// As the kernels see it; valid while w's data lives.
+kernels::Panels view_of(const PanelMatrix& w);
+/// The least stride of a product's rows: whole panels, of which what is beyond `out` gets zeros.
+int64_t padded_out(const PanelMatrix& w);
+
+/// The whole matrix [out, in] in float32: the values of what it was made of, bit for bit.
+at::Tensor panel_values(const PanelMatrix& w);
+/// Rows by `indices` (int64, any shape): [..., in] float32. Throws ShapeError for others.
+at::Tensor panel_rows(const PanelMatrix& w, const at::Tensor& indices);
+
+}  // namespace weft::quant
