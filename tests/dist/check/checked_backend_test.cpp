@@ -219,7 +219,7 @@ TEST_P(CheckedBackendOn, ARankThatEndsEarlyIsNoticed) {
                     const bool near = world.info().single_host();
                     const char* what =
                         near ? "was killed or has ended after barrier #1 of group world"
-                             : "Connection closed by peer";
+                             : "by peer";
                     EXPECT_NE(text.find(what), std::string::npos) << text;
                   },
                   {.backend = GetParam()});
