@@ -70,6 +70,18 @@ TEST(AnswerJson, SaysWhatWasGeneratedAndHowLongItTook) {
   }
 }
 
+TEST(AnswerJson, IsTheSameWithGuesses) {
+  const std::string repeats = "red green blue red green blue red green blue red green";
+  for (const std::string tp : {"1", "2"}) {
+    const std::vector<std::string> args = {"generate",     "-p",     repeats, "-n", "24",
+                                           "--ignore-eos", "--json", "--tp",  tp};
+    const json plain = weft_json(args), guessed = weft_json(joined(args, {"--speculate", "8"}));
+    EXPECT_EQ(guessed.at("tokens"), plain.at("tokens"));
+    EXPECT_EQ(plain.at("speculation").at("guessed"), 0);
+    EXPECT_GT(guessed.at("speculation").at("right").get<int>(), 8);
+  }
+}
+
 TEST(AnswerText, IsStreamedAsTheJsonHasIt) {
   for (const std::string tp : {"1", "2"}) {
     const std::vector<std::string> args = {"generate", "-p", kFox, "-n", "12", "--tp", tp};

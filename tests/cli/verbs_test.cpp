@@ -149,6 +149,19 @@ TEST(Bench, ReportsSpeedsLoadAndMemory) {
   EXPECT_EQ(report.at("new_tokens"), 4);
 }
 
+TEST(Bench, MeasuresSequencesAtOnce) {
+  const json report =
+      weft_json({"bench", "-p", "4", "-n", "3", "-r", "1", "--json", "--tp", "2", "-b", "1,3"});
+  const json& batches = report.at("batches");
+  ASSERT_EQ(batches.size(), 2U);
+  EXPECT_EQ(batches.at(1).at("sequences"), 3);
+  const double all = batches.at(1).at("decode_tokens_per_s").at("median").get<double>();
+  EXPECT_NEAR(batches.at(1).at("decode_tokens_per_s_of_each").get<double>(), all / 3, all * 1e-9);
+  const CommandResult refused = weft({"bench", "-b", "1,0"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.err, "weft: ConfigError: --batch: 0 sequences, expected 1 to 1024\n");
+}
+
 TEST(Doctor, FindsThisMachineWell) {
   const CommandResult result = weft({"doctor"});
   EXPECT_EQ(result.status, 0) << result.out << result.err;

@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <regex>
 #include <sstream>
 #include <thread>
@@ -47,6 +50,37 @@ std::vector<std::string> sorted_lines(const std::string& text) {
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   std::sort(lines.begin(), lines.end());
   return lines;
+}
+
+TEST(Launch, RunsAFunctionInCopiesOfThisProcess) {
+  LaunchOptions options;
+  options.num_ranks = 2;
+  options.command = {"false"};
+  options.body = [] {
+    std::printf("rank %s of %s\n", std::getenv("RANK"), std::getenv("WORLD_SIZE"));
+    return 0;
+  };
+  const CommandResult result = run_launch(options);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(sorted_lines(result.out),
+            (std::vector<std::string>{"[0] rank 0 of 2", "[1] rank 1 of 2"}));
+  options.body = [] { return std::string(std::getenv("RANK")) == "1" ? 3 : 0; };
+  EXPECT_EQ(run_launch(options).status, 3);
+}
+
+TEST(Launch, ACopyHasNoDescriptorOfTheLaunchersOwn) {
+  LaunchOptions options;
+  options.command = {"false"};
+  options.body = [] {
+    // Its output goes to a pipe; a socket would be the one that the launcher listens on.
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
+      if (target.starts_with("socket:") || target.find("signalfd") != std::string::npos) return 7;
+    }
+    return 0;
+  };
+  EXPECT_EQ(run_launch(options).status, 0);
 }
 
 TEST(Launch, PutsTheRankBeforeEveryWholeLine) {

@@ -78,10 +78,10 @@ TEST(Speculation, ChangesNoTokenOfTheRealModel) {
         const RealModel model(world, bits);
         Engine engine = model.engine();
         const Tokens counting = model.encode(kCounting), story = model.encode(kStory);
-        EXPECT_GT(expect_same(engine, counting, drawing(0, 40)).num_guessed_right, 20);
-        expect_same(engine, story, drawing(0, 48));
+        EXPECT_GT(expect_same(engine, counting, drawing(0, 40)).num_guessed_right, 4);
+        expect_same(engine, story, drawing(0, 32));
         EXPECT_GT(expect_same(engine, counting, drawing(0.7, 40)).num_guessed, 0);
-        expect_same(engine, story, drawing(1, 32));
+        expect_same(engine, story, drawing(1, 24));
       }
     });
   }
@@ -92,7 +92,7 @@ TEST(Speculation, ChangesNoTokenWithActivationsAsTheyAre) {
     const RealModel model(world, 0);
     Engine engine = model.engine();
     const Tokens counting = model.encode(kCounting);
-    EXPECT_GT(expect_same(engine, counting, drawing(0, 24)).num_guessed_right, 10);
+    EXPECT_GT(expect_same(engine, counting, drawing(0, 24)).num_guessed_right, 4);
     expect_same(engine, model.encode(kStory), drawing(0, 24));
   });
 }
@@ -102,9 +102,9 @@ TEST(Speculation, EndsWhereTheAnswerEnds) {
     const RealModel model(world, 16);
     const Tokens prompt = model.encode(kCounting);
     Engine engine = model.engine();
-    for (int64_t most = 1; most < 12; ++most) expect_same(engine, prompt, drawing(0, most));
+    for (const int64_t most : {1, 2, 3, 6, 9}) expect_same(engine, prompt, drawing(0, most));
     for (const Verdict verdict : {Verdict::kStop, Verdict::kCancel}) {
-      for (int64_t end = 0; end < 12; ++end) {
+      for (const int64_t end : {0, 1, 2, 4, 7}) {
         int64_t seen = 0;
         // Called for one answer, then for the other.
         const auto sink = [&](int64_t) {
@@ -117,7 +117,7 @@ TEST(Speculation, EndsWhereTheAnswerEnds) {
       }
     }
     const auto size = static_cast<int64_t>(prompt.size());
-    for (int64_t room = 0; room < 9; ++room) {
+    for (const int64_t room : {0, 1, 2, 4, 7}) {
       Engine small = model.engine(size + room);
       const auto result = expect_same(small, prompt, drawing(0, 40));
       EXPECT_EQ(static_cast<int64_t>(result.tokens.size()), room + 1);

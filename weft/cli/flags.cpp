@@ -148,7 +148,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option(
          "--activations", flags.activations,
          core::join("float, or int8 or int16: activations are rounded to so many bits on their "
-                    "way into products with weights of 4 or 8 bits (default: ",
+                    "way into products with quantized weights (default: ",
                     flags.activations, ")"))
       ->check(CLI::IsMember({"float", "int8", "int16"}));
   add_expert_split_flag(app, flags.expert_split);

@@ -1,6 +1,7 @@
 #include "weft/nn/token_ids.h"
 
-#include <ATen/ops/aminmax.h>
+#include <algorithm>
+#include <span>
 
 #include "weft/core/error.h"
 
@@ -11,8 +12,10 @@ void check_token_ids(const at::Tensor& ids, int64_t count, const char* where) {
   core::check<core::ShapeError>(is_index, where, ": ids of dtype ",
                                 c10::toString(ids.scalar_type()), ", expected int64 or int32");
   if (ids.numel() == 0 || ids.is_meta()) return;
-  const auto [low, high] = at::aminmax(ids);
-  const auto lowest = low.item<int64_t>(), highest = high.item<int64_t>();
+  const at::Tensor all = ids.to(at::kLong).contiguous();
+  const std::span values(all.const_data_ptr<int64_t>(), static_cast<size_t>(all.numel()));
+  const auto [low, high] = std::ranges::minmax_element(values);
+  const int64_t lowest = *low, highest = *high;
   core::check<core::ShapeError>(lowest >= 0 && highest < count, where, ": id ",
                                 lowest < 0 ? lowest : highest, ", expected 0 to ", count - 1,
                                 "; use the tokenizer that belongs to this table");

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include <ostream>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "weft/core/error.h"
 #include "weft/nn/dense_linear.h"
 #include "weft/nn/linear_parts.h"
+#include "weft/nn/panel_linear.h"
 #include "weft/nn/token_ids.h"
 #include "weft/ops/collectives.h"
 
@@ -97,8 +99,27 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t vocab_size, int64
     : VocabParallelEmbeddingImpl(new_table(vocab_size, embedding_dim, group, options), vocab_size,
                                  group, options) {}
 
+// Straight from the table: for one token libtorch's operations would take longer than a layer.
+at::Tensor VocabParallelEmbeddingImpl::panel_rows(const PanelLinearImpl& table,
+                                                  const at::Tensor& ids_BT) const {
+  const at::Tensor ids = ids_BT.to(at::kLong).contiguous();
+  const int64_t* id = ids.const_data_ptr<int64_t>();
+  const int64_t D = table.in_features();
+  auto shape = ids.sizes().vec();
+  shape.push_back(D);
+  at::Tensor rows = at::zeros(shape, at::kFloat);
+  auto* to = rows.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < ids.numel(); ++i, to += D) {
+    const int64_t local = id[i] - vocab().start;
+    if (local >= 0 && local < vocab().length) quant::read_panel_row(table.weight, local, to);
+  }
+  return rows;
+}
+
 at::Tensor VocabParallelEmbeddingImpl::own_rows(const at::Tensor& ids_BT) {
   check_token_ids(ids_BT, vocab_size(), kEmbedding);
+  const auto* table = dynamic_cast<const PanelLinearImpl*>(inner_.get());
+  if (table != nullptr) return panel_rows(*table, ids_BT);
   const at::Tensor local_BT = ids_BT - vocab().start;
   const at::Tensor elsewhere_BT = (local_BT < 0).logical_or(local_BT >= vocab().length);
   at::Tensor rows_BTD = inner_->rows(local_BT.clamp(0, vocab().length - 1));

@@ -16,6 +16,8 @@
 
 namespace weft::nn {
 
+class PanelLinearImpl;
+
 /// How a VocabParallelEmbedding begins, with the meanings of torch::nn::Embedding on the whole.
 struct VocabParallelEmbeddingOptions {
   /// The token whose row gets no gradient and begins with zeros; counted from the end if negative.
@@ -76,6 +78,7 @@ class VocabParallelEmbeddingImpl : public VocabParallelImpl {
  private:
   // Zeros for the tokens of other ranks.
   at::Tensor own_rows(const at::Tensor& ids_BT);
+  at::Tensor panel_rows(const PanelLinearImpl& table, const at::Tensor& ids_BT) const;
 
   VocabParallelEmbeddingOptions options_;
 };

@@ -144,15 +144,18 @@ void read_coded_row(const Panels& panels, const uint8_t* panel, int64_t row, flo
   const PanelForm& form = panels.form;
   const BlockRow at(form, row);
   const int64_t group_bytes = form.header_bytes() / form.groups;
+  const int64_t columns = kBlockColumns / form.groups;
   for (int64_t b = 0; b < panels.num_blocks; ++b, panel += form.block_bytes()) {
     const RowCodes codes = read_steps(panel + at.codes, form.numbers);
-    for (int64_t i = 0; i < kBlockColumns; ++i) {
-      const uint8_t* header = panel + i * form.groups / kBlockColumns * group_bytes;
+    for (int64_t i = 0; i < kBlockColumns; i += columns) {
+      const uint8_t* header = panel + i / columns * group_bytes;
       const float scale = scale_at(form, header + at.scale);
       const float offset =
           form.has_offsets ? scale_at(form, header + at.offset) : -form.zero * scale;
-      const float product = scale * static_cast<float>(codes[static_cast<size_t>(i)]);
-      to[b * kBlockColumns + i] = product + offset;
+      for (int64_t column = i; column < i + columns; ++column) {
+        const float product = scale * static_cast<float>(codes[static_cast<size_t>(column)]);
+        *to++ = product + offset;
+      }
     }
   }
 }
@@ -181,12 +184,6 @@ void read_dense_row(const Panels& panels, const uint8_t* panel, int64_t row, flo
         std::memcpy(to + column, from, sizeof(float));
     }
   }
-}
-
-void read_row(const Panels& panels, int64_t row, float* to) {
-  const uint8_t* panel = panels.data + row / kPanelRows * panels.panel_bytes();
-  return panels.form.is_dense() ? read_dense_row(panels, panel, row % kPanelRows, to)
-                                : read_coded_row(panels, panel, row % kPanelRows, to);
 }
 
 // The form's numbers one by one, so that a panel is written from its beginning to its end.
@@ -292,10 +289,17 @@ PanelMatrix to_panels(const at::Tensor& w) {
   return made;
 }
 
+void read_panel_row(const PanelMatrix& w, int64_t row, float* to) {
+  const Panels panels = view_of(w);
+  const uint8_t* panel = panels.data + row / kPanelRows * panels.panel_bytes();
+  return panels.form.is_dense() ? read_dense_row(panels, panel, row % kPanelRows, to)
+                                : read_coded_row(panels, panel, row % kPanelRows, to);
+}
+
 at::Tensor panel_values(const PanelMatrix& w) {
   at::Tensor values = at::empty({w.out_features, w.in_features});
   for (int64_t row = 0; row < w.out_features; ++row) {
-    read_row(view_of(w), row, values.mutable_data_ptr<float>() + row * w.in_features);
+    read_panel_row(w, row, values.mutable_data_ptr<float>() + row * w.in_features);
   }
   return values;
 }
@@ -307,7 +311,7 @@ at::Tensor panel_rows(const PanelMatrix& w, const at::Tensor& indices) {
     const int64_t row = flat.const_data_ptr<int64_t>()[i];
     check<ShapeError>(row >= 0 && row < w.out_features, "quant.panel_rows: row ", row,
                       ", expected 0 to ", w.out_features - 1);
-    read_row(view_of(w), row, rows.mutable_data_ptr<float>() + i * w.in_features);
+    read_panel_row(w, row, rows.mutable_data_ptr<float>() + i * w.in_features);
   }
   auto shape = indices.sizes().vec();
   shape.push_back(w.in_features);

@@ -41,6 +41,8 @@ int64_t padded_out(const PanelMatrix& w);
 
 /// The whole matrix [out, in] in float32: the values of what it was made of, bit for bit.
 at::Tensor panel_values(const PanelMatrix& w);
+/// Row `row`, which w has, to `to`: in_features numbers.
+void read_panel_row(const PanelMatrix& w, int64_t row, float* to);
 /// Rows by `indices` (int64, any shape): [..., in] float32. Throws ShapeError for others.
 at::Tensor panel_rows(const PanelMatrix& w, const at::Tensor& indices);
 

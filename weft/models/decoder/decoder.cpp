@@ -90,7 +90,7 @@ class Decoder : public CausalLM {
 
   at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) override {
     const int64_t start = cache == nullptr ? 0 : cache->length();
-    PassContext pass{rope_.angles(start, ids_BT.size(1)), {}, cache};
+    PassContext pass{near_angles(start, ids_BT.size(1)), {}, cache};
     pass.num_sequences = ids_BT.size(0);
     rows_.clear();
     const core::Profiled profiled("embedding, rest");
@@ -236,6 +236,23 @@ class Decoder : public CausalLM {
     return rows;
   }
 
+  // rope_.angles, for a token at a time out of what was computed for its neighbours.
+  nn::RopeAngles near_angles(int64_t start, int64_t tokens) {
+    constexpr int64_t kWindow = 256;
+    const int64_t window = start / kWindow * kWindow, end = window + kWindow;
+    const bool depends_on_length = config_.rope_scaling.type == nn::RopeType::kDynamic;
+    if (depends_on_length || at::GradMode::is_enabled() || start + tokens > end ||
+        end > rope_.max_positions()) {
+      return rope_.angles(start, tokens);
+    }
+    if (near_ == nullptr || near_start_ != window) {
+      near_ = std::make_unique<nn::RopeAngles>(rope_.angles(window, kWindow));
+      near_start_ = window;
+    }
+    return {near_->cos().narrow(0, start - window, tokens),
+            near_->sin().narrow(0, start - window, tokens)};
+  }
+
   // Null where the blocks have to run as modules.
   FusedDecoder* fused_pass() {
     const bool is_whole = stage_.is_first && stage_.is_last;
@@ -277,6 +294,9 @@ class Decoder : public CausalLM {
   nn::RMSNorm norm_{nullptr};
   nn::VocabParallelHead head_{nullptr};
   std::unique_ptr<FusedDecoder> fused_;
+  // Angles of neighbouring positions, from near_start_ on.
+  std::unique_ptr<nn::RopeAngles> near_;
+  int64_t near_start_ = 0;
   BlockRunner runner_;
   std::vector<bool> checkpointed_;
   nn::DropoutDraw dropout_;

@@ -122,7 +122,7 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
   x.copy_(x_BTD);
   const Pass pass{x.size(0), x.size(1), cache.length(),
                   &angles,   &cache,    x.mutable_data_ptr<float>()};
-  if (!sum_.defined() || sum_.size(0) < pass.rows()) sum_ = at::empty({pass.rows(), width_});
+  if (!sum_.defined() || sum_.size(0) != pass.rows()) sum_ = at::empty({pass.rows(), width_});
   for (size_t i = 0; i < layers_.size(); ++i) {
     attend(pass, static_cast<int64_t>(i));
     feed_forward(pass, layers_[i]);
@@ -222,11 +222,10 @@ void FusedDecoder::swiglu(const Pass& pass, const Layer& layer) {
 // x += the ranks' sum of what is rounded times the linear.
 void FusedDecoder::add_reduced(const Pass& pass, const char* part,
                                const nn::PanelLinearImpl& linear, const at::Tensor& bias) {
-  at::Tensor sum = sum_.narrow(0, 0, pass.rows());
-  float* own = sum.mutable_data_ptr<float>();
+  float* own = sum_.mutable_data_ptr<float>();
   multiply(part, std::array{quant::PanelProduct{&linear.weight, own, width_}});
   const core::Profiled profiled("all-reduce, residual");
-  group_.all_reduce(sum);
+  group_.all_reduce(sum_);
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float* x = pass.x + row * width_;
     elements().add(x, own + row * width_, x, width_);
