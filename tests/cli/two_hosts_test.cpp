@@ -73,5 +73,17 @@ TEST_F(OnTwoHosts, TheErrorOfOneHostIsTheJobs) {
   EXPECT_NE(of_left.err.find("no-such-model.gguf"), std::string::npos) << of_left.err;
 }
 
+TEST_F(OnTwoHosts, AHostThatFailedTellsOneThatComesLater) {
+  for (const int late : {0, 1}) {
+    BackgroundCommand early(half(1 - late, {"generate", "-p", "Hello", "-n", "-5"}), with_model());
+    EXPECT_TRUE(early.wait_for_output("-5"));
+    BackgroundCommand other(half(late, {"generate", "-p", "Hello", "-n", "8"}), with_model());
+    const CommandResult of_other = other.finish();
+    EXPECT_EQ(of_other.status, 2);
+    EXPECT_NE(of_other.err.find("-5"), std::string::npos) << of_other.err;
+    EXPECT_EQ(early.finish().status, 2);
+  }
+}
+
 }  // namespace
 }  // namespace weft::cli

@@ -1,6 +1,7 @@
 #include "weft/dist/backends.h"
 
 #include <array>
+#include <string_view>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -18,6 +19,11 @@
 namespace weft::dist {
 namespace {
 
+// libtorch's texts go on with a stack trace after the first line.
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 std::string always(const RankInfo&) { return ""; }
 bool automatic(const RankInfo&) { return true; }
 
@@ -27,9 +33,16 @@ GroupHandles make_gloo(const GroupRequest& request) {
   // this one.
   options->devices.push_back(
       c10d::ProcessGroupGloo::createDeviceForHostname(own_address(request.info)));
-  auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
-                                                             request.size, options);
-  return {wrap_backend(request, true, backend), nullptr};
+  try {
+    auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
+                                                               request.size, options);
+    return {wrap_backend(request, true, backend), nullptr};
+  } catch (const std::exception& error) {
+    // A rank that ended meanwhile is the usual reason: what it says itself counts more.
+    core::fail<core::CommError>("dist.World: the ranks of group ", request.monitor->name(),
+                                " cannot connect (", first_line(error.what()),
+                                "); did one of them end?");
+  }
 }
 
 std::string unless_one_host(const RankInfo& info) {

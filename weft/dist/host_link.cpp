@@ -17,7 +17,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kPeriod = 250ms;
 constexpr auto kTryTime = 2000ms;
-constexpr auto kOpenTime = 30s;
 constexpr int kSilentRounds = 28;  // seven seconds, as for ranks
 constexpr int kLostStatus = 4;
 constexpr const char* kFailure = "weft/launch/failure";

@@ -29,10 +29,13 @@ struct ForeignEnd {
 /// talking, so that a network that hangs holds up nothing here.
 class HostLink {
  public:
+  /// How long the hosts of a job may be apart: as long as ranks wait for each other at the start.
+  static constexpr std::chrono::seconds kOpenTime{30};
+
   /// Finds the store within the time that it is given, or throws.
   using Opener = std::function<c10::intrusive_ptr<c10d::Store>(std::chrono::milliseconds)>;
 
-  /// `open` is tried for half a minute; then the job is lost.
+  /// `open` is tried for kOpenTime; then the job is lost.
   HostLink(int hosts, int host, std::string name, Opener open);
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;

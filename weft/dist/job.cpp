@@ -84,7 +84,8 @@ Job::Job(const LaunchOptions& options)
       ranks_(static_cast<size_t>(options.num_ranks)),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO),
-      last_check_(Clock::now()) {}
+      started_(Clock::now()),
+      last_check_(started_) {}
 
 Job::~Job() {
   signal_all(SIGKILL);
@@ -99,8 +100,12 @@ int Job::run() {
   open_store();
   while (any_alive()) step();
   drain_output();
-  wait_for_other_hosts();
-  report();
+  if (link_) agree_on_cause();
+  // The error is not held back until hosts come that are still to hear of it.
+  const bool is_known = has_failed() || foreign_;
+  if (is_known) report();
+  if (link_) wait_for_other_hosts();
+  if (!is_known) report();
   return status_;
 }
 

@@ -95,6 +95,8 @@ class Job {
   std::string report_text() const;
   void report();
   void follow_other_hosts();
+  bool has_failed() const { return failed_rank_ >= 0 || asked_signal_ != 0; }
+  void agree_on_cause();
   void wait_for_other_hosts();
   bool all_ended_alike() const;
   std::string name_of(int rank) const;
@@ -128,6 +130,7 @@ class Job {
   bool ended_by_us_ = false;
   std::optional<Clock::time_point> terminate_at_;
   std::optional<Clock::time_point> kill_at_;
+  Clock::time_point started_;
   Clock::time_point last_check_;
 };
 

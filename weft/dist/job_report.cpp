@@ -87,23 +87,25 @@ void Job::follow_other_hosts() {
   if (foreign_ && !terminate_at_ && !ended_by_us_) terminate_at_ = Clock::now();
 }
 
-// The ranks of this host have ended. Host 0 serves the store until the others are done, and ranks
-// that complain of others have the reason on another host, which is about to tell it.
-void Job::wait_for_other_hosts() {
-  if (!link_) return;
-  const bool failed = failed_rank_ >= 0 || asked_signal_ != 0;
-  if (failed_rank_ >= 0 && !cause_complains_) link_->tell(status_, report_text());
-  const auto started = Clock::now();
-  while (!foreign_ && asked_signal_ == 0 && failed && cause_complains_ &&
-         Clock::now() - started < kReasonTime) {
+// The ranks of this host have ended. Those that complain of others have the reason on another host,
+// which is about to tell it.
+void Job::agree_on_cause() {
+  const bool complains = failed_rank_ >= 0 && cause_complains_;
+  const auto ended = Clock::now();
+  while (complains && !foreign_ && asked_signal_ == 0 && Clock::now() - ended < kReasonTime) {
     std::this_thread::sleep_for(50ms);
+    handle_signals();
     foreign_ = link_->foreign_end();
   }
-  if (failed && cause_complains_ && !foreign_) link_->tell(status_, report_text());
+  if (failed_rank_ >= 0 && !(complains && foreign_)) link_->tell(status_, report_text());
+}
+
+// Host 0 serves the store until the others are done. A failure is told to hosts that are yet to
+// come, too, for as long as the ranks would have waited for them; otherwise theirs would wait.
+void Job::wait_for_other_hosts() {
   link_->leave();
-  // After a failure some may never have come, so they are not waited for without end.
-  const auto left = Clock::now();
-  while (!link_->may_go() && asked_signal_ == 0 && (!failed || Clock::now() - left < kReasonTime)) {
+  const auto deadline = std::max(started_ + HostLink::kOpenTime, Clock::now() + kReasonTime);
+  while (!link_->may_go() && asked_signal_ == 0 && (!has_failed() || Clock::now() < deadline)) {
     std::this_thread::sleep_for(20ms);
     handle_signals();
   }
