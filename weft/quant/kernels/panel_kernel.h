@@ -108,6 +108,13 @@ struct DenseInputs {
   int64_t tokens = 0;
 };
 
+/// Tokens rounded to bfloat16, `stride` numbers apart: an even number of them.
+struct BFloat16Inputs {
+  const uint16_t* data = nullptr;
+  int64_t stride = 0;
+  int64_t tokens = 0;
+};
+
 /// Rows of the result, token t at data + t * stride; room for whole panels.
 struct PanelOutputs {
   float* data = nullptr;
@@ -127,6 +134,12 @@ struct PanelKernel {
   /// The same for plain numbers, summed in float32. A token's result is the same beside any others.
   void (*multiply_dense)(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
+  /// Where the processor multiplies pairs of bfloat16, null elsewhere: rounds numbers, a multiple
+  /// of kBlockColumns, to nearest, ties to even; and the product of bfloat16 panels, summed in
+  /// float32.
+  void (*round_bfloat16)(const float* x, int64_t count, uint16_t* to) = nullptr;
+  void (*multiply_bfloat16)(const Panels& w, int64_t first, int64_t count, const BFloat16Inputs& x,
+                            const PanelOutputs& y) = nullptr;
 };
 
 /// PanelKernel::multiply_dense of each instruction set.
@@ -139,6 +152,11 @@ void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const 
 /// The same with AVX2.
 void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
+/// PanelKernel's functions for bfloat16, for AVX512_BF16.
+void round_bfloat16_avx512(const float* x, int64_t count, uint16_t* to);
+void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
+                              const BFloat16Inputs& x, const PanelOutputs& y);
+extern const PanelKernel kAvx512Bf16PanelKernel;
 extern const PanelKernel kAvx512VnniPanelKernel;
 extern const PanelKernel kAvx2PanelKernel;
 #endif
