@@ -1,6 +1,6 @@
-// All-reduce between the ranks of this host: the backend (shm, or what --backend names), Gloo and,
-// as a floor, a bare loop over shared memory, in turns within one run. `bench_all_reduce [--json]
-// [--quick] [--backend NAME] [-n RANKS]...` starts its own ranks.
+// Collectives between the ranks of this host: shm through a Group and (all-reduce) without, mpi
+// where it was built, Gloo and, as a floor, a bare loop over shared memory, in turns within one
+// run. `bench_all_reduce [--json] [--quick] [--backend NAME] [-n RANKS]...` starts its own ranks.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sched.h>
@@ -8,23 +8,32 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bench/dist/bare_loop.h"
 #include "weft/core/error.h"
 #include "weft/core/file.h"
+#include "weft/dist/backends.h"
 #include "weft/dist/launch.h"
+#include "weft/dist/peers.h"
+#include "weft/dist/process.h"
+#include "weft/dist/shm/collectives.h"
 #include "weft/dist/world.h"
 
 namespace {
 
+using weft::bench::BareLoop;
 using weft::dist::Group;
+using weft::dist::ShmSegment;
 using weft::dist::World;
 using Clock = std::chrono::steady_clock;
 
@@ -36,50 +45,6 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
-
-// The least that two or more processes must do: show, wait for a flag, add. No checks, no way to
-// notice a dead peer, one reader per writer's buffer.
-class BareLoop {
- public:
-  BareLoop(std::byte* memory, int rank, int ranks, size_t bytes)
-      : memory_(memory), rank_(rank), ranks_(ranks), bytes_(bytes) {}
-
-  static size_t size_for(int ranks, size_t bytes) {
-    return static_cast<size_t>(ranks) * (kLine + 2 * bytes);
-  }
-
-  void add(float* x, int64_t count) {
-    ++step_;
-    std::memcpy(buffer(rank_), x, static_cast<size_t>(count) * sizeof(float));
-    flag(rank_).store(step_, std::memory_order_release);
-    for (int r = 0; r < ranks_; ++r) {
-      while (flag(r).load(std::memory_order_acquire) < step_) __builtin_ia32_pause();
-    }
-    for (int r = 0; r < ranks_; ++r) {
-      if (r == rank_) continue;
-      const float* other = buffer(r);
-#pragma GCC ivdep
-      for (int64_t i = 0; i < count; ++i) x[i] += other[i];
-    }
-  }
-
- private:
-  static constexpr size_t kLine = 128;
-
-  std::atomic<uint64_t>& flag(int rank) const {
-    return *reinterpret_cast<std::atomic<uint64_t>*>(memory_ + static_cast<size_t>(rank) * kLine);
-  }
-  float* buffer(int rank) const {
-    const size_t index = 2 * static_cast<size_t>(rank) + step_ % 2;
-    return reinterpret_cast<float*>(memory_ + static_cast<size_t>(ranks_) * kLine + index * bytes_);
-  }
-
-  std::byte* memory_;
-  int rank_;
-  int ranks_;
-  size_t bytes_;
-  uint64_t step_ = 0;
-};
 
 // Memory that all ranks see: rank 0's anonymous file, opened by the others through /proc.
 std::byte* share_memory(const Group& group, size_t bytes) {
@@ -104,20 +69,6 @@ std::byte* share_memory(const Group& group, size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-// Median microseconds of calls made one after the other, as a model makes them; the first few are
-// not counted.
-template <class Function>
-double measure(const Group& group, int calls, Function&& function) {
-  std::vector<double> times;
-  group.barrier();
-  for (int i = 0; i < calls + calls / 10; ++i) {
-    const auto start = Clock::now();
-    function();
-    if (i >= calls / 10) times.push_back(seconds_since(start) * 1e6);
-  }
-  return median(times);
-}
-
 // Each rank on a processor of its own, if there are enough: on a busy machine the scheduler may
 // leave all on one for seconds.
 void pin(int rank, int ranks) {
@@ -139,41 +90,179 @@ struct Options {
   bool quick = false;
 };
 
-void run_rank(const Options& options) {
-  const bool json = options.json;
-  at::set_num_threads(1);
-  const World world = World::from_env();
-  const Group& own = world.group();
-  const char* name = world.backend().c_str();
-  const size_t most = options.quick ? 64 << 10 : 64 << 20;
-  std::byte* memory = share_memory(own, BareLoop::size_for(world.size(), most));
-  BareLoop bare(memory, world.rank(), world.size(), most);
-  const Group gloo = world.make_group_on("gloo", "gloo");
-  pin(world.rank(), world.size());
-  auto rows = nlohmann::json::array();
-  if (world.rank() == 0 && !json) {
-    std::printf("all-reduce, float32 sum, %d ranks: median microseconds per call\n", world.size());
-    std::printf("%10s %12s %12s %12s\n", "bytes", name, "gloo", "bare loop");
+// shm's collectives without the group around them.
+class DirectShm {
+ public:
+  explicit DirectShm(const World& world)
+      : segment_(open_segment(world)), collectives_(segment_, world.rank(), make_monitor(world)) {}
+
+  void all_reduce(at::Tensor& x) {
+    collectives_.all_reduce(static_cast<std::byte*>(x.data_ptr()), x.numel(), at::kFloat,
+                            weft::dist::ReduceOp::kSum);
   }
-  for (size_t bytes = 4096; bytes <= most; bytes *= 4) {
-    at::Tensor x = at::zeros({static_cast<int64_t>(bytes / sizeof(float))});
-    const int calls = static_cast<int>(std::clamp<size_t>((256 << 20) / bytes, 11, 3000));
-    auto* data = x.mutable_data_ptr<float>();
-    const double own_us = measure(own, calls, [&] { own.all_reduce(x); });
-    const double gloo_us = measure(own, std::min(calls, 101), [&] { gloo.all_reduce(x); });
-    const double bare_us = measure(own, calls, [&] { bare.add(data, x.numel()); });
-    rows.push_back({{"bytes", bytes},
-                    {world.backend() + "_us", own_us},
-                    {"gloo_us", gloo_us},
-                    {"bare_us", bare_us}});
-    if (world.rank() == 0 && !json) {
-      std::printf("%10zu %12.2f %12.1f %12.2f\n", bytes, own_us, gloo_us, bare_us);
-      std::fflush(stdout);
+
+ private:
+  static ShmSegment open_segment(const World& world) {
+    const weft::dist::ShmLayout layout(world.size());
+    const std::string name = weft::dist::shm_name(world.info().job_id, "bench");
+    std::optional<ShmSegment> segment;
+    if (world.rank() == 0) segment.emplace(ShmSegment::create(name, layout));
+    world.group().barrier();
+    if (world.rank() != 0) segment.emplace(ShmSegment::open(name, layout));
+    world.group().barrier();
+    if (world.rank() == 0) weft::dist::unlink_shm(name);
+    return std::move(*segment);
+  }
+
+  static std::shared_ptr<weft::dist::GroupMonitor> make_monitor(const World& world) {
+    const at::Tensor pids = world.group().all_gather(at::full({1}, getpid(), at::kLong), 0);
+    std::vector<weft::dist::Peer> peers;
+    std::vector<int> ranks;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      const auto pid = static_cast<pid_t>(pids[rank].item<int64_t>());
+      peers.push_back({rank, pid, weft::dist::process_start_time(pid), weft::dist::host_name()});
+      ranks.push_back(rank);
+    }
+    auto all = std::make_shared<weft::dist::Peers>(std::move(peers), world.rank(), nullptr);
+    return std::make_shared<weft::dist::GroupMonitor>("direct", std::move(all), std::move(ranks),
+                                                      std::chrono::minutes(10));
+  }
+
+  ShmSegment segment_;
+  weft::dist::ShmCollectives collectives_;
+};
+
+// One way to do an operation.
+struct Way {
+  std::string name;
+  std::function<void()> call;
+  /// Of its calls, how many are made in a round.
+  int calls = 0;
+};
+
+// Median microseconds of each way's calls, made one after the other as a model makes them. The ways
+// take turns; the first calls of a turn are not counted.
+std::vector<double> measure(const Group& group, const std::vector<Way>& ways) {
+  constexpr int kRounds = 5;
+  std::vector<std::vector<double>> times(ways.size());
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t w = 0; w < ways.size(); ++w) {
+      group.barrier();
+      const int unmeasured = 1 + ways[w].calls / 10;
+      for (int i = 0; i < ways[w].calls + unmeasured; ++i) {
+        const auto start = Clock::now();
+        ways[w].call();
+        if (i >= unmeasured) times[w].push_back(seconds_since(start) * 1e6);
+      }
     }
   }
-  if (world.rank() == 0 && json) {
+  std::vector<double> medians;
+  for (auto& each : times) medians.push_back(median(std::move(each)));
+  return medians;
+}
+
+// The ways to do one operation on tensors of one size.
+class Operations {
+ public:
+  Operations(const World& world, bool quick)
+      : world_(world),
+        most_(quick ? 64 << 10 : 64 << 20),
+        bare_(share_memory(world.group(), BareLoop::size_for(world.size(), most_)), world.rank(),
+              world.size(), most_, world.size() > weft::dist::available_cpus()),
+        direct_(world) {
+    groups_.push_back({"shm", world.make_group_on("shm", "shm")});
+    if (world.backend() != "shm") groups_.push_back({world.backend(), world.group()});
+    if (world.backend() != "gloo") groups_.push_back({"gloo", world.make_group_on("gloo", "gloo")});
+  }
+
+  size_t most() const { return most_; }
+
+  std::vector<Way> ways(const std::string& operation, size_t bytes) {
+    const auto count = static_cast<int64_t>(bytes / sizeof(float));
+    const int64_t part = count / world_.size();
+    const at::Tensor whole = at::zeros({count});
+    const at::Tensor piece = at::zeros({part});
+    const int calls = static_cast<int>(std::clamp<size_t>((64 << 20) / bytes, 3, 1000));
+    std::vector<Way> all;
+    for (const auto& [name, group] : groups_) {
+      const int most_calls = name == "shm" ? calls : std::min(calls, name == "gloo" ? 20 : 200);
+      all.push_back({name, call_of(operation, group, whole, piece), most_calls});
+    }
+    if (operation == "all_reduce") {
+      all.push_back({"direct", [this, x = whole]() mutable { direct_.all_reduce(x); }, calls});
+    }
+    all.push_back({"bare", bare_call(operation, whole, piece, part), calls});
+    return all;
+  }
+
+ private:
+  static std::function<void()> call_of(const std::string& operation, const Group& group,
+                                       at::Tensor whole, at::Tensor piece) {
+    if (operation == "all_reduce") return [=]() mutable { group.all_reduce(whole); };
+    if (operation == "all_gather") return [=]() mutable { group.all_gather_into(whole, piece); };
+    return [=]() mutable { group.reduce_scatter_into(piece, whole); };
+  }
+
+  std::function<void()> bare_call(const std::string& operation, const at::Tensor& whole,
+                                  const at::Tensor& piece, int64_t part) {
+    if (operation == "all_reduce") {
+      return [=, this] { bare_.all_reduce(whole.mutable_data_ptr<float>(), whole.numel()); };
+    }
+    if (operation == "all_gather") {
+      return [=, this] {
+        bare_.all_gather(whole.mutable_data_ptr<float>(), piece.mutable_data_ptr<float>(), part);
+      };
+    }
+    return [=, this] {
+      bare_.reduce_scatter(piece.mutable_data_ptr<float>(), whole.mutable_data_ptr<float>(), part);
+    };
+  }
+
+  const World& world_;
+  size_t most_;
+  BareLoop bare_;
+  DirectShm direct_;
+  std::vector<std::pair<std::string, Group>> groups_;
+};
+
+void run_rank(const Options& options) {
+  at::set_num_threads(1);
+  const World world = World::from_env();
+  Operations operations(world, options.quick);
+  pin(world.rank(), world.size());
+  const bool prints = world.rank() == 0 && !options.json;
+  auto rows = nlohmann::json::array();
+  if (prints) {
+    std::printf("float32, %d ranks: median microseconds per call of the whole's bytes\n",
+                world.size());
+  }
+  for (const char* operation : {"all_reduce", "all_gather", "reduce_scatter"}) {
+    for (const size_t bytes : {2304UL, 4UL << 10, 64UL << 10, 4UL << 20, 64UL << 20}) {
+      if (bytes > operations.most()) continue;
+      const auto ways = operations.ways(operation, bytes);
+      const auto medians = measure(world.group(), ways);
+      nlohmann::json row = {{"operation", operation}, {"bytes", bytes}};
+      if (prints) std::printf("%15s %9zu", operation, bytes);
+      for (size_t w = 0; w < ways.size(); ++w) {
+        row[ways[w].name + "_us"] = medians[w];
+        if (prints) std::printf("  %s %.2f", ways[w].name.c_str(), medians[w]);
+      }
+      if (prints) std::printf("\n");
+      std::fflush(stdout);
+      rows.push_back(row);
+    }
+  }
+  if (world.rank() == 0 && options.json) {
     std::printf("%s\n", nlohmann::json{{"ranks", world.size()}, {"rows", rows}}.dump().c_str());
   }
+}
+
+// Ranks that mpirun knows, too, can use all backends.
+std::string default_backend() {
+  for (const auto& row : weft::dist::backend_table()) {
+    if (std::string(row.name) == "mpi") return "mpi";
+  }
+  return "shm";
 }
 
 int start_ranks(const std::vector<int>& sizes, const std::string& backend,
@@ -197,7 +286,7 @@ int main(int argc, char** argv) {
   Options options;
   std::vector<std::string> flags;
   std::vector<int> sizes;
-  std::string backend = "shm";
+  std::string backend = default_backend();
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--json" || argument == "--quick") {

@@ -34,19 +34,32 @@ inline ProcessState process_state(int pid) {
   return {text[name_end + 2], std::stoi(text.substr(name_end + 4))};
 }
 
+/// The rank that a process is, of those that weft has started; empty for others.
+inline std::string rank_of(const std::filesystem::path& process) {
+  // A copy of its launcher has a name of its own, a program that was started has the variable.
+  constexpr std::string_view kName = "weft rank ";
+  constexpr std::string_view kVariable = "WEFT_RANK=";
+  std::string name;
+  std::ifstream comm(process / "comm");
+  std::getline(comm, name);
+  if (name.starts_with(kName)) return name.substr(kName.size());
+  std::ifstream environment(process / "environ");
+  for (std::string item; std::getline(environment, item, '\0');) {
+    if (item.starts_with(kVariable)) return item.substr(kVariable.size());
+  }
+  return "";
+}
+
 /// The ranks that the process `launcher` has started: rank to process id.
 inline std::map<std::string, int> ranks_of(int launcher) {
-  constexpr std::string_view kName = "weft rank ";
   std::map<std::string, int> ranks;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string id = entry.path().filename();
     if (id.find_first_not_of("0123456789") != std::string::npos) continue;
     const int pid = std::stoi(id);
     if (process_state(pid).parent != launcher) continue;
-    std::ifstream comm(entry.path() / "comm");
-    std::string name;
-    std::getline(comm, name);
-    if (name.starts_with(kName)) ranks[name.substr(kName.size())] = pid;
+    const std::string rank = rank_of(entry.path());
+    if (!rank.empty()) ranks[rank] = pid;
   }
   return ranks;
 }

@@ -68,14 +68,12 @@ TEST(Backends, ListsTheTableForAnUnknownName) {
                                         names()));
 }
 
-TEST(Backends, TakesMpiByItselfOnlyAcrossHostsFromMpirun) {
+TEST(Backends, TakesSharedMemoryInsideHostsByItself) {
   RankInfo info = on_one_host(4);
   info.launcher = "openmpi";
   EXPECT_STREQ(find_backend("auto", info).name, "shm");
   info.local_size = 2;
-  EXPECT_STREQ(find_backend("auto", info).name, is_built("mpi") ? "mpi" : "gloo");
-  info.launcher = "slurm";
-  EXPECT_STREQ(find_backend("auto", info).name, "gloo");
+  EXPECT_STREQ(find_backend("auto", info).name, "hierarchical");
 }
 
 }  // namespace

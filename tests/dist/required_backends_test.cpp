@@ -20,7 +20,8 @@ TEST(RequiredBackends, RefusesNamesOfNoBackend) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const core::ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "WEFT_REQUIRE: expected backends of [shm, gloo, mpi, nccl] with a comma between, "
+                 "WEFT_REQUIRE: expected backends of [shm, gloo, mpi, hierarchical, nccl] with a "
+                 "comma between, "
                  "got 'opmi'");
   }
 }

@@ -11,7 +11,7 @@
 namespace weft::test {
 namespace {
 
-constexpr std::array<const char*, 4> kKnown = {"shm", "gloo", "mpi", "nccl"};
+constexpr std::array<const char*, 5> kKnown = {"shm", "gloo", "mpi", "hierarchical", "nccl"};
 
 }  // namespace
 

@@ -34,7 +34,7 @@ class OnEachBackend : public ::testing::TestWithParam<std::string> {
   void SetUp() override;
 };
 
-inline const auto kEachBackend = ::testing::Values("shm", "gloo", "mpi");
+inline const auto kEachBackend = ::testing::Values("shm", "gloo", "mpi", "hierarchical");
 
 /// Names the tests after their backend.
 std::string backend_of(const ::testing::TestParamInfo<std::string>& info);

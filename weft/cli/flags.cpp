@@ -142,7 +142,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
       ->check(whole_number(1, kMaxRanks));
   app.add_option("-t,--threads", flags.threads, "threads per rank (default: cores / ranks)")
       ->check(whole_number(1, 1024));
-  app.add_option("--backend", flags.backend, "auto, shm, gloo, mpi or nccl");
+  app.add_option("--backend", flags.backend, "auto, shm, gloo, mpi, hierarchical or nccl");
   app.add_option("--shard-info", flags.shard_info,
                  "a shard_info.json whose rules replace the model's own");
   app.add_option(

@@ -185,7 +185,8 @@ int run_verb(const char* verb, const char* about, train::TrainedPart part, const
   add_mesh_flag(app, "--dp", "mesh.dp", "ranks that cut a replica's parameters", options);
   add_mesh_flag(app, "--tp", "mesh.tp", "ranks that cut every matrix", options);
   add_mesh_flag(app, "--pipe", "mesh.pipe", "pipeline stages", options);
-  add_mesh_flag(app, "--backend", "mesh.backend", "auto, shm, gloo, mpi or nccl", options);
+  add_mesh_flag(app, "--backend", "mesh.backend", "auto, shm, gloo, mpi, hierarchical or nccl",
+                options);
   add_mesh_flag(app, "--steps", "train.steps", "optimizer steps", options);
   app.add_flag("--resume", options.resumes, "go on from the newest checkpoint");
   if (!parse_flags(app, args, {"config"})) return 0;

@@ -1,10 +1,13 @@
 #include "weft/dist/backends.h"
 
 #include <array>
+#include <string_view>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "weft/core/error.h"
+#include "weft/dist/hierarchical/transport.h"
+#include "weft/dist/rendezvous.h"
 #include "weft/dist/shm/transport.h"
 #ifdef WEFT_HAS_MPI
 #include "weft/dist/mpi/group.h"
@@ -16,18 +19,30 @@
 namespace weft::dist {
 namespace {
 
+// libtorch's texts go on with a stack trace after the first line.
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 std::string always(const RankInfo&) { return ""; }
 bool automatic(const RankInfo&) { return true; }
 
 GroupHandles make_gloo(const GroupRequest& request) {
   auto options = c10d::ProcessGroupGloo::Options::create(request.monitor->timeout());
-  // On one host nothing may listen beyond loopback; across hosts Gloo takes this host's address.
-  options->devices.push_back(request.info.single_host()
-                                 ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                 : c10d::ProcessGroupGloo::createDefaultDevice());
-  auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
-                                                             request.size, options);
-  return {wrap_backend(request, true, backend), nullptr};
+  // On one host nothing may listen beyond loopback; across hosts Gloo listens where the others see
+  // this one.
+  options->devices.push_back(
+      c10d::ProcessGroupGloo::createDeviceForHostname(own_address(request.info)));
+  try {
+    auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
+                                                               request.size, options);
+    return {wrap_backend(request, true, backend), nullptr};
+  } catch (const std::exception& error) {
+    // A rank that ended meanwhile is the usual reason: what it says itself counts more.
+    core::fail<core::CommError>("dist.World: the ranks of group ", request.monitor->name(),
+                                " cannot connect (", first_line(error.what()),
+                                "); did one of them end?");
+  }
 }
 
 std::string unless_one_host(const RankInfo& info) {
@@ -52,6 +67,7 @@ constexpr auto kTable = std::to_array<BackendRow>({
     {"nccl", make_nccl, why_no_nccl, automatic},
 #endif
     {"shm", make_shm_group, unless_one_host, automatic},
+    {"hierarchical", make_hierarchical_group, always, automatic},
 #ifdef WEFT_HAS_MPI
     {"mpi", make_mpi_group, always, from_mpirun},
 #endif
@@ -82,6 +98,13 @@ std::string table_names() {
 }  // namespace
 
 std::span<const BackendRow> backend_table() { return kTable; }
+
+GroupHandles make_plain_group(const GroupRequest& request) {
+#ifdef WEFT_HAS_MPI
+  if (from_mpirun(request.info)) return make_mpi_group(request);
+#endif
+  return make_gloo(request);
+}
 
 const BackendRow& find_backend(const std::string& name, const RankInfo& info) {
   for (const BackendRow& row : kTable) {

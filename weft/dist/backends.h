@@ -54,6 +54,10 @@ std::span<const BackendRow> backend_table();
 /// the table, if there is none.
 const BackendRow& find_backend(const std::string& name, const RankInfo& info);
 
+/// A group over the network alone: mpi where mpirun has started the ranks and this build has it,
+/// else gloo.
+GroupHandles make_plain_group(const GroupRequest& request);
+
 /// A c10d process group for CPU tensors around one backend.
 c10::intrusive_ptr<c10d::ProcessGroup> wrap_backend(const GroupRequest& request, bool is_gloo,
                                                     c10::intrusive_ptr<c10d::Backend> backend);

@@ -4,6 +4,7 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/backend_work.h"
+#include "weft/dist/inline_moves.h"
 #include "weft/dist/tensor_lists.h"
 
 namespace weft::dist {
@@ -17,11 +18,20 @@ Message message_of(const at::Tensor& x, int tag) {
   return {tag, static_cast<int32_t>(x.scalar_type()), block_of(x).bytes};
 }
 
-class InlineBlocks : public InlineCollectives {
+class InlineBlocks : public InlineMoves {
  public:
   explicit InlineBlocks(c10::intrusive_ptr<BlockBackend> backend) : backend_(std::move(backend)) {}
 
   void all_reduce_inline(at::Tensor& x, ReduceOp op) override { backend_->all_reduce_now(x, op); }
+  void all_gather_inline(at::Tensor& whole, const at::Tensor& shard) override {
+    backend_->all_gather_now(whole, shard);
+  }
+  void reduce_scatter_inline(at::Tensor& shard, const at::Tensor& whole) override {
+    backend_->reduce_scatter_now(shard, whole);
+  }
+  void broadcast_inline(at::Tensor& x, int64_t root) override {
+    backend_->broadcast_now(x, static_cast<int>(root));
+  }
 
  private:
   c10::intrusive_ptr<BlockBackend> backend_;
@@ -99,6 +109,34 @@ BlockBackend::WorkPtr BlockBackend::run(c10d::OpType type, bool async, Tensors o
 void BlockBackend::all_reduce_now(at::Tensor& x, ReduceOp op) {
   queue_.drain();
   collectives_.all_reduce(static_cast<std::byte*>(x.data_ptr()), x.numel(), x.scalar_type(), op);
+}
+
+// The ranks' equal pieces of `whole`.
+std::vector<Block> BlockBackend::pieces_of(const at::Tensor& whole) const {
+  const Block all = block_of(whole);
+  const size_t bytes = all.bytes / static_cast<size_t>(size_);
+  std::vector<Block> pieces;
+  for (size_t r = 0; r < static_cast<size_t>(size_); ++r) {
+    pieces.push_back({all.data + r * bytes, bytes});
+  }
+  return pieces;
+}
+
+void BlockBackend::all_gather_now(at::Tensor& whole, const at::Tensor& shard) {
+  queue_.drain();
+  collectives_.all_gather(block_of(shard), pieces_of(whole), shard.scalar_type());
+}
+
+void BlockBackend::reduce_scatter_now(at::Tensor& shard, const at::Tensor& whole) {
+  collectives_.check_reduction(shard.scalar_type(), ReduceOp::kSum);
+  queue_.drain();
+  collectives_.reduce_scatter(pieces_of(whole), block_of(shard), shard.scalar_type(),
+                              ReduceOp::kSum);
+}
+
+void BlockBackend::broadcast_now(at::Tensor& x, int root) {
+  queue_.drain();
+  collectives_.broadcast(block_of(x), x.scalar_type(), root);
 }
 
 BlockBackend::WorkPtr BlockBackend::allreduce(Tensors& tensors,

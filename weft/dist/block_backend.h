@@ -29,6 +29,10 @@ class BlockBackend : public c10d::Backend {
 
   /// Reduces contiguous `x` on this thread, after everything that is queued.
   void all_reduce_now(at::Tensor& x, ReduceOp op);
+  /// The same for moves of contiguous tensors.
+  void all_gather_now(at::Tensor& whole, const at::Tensor& shard);
+  void reduce_scatter_now(at::Tensor& shard, const at::Tensor& whole);
+  void broadcast_now(at::Tensor& x, int root);
 
   const std::string getBackendName() const override { return name_; }
 
@@ -67,6 +71,7 @@ class BlockBackend : public c10d::Backend {
   WorkPtr run(c10d::OpType type, bool async, Tensors outputs, std::function<void()> job);
   WorkPtr run_in(WorkQueue& queue, c10d::OpType type, Tensors outputs, std::function<void()> job);
   void check_peer(const char* operation, int peer) const;
+  std::vector<Block> pieces_of(const at::Tensor& whole) const;
 
   CallName call(const char* operation) const;
 

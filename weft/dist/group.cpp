@@ -10,6 +10,7 @@
 #include "weft/dist/check/call.h"
 #include "weft/dist/group_calls.h"
 #include "weft/dist/group_tensors.h"
+#include "weft/dist/inline_moves.h"
 #include "weft/dist/pending_sends.h"
 #include "weft/shard/split.h"
 
@@ -248,8 +249,14 @@ void Group::broadcast(at::Tensor& x, int64_t root) const {
   };
   traffic_->broadcast.add(x.nbytes());
   run_collective(OpKind::kBroadcast, describe, [&] {
-    const at::Tensor dense = x.contiguous();
+    at::Tensor dense = x.contiguous();
     const auto type = type_to_move_as(x.scalar_type(), is_gloo_);
+    auto* const inline_moves = dynamic_cast<InlineMoves*>(inline_collectives_.get());
+    if (inline_moves != nullptr && x.is_cpu()) {
+      inline_moves->broadcast_inline(dense, root);
+      if (rank_ != root && !dense.is_same(x)) x.copy_(dense);
+      return true;
+    }
     std::vector<at::Tensor> tensors = {type ? dense.view(*type) : dense};
     c10d::BroadcastOptions options;
     options.rootRank = root;

@@ -6,6 +6,7 @@
 #include "weft/dist/group.h"
 #include "weft/dist/group_calls.h"
 #include "weft/dist/group_tensors.h"
+#include "weft/dist/inline_moves.h"
 
 // The collectives that write into memory that is there.
 
@@ -55,6 +56,11 @@ std::unique_ptr<PendingWork> Group::gather_into(at::Tensor& whole, const at::Ten
   traffic_->all_gather.add(whole.nbytes());
   const auto describe = [&] { return call_of(OpKind::kAllGather, tensor_text(shard)); };
   return run_collective(OpKind::kAllGather, describe, [&] {
+    auto* const inline_moves = dynamic_cast<InlineMoves*>(inline_collectives_.get());
+    if (inline_moves != nullptr && !async && shard.is_cpu()) {
+      inline_moves->all_gather_inline(whole, shard);
+      return std::unique_ptr<PendingWork>();
+    }
     const auto type = type_to_move_as(shard.scalar_type(), is_gloo_);
     at::Tensor output = type ? whole.view(*type) : whole;
     at::Tensor input = type ? shard.view(*type) : shard;
@@ -62,7 +68,8 @@ std::unique_ptr<PendingWork> Group::gather_into(at::Tensor& whole, const at::Ten
     options.asyncOp = async;
     auto work = process_group_->_allgather_base(output, input, options);
     if (!async) wait_for(monitor_.get(), OpKind::kAllGather, work);
-    return async ? std::make_unique<PendingWork>(std::move(work), monitor_) : nullptr;
+    return async ? std::make_unique<PendingWork>(std::move(work), monitor_)
+                 : std::unique_ptr<PendingWork>();
   });
 }
 
@@ -84,6 +91,11 @@ void Group::reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) cons
       at::Tensor sum = whole.clone();
       reduce_dense(sum, ReduceOp::kSum, OpKind::kReduceScatter);
       shard.view({-1}).copy_(sum.view({-1}).narrow(0, rank_ * shard.numel(), shard.numel()));
+      return true;
+    }
+    if (auto* const inline_moves = dynamic_cast<InlineMoves*>(inline_collectives_.get());
+        inline_moves != nullptr && shard.is_cpu()) {
+      inline_moves->reduce_scatter_inline(shard, whole);
       return true;
     }
     at::Tensor output = shard;

@@ -18,6 +18,12 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
+// Where parts of a group note what nobody reads.
+RankStatus& unread_status() {
+  static RankStatus status;
+  return status;
+}
+
 struct End {
   std::mutex mutex;
   std::condition_variable changed;
@@ -35,12 +41,22 @@ GroupMonitor::GroupMonitor(std::string name, std::shared_ptr<const Peers> peers,
       status_(&own_status()),
       number_(register_group_name(*status_, name_)) {}
 
+GroupMonitor::GroupMonitor(std::shared_ptr<const GroupMonitor> whole, std::vector<int> world_ranks)
+    : name_(whole->name()),
+      peers_(whole->peers_),
+      world_ranks_(std::move(world_ranks)),
+      timeout_(whole->timeout()),
+      status_(&unread_status()),
+      number_(0),
+      whole_(std::move(whole)) {}
+
 std::string GroupMonitor::peer_name(int64_t group_rank) const {
   return peers_->name(world_ranks_[static_cast<size_t>(group_rank)]);
 }
 
 // A collective may be made of others, and is known by its own name.
 std::string GroupMonitor::where(OpKind kind) const {
+  if (whole_ != nullptr) return whole_->where(kind);
   const bool is_message = kind == OpKind::kSend || kind == OpKind::kReceive;
   const OpKind begun = begun_.load(std::memory_order_relaxed);
   if (!is_message && begun != OpKind::kNone) kind = begun;

@@ -25,6 +25,9 @@ class GroupMonitor {
   /// `world_ranks` are the group's ranks, in its order.
   GroupMonitor(std::string name, std::shared_ptr<const Peers> peers, std::vector<int> world_ranks,
                std::chrono::milliseconds timeout);
+  /// Follows a part of `whole`'s ranks in what belongs to the whole's operations: messages name
+  /// those, and the status page is left to them.
+  GroupMonitor(std::shared_ptr<const GroupMonitor> whole, std::vector<int> world_ranks);
 
   const std::string& name() const { return name_; }
   const Peers& peers() const { return *peers_; }
@@ -64,6 +67,7 @@ class GroupMonitor {
   uint32_t number_;
   uint64_t sequence_ = 0;
   std::atomic<OpKind> begun_ = OpKind::kNone;
+  std::shared_ptr<const GroupMonitor> whole_;
 };
 
 }  // namespace weft::dist

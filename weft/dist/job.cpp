@@ -27,9 +27,12 @@ constexpr auto kSettleTime = 500ms;
 // Ranks notice a silent peer themselves after 5 s; the launcher is there for those that cannot.
 constexpr auto kSilenceLimit = 7000ms;
 constexpr auto kCheckPeriod = 500ms;
+constexpr auto kStoreTimeout = 30s;
 constexpr int kCommErrorStatus = 4;
 
-std::string new_job_id() {
+// All hosts must come to the same id; only one job at a time can meet at an address.
+std::string new_job_id(const LaunchOptions& options) {
+  if (options.num_hosts > 1) return core::join("weft-", options.address, "-", options.port);
   std::random_device random;
   return core::join("weft-", getpid(), "-", process_start_time(getpid()), "-", random());
 }
@@ -71,15 +74,18 @@ std::optional<siginfo_t> SignalReader::next() {
 // Ctrl-C reaches every rank once; elsewhere they get a group of their own.
 Job::Job(const LaunchOptions& options)
     : options_(options),
-      page_(StatusPage::create(options.num_ranks)),
+      all_ranks_(options.num_ranks * options.num_hosts),
+      first_rank_(options.num_ranks * options.host),
+      page_(StatusPage::create(all_ranks_)),
       port_(options.port),
-      socket_(listen_on_loopback(port_)),
-      job_id_(new_job_id()),
+      socket_(options.host == 0 ? listen_on(options.address, port_) : core::FileDescriptor()),
+      job_id_(new_job_id(options)),
       own_process_group_(isatty(STDIN_FILENO) == 0),
       ranks_(static_cast<size_t>(options.num_ranks)),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO),
-      last_check_(Clock::now()) {}
+      started_(Clock::now()),
+      last_check_(started_) {}
 
 Job::~Job() {
   signal_all(SIGKILL);
@@ -90,28 +96,44 @@ Job::~Job() {
 
 int Job::run() {
   start_all();
-  // Served only now: threads must not exist when ranks are forked.
-  store_ = serve_store(std::move(socket_), port_, 30s);
+  // Only now: threads must not exist when ranks are forked.
+  open_store();
   while (any_alive()) step();
   drain_output();
-  report();
+  if (link_) agree_on_cause();
+  // The error is not held back until hosts come that are still to hear of it.
+  const bool is_known = has_failed() || foreign_;
+  if (is_known) report();
+  if (link_) wait_for_other_hosts();
+  if (!is_known) report();
   return status_;
+}
+
+void Job::open_store() {
+  if (options_.host == 0) {
+    store_ = serve_store(std::move(socket_), options_.address, port_, kStoreTimeout);
+  }
+  if (options_.num_hosts == 1) return;
+  link_ = std::make_unique<HostLink>(
+      options_.num_hosts, options_.host, host_name(),
+      [this](std::chrono::milliseconds time) { return find_store(options_.address, port_, time); });
 }
 
 void Job::start_all() {
   if (options_.backend == "mpi") {
     places_ = std::make_unique<MpiPlaces>(options_.num_ranks, signals_.former_mask());
   }
-  for (int rank = 0; rank < options_.num_ranks; ++rank) start_rank(rank);
+  for (int index = 0; index < options_.num_ranks; ++index) start_rank(index);
 }
 
-void Job::start_rank(int rank) {
+void Job::start_rank(int index) {
+  const int rank = first_rank_ + index;
   SpawnRequest request;
   request.command = options_.command;
   const bool needs_exec = options_.backend == "mpi" || options_.backend == "nccl";
   if (!needs_exec) request.body = options_.body;
   request.name = core::join("weft rank ", rank);
-  request.variables = variables_for(rank);
+  request.variables = variables_for(index);
   request.kept_fd = page_.fd();
   request.process_group = own_process_group_ ? process_group_ : -1;
   request.signal_mask = signals_.former_mask();
@@ -133,28 +155,30 @@ void Job::start_rank(int rank) {
     request.stdout_fd = writers[0].get();
     request.stderr_fd = writers[1].get();
   }
-  Rank& entry = ranks_[static_cast<size_t>(rank)];
+  Rank& entry = ranks_[static_cast<size_t>(index)];
   entry.pid = spawn_rank(request);
   entry.alive = true;
-  page_.rank(rank).pid.store(entry.pid);
+  status_of(index).pid.store(entry.pid);
   if (own_process_group_ && process_group_ == 0) process_group_ = entry.pid;
 }
 
-std::vector<std::pair<std::string, std::string>> Job::variables_for(int rank) const {
-  const std::string rank_text = std::to_string(rank);
-  const std::string size_text = std::to_string(options_.num_ranks);
+std::vector<std::pair<std::string, std::string>> Job::variables_for(int index) const {
+  const std::string rank_text = std::to_string(first_rank_ + index);
+  const std::string local_text = std::to_string(index);
+  const std::string size_text = std::to_string(all_ranks_);
+  const std::string local_size_text = std::to_string(options_.num_ranks);
   std::vector<std::pair<std::string, std::string>> variables = {
       {"RANK", rank_text},
-      {"LOCAL_RANK", rank_text},
+      {"LOCAL_RANK", local_text},
       {"WORLD_SIZE", size_text},
-      {"LOCAL_WORLD_SIZE", size_text},
-      {"MASTER_ADDR", "127.0.0.1"},
+      {"LOCAL_WORLD_SIZE", local_size_text},
+      {"MASTER_ADDR", options_.address},
       {"MASTER_PORT", std::to_string(port_)},
       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
       {"WEFT_RANK", rank_text},
-      {"WEFT_LOCAL_RANK", rank_text},
+      {"WEFT_LOCAL_RANK", local_text},
       {"WEFT_WORLD_SIZE", size_text},
-      {"WEFT_LOCAL_WORLD_SIZE", size_text},
+      {"WEFT_LOCAL_WORLD_SIZE", local_size_text},
       {"WEFT_JOB_ID", job_id_},
       {"WEFT_BACKEND", options_.backend},
       {"WEFT_STATUS_FD", std::to_string(page_.fd())},
@@ -168,7 +192,7 @@ std::vector<std::pair<std::string, std::string>> Job::variables_for(int rank) co
     variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
   if (places_ != nullptr) {
-    const auto& lent = places_->variables(rank);
+    const auto& lent = places_->variables(index);
     variables.insert(variables.end(), lent.begin(), lent.end());
   }
   return variables;
@@ -179,6 +203,7 @@ void Job::step() {
   handle_signals();
   reap();
   check_heartbeats();
+  follow_other_hosts();
   advance_ending();
 }
 
@@ -230,6 +255,11 @@ void Job::handle_signals() {
     if (info->si_signo == SIGCHLD) continue;
     const bool ends = info->si_signo != SIGUSR1 && info->si_signo != SIGUSR2;
     if (ends) asked_signal_ = info->si_signo;
+    if (ends && link_) {
+      link_->tell(128 + info->si_signo,
+                  core::join("weft launch: the job was ended by ", signal_name(info->si_signo),
+                             " on host ", host_name(), "\n"));
+    }
     // The terminal has sent it to every process of the foreground group already.
     const bool reached_all = !own_process_group_ && info->si_code == SI_KERNEL;
     if (!reached_all) signal_all(info->si_signo);
@@ -259,7 +289,7 @@ void Job::note_end(int rank) {
   }
   note_failure(rank, kCommErrorStatus,
                "was killed by " + signal_name(WTERMSIG(wait_status)) + " " +
-                   describe_operation(page_.rank(rank)));
+                   describe_operation(status_of(rank)));
 }
 
 // The first failure is the cause, but a rank that only complains of another (it ended with status 4
@@ -285,7 +315,7 @@ void Job::check_heartbeats() {
   last_check_ = now;
   for (int i = 0; i < options_.num_ranks; ++i) {
     Rank& rank = ranks_[static_cast<size_t>(i)];
-    const uint32_t beat = page_.rank(i).beat.load(std::memory_order_relaxed);
+    const uint32_t beat = status_of(i).beat.load(std::memory_order_relaxed);
     // Counted in our own steps, so that a job that was stopped as a whole is not taken for stuck.
     rank.silent =
         rank.alive && beat != 0 && beat == rank.last_beat ? rank.silent + kCheckPeriod : 0ms;
@@ -293,7 +323,7 @@ void Job::check_heartbeats() {
     if (rank.silent < kSilenceLimit || failed_rank_ >= 0) continue;
     note_failure(i, kCommErrorStatus,
                  core::join("has not answered for ", rank.silent / 1s, " s (stopped or stuck) ",
-                            describe_operation(page_.rank(i))));
+                            describe_operation(status_of(i))));
   }
 }
 
@@ -302,6 +332,8 @@ void Job::advance_ending() {
   if (terminate_at_ && now >= *terminate_at_) {
     terminate_at_.reset();
     kill_at_ = now + options_.grace;
+    // Ranks that only complain of others may do so because of another host, which tells why.
+    if (link_ && failed_rank_ >= 0 && !cause_complains_) link_->tell(status_, report_text());
     ended_by_us_ = true;
     signal_all(SIGTERM);
     signal_all(SIGCONT);  // a stopped process would not get the signal
@@ -339,58 +371,6 @@ void Job::drain_output() {
     stream->sink->add(text);
   }
   out_.flush();
-  err_.flush();
-}
-
-bool Job::all_ended_alike() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [this](const Rank& rank) {
-    return WIFEXITED(rank.wait_status) && rank.wait_status == ranks_[0].wait_status;
-  });
-}
-
-std::string Job::name_of(int rank) const {
-  return core::join("rank ", rank, " (pid ", ranks_[static_cast<size_t>(rank)].pid, ", host ",
-                    host_name(), ")");
-}
-
-// What the ranks said themselves. Complaints about another rank count only where nobody says more;
-// what all say is said once, what some say with their numbers.
-std::string Job::last_words_of_ranks() const {
-  std::vector<std::pair<int, std::string>> causes, complaints;
-  for (int rank = 0; rank < options_.num_ranks; ++rank) {
-    const std::string words = last_words(page_.rank(rank));
-    if (words.empty()) continue;
-    const bool complains = words.find("CommError: ") != std::string::npos;
-    (complains ? complaints : causes).emplace_back(rank, words);
-  }
-  const auto& said = causes.empty() ? complaints : causes;
-  const bool all_alike = std::all_of(said.begin(), said.end(), [&](const auto& each) {
-    return each.second == said.front().second;
-  });
-  if (all_alike && static_cast<int>(said.size()) == options_.num_ranks) {
-    return said.front().second + "\n";
-  }
-  std::string text;
-  for (const auto& [rank, words] : said) text += core::join("[", rank, "] ", words, "\n");
-  return text;
-}
-
-void Job::report() {
-  if (asked_signal_ != 0) {
-    status_ = 128 + asked_signal_;
-    return;
-  }
-  if (failed_rank_ < 0 || failure_.empty()) return;
-  const bool exited = WIFEXITED(ranks_[static_cast<size_t>(failed_rank_)].wait_status);
-  std::string text = exited ? last_words_of_ranks() : "";
-  // All said the same by themselves: there is no rank to name.
-  if (text.empty() && all_ended_alike() && !ended_by_us_) return;
-  if (text.empty()) {
-    const char* type = status_ == kCommErrorStatus ? "CommError: " : "";
-    text = core::join("weft launch: ", type, name_of(failed_rank_), " ", failure_,
-                      options_.num_ranks > 1 ? "; the other ranks were ended" : "", "\n");
-  }
-  err_.add(text);
   err_.flush();
 }
 

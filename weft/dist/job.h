@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "weft/core/file.h"
+#include "weft/dist/host_link.h"
 #include "weft/dist/launch.h"
 #include "weft/dist/launch_output.h"
 #include "weft/dist/mpi_places.h"
@@ -71,9 +72,12 @@ class Job {
     std::chrono::milliseconds silent{0};
   };
 
+  // Ranks are counted by their index on this host.
   void start_all();
-  void start_rank(int rank);
-  std::vector<std::pair<std::string, std::string>> variables_for(int rank) const;
+  void open_store();
+  void start_rank(int index);
+  std::vector<std::pair<std::string, std::string>> variables_for(int index) const;
+  RankStatus& status_of(int index) const { return page_.rank(first_rank_ + index); }
   void step();
   void wait_for_events();
   void read_stream(Stream& stream);
@@ -88,12 +92,19 @@ class Job {
   int timeout_ms() const;
   void drain_output();
   std::string last_words_of_ranks() const;
+  std::string report_text() const;
   void report();
+  void follow_other_hosts();
+  bool has_failed() const { return failed_rank_ >= 0 || asked_signal_ != 0; }
+  void agree_on_cause();
+  void wait_for_other_hosts();
   bool all_ended_alike() const;
   std::string name_of(int rank) const;
 
   const LaunchOptions& options_;
   SignalReader signals_;
+  int all_ranks_;
+  int first_rank_;
   StatusPage page_;
   int port_;
   core::FileDescriptor socket_;
@@ -103,6 +114,9 @@ class Job {
   c10::intrusive_ptr<c10d::Store> store_;
   /// Only for the mpi backend.
   std::unique_ptr<MpiPlaces> places_;
+  /// Only for several hosts.
+  std::unique_ptr<HostLink> link_;
+  std::optional<ForeignEnd> foreign_;
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Stream>> streams_;
   OutputSink out_;
@@ -116,6 +130,7 @@ class Job {
   bool ended_by_us_ = false;
   std::optional<Clock::time_point> terminate_at_;
   std::optional<Clock::time_point> kill_at_;
+  Clock::time_point started_;
   Clock::time_point last_check_;
 };
 

@@ -9,7 +9,11 @@ namespace weft::dist {
 
 /// What to start, and how.
 struct LaunchOptions {
+  /// Ranks on this host.
   int num_ranks = 1;
+  /// Hosts of the job, with a launcher and num_ranks ranks each, and which of them this is.
+  int num_hosts = 1;
+  int host = 0;
   /// Passed to the ranks as WEFT_BACKEND. For "mpi" the ranks also get places in a job of mpirun
   /// (its path in WEFT_MPIRUN, else that of the MPI of this build).
   std::string backend = "auto";
@@ -19,7 +23,9 @@ struct LaunchOptions {
   /// are loaded already (SpawnRequest::body). Not used for the backends mpi and nccl, whose
   /// libraries want a process of their own.
   std::function<int()> body = {};
-  /// Port of rank 0's store on 127.0.0.1; 0: any free one.
+  /// Where the ranks meet: an address of host 0 under which all hosts reach it, and a port of it;
+  /// 0: any free one, for a job on one host.
+  std::string address = "127.0.0.1";
   int port = 0;
   /// Put "[rank] " before each line of output. Otherwise the ranks write straight through.
   bool prefix_output = true;
@@ -30,13 +36,13 @@ struct LaunchOptions {
 /// Starts `num_ranks` processes of `command` on this host with RANK, WORLD_SIZE, LOCAL_RANK,
 /// LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and WEFT_* set, passes SIGINT/SIGTERM/SIGHUP on, and
 /// waits. When one rank fails the others are ended, and one line on stderr names the rank, its
-/// signal or status and its last operation. Returns the exit status for the program: 0, a weft
-/// exit code, 4 for a rank killed by a signal that nobody asked for, 128+signal when asked to stop.
-/// Children die with this process, however it ends.
-/// Rank 0 inherits stdin; the others read /dev/null.
-/// Throws ConfigError (num_ranks < 1, no command, a build without the mpi backend that is asked
-/// for), IoError (port in use, program or mpirun not found). Call before any other thread is
-/// started.
+/// signal or status and its last operation; the launchers of the other hosts do and say the same.
+/// Whoever reaches `address` can join the job: it belongs into a trusted network. Returns the exit
+/// status for the program: 0, a weft exit code, 4 for a rank killed by a signal that nobody asked
+/// for, 128+signal when asked to stop. Children die with this process, however it ends. Rank 0
+/// inherits stdin; the others read /dev/null. Throws ConfigError (num_ranks < 1, no command,
+/// several hosts without a port, a build without the mpi backend that is asked for), IoError (port
+/// in use, program or mpirun not found). Call before any other thread is started.
 int launch(const LaunchOptions& options);
 
 }  // namespace weft::dist

@@ -108,7 +108,8 @@ uint32_t Peers::beat(int rank) const {
 }
 
 std::string Peers::last_operation(int rank) const {
-  if (page_ == nullptr) return {};
+  // What ranks of other hosts do cannot be seen from here.
+  if (page_ == nullptr || page_->rank(rank).pid.load() == 0) return {};
   return core::join(" ", describe_operation(page_->rank(rank)));
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -53,6 +54,7 @@ pid_t find_ancestor(std::string_view name) {
 }
 
 std::string host_name() {
+  if (const char* chosen = std::getenv("WEFT_HOST")) return chosen;
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
   return name.data();

@@ -16,7 +16,7 @@ uint64_t process_start_time(pid_t pid);
 /// /proc/PID/comm); 0 if there is none.
 pid_t find_ancestor(std::string_view name);
 
-/// This machine's name, for messages.
+/// This machine's name: WEFT_HOST, or what the system says. Ranks of one name share memory.
 std::string host_name();
 
 /// 16 hexadecimal digits that stand for `text` (64-bit FNV-1a), fit for names of files.

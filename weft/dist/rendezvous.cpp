@@ -2,13 +2,16 @@
 
 #include <arpa/inet.h>
 #include <c10/util/Logging.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -23,12 +26,26 @@ using core::CommError;
 using core::ConfigError;
 using core::fail;
 
-[[noreturn]] void fail_bind(int port, int error) {
+[[noreturn]] void fail_bind(const std::string& address, int port, int error) {
   if (error == EADDRINUSE) {
-    fail<core::IoError>("weft launch: port ", port,
-                        " on 127.0.0.1 is in use; choose another with --port");
+    fail<core::IoError>("weft launch: port ", port, " on ", address,
+                        " is in use; choose another with --port");
   }
-  core::fail_errno("weft launch", core::join("listening on 127.0.0.1:", port), error);
+  core::fail_errno("weft launch", core::join("listening on ", address, ":", port), error);
+}
+
+sockaddr_in resolve(const char* what, const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  core::check<ConfigError>(error == 0, what, ": expected a host's name or address, got '", host,
+                           "': ", gai_strerror(error));
+  sockaddr_in address{};
+  std::memcpy(&address, found->ai_addr, sizeof(address));
+  freeaddrinfo(found);
+  return address;
 }
 
 // torchrun and weft launch serve the store themselves; then every rank is a client.
@@ -90,27 +107,45 @@ std::filesystem::path store_path(const RankInfo& info) {
 
 }  // namespace
 
-core::FileDescriptor listen_on_loopback(int& port) {
+core::FileDescriptor listen_on_loopback(int& port) { return listen_on("127.0.0.1", port); }
+
+core::FileDescriptor listen_on(const std::string& where, int& port) {
+  sockaddr_in address = resolve("weft launch: --address", where, port);
   core::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) core::fail_errno("weft launch", "socket", errno);
   const int yes = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   if (bind(socket.get(), generic, length) != 0 || listen(socket.get(), SOMAXCONN) != 0 ||
       getsockname(socket.get(), generic, &length) != 0) {
-    fail_bind(port, errno);
+    fail_bind(where, port, errno);
   }
   port = ntohs(address.sin_port);
   return socket;
 }
 
-c10::intrusive_ptr<c10d::Store> serve_store(core::FileDescriptor socket, int port,
-                                            std::chrono::milliseconds timeout) {
+std::string own_address(const RankInfo& info) {
+  constexpr const char* kLoopback = "127.0.0.1";
+  if (info.single_host() || info.master_addr.empty()) return kLoopback;
+  if (const char* chosen = std::getenv("WEFT_ADDRESS")) return chosen;
+  sockaddr_in master = resolve("dist.rendezvous: MASTER_ADDR", info.master_addr, info.master_port);
+  // Nothing is sent: the kernel only chooses the way, and with it this end's address.
+  const core::FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{};
+  socklen_t length = sizeof(own);
+  const bool known =
+      connect(socket.get(), reinterpret_cast<sockaddr*>(&master), sizeof(master)) == 0 &&
+      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0;
+  core::check<ConfigError>(known, "dist.rendezvous: MASTER_ADDR: there is no way to ",
+                           info.master_addr, ": ", std::strerror(errno));
+  std::array<char, INET_ADDRSTRLEN> text{};
+  inet_ntop(AF_INET, &own.sin_addr, text.data(), text.size());
+  return text.data();
+}
+
+c10::intrusive_ptr<c10d::Store> serve_store(core::FileDescriptor socket, const std::string& address,
+                                            int port, std::chrono::milliseconds timeout) {
   quiet_c10d();
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
@@ -118,7 +153,17 @@ c10::intrusive_ptr<c10d::Store> serve_store(core::FileDescriptor socket, int por
   options.waitWorkers = false;
   options.timeout = timeout;
   options.masterListenFd = socket.release();
-  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
+}
+
+c10::intrusive_ptr<c10d::Store> find_store(const std::string& address, int port,
+                                           std::chrono::milliseconds timeout) {
+  quiet_c10d();
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
 }
 
 c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info,

@@ -68,8 +68,12 @@ void ShmCollectives::guarded(const ShmOperation& operation, Function&& function)
   }
 }
 
-void ShmCollectives::check_reduction(c10::ScalarType dtype, ReduceOp op) const {
+void check_reducible(c10::ScalarType dtype, ReduceOp op) {
   find_reduce_kernel(dtype, to_shm_reduce(op));
+}
+
+void ShmCollectives::check_reduction(c10::ScalarType dtype, ReduceOp op) const {
+  check_reducible(dtype, op);
 }
 
 void ShmCollectives::all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype,
@@ -262,6 +266,15 @@ uint64_t ShmCollectives::agree_on_lanes(std::span<const Block> inputs,
   return most;
 }
 
+// Every rank brings a piece as large as the output.
+std::vector<Block> ShmCollectives::same_for_all(Block output) const {
+  return std::vector<Block>(static_cast<size_t>(ranks()), output);
+}
+
+void ShmCollectives::check_counts(uint64_t bytes, size_t item) const {
+  for (int r = 0; r < ranks(); ++r) check_bytes(r, steps_.operation(r).count * item, bytes);
+}
+
 void ShmCollectives::show_lanes(std::span<const Block> inputs, uint64_t chunk) const {
   const size_t lane = lane_bytes();
   for (size_t r = 0; r < inputs.size(); ++r) {
@@ -298,15 +311,19 @@ void ShmCollectives::reduce_scatter(std::span<const Block> inputs, Block output,
   const Kernel kernel{find_reduce_kernel(dtype, to_shm_reduce(op)), c10::elementSize(dtype)};
   ShmOperation operation = describe_call(OpKind::kReduceScatter, dtype, output.bytes / kernel.item);
   operation.reduce = static_cast<uint8_t>(to_shm_reduce(op));
+  // Pieces of one length need no step in which the ranks tell their lengths.
+  const bool even = std::all_of(inputs.begin(), inputs.end(),
+                                [&](const Block& each) { return each.bytes == output.bytes; });
+  operation.even = even ? 1 : 0;
   guarded(operation, [&] {
-    // Every rank brings a piece as large as the output.
-    const std::vector<Block> outputs(static_cast<size_t>(ranks()), output);
-    const uint64_t chunks = agree_on_lanes(inputs, outputs);
     const size_t lane = lane_bytes();
+    const uint64_t chunks = even ? std::max<uint64_t>(1, chunks_of(output.bytes, lane))
+                                 : agree_on_lanes(inputs, same_for_all(output));
     const auto own = static_cast<size_t>(rank());
     for (uint64_t i = 0; i < chunks; ++i) {
       show_lanes(inputs, i);
       steps_.exchange();
+      if (even && i == 0) check_counts(output.bytes, kernel.item);
       for (size_t r = 0; r < sources_.size(); ++r) {
         sources_[r] =
             r == own ? inputs[own].data + i * lane : steps_.slot(static_cast<int>(r)) + own * lane;

@@ -14,6 +14,9 @@
 
 namespace weft::dist {
 
+/// Throws ShapeError if elements of `dtype` cannot be reduced so.
+void check_reducible(c10::ScalarType dtype, ReduceOp op);
+
 /// Collectives over a shared-memory segment. A call that fails makes the others fail too.
 class ShmCollectives : public BlockCollectives {
  public:
@@ -62,6 +65,8 @@ class ShmCollectives : public BlockCollectives {
   void collect_parts(std::byte* chunk, size_t bytes) const;
   Part part_of(size_t chunk_bytes, int rank) const;
   uint64_t most_chunks() const;
+  std::vector<Block> same_for_all(Block output) const;
+  void check_counts(uint64_t bytes, size_t item) const;
   void check_bytes(int peer, uint64_t theirs, uint64_t expected) const;
   void gather_chunks(Block input, std::span<const Block> outputs, size_t item);
   size_t lane_bytes() const;

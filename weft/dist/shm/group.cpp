@@ -77,13 +77,15 @@ ShmSegment open_announced(const GroupRequest& request, const ShmLayout& layout) 
 
 }  // namespace
 
-GroupHandles make_shm_group(const GroupRequest& request) {
+std::unique_ptr<ShmTransport> make_shm_transport(const GroupRequest& request) {
   const ShmLayout layout(request.size);
   ShmSegment segment =
       request.rank == 0 ? create_and_announce(request, layout) : open_announced(request, layout);
-  auto transport =
-      std::make_unique<ShmTransport>(std::move(segment), request.rank, request.monitor);
-  return make_block_group(request, "shm", std::move(transport));
+  return std::make_unique<ShmTransport>(std::move(segment), request.rank, request.monitor);
+}
+
+GroupHandles make_shm_group(const GroupRequest& request) {
+  return make_block_group(request, "shm", make_shm_transport(request));
 }
 
 }  // namespace weft::dist

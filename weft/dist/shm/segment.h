@@ -14,6 +14,8 @@ namespace weft::dist {
 struct ShmCounter {
   std::atomic<uint64_t> value;
   std::atomic<uint32_t> sleepers;
+  /// 1 + the processor that its owner last ran on; 0: not known.
+  std::atomic<int32_t> processor;
 };
 
 /// What a rank says of the operation that it has entered, so that the others can compare.
@@ -21,7 +23,8 @@ struct ShmOperation {
   uint8_t kind = 0;
   uint8_t reduce = 0;
   int8_t dtype = 0;
-  uint8_t unused = 0;
+  /// 1 if the pieces that are dealt out are all of one length.
+  uint8_t even = 0;
   uint32_t root = 0;
   /// Elements, and chunks that the rank has to move; the most of all ranks counts.
   uint64_t count = 0;

@@ -23,7 +23,13 @@ using Clock = std::chrono::steady_clock;
 
 // How often a sleeping rank looks after its peers.
 constexpr auto kLookPeriod = std::chrono::milliseconds(100);
-constexpr auto kSpinTime = std::chrono::microseconds(100);
+// Longer than waking a rank takes: otherwise one late rank sends the next to sleep, and so on.
+constexpr auto kSpinTime = std::chrono::microseconds(400);
+// A processor that was given away and came back after so long was used by another program.
+constexpr auto kLongTurn = std::chrono::milliseconds(1);
+constexpr int kCrowdedWaits = 200;
+constexpr int kTurns = 4;
+constexpr int kSpins = 64;
 
 // The kernel compares the low half of the counter, which comes first on the machines that we
 // support.
@@ -37,10 +43,20 @@ void futex_wait(const ShmCounter& counter, uint64_t seen, std::chrono::nanosecon
           0);
 }
 
-// How long a rank spins before it sleeps. To wake a sleeper costs tens of microseconds, so spinning
-// pays as long as the other rank runs on another processor.
-std::chrono::nanoseconds spin_time_for(int ranks) {
-  return ranks <= available_cpus() ? kSpinTime : std::chrono::nanoseconds(0);
+bool has_processors(const GroupMonitor& monitor) {
+  const Peers& peers = monitor.peers();
+  const std::string& own = peers.peer(peers.own_rank()).host;
+  int here = 0;
+  for (int rank = 0; rank < peers.size(); ++rank) here += peers.peer(rank).host == own ? 1 : 0;
+  return here <= available_cpus();
+}
+
+bool reaches(const ShmCounter& counter, uint64_t value) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (counter.value.load(std::memory_order_acquire) >= value) return true;
+    __builtin_ia32_pause();
+  }
+  return false;
 }
 
 struct Sleeping {
@@ -54,28 +70,43 @@ struct Sleeping {
 }  // namespace
 
 ShmWaiter::ShmWaiter(ShmSegment& segment, std::shared_ptr<GroupMonitor> monitor)
-    : segment_(segment),
-      monitor_(std::move(monitor)),
-      spin_time_(spin_time_for(monitor_->peers().size())) {}
+    : segment_(segment), monitor_(std::move(monitor)), has_room_(has_processors(*monitor_)) {}
 
 void ShmWaiter::wake(ShmCounter& counter) {
   syscall(SYS_futex, futex_word(counter), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Two ranks may have ended up on one processor: then only giving it away helps, and spinning would
-// cost its whole time at every step. Where the other runs beside us a yield returns at once.
 void ShmWaiter::wait_long(ShmCounter& counter, uint64_t value, OpKind kind) const {
-  const auto reached = [&] { return counter.value.load(std::memory_order_acquire) >= value; };
-  const auto deadline = Clock::now() + spin_time_;
-  constexpr int kSpins = 64;
-  do {
-    sched_yield();
-    for (int i = 0; i < kSpins; ++i) {
-      if (reached()) return;
-      __builtin_ia32_pause();
-    }
-  } while (Clock::now() < deadline);
+  if (has_room_ ? spin(counter, value) : take_turns(counter, value)) return;
   wait_asleep(counter, value, kind);
+}
+
+bool ShmWaiter::spin(const ShmCounter& counter, uint64_t value) const {
+  const auto deadline = Clock::now() + kSpinTime;
+  do {
+    if (reaches(counter, value)) return true;
+    if (counter.processor.load(std::memory_order_relaxed) == sched_getcpu() + 1) return false;
+  } while (Clock::now() < deadline);
+  return false;
+}
+
+// With more ranks than processors the next one can go on when this one steps aside, which is
+// quicker than sleeping. Where others use the processors, too, they take the turn.
+bool ShmWaiter::take_turns(const ShmCounter& counter, uint64_t value) const {
+  if (crowded_.load(std::memory_order_relaxed) > 0) {
+    crowded_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  bool reached = false;
+  for (int turn = 0; turn < kTurns && !reached; ++turn) {
+    const auto start = Clock::now();
+    sched_yield();
+    reached = reaches(counter, value);
+    if (Clock::now() - start < kLongTurn) continue;
+    crowded_.store(kCrowdedWaits, std::memory_order_relaxed);
+    return reached;
+  }
+  return reached;
 }
 
 void ShmWaiter::wait_asleep(ShmCounter& counter, uint64_t value, OpKind kind) const {
@@ -166,6 +197,7 @@ void ShmSteps::compare(int peer) const {
                                 kind == OpKind::kAllToAll;
   const bool same = theirs.kind == operation_.kind && theirs.reduce == operation_.reduce &&
                     theirs.dtype == operation_.dtype && theirs.root == operation_.root &&
+                    theirs.even == operation_.even &&
                     (sizes_may_differ || theirs.count == operation_.count);
   if (same) [[likely]] {
     return;
@@ -190,6 +222,7 @@ std::string describe(const ShmOperation& operation) {
   if (operation.reduce != 0) {
     text += core::join(", reduction ", static_cast<int>(operation.reduce));
   }
+  if (kind == OpKind::kReduceScatter && operation.even == 0) text += ", pieces of several lengths";
   if (operation.root != 0) text += core::join(", root ", operation.root);
   return text;
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sched.h>
+
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -9,7 +12,11 @@
 
 namespace weft::dist {
 
-/// Waiting and being woken in shared memory, with an eye on the peers.
+/// Waiting and being woken in shared memory, with an eye on the peers. To be woken takes far longer
+/// than most waits (an idle virtual processor needs 100 µs), and to spin on a processor that the
+/// other rank needs helps nobody. So a rank spins while the one that it waits for can run beside
+/// it: there are processors for all ranks, and that rank was last on another. It does not give its
+/// processor away meanwhile: another program would keep it for milliseconds.
 class ShmWaiter {
  public:
   ShmWaiter(ShmSegment& segment, std::shared_ptr<GroupMonitor> monitor);
@@ -30,6 +37,7 @@ class ShmWaiter {
 
   /// Sets `counter` and wakes those that sleep on it.
   static void advance(ShmCounter& counter, uint64_t value) {
+    counter.processor.store(sched_getcpu() + 1, std::memory_order_relaxed);
     counter.value.exchange(value, std::memory_order_seq_cst);
     if (counter.sleepers.load(std::memory_order_seq_cst) != 0) wake(counter);
   }
@@ -42,12 +50,17 @@ class ShmWaiter {
  private:
   static void wake(ShmCounter& counter);
   void wait_long(ShmCounter& counter, uint64_t value, OpKind kind) const;
+  bool spin(const ShmCounter& counter, uint64_t value) const;
+  bool take_turns(const ShmCounter& counter, uint64_t value) const;
   void wait_asleep(ShmCounter& counter, uint64_t value, OpKind kind) const;
   void check_peers(PeerWatch& watch, const ShmCounter& counter, uint64_t value, OpKind kind) const;
 
   ShmSegment& segment_;
   std::shared_ptr<GroupMonitor> monitor_;
-  std::chrono::nanoseconds spin_time_;
+  /// A processor for each rank.
+  bool has_room_;
+  /// Waits left in which the processor is not given away.
+  mutable std::atomic<int> crowded_{0};
 };
 
 /// The steps of a group's collectives: in each step every rank shows something and waits for all

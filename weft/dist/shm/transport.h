@@ -30,8 +30,11 @@ class ShmTransport : public BlockTransport {
   std::map<int, ShmReceiver> receivers_;
 };
 
-/// Makes a group over shared memory: its rank 0 creates the segment, announces it in the store, and
-/// removes the name as soon as all have mapped it. Collective over the group.
+/// The ranks of `request` get a segment: their rank 0 creates it, announces it in the store, and
+/// removes the name as soon as all have mapped it. Collective over them. Throws CommError, IoError.
+std::unique_ptr<ShmTransport> make_shm_transport(const GroupRequest& request);
+
+/// Makes a group over shared memory. Collective over the group.
 GroupHandles make_shm_group(const GroupRequest& request);
 
 }  // namespace weft::dist

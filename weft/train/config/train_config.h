@@ -52,7 +52,7 @@ struct MeshSection {
   std::vector<int64_t> pipe_layers = {};
   /// Ranks that every matrix is cut over.
   int64_t tp = 1;
-  /// auto, shm, gloo, mpi or nccl.
+  /// auto, shm, gloo, mpi, hierarchical or nccl.
   std::string backend = "auto";
 
   int64_t num_ranks() const { return replicas * dp * pipe * tp; }

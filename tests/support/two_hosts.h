@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace weft::test {
+
+/// Two network namespaces of this machine with a wire between them: to programs inside, two hosts.
+/// They go with this object. Needs iproute2 and the right to make namespaces.
+class TwoHosts {
+ public:
+  TwoHosts();
+  TwoHosts(const TwoHosts&) = delete;
+  TwoHosts& operator=(const TwoHosts&) = delete;
+  ~TwoHosts();
+
+  /// Why they could not be made; empty if they are there.
+  const std::string& problem() const { return problem_; }
+  /// `command` as it runs on host 0 or 1, under the name that name() gives.
+  std::vector<std::string> on(int host, const std::vector<std::string>& command) const;
+  static std::string name(int host) { return host == 0 ? "left" : "right"; }
+  /// Flags of `weft launch` with which the hosts find each other.
+  std::vector<std::string> launch_flags(int host) const;
+  /// Host 0's address, as the other host sees it.
+  static std::string address() { return "10.213.77.1"; }
+  static int port() { return 29511; }
+
+ private:
+  std::string space(int host) const;
+  bool run(const std::vector<std::string>& command);
+
+  std::string problem_;
+};
+
+}  // namespace weft::test
