@@ -1,3 +1,4 @@
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -40,11 +41,14 @@ class Fibers {
 
  private:
   struct Fiber {
-    ucontext_t context = {};
+    ucontext_t first = {};
+    jmp_buf next = {};
     std::vector<char> stack = std::vector<char>(kStackBytes);
+    bool has_begun = false;
     bool is_done = true;
   };
   static void enter();
+  void leave();
   void prepare(unsigned threads);
   void resume(size_t index);
 
@@ -52,7 +56,7 @@ class Fibers {
   std::vector<Barrier> warps_;
   std::vector<float> slots_;
   Barrier block_;
-  ucontext_t main_ = {};
+  jmp_buf main_ = {};
   const std::function<void()>* body_ = nullptr;
   uint64_t progress_ = 0;
 };
@@ -65,31 +69,43 @@ Fibers& fibers() {
 void Fibers::enter() {
   Fibers& all = fibers();
   const size_t own = threadIdx.x;
-  (*all.body_)();
-  all.fibers_[own]->is_done = true;
-  ++all.progress_;
-}
-
-void Fibers::prepare(unsigned threads) {
-  while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
-  block_ = {threads, 0, 0};
-  warps_.assign((threads + kWarp - 1) / kWarp, Barrier{kWarp, 0, 0});
-  slots_.assign(warps_.size() * 2 * kWarp, NAN);
-  for (unsigned i = 0; i < threads; ++i) {
-    Fiber& fiber = *fibers_[i];
-    ::getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.data();
-    fiber.context.uc_stack.ss_size = fiber.stack.size();
-    fiber.context.uc_link = &main_;
-    ::makecontext(&fiber.context, &Fibers::enter, 0);
-    fiber.is_done = false;
+  // A thread of one block after the other.
+  while (true) {
+    (*all.body_)();
+    all.fibers_[own]->is_done = true;
+    ++all.progress_;
+    all.leave();
   }
 }
 
+// Goes on in resume(), and here when this thread is resumed. Jumps, as swapcontext asks the system
+// for signal masks each time.
+void Fibers::leave() {
+  if (_setjmp(fibers_[threadIdx.x]->next) == 0) _longjmp(main_, 1);
+}
+
+void Fibers::prepare(unsigned threads) {
+  while (fibers_.size() < threads) {
+    Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>());
+    ::getcontext(&fiber.first);
+    fiber.first.uc_stack.ss_sp = fiber.stack.data();
+    fiber.first.uc_stack.ss_size = fiber.stack.size();
+    ::makecontext(&fiber.first, &Fibers::enter, 0);
+  }
+  block_ = {threads, 0, 0};
+  warps_.assign((threads + kWarp - 1) / kWarp, Barrier{kWarp, 0, 0});
+  slots_.assign(warps_.size() * 2 * kWarp, NAN);
+  for (unsigned i = 0; i < threads; ++i) fibers_[i]->is_done = false;
+}
+
 void Fibers::resume(size_t index) {
-  if (fibers_[index]->is_done) return;
+  Fiber& fiber = *fibers_[index];
+  if (fiber.is_done) return;
   threadIdx = dim3(static_cast<unsigned>(index));
-  ::swapcontext(&main_, &fibers_[index]->context);
+  if (_setjmp(main_) != 0) return;
+  if (fiber.has_begun) _longjmp(fiber.next, 1);
+  fiber.has_begun = true;
+  ::setcontext(&fiber.first);
 }
 
 bool Fibers::run_block(unsigned threads, const std::function<void()>& body, bool backwards) {
@@ -107,7 +123,6 @@ bool Fibers::run_block(unsigned threads, const std::function<void()>& body, bool
 }
 
 void Fibers::wait(Barrier& barrier) {
-  const size_t own = threadIdx.x;
   const uint64_t phase = barrier.phase;
   ++progress_;
   if (++barrier.waiting == barrier.size) {
@@ -115,13 +130,11 @@ void Fibers::wait(Barrier& barrier) {
     ++barrier.phase;
     return;
   }
-  while (barrier.phase == phase) {
-    ::swapcontext(&fibers_[own]->context, &main_);
-  }
+  while (barrier.phase == phase) leave();
 }
 
 FiberGraph* recording = nullptr;
-int64_t kernels_run = 0, graphs_run = 0;
+int64_t kernels_run = 0;
 cudaError_t last_error = cudaSuccess;
 
 // Where an allocation's pages begin, and how many bytes they are.
@@ -164,9 +177,6 @@ cudaError_t run_on_fibers(dim3 blocks, dim3 threads, std::function<void()> threa
   }
   return last_error;
 }
-
-int64_t num_kernels_run() { return kernels_run; }
-int64_t num_graphs_run() { return graphs_run; }
 
 }  // namespace weft::test
 
@@ -248,7 +258,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t /*stream*/) {
-  ++graphs_run;
   for (const auto& kernel : executable->kernels) kernel();
   return last_error;
 }

@@ -58,10 +58,6 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 namespace weft::test {
 /// Runs `thread` for every thread of every block, or records it.
 cudaError_t run_on_fibers(dim3 blocks, dim3 threads, std::function<void()> thread);
-/// So many kernels have run in this process, recorded ones at each run.
-int64_t num_kernels_run();
-/// So many graphs have been begun.
-int64_t num_graphs_run();
 }  // namespace weft::test
 
 template <class Call>
