@@ -61,6 +61,40 @@ at::Tensor plain_weight(int64_t out, int64_t in, at::ScalarType type) {
   return seeded({out, in}, 9, at::kFloat).to(type);
 }
 
+// Numbers of all magnitudes, which 12 bits don't hold.
+at::Tensor any_bfloat16(int64_t out, int64_t in) {
+  const at::Tensor magnitude = at::exp2(at::randint(-120, 120, {out, in}).to(at::kFloat));
+  return (magnitude * seeded({out, in}, 3, at::kFloat)).to(at::kBFloat16);
+}
+
+// Weights as models have them: few numbers are of other magnitudes than the rest.
+at::Tensor usual_bfloat16(int64_t out, int64_t in) {
+  at::Tensor w = plain_weight(out, in, at::kBFloat16);
+  w.view({-1}).slice(0, 5, w.numel(), 301).mul_(1e-9);
+  w.view({-1}).slice(0, 7, w.numel(), 400).zero_();
+  w.view({-1})[w.numel() - 1] = -1e30;
+  return w;
+}
+
+TEST(PanelMatrix, KeepsBFloat16InTwelveBits) {
+  for (const auto& [out, in] : {std::pair(16, 32), std::pair(21, 96), std::pair(70, 160)}) {
+    for (const at::Tensor& w : {usual_bfloat16(out, in), any_bfloat16(out, in)}) {
+      const PanelMatrix panels = to_panels(w);
+      EXPECT_TRUE(at::equal(panel_values(panels), w.to(at::kFloat))) << out << " rows";
+      for (const int64_t tokens : {1, 5, 16, 17}) {
+        const at::Tensor x = at::ones({tokens, in});
+        for (const auto* kernel : kernels::runnable_panel_kernels()) {
+          expect_close(panel_matmul_on(*kernel, x, panels),
+                       at::matmul(x.to(at::kDouble), w.to(at::kDouble).t()),
+                       core::join(kernel->name, ", ", out, " rows, ", tokens, " tokens"), 1e-5);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(to_panels(usual_bfloat16(70, 160)).form.numbers, kernels::PanelNumbers::kShortBFloat16);
+  EXPECT_EQ(to_panels(any_bfloat16(70, 160)).form.numbers, kernels::PanelNumbers::kBFloat16);
+}
+
 TEST(PanelMatrix, KeepsEveryBit) {
   for (const Format& format : kFormats) {
     const AffineTensor w = make_weight(format);
@@ -81,7 +115,9 @@ TEST(PanelMatrix, TakesTheBytesOfItsForm) {
   EXPECT_EQ(bytes({4, false, 64, 16, 32 * 2}), 2 * 16 * (4 + 16));
   EXPECT_EQ(bytes({6, true, 16, 16, 32}), 16 * (8 + 32));
   EXPECT_EQ(bytes({4, false, 32, 17, 32, at::kFloat}), 2 * 16 * (8 + 16));
-  EXPECT_EQ(to_panels(plain_weight(16, 32, at::kBFloat16)).num_bytes(), 16 * 64);
+  // 12 bits, and where each panel's exceptions begin.
+  EXPECT_EQ(to_panels(at::ones({32, 64}, at::kBFloat16)).num_bytes(), 32 * 96 + 3 * 8);
+  EXPECT_EQ(to_panels(any_bfloat16(16, 32)).num_bytes(), 16 * 64);
 }
 
 TEST(PanelMatrix, GivesRowsAsTheAffineMatrixDoes) {
@@ -121,7 +157,8 @@ TEST(PanelMatrix, MultipliesPlainNumbersInFloat32) {
   for (const auto type : kPlainTypes) {
     const at::Tensor w = plain_weight(21, 96, type);
     const PanelMatrix panels = to_panels(w);
-    for (const int64_t tokens : {1, 2, 7, 8, 19}) {
+    for (const int64_t tokens : {1, 2, 7, 8, 16, 19}) {
+      if (tokens > PanelInputs::kExactRows && type == at::kBFloat16) continue;
       const at::Tensor x = seeded({tokens, 96}, tokens, at::kFloat);
       const at::Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
       for (const auto* kernel : kernels::runnable_panel_kernels()) {
@@ -134,20 +171,44 @@ TEST(PanelMatrix, MultipliesPlainNumbersInFloat32) {
   }
 }
 
-TEST(PanelMatrix, RowsServeMatricesOfBothKinds) {
+// One panel, two, three and what is left of more; a last tile of every length.
+TEST(PanelMatrix, RoundsManyRowsToBFloat16WhereTheProcessorMultipliesIt) {
+  for (const int64_t out : {7, 32, 41, 80}) {
+    const at::Tensor w = plain_weight(out, 160, at::kBFloat16);
+    const PanelMatrix panels = to_panels(w);
+    for (int64_t tokens = 17; tokens <= 24; ++tokens) {
+      const at::Tensor x = seeded({tokens, 160}, tokens, at::kFloat);
+      for (const auto* kernel : kernels::runnable_panel_kernels()) {
+        const at::Tensor taken = kernel->multiply_bfloat16 == nullptr ? x : x.to(at::kBFloat16);
+        expect_close(panel_matmul_on(*kernel, x, panels),
+                     at::matmul(taken.to(at::kDouble), w.to(at::kDouble).t()),
+                     core::join(kernel->name, ", ", out, " rows, ", tokens, " tokens"), 1e-5);
+      }
+    }
+  }
+}
+
+TEST(PanelMatrix, RowsServeMatricesOfAllKinds) {
   const PanelMatrix coded = to_panels(make_weight({4, true, 32, 32, 64}), 16);
   const PanelMatrix plain = to_panels(plain_weight(16, 64, at::kBFloat16));
-  const at::Tensor x = seeded({3, 64}, 1, at::kFloat);
-  at::Tensor a = at::empty({3, 32}), b = at::empty({3, 16});
-  const PanelProduct products[] = {{&coded, a.mutable_data_ptr<float>(), 32},
-                                   {&plain, b.mutable_data_ptr<float>(), 16}};
+  const PanelMatrix wide = to_panels(plain_weight(16, 64, at::kFloat));
   const auto& kernel = kernels::active_panel_kernel();
-  PanelInputs inputs({16, true});
-  inputs.take(kernel, x.const_data_ptr<float>(), 3, 64, 64);
-  multiply(kernel, inputs, products);
-  EXPECT_TRUE(at::equal(a, panel_matmul(x, coded)));
-  EXPECT_TRUE(at::equal(b, panel_matmul(x, plain)));
-  PanelInputs codes({16, false});
+  const at::Tensor x = seeded({19, 64}, 1, at::kFloat);
+  at::Tensor a = at::empty({19, 32}), b = at::empty({19, 16}), c = at::empty({19, 16});
+  const PanelProduct products[] = {{&coded, a.mutable_data_ptr<float>(), 32},
+                                   {&plain, b.mutable_data_ptr<float>(), 16},
+                                   {&wide, c.mutable_data_ptr<float>(), 16}};
+  using Wants = PanelInputs::Wants;
+  PanelInputs inputs(Wants::of(coded) | Wants::of(plain) | Wants::of(wide));
+  for (const int64_t tokens : {19, 3}) {
+    inputs.take(kernel, x.const_data_ptr<float>(), tokens, 64, 64);
+    multiply(kernel, inputs, products);
+    const at::Tensor some = x.narrow(0, 0, tokens);
+    EXPECT_TRUE(at::equal(a.narrow(0, 0, tokens), panel_matmul(some, coded)));
+    EXPECT_TRUE(at::equal(b.narrow(0, 0, tokens), panel_matmul(some, plain)));
+    EXPECT_TRUE(at::equal(c.narrow(0, 0, tokens), panel_matmul(some, wide)));
+  }
+  PanelInputs codes(Wants::of(coded));
   codes.take(kernel, x.const_data_ptr<float>(), 3, 64, 64);
   EXPECT_EQ(error_text([&] { multiply(kernel, codes, products); }),
             "ShapeError: quant.multiply: rows without numbers, expected them; say so in "

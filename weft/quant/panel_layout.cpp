@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "weft/core/error.h"
 #include "weft/quant/large_tensor.h"
@@ -236,10 +238,26 @@ void fill_panels(PanelMatrix& made, Fill&& fill) {
                    });
 }
 
+PanelMatrix to_short_panels(const at::Tensor& w, const UpperBytes& upper) {
+  PanelForm form;
+  form.numbers = PanelNumbers::kShortBFloat16;
+  PanelMatrix made = empty_panels(w.size(0), w.size(1), form);
+  const auto numbers = std::make_shared<ShortBFloat16>(upper);
+  std::vector<std::vector<ShortBFloat16::Exception>> exceptions(
+      static_cast<size_t>(num_panels(w.size(0))));
+  fill_panels(made, [&](int64_t i, uint8_t* panel) {
+    exceptions[static_cast<size_t>(i)] = numbers->write(w, i, panel);
+  });
+  numbers->keep(exceptions);
+  made.short_numbers = numbers;
+  return made;
+}
+
 }  // namespace
 
 Panels view_of(const PanelMatrix& w) {
-  return {w.data.const_data_ptr<uint8_t>(), w.form, w.in_features / kBlockColumns};
+  return {w.data.const_data_ptr<uint8_t>(), w.form, w.in_features / kBlockColumns,
+          w.short_numbers == nullptr ? nullptr : w.short_numbers->upper_bytes()};
 }
 
 int64_t padded_out(const PanelMatrix& w) { return num_panels(w.out_features) * kPanelRows; }
@@ -281,8 +299,11 @@ PanelMatrix to_panels(const at::Tensor& w) {
   form.numbers = w.scalar_type() == at::kFloat  ? PanelNumbers::kFloat32
                  : w.scalar_type() == at::kHalf ? PanelNumbers::kFloat16
                                                 : PanelNumbers::kBFloat16;
-  PanelMatrix made = empty_panels(w.size(0), w.size(1), form);
   const at::Tensor whole = w.detach().contiguous();
+  if (form.numbers == PanelNumbers::kBFloat16) {
+    if (const auto upper = UpperBytes::choose(whole)) return to_short_panels(whole, *upper);
+  }
+  PanelMatrix made = empty_panels(w.size(0), w.size(1), form);
   fill_panels(made, [&](int64_t i, uint8_t* panel) {
     fill_dense_panel(whole, form, i * kPanelRows, panel);
   });
@@ -291,6 +312,7 @@ PanelMatrix to_panels(const at::Tensor& w) {
 
 void read_panel_row(const PanelMatrix& w, int64_t row, float* to) {
   const Panels panels = view_of(w);
+  if (w.short_numbers != nullptr) return w.short_numbers->read_row(panels, row, to);
   const uint8_t* panel = panels.data + row / kPanelRows * panels.panel_bytes();
   return panels.form.is_dense() ? read_dense_row(panels, panel, row % kPanelRows, to)
                                 : read_coded_row(panels, panel, row % kPanelRows, to);

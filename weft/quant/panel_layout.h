@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "weft/quant/affine.h"
 #include "weft/quant/kernels/panel_kernel.h"
+#include "weft/quant/short_bfloat16.h"
 
 namespace weft::quant {
 
@@ -19,8 +21,12 @@ struct PanelMatrix {
   int64_t activation_bits = 8;
   /// uint8, one dim.
   at::Tensor data;
+  /// What belongs to panels of kShortBFloat16; null for others.
+  std::shared_ptr<const ShortBFloat16> short_numbers;
 
-  int64_t num_bytes() const { return data.numel(); }
+  int64_t num_bytes() const {
+    return data.numel() + (short_numbers == nullptr ? 0 : short_numbers->num_bytes());
+  }
 };
 
 /// Whether `w` can be kept so: rows of whole blocks of kBlockColumns, and quant groups of half a
@@ -31,7 +37,8 @@ bool fits_panels(const at::Tensor& w);
 
 /// Throws ShapeError unless fits_panels(w), and activation_bits are 8 or 16.
 PanelMatrix to_panels(const AffineTensor& w, int64_t activation_bits = 8);
-/// Throws ShapeError unless fits_panels(w).
+/// Throws ShapeError unless fits_panels(w). bfloat16 takes 12 bits where that loses nothing
+/// (UpperBytes).
 PanelMatrix to_panels(const at::Tensor& w);
 
 /// As the kernels see it; valid while w's data lives.

@@ -24,29 +24,81 @@ void make_room(std::vector<Number>& numbers, int64_t count) {
   if (static_cast<int64_t>(numbers.size()) < count) numbers.resize(static_cast<size_t>(count));
 }
 
+bool is_bfloat16(const PanelMatrix& w) {
+  return w.form.numbers == kernels::PanelNumbers::kBFloat16 || w.short_numbers != nullptr;
+}
+
+bool serves(const PanelInputs& x, const PanelMatrix& w) {
+  if (is_bfloat16(w)) return x.wants().bfloat16;
+  return w.form.is_dense() ? x.wants().numbers : x.wants().code_bits != 0;
+}
+
 // Checks the products and returns their panels.
 int64_t count_panels(const PanelInputs& x, std::span<const PanelProduct> products) {
   int64_t panels = 0;
   for (const PanelProduct& each : products) {
     check<ShapeError>(each.w->in_features == x.in_features(), "quant.multiply: rows of ",
                       x.in_features(), ", expected ", each.w->in_features);
-    const bool is_dense = each.w->form.is_dense();
-    check<ShapeError>(is_dense ? x.wants().numbers : x.wants().code_bits != 0,
-                      "quant.multiply: rows without ", is_dense ? "numbers" : "codes",
+    check<ShapeError>(serves(x, *each.w), "quant.multiply: rows without ",
+                      each.w->form.is_dense() ? "numbers" : "codes",
                       ", expected them; say so in PanelInputs::Wants");
     panels += padded_out(*each.w) / kPanelRows;
   }
   return panels;
 }
 
+// Panels [first, first + count) of bfloat16; those of 12 bits become whole, a few at a time, in the
+// cache.
+void multiply_bfloat16(const kernels::PanelKernel& kernel, const PanelInputs& x,
+                       const PanelMatrix& w, int64_t first, int64_t count,
+                       const kernels::PanelOutputs& y) {
+  if (w.short_numbers == nullptr) {
+    return kernel.multiply_bfloat16(view_of(w), first, count, x.bfloat16(), y);
+  }
+  thread_local std::vector<uint16_t> memory;
+  const int64_t numbers = kPanelRows * w.in_features;
+  make_room(memory, kernels::kBFloat16Panels * numbers);
+  kernels::Panels whole;
+  whole.data = reinterpret_cast<const uint8_t*>(memory.data());
+  whole.form.numbers = kernels::PanelNumbers::kBFloat16;
+  whole.num_blocks = w.in_features / kBlockColumns;
+  for (int64_t i = 0; i < count; i += kernels::kBFloat16Panels) {
+    const int64_t panels = std::min(kernels::kBFloat16Panels, count - i);
+    for (int64_t p = 0; p < panels; ++p) {
+      w.short_numbers->read(kernel, view_of(w), first + i + p, memory.data() + p * numbers);
+    }
+    kernel.multiply_bfloat16(whole, 0, panels, x.bfloat16(), {y.data + i * kPanelRows, y.stride});
+  }
+}
+
+// Panels [first, first + count) of a product.
+void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
+                     const PanelProduct& product, int64_t first, int64_t count) {
+  const PanelMatrix& w = *product.w;
+  const kernels::PanelOutputs y{product.y + first * kPanelRows, product.stride};
+  if (!w.form.is_dense()) return kernel.multiply(view_of(w), first, count, x.codes(), y);
+  if (is_bfloat16(w) && x.is_bfloat16()) {
+    return multiply_bfloat16(kernel, x, w, first, count, y);
+  }
+  kernel.multiply_dense(view_of(w), first, count, x.numbers(), y);
+  if (w.short_numbers != nullptr) w.short_numbers->add_exceptions(first, count, x.numbers(), y);
+}
+
 }  // namespace
 
 PanelInputs::Wants PanelInputs::Wants::of(const PanelMatrix& w) {
-  return {w.form.is_dense() ? 0 : w.activation_bits, w.form.is_dense()};
+  if (!w.form.is_dense()) return {w.activation_bits, false, false};
+  return {0, !quant::is_bfloat16(w), quant::is_bfloat16(w)};
+}
+
+PanelInputs::Wants PanelInputs::Wants::operator|(const Wants& other) const {
+  return {std::max(code_bits, other.code_bits), numbers || other.numbers,
+          bfloat16 || other.bfloat16};
 }
 
 void PanelInputs::take_row(const kernels::PanelKernel& kernel, const float* x, int64_t row) {
-  if (wants_.numbers) std::copy_n(x, in_, numbers_.begin() + row * in_);
+  if (has_numbers()) std::copy_n(x, in_, numbers_.begin() + row * in_);
+  if (is_bfloat16_) kernel.round_bfloat16(x, in_, bfloat16_.data() + row * in_);
   if (wants_.code_bits == 0) return;
   const int64_t tile = row / kernels::kTileTokens * kernels::kTileTokens;
   const int64_t blocks = in_ / kBlockColumns, first = tile * blocks + row - tile;
@@ -63,7 +115,9 @@ void PanelInputs::take(const kernels::PanelKernel& kernel, const float* x, int64
                     ", expected whole blocks of ", kBlockColumns);
   rows_ = rows;
   in_ = in;
-  if (wants_.numbers) make_room(numbers_, rows * in);
+  is_bfloat16_ = wants_.bfloat16 && rows > kExactRows && kernel.multiply_bfloat16 != nullptr;
+  if (is_bfloat16_) make_room(bfloat16_, rows * in);
+  if (has_numbers()) make_room(numbers_, rows * in);
   if (wants_.code_bits != 0) {
     make_room(codes_, rows * in);
     if (wants_.code_bits == 16) make_room(lower_codes_, rows * in);
@@ -86,12 +140,7 @@ void multiply(const kernels::PanelKernel& kernel, const PanelInputs& x,
       const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
       first += count;
       if (from >= to) continue;
-      const kernels::PanelOutputs y{each.y + from * kPanelRows, each.stride};
-      if (each.w->form.is_dense()) {
-        kernel.multiply_dense(view_of(*each.w), from, to - from, x.numbers(), y);
-      } else {
-        kernel.multiply(view_of(*each.w), from, to - from, x.codes(), y);
-      }
+      multiply_panels(kernel, x, each, from, to - from);
     }
   });
 }

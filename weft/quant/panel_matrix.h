@@ -21,10 +21,18 @@ class PanelInputs {
     int64_t code_bits = 0;
     /// The numbers themselves, for plain matrices.
     bool numbers = false;
+    /// Numbers for matrices of bfloat16: more than kExactRows rows are rounded to bfloat16 where
+    /// the kernel has such products.
+    bool bfloat16 = false;
 
     /// What a product with `w` wants.
     static Wants of(const PanelMatrix& w);
+    /// What both want; of two sizes of codes the larger.
+    Wants operator|(const Wants& other) const;
   };
+
+  /// Numbers of so few rows stay as they are: their products are waited for by memory.
+  static constexpr int64_t kExactRows = 16;
 
   PanelInputs() = default;
   explicit PanelInputs(const Wants& wants) : wants_(wants) {}
@@ -38,11 +46,15 @@ class PanelInputs {
             sums_.data(), rows_};
   }
   kernels::DenseInputs numbers() const { return {numbers_.data(), in_, rows_}; }
+  kernels::BFloat16Inputs bfloat16() const { return {bfloat16_.data(), in_, rows_}; }
+  /// Whether matrices of bfloat16 are multiplied by bfloat16().
+  bool is_bfloat16() const { return is_bfloat16_; }
   const Wants& wants() const { return wants_; }
   int64_t num_rows() const { return rows_; }
   int64_t in_features() const { return in_; }
 
  private:
+  bool has_numbers() const { return wants_.numbers || (wants_.bfloat16 && !is_bfloat16_); }
   void take_row(const kernels::PanelKernel& kernel, const float* x, int64_t row);
 
   Wants wants_;
@@ -51,6 +63,8 @@ class PanelInputs {
   std::vector<float> scales_;
   std::vector<float> sums_;
   std::vector<float> numbers_;
+  std::vector<uint16_t> bfloat16_;
+  bool is_bfloat16_ = false;
   int64_t rows_ = 0;
   int64_t in_ = 0;
 };

@@ -106,7 +106,7 @@ bool FusedDecoder::note_wants(const Linear& linear) {
   const auto own = quant::PanelInputs::Wants::of(linear->weight);
   const int64_t bits = wants_.code_bits;
   if (own.code_bits != 0 && bits != 0 && own.code_bits != bits) return false;
-  wants_ = {std::max(bits, own.code_bits), wants_.numbers || own.numbers};
+  wants_ = wants_ | own;
   return true;
 }
 

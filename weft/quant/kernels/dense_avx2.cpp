@@ -15,6 +15,26 @@ struct Avx2 {
   [[gnu::always_inline]] static F widen(const uint8_t* halves) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
   }
+
+  using Table = __m256i;
+  [[gnu::always_inline]] static Table table_of(const uint8_t* upper_bytes) {
+    return _mm256_broadcastsi128_si256(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(upper_bytes)));
+  }
+  [[gnu::always_inline]] static __m256i load(const uint8_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  [[gnu::always_inline]] static void unpack(const uint8_t* from, Table table, U (&pairs)[4]) {
+    const __m256i low = _mm256_set1_epi8(15), both = load(from + kShortNumbers);
+    const __m256i first = _mm256_shuffle_epi8(table, _mm256_and_si256(both, low));
+    const __m256i second =
+        _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(both, 4), low));
+    const __m256i left = load(from), right = load(from + kShortNumbers / 2);
+    pairs[0] = reinterpret_cast<U>(_mm256_unpacklo_epi8(left, first));
+    pairs[1] = reinterpret_cast<U>(_mm256_unpackhi_epi8(left, first));
+    pairs[2] = reinterpret_cast<U>(_mm256_unpacklo_epi8(right, second));
+    pairs[3] = reinterpret_cast<U>(_mm256_unpackhi_epi8(right, second));
+  }
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "weft/quant/kernels/dense_loops.h"
 
 namespace weft::quant::kernels {
@@ -15,6 +17,23 @@ struct Avx512 {
   [[gnu::always_inline]] static F widen(const uint8_t* halves) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves)));
   }
+
+  using Table = __m512i;
+  [[gnu::always_inline]] static Table table_of(const uint8_t* upper_bytes) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(upper_bytes)));
+  }
+  [[gnu::always_inline]] static void unpack(const uint8_t* from, Table table, U (&pairs)[4]) {
+    const __m512i low = _mm512_set1_epi8(15), both = _mm512_loadu_si512(from + kShortNumbers);
+    const __m512i first = _mm512_shuffle_epi8(table, _mm512_and_si512(both, low));
+    const __m512i second =
+        _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(both, 4), low));
+    const __m512i left = _mm512_loadu_si512(from);
+    const __m512i right = _mm512_loadu_si512(from + kShortNumbers / 2);
+    pairs[0] = reinterpret_cast<U>(_mm512_unpacklo_epi8(left, first));
+    pairs[1] = reinterpret_cast<U>(_mm512_unpackhi_epi8(left, first));
+    pairs[2] = reinterpret_cast<U>(_mm512_unpacklo_epi8(right, second));
+    pairs[3] = reinterpret_cast<U>(_mm512_unpackhi_epi8(right, second));
+  }
 };
 
 }  // namespace
@@ -22,6 +41,17 @@ struct Avx512 {
 void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                            const PanelOutputs& y) {
   multiply_dense<Avx512>(w, first, count, x, y);
+}
+
+void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to) {
+  const uint8_t* from = w.data + panel * w.panel_bytes();
+  const auto table = Avx512::table_of(w.upper_bytes);
+  for (int64_t i = 0; i < w.num_blocks * (kBlockColumns / kShortColumns);
+       ++i, from += kShortBytes, to += kShortNumbers) {
+    Avx512::U pairs[4];
+    Avx512::unpack(from, table, pairs);
+    std::memcpy(to, pairs, sizeof(pairs));
+  }
 }
 
 }  // namespace weft::quant::kernels

@@ -7,7 +7,9 @@
 /// Products of plain numbers in panels. All of it is templates on Isa, a type in the unnamed
 /// namespace of the file that includes this: nothing is shared between files. Isa has the vector
 /// types F (floats) and U (as many uint32_t), widen(halves): the floats of as many float16, and
-/// kTokens, how many tokens are multiplied together.
+/// kTokens, how many tokens are multiplied together; and of kShortBFloat16 table_of(upper bytes)
+/// and unpack(from, table, pairs): a vector of each pair of kShortColumns columns, whose first
+/// lower bytes are at `from`.
 namespace weft::quant::kernels {
 
 /// The numbers of a pair of columns, for all rows of a panel.
@@ -78,14 +80,58 @@ void multiply_dense_tile(const uint8_t* panel, int64_t num_pairs, const float* x
   }
 }
 
+/// The same for numbers of 12 bits, which become floats on their way.
+template <class Isa, int kTokens>
+void multiply_short_tile(const uint8_t* panel, int64_t num_pairs, const uint8_t* upper_bytes,
+                         const DenseInputs& x, const PanelOutputs& y) {
+  using F = typename Isa::F;
+  using U = typename Isa::U;
+  constexpr int kVectors = kPanelRows * sizeof(float) / sizeof(F);
+  constexpr int64_t kLine = 64;
+  const auto table = Isa::table_of(upper_bytes);
+  F even[kTokens][kVectors] = {}, odd[kTokens][kVectors] = {};
+  const float* data = x.data;
+  for (int64_t i = 0; i < num_pairs; i += 4, panel += kShortBytes, data += kShortColumns) {
+    for (int64_t at = 0; kTokens == 1 && at < kShortBytes; at += kLine) {
+      __builtin_prefetch(panel + kDenseAhead + at);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      U pairs[4];
+      Isa::unpack(panel + v * sizeof(F), table, pairs);
+#pragma GCC unroll 4
+      for (int p = 0; p < 4; ++p) {
+        const F first = reinterpret_cast<F>(pairs[p] << 16);
+        const F second = reinterpret_cast<F>(pairs[p] & 0xFFFF0000U);
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          even[t][v] += first * data[t * x.stride + 2 * p];
+          odd[t][v] += second * data[t * x.stride + 2 * p + 1];
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    for (int v = 0; v < kVectors; ++v) {
+      const F sum = even[t][v] + odd[t][v];
+      __builtin_memcpy(y.data + t * y.stride + v * (kPanelRows / kVectors), &sum, sizeof(sum));
+    }
+  }
+}
+
 /// A tile of any number of tokens from 1 to kMost.
 template <class Isa, PanelNumbers kNumbers, int kMost>
-void multiply_dense_tokens(const uint8_t* panel, int64_t num_pairs, const DenseInputs& x,
+void multiply_dense_tokens(const Panels& w, const uint8_t* panel, const DenseInputs& x,
                            const PanelOutputs& y) {
-  if (kMost == 1 || x.tokens == kMost) {
+  const int64_t num_pairs = w.num_blocks * kBlockColumns / 2;
+  if constexpr (kMost > 1) {
+    if (x.tokens < kMost) return multiply_dense_tokens<Isa, kNumbers, kMost - 1>(w, panel, x, y);
+  }
+  if constexpr (kNumbers == PanelNumbers::kShortBFloat16) {
+    multiply_short_tile<Isa, kMost>(panel, num_pairs, w.upper_bytes, x, y);
+  } else {
     multiply_dense_tile<Isa, kNumbers, kMost>(panel, num_pairs, x.data, x.stride, y);
-  } else if constexpr (kMost > 1) {
-    multiply_dense_tokens<Isa, kNumbers, kMost - 1>(panel, num_pairs, x, y);
   }
 }
 
@@ -94,12 +140,11 @@ template <class Isa, PanelNumbers kNumbers>
 void multiply_dense_all(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                         const PanelOutputs& y) {
   const uint8_t* panel = w.data + first * w.panel_bytes();
-  const int64_t num_pairs = w.num_blocks * kBlockColumns / 2;
   for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
     for (int64_t t = 0; t < x.tokens; t += Isa::kTokens) {
       const int64_t tokens = x.tokens - t < Isa::kTokens ? x.tokens - t : Isa::kTokens;
       multiply_dense_tokens<Isa, kNumbers, Isa::kTokens>(
-          panel, num_pairs, {x.data + t * x.stride, x.stride, tokens},
+          w, panel, {x.data + t * x.stride, x.stride, tokens},
           {y.data + t * y.stride + i * kPanelRows, y.stride});
     }
   }
@@ -112,6 +157,8 @@ void multiply_dense(const Panels& w, int64_t first, int64_t count, const DenseIn
   switch (w.form.numbers) {
     case PanelNumbers::kBFloat16:
       return multiply_dense_all<Isa, PanelNumbers::kBFloat16>(w, first, count, x, y);
+    case PanelNumbers::kShortBFloat16:
+      return multiply_dense_all<Isa, PanelNumbers::kShortBFloat16>(w, first, count, x, y);
     case PanelNumbers::kFloat16:
       return multiply_dense_all<Isa, PanelNumbers::kFloat16>(w, first, count, x, y);
     default:

@@ -21,6 +21,20 @@ struct Plain {
     }
     return values;
   }
+
+  using Table = const uint8_t*;
+  static Table table_of(const uint8_t* upper_bytes) { return upper_bytes; }
+  static void unpack(const uint8_t* from, Table table, U (&pairs)[4]) {
+    constexpr size_t kLane = sizeof(U);
+    for (size_t i = 0; i < 2 * kLane; ++i) {
+      const bool is_right = i >= kLane;
+      const uint8_t both = from[kShortNumbers + i % kLane];
+      const int upper = table[is_right ? both >> 4 : both & 15];
+      const uint8_t lower = from[is_right ? kShortNumbers / 2 + i % kLane : i];
+      const auto number = static_cast<uint16_t>(upper << 8 | lower);
+      std::memcpy(reinterpret_cast<uint8_t*>(pairs) + 2 * i, &number, sizeof(number));
+    }
+  }
 };
 
 }  // namespace

@@ -11,7 +11,14 @@ inline constexpr int64_t kPanelRows = 16;
 inline constexpr int64_t kBlockColumns = 32;
 
 /// What a matrix in panels is made of: codes of 4 or 8 bits with scales, or plain numbers.
-enum class PanelNumbers : uint8_t { kCodes4, kCodes8, kBFloat16, kFloat16, kFloat32 };
+enum class PanelNumbers : uint8_t {
+  kCodes4,
+  kCodes8,
+  kBFloat16,
+  kShortBFloat16,
+  kFloat16,
+  kFloat32
+};
 
 /// How a matrix lies in panels.
 struct PanelForm {
@@ -30,6 +37,7 @@ struct PanelForm {
   /// Bits of one code or number.
   [[gnu::always_inline]] int64_t bits() const {
     if (numbers == PanelNumbers::kFloat32) return 32;
+    if (numbers == PanelNumbers::kShortBFloat16) return 12;
     if (is_dense()) return 16;
     return numbers == PanelNumbers::kCodes4 ? 4 : 8;
   }
@@ -54,13 +62,44 @@ struct PanelForm {
 /// step j and, in its upper half, one of step j + 4.
 ///
 /// A block of plain numbers goes by pairs of columns: of bfloat16 a row's two numbers side by side,
-/// row after row; of others the first column's rows, then the second's.
+/// row after row; of others the first column's rows, then the second's. Numbers of kShortBFloat16
+/// are where ShortPlace says.
 struct Panels {
   const uint8_t* data = nullptr;
   PanelForm form;
   int64_t num_blocks = 0;
+  /// Of kShortBFloat16: 16 upper bytes by index.
+  const uint8_t* upper_bytes = nullptr;
 
   [[gnu::always_inline]] int64_t panel_bytes() const { return num_blocks * form.block_bytes(); }
+};
+
+/// Columns of kShortBFloat16 that lie together: kShortNumbers lower bytes, then half as many bytes
+/// of two indices of upper bytes.
+inline constexpr int64_t kShortColumns = 8;
+inline constexpr int64_t kShortNumbers = kPanelRows * kShortColumns;
+inline constexpr int64_t kShortBytes = kShortNumbers + kShortNumbers / 2;
+
+[[gnu::always_inline]] inline int64_t short_panel_bytes(int64_t columns) {
+  return columns / kShortColumns * kShortBytes;
+}
+
+/// Where a kShortBFloat16 panel has a number, and where that panel as one of bfloat16 has it.
+/// Sixteen lower bytes and their upper ones, interleaved, are eight numbers of a pair of columns
+/// and eight of the next pair, as vectors' lanes of 16 bytes interleave.
+struct ShortPlace {
+  int64_t lower, upper, unpacked;
+  int shift;
+
+  [[gnu::always_inline]] ShortPlace(int64_t row, int64_t column) {
+    const int64_t pair = column % kShortColumns / 2, within = 2 * row + column % 2;
+    const int64_t byte = within / 8 * 16 + pair % 2 * 8 + within % 8;
+    const int64_t start = short_panel_bytes(column);
+    lower = start + pair / 2 * (kShortNumbers / 2) + byte;
+    upper = start + kShortNumbers + byte;
+    shift = pair < 2 ? 0 : 4;
+    unpacked = column / 2 * (2 * kPanelRows) + within;
+  }
 };
 
 /// Tokens that are multiplied together.
@@ -108,6 +147,16 @@ struct DenseInputs {
   int64_t tokens = 0;
 };
 
+/// Panels of bfloat16 that are multiplied together.
+inline constexpr int64_t kBFloat16Panels = 3;
+
+/// Tokens rounded to bfloat16, `stride` numbers apart: an even number of them.
+struct BFloat16Inputs {
+  const uint16_t* data = nullptr;
+  int64_t stride = 0;
+  int64_t tokens = 0;
+};
+
 /// Rows of the result, token t at data + t * stride; room for whole panels.
 struct PanelOutputs {
   float* data = nullptr;
@@ -127,18 +176,30 @@ struct PanelKernel {
   /// The same for plain numbers, summed in float32. A token's result is the same beside any others.
   void (*multiply_dense)(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
+  /// Where the processor multiplies pairs of bfloat16, null elsewhere: rounds numbers, a multiple
+  /// of kBlockColumns, to nearest, ties to even; and the product of bfloat16 panels, summed in
+  /// float32.
+  void (*round_bfloat16)(const float* x, int64_t count, uint16_t* to) = nullptr;
+  void (*multiply_bfloat16)(const Panels& w, int64_t first, int64_t count, const BFloat16Inputs& x,
+                            const PanelOutputs& y) = nullptr;
+  /// There: a panel of kShortBFloat16 as one of bfloat16.
+  void (*unpack_short)(const Panels& w, int64_t panel, uint16_t* to) = nullptr;
 };
 
-/// PanelKernel::multiply_dense of each instruction set.
+/// PanelKernel's functions of each instruction set.
 void multiply_dense_plain(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                           const PanelOutputs& y);
 #if defined(__x86_64__)
-/// The same with AVX-512.
 void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                            const PanelOutputs& y);
-/// The same with AVX2.
 void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
+/// PanelKernel's functions for bfloat16, for AVX512_BF16.
+void round_bfloat16_avx512(const float* x, int64_t count, uint16_t* to);
+void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
+                              const BFloat16Inputs& x, const PanelOutputs& y);
+void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to);
+extern const PanelKernel kAvx512Bf16PanelKernel;
 extern const PanelKernel kAvx512VnniPanelKernel;
 extern const PanelKernel kAvx2PanelKernel;
 #endif

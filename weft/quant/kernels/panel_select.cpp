@@ -10,7 +10,8 @@ std::span<const PanelKernel* const> runnable_panel_kernels() {
   static const std::vector<const PanelKernel*> runnable = [] {
     std::vector<const PanelKernel*> found;
 #if defined(__x86_64__)
-    for (const PanelKernel* kernel : {&kAvx512VnniPanelKernel, &kAvx2PanelKernel}) {
+    for (const PanelKernel* kernel :
+         {&kAvx512Bf16PanelKernel, &kAvx512VnniPanelKernel, &kAvx2PanelKernel}) {
       if (kernel->runs_here()) found.push_back(kernel);
     }
 #endif

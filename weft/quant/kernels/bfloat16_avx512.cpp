@@ -1,0 +1,104 @@
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "weft/quant/kernels/panel_kernel.h"
+
+namespace weft::quant::kernels {
+namespace {
+
+// Sums of so many fill the registers: a step of the loop reads kBFloat16Panels vectors of weights
+// and one pair of numbers of each token for kTokens * kBFloat16Panels products.
+constexpr int kTokens = 8;
+
+// Panels that are multiplied together.
+struct Group {
+  const uint8_t* first;
+  int64_t panel_bytes, num_pairs;
+};
+
+__m512bh as_pairs(__m512i bits) { return reinterpret_cast<__m512bh>(bits); }
+
+__m512bh broadcast_pair(const uint16_t* from) {
+  int pair = 0;
+  std::memcpy(&pair, from, sizeof(pair));
+  return as_pairs(_mm512_set1_epi32(pair));
+}
+
+template <int kPanels, int kCount>
+void multiply_tile(const Group& group, const BFloat16Inputs& x, const PanelOutputs& y) {
+  __m512 sums[kCount][kPanels];
+  for (auto& token : sums) {
+    for (auto& sum : token) sum = _mm512_setzero_ps();
+  }
+  for (int64_t i = 0; i < group.num_pairs; ++i) {
+    __m512bh w[kPanels];
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) {
+      w[p] = as_pairs(_mm512_loadu_si512(group.first + p * group.panel_bytes + 64 * i));
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kCount; ++t) {
+      const __m512bh pair = broadcast_pair(x.data + t * x.stride + 2 * i);
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) sums[t][p] = _mm512_dpbf16_ps(sums[t][p], w[p], pair);
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kCount; ++t) {
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) {
+      _mm512_storeu_ps(y.data + t * y.stride + p * kPanelRows, sums[t][p]);
+    }
+  }
+}
+
+// As many tokens as x has, 1 to kMost.
+template <int kPanels, int kMost>
+void multiply_tokens(const Group& group, const BFloat16Inputs& x, const PanelOutputs& y) {
+  if (kMost == 1 || x.tokens == kMost) {
+    multiply_tile<kPanels, kMost>(group, x, y);
+  } else if constexpr (kMost > 1) {
+    multiply_tokens<kPanels, kMost - 1>(group, x, y);
+  }
+}
+
+template <int kPanels>
+void multiply_group(const Group& group, const BFloat16Inputs& x, const PanelOutputs& y) {
+  for (int64_t t = 0; t < x.tokens; t += kTokens) {
+    const int64_t tokens = x.tokens - t < kTokens ? x.tokens - t : kTokens;
+    multiply_tokens<kPanels, kTokens>(group, {x.data + t * x.stride, x.stride, tokens},
+                                      {y.data + t * y.stride, y.stride});
+  }
+}
+
+}  // namespace
+
+void round_bfloat16_avx512(const float* x, int64_t count, uint16_t* to) {
+  for (int64_t i = 0; i < count; i += 32) {
+    const __m512bh rounded =
+        _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + i + 16), _mm512_loadu_ps(x + i));
+    std::memcpy(to + i, &rounded, sizeof(rounded));
+  }
+}
+
+void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
+                              const BFloat16Inputs& x, const PanelOutputs& y) {
+  static_assert(kBFloat16Panels == 3);
+  for (int64_t i = 0; i < count;) {
+    const Group group{w.data + (first + i) * w.panel_bytes(), w.panel_bytes(),
+                      w.num_blocks * kBlockColumns / 2};
+    const PanelOutputs to{y.data + i * kPanelRows, y.stride};
+    const int64_t panels = count - i < kBFloat16Panels ? count - i : kBFloat16Panels;
+    if (panels == 1) multiply_group<1>(group, x, to);
+    if (panels == 2) multiply_group<2>(group, x, to);
+    if (panels == 3) multiply_group<3>(group, x, to);
+    i += panels;
+  }
+}
+
+}  // namespace weft::quant::kernels
+
+#endif
