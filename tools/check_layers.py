@@ -14,7 +14,7 @@ import sys
 
 BANDS = {
     "core": 0,
-    "shard": 1,
+    "shard": 1, "cuda": 1,
     "dist": 2, "text": 2,
     "ops": 3, "quant": 3,
     "nn": 4, "io": 4,

@@ -5,6 +5,7 @@
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
 #include "tests/io/gguf_builder.h"
+#include "weft/cuda/device.h"
 
 namespace weft::cli {
 namespace {
@@ -82,6 +83,20 @@ TEST(Refusals, OfFlagsNameTheFlag) {
   };
   for (const Refusal& refusal : refusals) {
     expect_refused(refusal.args, refusal.status, refusal.part);
+  }
+}
+
+TEST(Refusals, OfAGpuThatIsNotThereComeOnce) {
+  expect_refused({"generate", "-p", "x", "--device", "tpu"}, 2, "--device: tpu not in {cpu,cuda}");
+  expect_refused({"bench", "--device", "cuda", "--profile"}, 2,
+                 "--profile: with --device cuda, expected cpu");
+  if (cuda::has_device()) GTEST_SKIP() << "there is a GPU";
+  const std::string part = cuda::is_built()
+                               ? "--device: cuda, expected an NVIDIA GPU and its driver, got "
+                               : "--device: cuda, expected a build with CUDA, got one without; ";
+  for (const Strings& verb : {Strings{"generate", "-p", "x"}, Strings{"chat", "-p", "x"},
+                              Strings{"bench"}, Strings{"perplexity", "-f", kModel}}) {
+    expect_refused_everywhere(joined(verb, {"--device", "cuda"}), 2, part);
   }
 }
 

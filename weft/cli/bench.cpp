@@ -245,6 +245,7 @@ int run_bench(const Args& args) {
   Options options;
   flags.activations = kFastActivations;
   add_model_flags(app, flags);
+  add_device_flag(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
       ->check(whole_number(1, 1 << 20));
@@ -261,6 +262,10 @@ int run_bench(const Args& args) {
                "also show what a token takes by parts on each rank, and what the machine could do");
   if (!parse_flags(app, args)) return 0;
   if (!batches.empty()) options.batches = parse_batches(batches);
+  core::check<core::ConfigError>(
+      !options.is_profiled || flags.device == "cpu",
+      "--profile: with --device cuda, expected cpu: parts and limits are "
+      "the processor's; leave one of them out");
   return run_on_ranks(flags, "bench", args, run_body, &options);
 }
 

@@ -154,6 +154,13 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_expert_split_flag(app, flags.expert_split);
 }
 
+void add_device_flag(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--device", flags.device,
+                 "cpu, or cuda: weights lie on NVIDIA GPUs, one for each rank, and activations are "
+                 "float (default: cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+}
+
 void add_expert_split_flag(CLI::App& app, std::string& name) {
   app.add_option("--expert-split", name,
                  "how ranks share a mixture's experts: ffn, a part of each (default), or experts, "

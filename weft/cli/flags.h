@@ -45,11 +45,16 @@ struct ModelFlags {
   std::string activations = "float";
   /// Of the verbs that take one (cli/adapter.h); empty: none.
   std::string adapter;
+  /// Of the verbs that take one: "cpu" or "cuda".
+  std::string device = "cpu";
   /// "ffn" or "experts".
   std::string expert_split = "ffn";
 };
 /// Adds the flags, bound to `flags`, which must outlive the parse.
 void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+/// Adds --device: where weights lie and a pass runs.
+void add_device_flag(CLI::App& app, ModelFlags& flags);
 
 /// Adds --expert-split, bound to `name`, which takes "ffn" and "experts" alone.
 void add_expert_split_flag(CLI::App& app, std::string& name);

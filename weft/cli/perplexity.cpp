@@ -114,6 +114,7 @@ int run_perplexity(const Args& args) {
   Options options;
   options.scoring.context = 0;
   add_model_flags(app, flags);
+  add_device_flag(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-f,--file", options.file, "the text, UTF-8");
   app.add_option("-c,--ctx-size", options.scoring.context,

@@ -16,6 +16,7 @@
 #include "weft/cli/progress.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
+#include "weft/cuda/device.h"
 #include "weft/dist/backends.h"
 #include "weft/dist/launch.h"
 #include "weft/dist/status_page.h"
@@ -29,6 +30,7 @@ using core::check;
 using core::ConfigError;
 
 constexpr int64_t kDefaultContext = 4096;
+constexpr char kDevice[] = "--device";
 constexpr size_t kMaxStdinBytes = size_t{64} << 20;
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -57,6 +59,7 @@ std::optional<GivenAdapter> checked_adapter(const ModelFlags& flags, const model
 }
 
 void check_request(const ModelFlags& flags) {
+  if (flags.device == "cuda") cuda::require_built(kDevice);
   const auto file = io::TensorFile::open(flags.model);
   checked_adapter(flags, checked_plan(flags, *file));
 }
@@ -100,8 +103,9 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   models::LoadOptions options;
   options.shard_info = shard_info ? &*shard_info : nullptr;
   options.expert_split = expert_split_of(flags.expert_split);
+  options.on_cuda = flags.device == "cuda";
   options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
-  if (flags.activations != "float") {
+  if (flags.activations != "float" && !options.on_cuda) {
     options.panel_activation_bits = flags.activations == "int8" ? 8 : 16;
   }
   return models::load_model(file, group, options);
@@ -151,6 +155,9 @@ int run_on_ranks(const ModelFlags& flags, const std::string& verb,
 Session open_session(const ModelFlags& flags, const dist::World& world) {
   const auto start = std::chrono::steady_clock::now();
   dist::set_activity("load");
+  if (flags.device == "cuda") {
+    cuda::select_device(kDevice, dist::rank_info_from_env().local_rank);
+  }
   Session session;
   session.path = flags.model;
   session.file = io::TensorFile::open(session.path);

@@ -3,11 +3,15 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/cuda/device.h"
 #include "weft/models/decoder/decoder_names.h"
 #include "weft/models/decoder/expert_split.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/presharded.h"
 #include "weft/models/registry.h"
+#ifdef WEFT_HAS_CUDA
+#include "weft/nn/cuda_linear.h"
+#endif
 #include "weft/nn/dense_linear.h"
 #include "weft/nn/panel_linear.h"
 #include "weft/nn/quantized_linear.h"
@@ -15,12 +19,12 @@
 namespace weft::models {
 
 WeightReader::WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
-                           Progress progress, at::ScalarType dtype, int64_t panel_activation_bits)
+                           Progress progress, at::ScalarType dtype, MatrixPlace place)
     : WeightSource(plan, rank),
       file_(file),
       progress_(std::move(progress)),
       dtype_(dtype),
-      panel_activation_bits_(panel_activation_bits),
+      place_(place),
       planned_bytes_(plan.params().planned_bytes(rank)) {}
 
 std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
@@ -45,9 +49,8 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
       std::get<quant::QuantizedMatrix>(std::move(loaded)), std::move(bias)));
 }
 
-// Panels have float16 and bfloat16 as they are.
 at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
-  if (panel_activation_bits_ == 0) return dtype_;
+  if (!place_.keeps_halves()) return dtype_;
   switch (plan().recipe(weight, 0, rank()).file_view().dtype()) {
     case io::Dtype::kF16:
       return at::kHalf;
@@ -58,11 +61,14 @@ at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
   }
 }
 
-// The linear in panels where panels are wanted and it fits.
+// The linear where it is wanted: on the GPU, or in panels if it fits.
 std::shared_ptr<nn::LinearLike> WeightReader::in_order(
     std::shared_ptr<nn::LinearLike> linear) const {
-  if (panel_activation_bits_ == 0) return linear;
-  if (auto panels = nn::in_panels(*linear, panel_activation_bits_)) return panels;
+#ifdef WEFT_HAS_CUDA
+  if (place_.on_cuda) return nn::on_cuda(*linear);
+#endif
+  if (place_.panel_activation_bits == 0) return linear;
+  if (auto panels = nn::in_panels(*linear, place_.panel_activation_bits)) return panels;
   if (auto* dense = dynamic_cast<nn::DenseLinearImpl*>(linear.get())) {
     return std::make_shared<nn::DenseLinearImpl>(dense->weight.to(dtype_), dense->bias);
   }
@@ -102,13 +108,19 @@ LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOpti
 
 LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
                        const LoadOptions& options) {
+  if (options.on_cuda) {
+    cuda::require_built("models.load_model");
+    core::check<core::ConfigError>(!options.is_trainable,
+                                   "models.load_model: a model to train on cuda, expected one for "
+                                   "inference; load it on the CPU");
+  }
   const ModelConfig config = read_config(file);
   const LoadPlan plan = make_plan(file, group.size(), options);
   group.check_agreement("model file", core::join(file.tensors().size(), " tensors, plan hash ",
                                                  std::hex, plan.params().hash()));
   check_copied_head(config, file, group);
   const WeightReader reader(file, plan, group.rank(), options.progress, options.dtype,
-                            options.panel_activation_bits);
+                            {options.panel_activation_bits, options.on_cuda});
   LoadedModel loaded;
   const Stage stage = make_stage(options.layers, config.num_layers);
   loaded.model = find_family(config.family).make(config, reader, stage, group);

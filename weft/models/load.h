@@ -15,17 +15,27 @@
 
 namespace weft::models {
 
+/// Where a model that infers alone keeps its matrices; by default in the file's order.
+struct MatrixPlace {
+  /// Bits of activations, 8 or 16, for panels (nn::PanelLinear); 0: none.
+  int64_t panel_activation_bits = 0;
+  /// On this process's GPU (nn::CudaLinear).
+  bool on_cuda = false;
+
+  /// Whether matrices of float16 and bfloat16 stay as they are stored.
+  bool keeps_halves() const { return panel_activation_bits != 0 || on_cuda; }
+};
+
 /// Builds layers from a plan: reads one rank's slices of a file, nothing else.
 class WeightReader : public WeightSource {
  public:
   /// Called after each weight with the bytes read so far and those of the whole plan.
   using Progress = std::function<void(uint64_t read, uint64_t planned)>;
 
-  /// Floating weights become `dtype`; quantized ones stay as they are stored. With
-  /// `panel_activation_bits` matrices go into panels as they are read (LoadOptions).
+  /// Floating weights become `dtype`; quantized ones stay as they are stored. Matrices go into
+  /// panels or onto a GPU as they are read, if `place` says so.
   WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
-               Progress progress = {}, at::ScalarType dtype = at::kFloat,
-               int64_t panel_activation_bits = 0);
+               Progress progress = {}, at::ScalarType dtype = at::kFloat, MatrixPlace place = {});
 
   std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const override;
   at::Tensor vector(const std::string& name) const override;
@@ -40,7 +50,7 @@ class WeightReader : public WeightSource {
   const io::TensorFile& file_;
   Progress progress_;
   at::ScalarType dtype_;
-  int64_t panel_activation_bits_;
+  MatrixPlace place_;
   uint64_t planned_bytes_ = 0;
   mutable io::ReadStats stats_;
 };
@@ -63,6 +73,9 @@ struct LoadOptions {
   /// they are stored, and activations are rounded to 8 or 16 bits on their way into products with
   /// quantized ones. 0: matrices keep the file's order.
   int64_t panel_activation_bits = 0;
+  /// For inference: matrices go to this process's GPU (cuda::select_device) as they are read, those
+  /// of float16 and bfloat16 as they are stored, and products, norms and attention run there.
+  bool on_cuda = false;
   /// Floating weights need gradients and the model is in training mode. Quantized ones are frozen.
   bool is_trainable = false;
   /// What of the model this rank holds: all is planned, and no more is read.

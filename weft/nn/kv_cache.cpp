@@ -2,13 +2,23 @@
 
 #include <ATen/ops/empty.h>
 
+#include <utility>
+
 #include "weft/core/error.h"
 
 namespace weft::nn {
 
-KvCache::KvCache(const Options& options) : capacity_(options.capacity) {
-  core::check<core::ConfigError>(capacity_ >= 1, "nn.KvCache: capacity ", capacity_,
+namespace {
+
+int64_t checked_capacity(int64_t capacity) {
+  core::check<core::ConfigError>(capacity >= 1, "nn.KvCache: capacity ", capacity,
                                  ", expected at least 1 position");
+  return capacity;
+}
+
+}  // namespace
+
+KvCache::KvCache(const Options& options) : capacity_(checked_capacity(options.capacity)) {
   const std::vector<int64_t> shape = {options.batch, options.num_kv_heads, capacity_,
                                       options.head_dim};
   for (int64_t layer = 0; layer < options.num_layers; ++layer) {
@@ -17,9 +27,15 @@ KvCache::KvCache(const Options& options) : capacity_(options.capacity) {
   }
 }
 
+KvCache::KvCache(int64_t capacity, std::shared_ptr<KvStore> store)
+    : capacity_(checked_capacity(capacity)), store_(std::move(store)) {}
+
 std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tensor& k_BkTH,
                                                   const at::Tensor& v_BkTH) {
   const int64_t tokens = k_BkTH.size(2);
+  core::check<core::ConfigError>(store_ == nullptr,
+                                 "nn.KvCache.append: the cache lies on a GPU, expected one of "
+                                 "tensors; make a new one of the model as it is now");
   check_room(tokens);
   keys_[layer].narrow(2, length_, tokens).copy_(k_BkTH);
   values_[layer].narrow(2, length_, tokens).copy_(v_BkTH);
@@ -40,7 +56,7 @@ void KvCache::truncate(int64_t length) {
 }
 
 int64_t KvCache::num_bytes() const {
-  int64_t bytes = 0;
+  int64_t bytes = store_ == nullptr ? 0 : store_->num_bytes();
   for (const at::Tensor& keys : keys_) bytes += 2 * static_cast<int64_t>(keys.nbytes());
   return bytes;
 }

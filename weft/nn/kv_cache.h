@@ -3,10 +3,19 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 namespace weft::nn {
+
+/// Keys and values that lie where libtorch's CPU tensors can't, on a GPU. Whoever made it reads and
+/// writes them.
+class KvStore {
+ public:
+  virtual ~KvStore() = default;
+  virtual int64_t num_bytes() const = 0;
+};
 
 /// Keys and values of all positions so far, for this rank's kv heads. One sequence batch; memory
 /// for `capacity` positions is taken at the start.
@@ -21,6 +30,8 @@ class KvCache {
     at::ScalarType dtype = at::kFloat;
   };
   explicit KvCache(const Options& options);
+  /// Counts positions only; their keys and values are in `store`, and append throws ConfigError.
+  KvCache(int64_t capacity, std::shared_ptr<KvStore> store);
 
   /// Puts k_BkTH and v_BkTH of `layer` behind the positions so far and returns views of all, up to
   /// and with them. Throws ConfigError when they don't fit into the capacity.
@@ -32,6 +43,8 @@ class KvCache {
   /// behind length() itself.
   const at::Tensor& keys(int64_t layer) const { return keys_.at(static_cast<size_t>(layer)); }
   const at::Tensor& values(int64_t layer) const { return values_.at(static_cast<size_t>(layer)); }
+  /// Null where keys and values are tensors.
+  KvStore* store() const { return store_.get(); }
   /// Counts `tokens` more positions, once all layers have appended theirs.
   void advance(int64_t tokens) { length_ += tokens; }
   /// Forgets all positions from `length` on.
@@ -46,6 +59,7 @@ class KvCache {
   int64_t length_ = 0;
   std::vector<at::Tensor> keys_;
   std::vector<at::Tensor> values_;
+  std::shared_ptr<KvStore> store_;
 };
 
 }  // namespace weft::nn

@@ -9,6 +9,9 @@
 
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
+#ifdef WEFT_HAS_CUDA
+#include "weft/models/decoder/cuda_decoder.h"
+#endif
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/decoder/fused_decoder.h"
 #include "weft/models/decoder/layer_parts.h"
@@ -94,10 +97,7 @@ class Decoder : public CausalLM {
     pass.num_sequences = ids_BT.size(0);
     rows_.clear();
     const core::Profiled profiled("embedding, rest");
-    FusedDecoder* const fused = cache == nullptr ? nullptr : fused_pass();
-    const at::Tensor x_BTD = fused == nullptr
-                                 ? run(ids_BT, {}, pass)
-                                 : fused->run(embed(ids_BT, pass), pass.angles, *cache);
+    const at::Tensor x_BTD = run_fused(ids_BT, pass);
     if (cache != nullptr) cache->advance(ids_BT.size(1));
     return x_BTD;
   }
@@ -177,6 +177,9 @@ class Decoder : public CausalLM {
   }
 
   nn::KvCache make_cache(int64_t batch, int64_t capacity) const override {
+#ifdef WEFT_HAS_CUDA
+    if (const CudaDecoder* cuda = cuda_pass()) return cuda->make_cache(batch, capacity);
+#endif
     return nn::KvCache({config_.num_layers, batch, num_kv_heads_, config_.head_dim, capacity});
   }
 
@@ -206,6 +209,20 @@ class Decoder : public CausalLM {
                        pass.dropout, pass.stream_place);
   }
 
+  // In few kernels where it can be.
+  at::Tensor run_fused(const at::Tensor& ids_BT, const PassContext& pass) {
+#ifdef WEFT_HAS_CUDA
+    if (CudaDecoder* cuda = cuda_pass()) {
+      if (pass.cache != nullptr) return cuda->run(embed(ids_BT, pass), pass.angles, *pass.cache);
+      nn::KvCache alone = cuda->make_cache(ids_BT.size(0), ids_BT.size(1));
+      return cuda->run(embed(ids_BT, pass), pass.angles, alone);
+    }
+#endif
+    FusedDecoder* const fused = pass.cache == nullptr ? nullptr : fused_pass();
+    if (fused == nullptr) return run(ids_BT, {}, pass);
+    return fused->run(embed(ids_BT, pass), pass.angles, *pass.cache);
+  }
+
   // `given_BTD`: what the stage before gave; undefined: the tokens' embeddings.
   at::Tensor run(const at::Tensor& ids_BT, const at::Tensor& given_BTD, const PassContext& pass) {
     const nn::PlaceScope scope(pass.place);
@@ -226,6 +243,17 @@ class Decoder : public CausalLM {
       return nn::checkpoint(plain, x_BTD);
     };
   }
+
+#ifdef WEFT_HAS_CUDA
+  // Null where the blocks have to run as modules.
+  CudaDecoder* cuda_pass() const {
+    if (!stage_.is_first || !stage_.is_last || runner_) return nullptr;
+    if (cuda_ == nullptr || !cuda_->is_current()) {
+      cuda_ = std::make_unique<CudaDecoder>(config_, blocks_, norm_, group_);
+    }
+    return cuda_->is_complete() ? cuda_.get() : nullptr;
+  }
+#endif
 
   // All ranks' shares of so many tokens; none if each has all.
   nn::RowCounts row_counts(int64_t num_tokens) const {
@@ -294,6 +322,9 @@ class Decoder : public CausalLM {
   nn::RMSNorm norm_{nullptr};
   nn::VocabParallelHead head_{nullptr};
   std::unique_ptr<FusedDecoder> fused_;
+#ifdef WEFT_HAS_CUDA
+  mutable std::unique_ptr<CudaDecoder> cuda_;
+#endif
   // Angles of neighbouring positions, from near_start_ on.
   std::unique_ptr<nn::RopeAngles> near_;
   int64_t near_start_ = 0;

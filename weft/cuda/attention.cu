@@ -1,0 +1,170 @@
+#include "weft/cuda/attention.h"
+#include "weft/cuda/launch.h"
+#include "weft/cuda/warp.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+
+// One head of one row on its way from a product to attention.
+struct Head {
+  const float* from;
+  const float* bias;
+  const float* norm;
+  float* to;
+  float scale;
+  bool is_turned;
+};
+
+__device__ float* cached_at(const AttentionCall& call, float* cache, int32_t row, int32_t kv) {
+  const int64_t sequence = row / call.tokens, position = *call.start + row % call.tokens;
+  return cache + ((sequence * call.kv_heads + kv) * call.capacity + position) * call.head_dim;
+}
+
+// Number `index` of a row's query heads, then its key heads, then its value heads.
+__device__ Head head_of(const AttentionCall& call, int32_t row, int32_t index) {
+  const int32_t size = call.head_dim;
+  if (index < call.heads) {
+    float* q = call.q + (static_cast<int64_t>(row) * call.heads + index) * size;
+    const float scale = 1 / sqrtf(static_cast<float>(size));
+    return {q,           call.q_bias == nullptr ? nullptr : call.q_bias + index * size,
+            call.q_norm, q,
+            scale,       true};
+  }
+  const int32_t kv = (index - call.heads) % call.kv_heads;
+  const int64_t from = (static_cast<int64_t>(row) * call.kv_heads + kv) * size;
+  if (index < call.heads + call.kv_heads) {
+    return {call.k + from,
+            call.k_bias == nullptr ? nullptr : call.k_bias + kv * size,
+            call.k_norm,
+            cached_at(call, call.keys, row, kv),
+            1,
+            true};
+  }
+  return {call.v + from,
+          call.v_bias == nullptr ? nullptr : call.v_bias + kv * size,
+          nullptr,
+          cached_at(call, call.values, row, kv),
+          1,
+          false};
+}
+
+// A warp, which is a block, for each head of each row: blocks along x for rows, along y for heads.
+__global__ void take_heads(AttentionCall call) {
+  __shared__ float x[kMostHeadDim];
+  const int32_t row = static_cast<int32_t>(blockIdx.x), lane = static_cast<int32_t>(threadIdx.x);
+  const Head head = head_of(call, row, static_cast<int32_t>(blockIdx.y));
+  float squares = 0;
+  for (int32_t i = lane; i < call.head_dim; i += kLanes) {
+    x[i] = head.from[i] + (head.bias == nullptr ? 0.F : head.bias[i]);
+    squares = fmaf(x[i], x[i], squares);
+  }
+  const float mean = warp_sum(squares) / static_cast<float>(call.head_dim);
+  if (head.norm != nullptr) {
+    const float scale = 1 / sqrtf(mean + call.eps);
+    for (int32_t i = lane; i < call.head_dim; i += kLanes) x[i] *= scale * head.norm[i];
+  }
+  __syncwarp();
+  const int64_t angles = static_cast<int64_t>(row % call.tokens) * call.turned_dim;
+  const int32_t dim = head.is_turned ? call.turned_dim : 0;
+  for (int32_t i = lane; i < call.head_dim; i += kLanes) {
+    head.to[i] = turned(x, call.cos + angles, call.sin + angles, dim, i) * head.scale;
+  }
+}
+
+// What a warp, or all of a block, have of a softmax over some positions: the largest score, and
+// sums of exp(score - largest), alone and times the values.
+template <int kOwn>
+struct Softmax {
+  float largest = -INFINITY;
+  float total = 0;
+  float out[kOwn] = {};
+};
+
+// Takes up every kWarps-th position from `first` on. A lane has elements lane, lane + kLanes … of
+// the head.
+template <int kOwn>
+__device__ Softmax<kOwn> sweep(const float* q, const float* keys, const float* values, int32_t dim,
+                               int32_t first, int32_t end) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % kLanes;
+  float own_q[kOwn];
+  for (int j = 0; j < kOwn; ++j) {
+    own_q[j] = lane + j * kLanes < dim ? q[lane + j * kLanes] : 0.F;
+  }
+  Softmax<kOwn> sums;
+  for (int32_t position = first; position < end; position += kWarps) {
+    const float* k = keys + static_cast<int64_t>(position) * dim;
+    const float* v = values + static_cast<int64_t>(position) * dim;
+    float dot = 0;
+    for (int j = 0; j < kOwn; ++j) {
+      if (lane + j * kLanes < dim) dot = fmaf(own_q[j], k[lane + j * kLanes], dot);
+    }
+    const float score = warp_sum(dot);
+    const float largest = fmaxf(sums.largest, score);
+    const float shrink = expf(sums.largest - largest), weight = expf(score - largest);
+    sums.largest = largest;
+    sums.total = fmaf(sums.total, shrink, weight);
+    for (int j = 0; j < kOwn; ++j) {
+      if (lane + j * kLanes < dim) {
+        sums.out[j] = fmaf(sums.out[j], shrink, weight * v[lane + j * kLanes]);
+      }
+    }
+  }
+  return sums;
+}
+
+// Blocks along x for rows, along y for heads: the warps share the positions.
+template <int kOwn>
+__global__ void attend_each(AttentionCall call) {
+  __shared__ float largest[kWarps], total[kWarps], out[kWarps][kOwn * kLanes];
+  const int32_t row = static_cast<int32_t>(blockIdx.x), head = static_cast<int32_t>(blockIdx.y);
+  const int32_t warp = static_cast<int32_t>(threadIdx.x) / kLanes;
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % kLanes;
+  const int64_t sequence = row / call.tokens;
+  const int32_t end = *call.start + row % call.tokens + 1;
+  const int32_t begin = call.window == 0 ? 0 : max(0, end - call.window);
+  const int64_t cached =
+      (sequence * call.kv_heads + call.kv_of_head[head]) * call.capacity * call.head_dim;
+  const int64_t own = (static_cast<int64_t>(row) * call.heads + head) * call.head_dim;
+  const auto sums = sweep<kOwn>(call.q + own, call.keys + cached, call.values + cached,
+                                call.head_dim, begin + warp, end);
+  if (lane == 0) {
+    largest[warp] = sums.largest;
+    total[warp] = sums.total;
+  }
+  for (int j = 0; j < kOwn; ++j) out[warp][lane + j * kLanes] = sums.out[j];
+  __syncthreads();
+  float most = largest[0], whole = 0, weights[kWarps];
+  for (int other = 1; other < kWarps; ++other) most = fmaxf(most, largest[other]);
+  for (int other = 0; other < kWarps; ++other) {
+    weights[other] = expf(largest[other] - most);
+    whole = fmaf(total[other], weights[other], whole);
+  }
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.head_dim;
+       i += static_cast<int32_t>(blockDim.x)) {
+    float sum = 0;
+    for (int other = 0; other < kWarps; ++other) sum = fmaf(out[other][i], weights[other], sum);
+    call.out[own + i] = sum / whole;
+  }
+}
+
+}  // namespace
+
+void attend(const AttentionCall& call) {
+  if (call.rows == 0) return;
+  const auto rows = static_cast<unsigned>(call.rows);
+  launch(take_heads, dim3(rows, static_cast<unsigned>(call.heads + 2 * call.kv_heads)), kLanes,
+         call);
+  const dim3 blocks(rows, static_cast<unsigned>(call.heads));
+  constexpr unsigned kThreads = kWarps * kLanes;
+  if (call.head_dim <= 2 * kLanes) {
+    launch(attend_each<2>, blocks, kThreads, call);
+  } else if (call.head_dim <= 4 * kLanes) {
+    launch(attend_each<4>, blocks, kThreads, call);
+  } else {
+    launch(attend_each<8>, blocks, kThreads, call);
+  }
+}
+
+}  // namespace weft::cuda

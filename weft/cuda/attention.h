@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+
+namespace weft::cuda {
+
+/// The largest head that attention takes.
+inline constexpr int64_t kMostHeadDim = 256;
+
+/// One layer's attention of a pass, [rows] = [batch, tokens], behind the positions of a cache: all
+/// pointers into the GPU's memory. Heads lie side by side in a row.
+struct AttentionCall {
+  /// [rows, heads * head_dim], and [rows, kv_heads * head_dim]; without bias. q is overwritten.
+  float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  /// Of such a row; null: none.
+  const float* q_bias = nullptr;
+  const float* k_bias = nullptr;
+  const float* v_bias = nullptr;
+  /// [head_dim] of a norm of each head by itself; null: none. Source: Henry et al. 2020,
+  /// arXiv:2010.04245.
+  const float* q_norm = nullptr;
+  const float* k_norm = nullptr;
+  /// [tokens, turned_dim] of the tokens' positions.
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  /// [batch, kv_heads, capacity, head_dim]; gets those of the pass from position `*start` on.
+  float* keys = nullptr;
+  float* values = nullptr;
+  /// One number, which a graph reads anew when it runs: positions before the pass.
+  const int32_t* start = nullptr;
+  /// [heads].
+  const int32_t* kv_of_head = nullptr;
+  /// [rows, heads * head_dim].
+  float* out = nullptr;
+  int32_t rows = 0;
+  int32_t tokens = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t turned_dim = 0;
+  int32_t capacity = 0;
+  /// The last so many positions are seen; 0: all.
+  int32_t window = 0;
+  float eps = 0;
+};
+
+/// Adds biases, norms and turns heads, scales queries by 1 / sqrt(head_dim), writes keys and values
+/// to the cache, and attends: softmax over all positions up to each token's own, in one sweep.
+/// Source of the sweep: Milakov and Gimelshein 2018, arXiv:1805.02867. The caller sees to it that
+/// the cache has room and head_dim is at most kMostHeadDim.
+void attend(const AttentionCall& call);
+
+}  // namespace weft::cuda

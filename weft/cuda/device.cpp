@@ -1,0 +1,56 @@
+#include "weft/cuda/device.h"
+
+#include "weft/core/error.h"
+#ifdef WEFT_HAS_CUDA
+#include "weft/cuda/runtime.h"
+#endif
+
+namespace weft::cuda {
+
+using core::ConfigError;
+
+#ifdef WEFT_HAS_CUDA
+namespace {
+
+// How many GPUs there are; `error` says why none.
+int count_devices(cudaError_t* error) {
+  int count = 0;
+  *error = cudaGetDeviceCount(&count);
+  if (*error == cudaSuccess) return count;
+  // The error is told here and is not to be found by the next call.
+  static_cast<void>(cudaGetLastError());
+  return 0;
+}
+
+}  // namespace
+
+bool is_built() { return true; }
+
+bool has_device() {
+  cudaError_t error = cudaSuccess;
+  return count_devices(&error) > 0;
+}
+
+void select_device(const std::string& where, int64_t local_rank) {
+  cudaError_t error = cudaSuccess;
+  const int count = count_devices(&error);
+  core::check<ConfigError>(count > 0, where, ": cuda, expected an NVIDIA GPU and its driver, got ",
+                           error == cudaSuccess ? "no device" : cudaGetErrorString(error),
+                           "; use --device cpu");
+  check_cuda(cudaSetDevice(static_cast<int>(local_rank % count)), "cudaSetDevice");
+}
+#else
+bool is_built() { return false; }
+
+bool has_device() { return false; }
+
+void select_device(const std::string& where, int64_t /*local_rank*/) { require_built(where); }
+#endif
+
+void require_built(const std::string& where) {
+  core::check<ConfigError>(is_built(), where,
+                           ": cuda, expected a build with CUDA, got one without; ",
+                           "build where nvcc is found, with -DWEFT_CUDA=ON, or use --device cpu");
+}
+
+}  // namespace weft::cuda

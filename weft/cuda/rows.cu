@@ -1,0 +1,64 @@
+#include "weft/cuda/launch.h"
+#include "weft/cuda/rows.h"
+#include "weft/cuda/warp.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / kLanes;
+
+// The sum over a block of kThreads, on all of them. `partial` is shared, and free when all have
+// returned and synchronized once more.
+__device__ float block_sum(float value, float (&partial)[kWarps]) {
+  const float own = warp_sum(value);
+  if (threadIdx.x % kLanes == 0) partial[threadIdx.x / kLanes] = own;
+  __syncthreads();
+  float sum = 0;
+  for (int warp = 0; warp < kWarps; ++warp) sum += partial[warp];
+  return sum;
+}
+
+// A block for each row. A thread reads and writes the same columns in both loops.
+__global__ void norm_each_row(NormCall call) {
+  __shared__ float partial[kWarps];
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * call.width;
+  float* x = call.x + begin;
+  float squares = 0;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kThreads) {
+    float value = x[i];
+    if (call.added != nullptr) value += call.added[begin + i];
+    if (call.bias != nullptr) value += call.bias[i];
+    x[i] = value;
+    squares = fmaf(value, value, squares);
+  }
+  const float mean = block_sum(squares, partial) / static_cast<float>(call.width);
+  const float scale = 1 / sqrtf(mean + call.eps);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kThreads) {
+    call.normed[begin + i] = x[i] * scale * call.weight[i];
+  }
+}
+
+// Blocks along x for rows, along y for runs of columns.
+__global__ void swiglu_each(SwigluCall call) {
+  const int32_t i = static_cast<int32_t>(blockIdx.y) * kThreads + static_cast<int32_t>(threadIdx.x);
+  if (i >= call.width) return;
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * call.width + i;
+  const float gate = call.gate[at] + (call.gate_bias == nullptr ? 0.F : call.gate_bias[i]);
+  const float up = call.up[at] + (call.up_bias == nullptr ? 0.F : call.up_bias[i]);
+  call.gate[at] = swiglu(gate, up);
+}
+
+}  // namespace
+
+void add_and_norm(const NormCall& call) {
+  if (call.rows == 0) return;
+  launch(norm_each_row, dim3(static_cast<unsigned>(call.rows)), kThreads, call);
+}
+
+void apply_swiglu(const SwigluCall& call) {
+  if (call.rows == 0) return;
+  launch(swiglu_each, dim3(static_cast<unsigned>(call.rows), blocks_of(call.width, kThreads)),
+         kThreads, call);
+}
+
+}  // namespace weft::cuda

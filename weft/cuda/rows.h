@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+namespace weft::cuda {
+
+/// What is added to rows of the residual stream, and their norm: all pointers into the GPU's
+/// memory.
+struct NormCall {
+  /// [rows, width]; gets `added` and `bias`.
+  float* x = nullptr;
+  /// [rows, width]; null: nothing.
+  const float* added = nullptr;
+  /// [width]; null: nothing.
+  const float* bias = nullptr;
+  /// [width].
+  const float* weight = nullptr;
+  /// [rows, width]: x * weight / sqrt(mean(x^2) + eps) of what x has become.
+  float* normed = nullptr;
+  int32_t rows = 0;
+  int32_t width = 0;
+  float eps = 0;
+};
+/// Adds and norms. Source: Zhang and Sennrich 2019, arXiv:1910.07467.
+void add_and_norm(const NormCall& call);
+
+/// gate = silu(gate + gate_bias) * (up + up_bias), [rows, width]; biases [width] or null.
+struct SwigluCall {
+  float* gate = nullptr;
+  const float* up = nullptr;
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  int32_t rows = 0;
+  int32_t width = 0;
+};
+/// Does so, in place.
+void apply_swiglu(const SwigluCall& call);
+
+}  // namespace weft::cuda
