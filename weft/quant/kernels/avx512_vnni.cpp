@@ -173,9 +173,11 @@ template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens>
 void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t first,
                     const PanelOutputs& y) {
   const PanelForm form = w.form;
-  const int64_t bytes = form.block_bytes(), shared_numbers = form.shared_numbers();
+  // Tiles of few blocks would notice what their kind does not need.
+  const int64_t bytes = form.header_bytes() + kPanelRows * kBlockColumns * kBits / 8;
+  const int64_t shared_numbers = kIsShared ? form.shared_numbers() : 0;
   const auto* const shared = reinterpret_cast<const float*>(panel);
-  panel += w.shared_bytes();
+  if constexpr (kIsShared) panel += w.shared_bytes();
   TileBlocks<kTokens, kGroups, kIs16> blocks(x, first * w.num_blocks);
   __m512 totals[kTokens];
 #pragma GCC unroll 8

@@ -14,8 +14,9 @@ namespace weft::quant::kernels {
 template <class Loops, int kBits, int kGroups, bool kIs16, bool kIsShared>
 void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                   const PanelOutputs& y) {
-  const uint8_t* panel = w.data + first * w.panel_bytes();
-  for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
+  const int64_t bytes = w.panel_bytes();
+  const uint8_t* panel = w.data + first * bytes;
+  for (int64_t i = 0; i < count; ++i, panel += bytes) {
     for (int64_t t = 0; t < x.tokens; t += kTileTokens) {
       Loops::template multiply_tile<kBits, kGroups, kIs16, kIsShared>(
           w, panel, x, t, {y.data + i * kPanelRows, y.stride});
