@@ -17,6 +17,7 @@ using core::check;
 using core::ShapeError;
 using kernels::kBlockColumns;
 using kernels::kPanelRows;
+using kernels::PanelNumbers;
 
 // Memory that only grows.
 template <class Number>
@@ -25,7 +26,7 @@ void make_room(std::vector<Number>& numbers, int64_t count) {
 }
 
 bool is_bfloat16(const PanelMatrix& w) {
-  return w.form.numbers == kernels::PanelNumbers::kBFloat16 || w.short_numbers != nullptr;
+  return w.form.numbers == PanelNumbers::kBFloat16 || w.short_numbers != nullptr;
 }
 
 bool serves(const PanelInputs& x, const PanelMatrix& w) {
@@ -47,27 +48,39 @@ int64_t count_panels(const PanelInputs& x, std::span<const PanelProduct> product
   return panels;
 }
 
-// Panels [first, first + count) of bfloat16; those of 12 bits become whole, a few at a time, in the
+// Panels [first, first + count) of plain numbers.
+void multiply_plain(const kernels::PanelKernel& kernel, const PanelInputs& x,
+                    const kernels::Panels& w, int64_t first, int64_t count,
+                    const kernels::PanelOutputs& y) {
+  if (x.is_bfloat16() && w.form.numbers == PanelNumbers::kBFloat16) {
+    return kernel.multiply_bfloat16(w, first, count, x.bfloat16(), y);
+  }
+  kernel.multiply_dense(w, first, count, x.numbers(), y);
+}
+
+// The same of numbers of 12 bits. For many rows, a few panels at a time become bfloat16 in the
 // cache.
-void multiply_bfloat16(const kernels::PanelKernel& kernel, const PanelInputs& x,
-                       const PanelMatrix& w, int64_t first, int64_t count,
-                       const kernels::PanelOutputs& y) {
-  if (w.short_numbers == nullptr) {
-    return kernel.multiply_bfloat16(view_of(w), first, count, x.bfloat16(), y);
+void multiply_short(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelMatrix& w,
+                    int64_t first, int64_t count, const kernels::PanelOutputs& y) {
+  const kernels::Panels panels = view_of(w);
+  if (x.num_rows() <= PanelInputs::kExactRows) {
+    kernel.multiply_dense(panels, first, count, x.numbers(), y);
+    return w.short_numbers->add_exceptions(first, count, x.numbers(), y);
   }
   thread_local std::vector<uint16_t> memory;
   const int64_t numbers = kPanelRows * w.in_features;
-  make_room(memory, kernels::kBFloat16Panels * numbers);
+  const int64_t most = x.is_bfloat16() ? kernels::kBFloat16Panels : 1;
+  make_room(memory, most * numbers);
   kernels::Panels whole;
   whole.data = reinterpret_cast<const uint8_t*>(memory.data());
-  whole.form.numbers = kernels::PanelNumbers::kBFloat16;
-  whole.num_blocks = w.in_features / kBlockColumns;
-  for (int64_t i = 0; i < count; i += kernels::kBFloat16Panels) {
-    const int64_t panels = std::min(kernels::kBFloat16Panels, count - i);
-    for (int64_t p = 0; p < panels; ++p) {
-      w.short_numbers->read(kernel, view_of(w), first + i + p, memory.data() + p * numbers);
+  whole.form.numbers = PanelNumbers::kBFloat16;
+  whole.num_blocks = panels.num_blocks;
+  for (int64_t i = 0; i < count; i += most) {
+    const int64_t some = std::min(most, count - i);
+    for (int64_t p = 0; p < some; ++p) {
+      w.short_numbers->read(kernel, panels, first + i + p, memory.data() + p * numbers);
     }
-    kernel.multiply_bfloat16(whole, 0, panels, x.bfloat16(), {y.data + i * kPanelRows, y.stride});
+    multiply_plain(kernel, x, whole, 0, some, {y.data + i * kPanelRows, y.stride});
   }
 }
 
@@ -76,12 +89,9 @@ void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
                      const PanelProduct& product, int64_t first, int64_t count) {
   const PanelMatrix& w = *product.w;
   const kernels::PanelOutputs y{product.y + first * kPanelRows, product.stride};
-  if (!w.form.is_dense()) return kernel.multiply(view_of(w), first, count, x.codes(), y);
-  if (is_bfloat16(w) && x.is_bfloat16()) {
-    return multiply_bfloat16(kernel, x, w, first, count, y);
-  }
-  kernel.multiply_dense(view_of(w), first, count, x.numbers(), y);
-  if (w.short_numbers != nullptr) w.short_numbers->add_exceptions(first, count, x.numbers(), y);
+  if (w.short_numbers != nullptr) return multiply_short(kernel, x, w, first, count, y);
+  if (w.form.is_dense()) return multiply_plain(kernel, x, view_of(w), first, count, y);
+  kernel.multiply(view_of(w), first, count, x.codes(), y);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class ShortBFloat16 {
   std::vector<Exception> write(const at::Tensor& w, int64_t index, uint8_t* panel) const;
   /// Keeps the exceptions of all panels, in order.
   void keep(const std::vector<std::vector<Exception>>& by_panel);
-  /// Panel `index` of w as one of bfloat16: room for all its numbers. `kernel` has unpack_short.
+  /// Panel `index` of w as one of bfloat16: room for all its numbers.
   void read(const kernels::PanelKernel& kernel, const kernels::Panels& w, int64_t index,
             uint16_t* to) const;
   /// y += x w^T of the exceptions of panels [first, first + count); y.data is the first panel's

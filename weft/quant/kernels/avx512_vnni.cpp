@@ -244,16 +244,13 @@ bool runs_bfloat16_here() { return runs_here() && __builtin_cpu_supports("avx512
 
 }  // namespace
 
-const PanelKernel kAvx512VnniPanelKernel = {"avx512_vnni", runs_here, round, multiply_panels<Vnni>,
-                                            multiply_dense_avx512};
-const PanelKernel kAvx512Bf16PanelKernel = {"avx512_bf16",
-                                            runs_bfloat16_here,
-                                            round,
-                                            multiply_panels<Vnni>,
-                                            multiply_dense_avx512,
-                                            round_bfloat16_avx512,
-                                            multiply_bfloat16_avx512,
-                                            unpack_short_avx512};
+const PanelKernel kAvx512VnniPanelKernel = {
+    "avx512_vnni",         runs_here,          round, multiply_panels<Vnni>,
+    multiply_dense_avx512, unpack_short_avx512};
+const PanelKernel kAvx512Bf16PanelKernel = {
+    "avx512_bf16",         runs_bfloat16_here,      round,
+    multiply_panels<Vnni>, multiply_dense_avx512,   unpack_short_avx512,
+    round_bfloat16_avx512, multiply_bfloat16_avx512};
 
 }  // namespace weft::quant::kernels
 

@@ -44,6 +44,10 @@ void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const De
   multiply_dense<Avx2>(w, first, count, x, y);
 }
 
+void unpack_short_avx2(const Panels& w, int64_t panel, uint16_t* to) {
+  unpack_short<Avx2>(w, panel, to);
+}
+
 }  // namespace weft::quant::kernels
 
 #endif

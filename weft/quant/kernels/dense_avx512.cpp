@@ -2,8 +2,6 @@
 
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "weft/quant/kernels/dense_loops.h"
 
 namespace weft::quant::kernels {
@@ -44,14 +42,7 @@ void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const 
 }
 
 void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to) {
-  const uint8_t* from = w.data + panel * w.panel_bytes();
-  const auto table = Avx512::table_of(w.upper_bytes);
-  for (int64_t i = 0; i < w.num_blocks * (kBlockColumns / kShortColumns);
-       ++i, from += kShortBytes, to += kShortNumbers) {
-    Avx512::U pairs[4];
-    Avx512::unpack(from, table, pairs);
-    std::memcpy(to, pairs, sizeof(pairs));
-  }
+  unpack_short<Avx512>(w, panel, to);
 }
 
 }  // namespace weft::quant::kernels

@@ -120,6 +120,24 @@ void multiply_short_tile(const uint8_t* panel, int64_t num_pairs, const uint8_t*
   }
 }
 
+/// PanelKernel::unpack_short.
+template <class Isa>
+void unpack_short(const Panels& w, int64_t panel, uint16_t* to) {
+  constexpr int64_t kNumbers = sizeof(typename Isa::U) / sizeof(uint16_t);
+  const uint8_t* from = w.data + panel * w.panel_bytes();
+  const auto table = Isa::table_of(w.upper_bytes);
+  for (int64_t i = 0; i < w.num_blocks * (kBlockColumns / kShortColumns);
+       ++i, from += kShortBytes, to += kShortNumbers) {
+    for (int64_t first = 0; first < 2 * kPanelRows; first += kNumbers) {
+      typename Isa::U pairs[4];
+      Isa::unpack(from + 2 * first, table, pairs);
+      for (int p = 0; p < 4; ++p) {
+        __builtin_memcpy(to + 2 * kPanelRows * p + first, &pairs[p], sizeof(pairs[p]));
+      }
+    }
+  }
+}
+
 /// A tile of any number of tokens from 1 to kMost.
 template <class Isa, PanelNumbers kNumbers, int kMost>
 void multiply_dense_tokens(const Panels& w, const uint8_t* panel, const DenseInputs& x,

@@ -44,4 +44,8 @@ void multiply_dense_plain(const Panels& w, int64_t first, int64_t count, const D
   multiply_dense<Plain>(w, first, count, x, y);
 }
 
+void unpack_short_plain(const Panels& w, int64_t panel, uint16_t* to) {
+  unpack_short<Plain>(w, panel, to);
+}
+
 }  // namespace weft::quant::kernels

@@ -198,20 +198,23 @@ struct PanelKernel {
   /// The same for plain numbers, summed in float32. A token's result is the same beside any others.
   void (*multiply_dense)(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
+  /// A panel of kShortBFloat16 as one of bfloat16.
+  void (*unpack_short)(const Panels& w, int64_t panel, uint16_t* to);
   /// Where the processor multiplies pairs of bfloat16, null elsewhere: rounds numbers, a multiple
   /// of kBlockColumns, to nearest, ties to even; and the product of bfloat16 panels, summed in
   /// float32.
   void (*round_bfloat16)(const float* x, int64_t count, uint16_t* to) = nullptr;
   void (*multiply_bfloat16)(const Panels& w, int64_t first, int64_t count, const BFloat16Inputs& x,
                             const PanelOutputs& y) = nullptr;
-  /// There: a panel of kShortBFloat16 as one of bfloat16.
-  void (*unpack_short)(const Panels& w, int64_t panel, uint16_t* to) = nullptr;
 };
 
 /// PanelKernel's functions of each instruction set.
 void multiply_dense_plain(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                           const PanelOutputs& y);
+void unpack_short_plain(const Panels& w, int64_t panel, uint16_t* to);
 #if defined(__x86_64__)
+void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to);
+void unpack_short_avx2(const Panels& w, int64_t panel, uint16_t* to);
 void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                            const PanelOutputs& y);
 void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
@@ -220,7 +223,6 @@ void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const De
 void round_bfloat16_avx512(const float* x, int64_t count, uint16_t* to);
 void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
                               const BFloat16Inputs& x, const PanelOutputs& y);
-void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to);
 extern const PanelKernel kAvx512Bf16PanelKernel;
 extern const PanelKernel kAvx512VnniPanelKernel;
 extern const PanelKernel kAvx2PanelKernel;
