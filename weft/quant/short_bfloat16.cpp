@@ -10,7 +10,24 @@ namespace weft::quant {
 namespace {
 
 using kernels::kPanelRows;
-using kernels::ShortPlace;
+using kernels::kShortColumns;
+using kernels::kShortNumbers;
+
+// Where a panel has a number, and where that panel as one of bfloat16 has it.
+struct ShortPlace {
+  int64_t lower, upper, unpacked;
+  int shift;
+
+  ShortPlace(int64_t row, int64_t column) {
+    const int64_t pair = column % kShortColumns / 2, within = 2 * row + column % 2;
+    const int64_t byte = within / 8 * 16 + pair % 2 * 8 + within % 8;
+    const int64_t start = column / kShortColumns * kernels::kShortBytes;
+    lower = start + pair / 2 * (kShortNumbers / 2) + byte;
+    upper = start + kShortNumbers + byte;
+    shift = pair < 2 ? 0 : 4;
+    unpacked = column / 2 * (2 * kPanelRows) + within;
+  }
+};
 
 // What a sample of numbers has of each upper byte.
 std::array<int64_t, 256> count_upper_bytes(const at::Tensor& w) {
@@ -63,7 +80,7 @@ std::vector<ShortBFloat16::Exception> ShortBFloat16::write(const at::Tensor& w, 
   const int64_t rows = std::min(kPanelRows, w.size(0) - first);
   const auto* bits = static_cast<const uint16_t*>(w.const_data_ptr()) + first * in;
   std::vector<Exception> exceptions;
-  std::fill_n(panel, kernels::short_panel_bytes(in), uint8_t{0});
+  std::fill_n(panel, in / kShortColumns * kernels::kShortBytes, uint8_t{0});
   for (int64_t column = 0; column < in; ++column) {
     for (int64_t row = 0; row < rows; ++row) {
       const uint16_t number = bits[row * in + column];

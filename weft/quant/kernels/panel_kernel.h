@@ -79,7 +79,7 @@ struct PanelForm {
 ///
 /// A block of plain numbers goes by pairs of columns: of bfloat16 a row's two numbers side by side,
 /// row after row; of others the first column's rows, then the second's. Numbers of kShortBFloat16
-/// are where ShortPlace says.
+/// lie as kShortColumns says.
 struct Panels {
   const uint8_t* data = nullptr;
   PanelForm form;
@@ -97,32 +97,12 @@ struct Panels {
 };
 
 /// Columns of kShortBFloat16 that lie together: kShortNumbers lower bytes, then half as many bytes
-/// of two indices of upper bytes.
+/// of two indices of upper bytes, the lower half of a byte's for the first half of the lower bytes.
+/// Sixteen lower bytes and their upper ones, interleaved, are eight numbers of a pair of columns,
+/// in kBFloat16's order, and eight of the next pair, as vectors' lanes of 16 bytes interleave.
 inline constexpr int64_t kShortColumns = 8;
 inline constexpr int64_t kShortNumbers = kPanelRows * kShortColumns;
 inline constexpr int64_t kShortBytes = kShortNumbers + kShortNumbers / 2;
-
-[[gnu::always_inline]] inline int64_t short_panel_bytes(int64_t columns) {
-  return columns / kShortColumns * kShortBytes;
-}
-
-/// Where a kShortBFloat16 panel has a number, and where that panel as one of bfloat16 has it.
-/// Sixteen lower bytes and their upper ones, interleaved, are eight numbers of a pair of columns
-/// and eight of the next pair, as vectors' lanes of 16 bytes interleave.
-struct ShortPlace {
-  int64_t lower, upper, unpacked;
-  int shift;
-
-  [[gnu::always_inline]] ShortPlace(int64_t row, int64_t column) {
-    const int64_t pair = column % kShortColumns / 2, within = 2 * row + column % 2;
-    const int64_t byte = within / 8 * 16 + pair % 2 * 8 + within % 8;
-    const int64_t start = short_panel_bytes(column);
-    lower = start + pair / 2 * (kShortNumbers / 2) + byte;
-    upper = start + kShortNumbers + byte;
-    shift = pair < 2 ? 0 : 4;
-    unpacked = column / 2 * (2 * kPanelRows) + within;
-  }
-};
 
 /// Tokens that are multiplied together.
 inline constexpr int64_t kTileTokens = 8;
@@ -208,17 +188,20 @@ struct PanelKernel {
                             const PanelOutputs& y) = nullptr;
 };
 
-/// PanelKernel's functions of each instruction set.
+/// PanelKernel::multiply_dense of each instruction set.
 void multiply_dense_plain(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                           const PanelOutputs& y);
+/// PanelKernel::unpack_short of each instruction set.
 void unpack_short_plain(const Panels& w, int64_t panel, uint16_t* to);
 #if defined(__x86_64__)
-void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to);
-void unpack_short_avx2(const Panels& w, int64_t panel, uint16_t* to);
+/// The same two with AVX-512.
 void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                            const PanelOutputs& y);
+void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to);
+/// The same two with AVX2.
 void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
+void unpack_short_avx2(const Panels& w, int64_t panel, uint16_t* to);
 /// PanelKernel's functions for bfloat16, for AVX512_BF16.
 void round_bfloat16_avx512(const float* x, int64_t count, uint16_t* to);
 void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
