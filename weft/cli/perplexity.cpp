@@ -95,7 +95,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
 
 // From headers and the file's presence, so that a bad request costs no loading.
 void check_request(const ModelFlags& flags, Options& options) {
-  core::File(options.file);
+  [[maybe_unused]] const core::File opened(options.file);
   const auto config = models::read_config(*io::TensorFile::open(base_path(flags)));
   int64_t& context = options.scoring.context;
   if (context == 0) context = std::min(kDefaultWindow, config.max_positions);

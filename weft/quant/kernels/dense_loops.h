@@ -80,6 +80,22 @@ void multiply_dense_tile(const uint8_t* panel, int64_t num_pairs, const float* x
   }
 }
 
+/// sums += the products of a pair of columns, in a vector of bfloat16 pairs, with x's two numbers
+/// of each token.
+template <class Isa, int kTokens, int kVectors>
+[[gnu::always_inline]] inline void add_pair(typename Isa::U pair, const float* x, int64_t stride,
+                                            typename Isa::F (&even)[kTokens][kVectors],
+                                            typename Isa::F (&odd)[kTokens][kVectors], int v) {
+  using F = typename Isa::F;
+  const F first = reinterpret_cast<F>(pair << 16);
+  const F second = reinterpret_cast<F>(pair & 0xFFFF0000U);
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    even[t][v] += first * x[t * stride];
+    odd[t][v] += second * x[t * stride + 1];
+  }
+}
+
 /// The same for numbers of 12 bits, which become floats on their way.
 template <class Isa, int kTokens>
 void multiply_short_tile(const uint8_t* panel, int64_t num_pairs, const uint8_t* upper_bytes,
@@ -101,13 +117,7 @@ void multiply_short_tile(const uint8_t* panel, int64_t num_pairs, const uint8_t*
       Isa::unpack(panel + v * sizeof(F), table, pairs);
 #pragma GCC unroll 4
       for (int p = 0; p < 4; ++p) {
-        const F first = reinterpret_cast<F>(pairs[p] << 16);
-        const F second = reinterpret_cast<F>(pairs[p] & 0xFFFF0000U);
-#pragma GCC unroll 8
-        for (int t = 0; t < kTokens; ++t) {
-          even[t][v] += first * data[t * x.stride + 2 * p];
-          odd[t][v] += second * data[t * x.stride + 2 * p + 1];
-        }
+        add_pair<Isa>(pairs[p], data + 2 * p, x.stride, even, odd, v);
       }
     }
   }
