@@ -131,8 +131,8 @@ def write_table(page, table):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--weft", required=True)
-    parser.add_argument("--llama-bench", required=True)
+    parser.add_argument("--weft")
+    parser.add_argument("--llama-bench")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--from-json", type=pathlib.Path, help="draw these figures, measure none")
@@ -140,6 +140,8 @@ def main():
     parser.add_argument("--page", type=pathlib.Path)
     parser.add_argument("cases", nargs="*", metavar="NAME=MODEL[:LLAMA_MODEL…]")
     arguments = parser.parse_args()
+    if arguments.cases and not (arguments.weft and arguments.llama_bench):
+        parser.error("--weft and --llama-bench: expected both, to measure with")
     report = json.loads(arguments.from_json.read_text()) if arguments.from_json else {}
     for case in arguments.cases:
         name, models = case.split("=", 1)
