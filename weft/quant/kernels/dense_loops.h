@@ -50,50 +50,53 @@ struct ColumnPair {
 /// How far ahead of its use a line is asked for.
 inline constexpr int64_t kDenseAhead = 4096;
 
-/// One panel for kTokens tokens. Even and odd columns are summed apart whatever kTokens is, so that
-/// a token's result doesn't depend on its neighbours.
-template <class Isa, PanelNumbers kNumbers, int kTokens>
-void multiply_dense_tile(const uint8_t* panel, int64_t num_pairs, const float* x, int64_t stride,
-                         const PanelOutputs& y) {
-  using Pair = ColumnPair<Isa, kNumbers>;
+/// Sums of kTokens tokens' products with a panel's rows. Even and odd columns are summed apart
+/// whatever kTokens is, so that a token's result doesn't depend on its neighbours.
+template <class Isa, int kTokens>
+struct PairSums {
   using F = typename Isa::F;
-  constexpr int kVectors = Pair::kVectors;
+  static constexpr int kLanes = sizeof(F) / sizeof(float);
+  static constexpr int kVectors = kPanelRows / kLanes;
+
   F even[kTokens][kVectors] = {}, odd[kTokens][kVectors] = {};
-  for (int64_t i = 0; i < num_pairs; ++i, panel += Pair::kBytes, x += 2) {
-    if constexpr (kTokens == 1) __builtin_prefetch(panel + kDenseAhead);
-    const Pair pair(panel);
+
+  /// Vector v of a pair of columns; x: the pair's numbers of the first token.
+  [[gnu::always_inline]] void add(int v, F first, F second, const float* x, int64_t stride) {
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
+      even[t][v] += first * x[t * stride];
+      odd[t][v] += second * x[t * stride + 1];
+    }
+  }
+
+  /// Writes the sums.
+  [[gnu::always_inline]] void store(const PanelOutputs& y) const {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
       for (int v = 0; v < kVectors; ++v) {
-        even[t][v] += pair.first[v] * x[t * stride];
-        odd[t][v] += pair.second[v] * x[t * stride + 1];
+        const F sum = even[t][v] + odd[t][v];
+        __builtin_memcpy(y.data + t * y.stride + v * kLanes, &sum, sizeof(sum));
       }
     }
   }
-#pragma GCC unroll 8
-  for (int t = 0; t < kTokens; ++t) {
-    for (int v = 0; v < kVectors; ++v) {
-      const F sum = even[t][v] + odd[t][v];
-      __builtin_memcpy(y.data + t * y.stride + v * Pair::kLanes, &sum, sizeof(sum));
+};
+
+/// One panel for kTokens tokens.
+template <class Isa, PanelNumbers kNumbers, int kTokens>
+void multiply_dense_tile(const uint8_t* panel, int64_t num_pairs, const DenseInputs& x,
+                         const PanelOutputs& y) {
+  using Pair = ColumnPair<Isa, kNumbers>;
+  PairSums<Isa, kTokens> sums;
+  const float* data = x.data;
+  for (int64_t i = 0; i < num_pairs; ++i, panel += Pair::kBytes, data += 2) {
+    if constexpr (kTokens == 1) __builtin_prefetch(panel + kDenseAhead);
+    const Pair pair(panel);
+#pragma GCC unroll 4
+    for (int v = 0; v < Pair::kVectors; ++v) {
+      sums.add(v, pair.first[v], pair.second[v], data, x.stride);
     }
   }
-}
-
-/// sums += the products of a pair of columns, in a vector of bfloat16 pairs, with x's two numbers
-/// of each token.
-template <class Isa, int kTokens, int kVectors>
-[[gnu::always_inline]] inline void add_pair(typename Isa::U pair, const float* x, int64_t stride,
-                                            typename Isa::F (&even)[kTokens][kVectors],
-                                            typename Isa::F (&odd)[kTokens][kVectors], int v) {
-  using F = typename Isa::F;
-  const F first = reinterpret_cast<F>(pair << 16);
-  const F second = reinterpret_cast<F>(pair & 0xFFFF0000U);
-#pragma GCC unroll 8
-  for (int t = 0; t < kTokens; ++t) {
-    even[t][v] += first * x[t * stride];
-    odd[t][v] += second * x[t * stride + 1];
-  }
+  sums.store(y);
 }
 
 /// The same for numbers of 12 bits, which become floats on their way.
@@ -102,32 +105,26 @@ void multiply_short_tile(const uint8_t* panel, int64_t num_pairs, const uint8_t*
                          const DenseInputs& x, const PanelOutputs& y) {
   using F = typename Isa::F;
   using U = typename Isa::U;
-  constexpr int kVectors = kPanelRows * sizeof(float) / sizeof(F);
   constexpr int64_t kLine = 64;
   const auto table = Isa::table_of(upper_bytes);
-  F even[kTokens][kVectors] = {}, odd[kTokens][kVectors] = {};
+  PairSums<Isa, kTokens> sums;
   const float* data = x.data;
   for (int64_t i = 0; i < num_pairs; i += 4, panel += kShortBytes, data += kShortColumns) {
     for (int64_t at = 0; kTokens == 1 && at < kShortBytes; at += kLine) {
       __builtin_prefetch(panel + kDenseAhead + at);
     }
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+    for (int v = 0; v < sums.kVectors; ++v) {
       U pairs[4];
       Isa::unpack(panel + v * sizeof(F), table, pairs);
 #pragma GCC unroll 4
       for (int p = 0; p < 4; ++p) {
-        add_pair<Isa>(pairs[p], data + 2 * p, x.stride, even, odd, v);
+        sums.add(v, reinterpret_cast<F>(pairs[p] << 16),
+                 reinterpret_cast<F>(pairs[p] & 0xFFFF0000U), data + 2 * p, x.stride);
       }
     }
   }
-#pragma GCC unroll 8
-  for (int t = 0; t < kTokens; ++t) {
-    for (int v = 0; v < kVectors; ++v) {
-      const F sum = even[t][v] + odd[t][v];
-      __builtin_memcpy(y.data + t * y.stride + v * (kPanelRows / kVectors), &sum, sizeof(sum));
-    }
-  }
+  sums.store(y);
 }
 
 /// PanelKernel::unpack_short.
@@ -159,7 +156,7 @@ void multiply_dense_tokens(const Panels& w, const uint8_t* panel, const DenseInp
   if constexpr (kNumbers == PanelNumbers::kShortBFloat16) {
     multiply_short_tile<Isa, kMost>(panel, num_pairs, w.upper_bytes, x, y);
   } else {
-    multiply_dense_tile<Isa, kNumbers, kMost>(panel, num_pairs, x.data, x.stride, y);
+    multiply_dense_tile<Isa, kNumbers, kMost>(panel, num_pairs, x, y);
   }
 }
 
