@@ -56,25 +56,18 @@ CudaDecoder::CudaDecoder(const ModelConfig& config, const std::vector<DecoderBlo
   if (is_complete_) last_norm_ = in_float(last_norm->weight);
 }
 
-// Null if it isn't on the GPU.
-CudaDecoder::Linear CudaDecoder::take(const nn::LinearHolder& holder) {
-  const auto inner = holder.inner();
-  held_.push_back({&holder, inner});
-  return std::dynamic_pointer_cast<nn::CudaLinearImpl>(inner);
-}
-
 bool CudaDecoder::add(const DecoderBlock& block) {
   const FeedForwardLayer& ffn = block->feed_forward();
   if (ffn.is_empty()) return false;
   const AttentionParts& parts = block->attention()->parts();
   Layer layer;
-  layer.q = take(*parts.q_proj);
-  layer.k = take(*parts.k_proj);
-  layer.v = take(*parts.v_proj);
-  layer.o = take(*parts.o_proj);
-  layer.gate = take(*ffn->gate_proj());
-  layer.up = take(*ffn->up_proj());
-  layer.down = take(*ffn->down_proj());
+  layer.q = held_.take<nn::CudaLinearImpl>(*parts.q_proj);
+  layer.k = held_.take<nn::CudaLinearImpl>(*parts.k_proj);
+  layer.v = held_.take<nn::CudaLinearImpl>(*parts.v_proj);
+  layer.o = held_.take<nn::CudaLinearImpl>(*parts.o_proj);
+  layer.gate = held_.take<nn::CudaLinearImpl>(*ffn->gate_proj());
+  layer.up = held_.take<nn::CudaLinearImpl>(*ffn->up_proj());
+  layer.down = held_.take<nn::CudaLinearImpl>(*ffn->down_proj());
   for (const Linear* linear :
        {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
     if (*linear == nullptr) return false;
@@ -99,10 +92,7 @@ bool CudaDecoder::add(const DecoderBlock& block) {
   return true;
 }
 
-bool CudaDecoder::is_current() const {
-  return std::ranges::all_of(
-      held_, [](const Held& each) { return each.holder->inner() == each.inner.lock(); });
-}
+bool CudaDecoder::is_current() const { return held_.are_current(); }
 
 nn::KvCache CudaDecoder::make_cache(int64_t batch, int64_t capacity) const {
   core::check<core::ConfigError>(capacity >= 1, "nn.KvCache: capacity ", capacity,

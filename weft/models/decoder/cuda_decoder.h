@@ -13,6 +13,7 @@
 #include "weft/dist/group.h"
 #include "weft/models/config.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/decoder/held_linears.h"
 #include "weft/nn/cuda_linear.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/norm.h"
@@ -71,10 +72,6 @@ class CudaDecoder {
     cuda::Buffer kv_of_head;
     int64_t window = 0;
   };
-  struct Held {
-    const nn::LinearHolder* holder;
-    std::weak_ptr<nn::LinearLike> inner;
-  };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
     int64_t batch, tokens, turned_dim;
@@ -91,7 +88,6 @@ class CudaDecoder {
   };
 
   bool add(const DecoderBlock& block);
-  Linear take(const nn::LinearHolder& holder);
   const CudaKvStore& store_of(const nn::KvCache& cache, int64_t batch) const;
   void make_room(const Pass& pass);
   void upload_inputs(const Pass& pass, const at::Tensor& x_BTD, const nn::RopeAngles& angles,
@@ -109,7 +105,7 @@ class CudaDecoder {
   dist::Group group_;
   cuda::Buffer last_norm_;
   std::vector<Layer> layers_;
-  std::vector<Held> held_;
+  HeldLinears held_;
   /// What a pass gets from the CPU in one copy: x [rows, D], which becomes the residual stream,
   /// cosines and sines [tokens, turned_dim], and the positions before it as an int32.
   cuda::Buffer inputs_;

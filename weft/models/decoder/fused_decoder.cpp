@@ -65,25 +65,18 @@ FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderB
   inputs_ = quant::PanelInputs(wants_);
 }
 
-// Null if it isn't in panels.
-FusedDecoder::Linear FusedDecoder::take(const nn::LinearHolder& holder) {
-  const auto inner = holder.inner();
-  held_.push_back({&holder, inner});
-  return std::dynamic_pointer_cast<nn::PanelLinearImpl>(inner);
-}
-
 bool FusedDecoder::add(const DecoderBlock& block) {
   const FeedForwardLayer& ffn = block->feed_forward();
   if (ffn.is_empty()) return false;
   const AttentionParts& parts = block->attention()->parts();
   Layer layer;
-  layer.q = take(*parts.q_proj);
-  layer.k = take(*parts.k_proj);
-  layer.v = take(*parts.v_proj);
-  layer.o = take(*parts.o_proj);
-  layer.gate = take(*ffn->gate_proj());
-  layer.up = take(*ffn->up_proj());
-  layer.down = take(*ffn->down_proj());
+  layer.q = held_.take<nn::PanelLinearImpl>(*parts.q_proj);
+  layer.k = held_.take<nn::PanelLinearImpl>(*parts.k_proj);
+  layer.v = held_.take<nn::PanelLinearImpl>(*parts.v_proj);
+  layer.o = held_.take<nn::PanelLinearImpl>(*parts.o_proj);
+  layer.gate = held_.take<nn::PanelLinearImpl>(*ffn->gate_proj());
+  layer.up = held_.take<nn::PanelLinearImpl>(*ffn->up_proj());
+  layer.down = held_.take<nn::PanelLinearImpl>(*ffn->down_proj());
   for (const Linear* linear :
        {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
     if (!note_wants(*linear)) return false;
@@ -110,10 +103,7 @@ bool FusedDecoder::note_wants(const Linear& linear) {
   return true;
 }
 
-bool FusedDecoder::is_current() const {
-  return std::ranges::all_of(
-      held_, [](const Held& each) { return each.holder->inner() == each.inner.lock(); });
-}
+bool FusedDecoder::is_current() const { return held_.are_current(); }
 
 at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
                              nn::KvCache& cache) {

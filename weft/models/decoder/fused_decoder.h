@@ -11,6 +11,7 @@
 #include "weft/models/config.h"
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/decoder/fused_attention.h"
+#include "weft/models/decoder/held_linears.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/panel_linear.h"
@@ -46,10 +47,6 @@ class FusedDecoder {
     std::vector<int64_t> kv_of_head;
     int64_t window = 0;
   };
-  struct Held {
-    const nn::LinearHolder* holder;
-    std::weak_ptr<nn::LinearLike> inner;
-  };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
     int64_t batch, tokens, start;
@@ -71,7 +68,6 @@ class FusedDecoder {
   };
 
   bool add(const DecoderBlock& block);
-  Linear take(const nn::LinearHolder& holder);
   bool note_wants(const Linear& linear);
 
   void round_normed(const Pass& pass, const at::Tensor& weight);
@@ -92,7 +88,7 @@ class FusedDecoder {
   dist::Group group_;
   at::Tensor last_norm_;
   std::vector<Layer> layers_;
-  std::vector<Held> held_;
+  HeldLinears held_;
   quant::PanelInputs::Wants wants_;
   quant::PanelInputs inputs_;
   Rows normed_, q_, k_, v_, gate_, up_;
