@@ -157,18 +157,23 @@ TEST(PanelMatrix, GivesRowsAsTheAffineMatrixDoes) {
 }
 
 // Whole numbers up to the largest code, which is in every block, are codes themselves, so nothing
-// is rounded.
+// is rounded, but many rows where the kernel multiplies them and the weights as bfloat16.
 TEST(PanelMatrix, MultipliesWholeNumbersAsTheAffineMatrixDoes) {
+  const auto in_double = [](const at::Tensor& t, bool rounds) {
+    return (rounds ? t.to(at::kBFloat16) : t).to(at::kDouble);
+  };
   for (const Format& format : kFormats) {
     const AffineTensor w = make_weight(format);
-    const at::Tensor wide = dequantize(w, at::kFloat).to(at::kDouble);
+    const at::Tensor wide = dequantize(w, at::kFloat);
     for (const auto& [bits, most] : {std::pair(8, 127), std::pair(16, 127 * 128)}) {
       const PanelMatrix panels = to_panels(w, bits);
-      for (const int64_t tokens : {1, 2, 3, 4, 8, 13, 17, 40}) {
+      for (const int64_t tokens : {1, 2, 3, 4, 8, 13, 17, 40, 69}) {
         at::Tensor x = at::randint(-most, most + 1, {tokens, format.in}).to(at::kFloat);
         x.view({tokens, -1, 32}).select(2, 5).fill_(-most);
         for (const auto* kernel : kernels::runnable_panel_kernels()) {
-          expect_close(panel_matmul_on(*kernel, x, panels), at::matmul(x.to(at::kDouble), wide.t()),
+          const bool rounds = tokens > PanelInputs::kExactRows && kernel->unpack_codes != nullptr;
+          expect_close(panel_matmul_on(*kernel, x, panels),
+                       at::matmul(in_double(x, rounds), in_double(wide, rounds).t()),
                        core::join(kernel->name, ", ", format.bits, " bits, activations of ", bits,
                                   ", ", tokens, " tokens"),
                        1e-6);
@@ -221,7 +226,7 @@ TEST(PanelMatrix, RoundsManyRowsToBFloat16WhereTheProcessorMultipliesIt) {
   for (const int64_t out : {7, 32, 41, 80}) {
     const at::Tensor w = plain_weight(out, 160, at::kBFloat16);
     const PanelMatrix panels = to_panels(w);
-    for (int64_t tokens = 17; tokens <= 24; ++tokens) {
+    for (const int64_t tokens : {17, 18, 19, 20, 21, 22, 23, 24, 31, 32, 33, 48, 63, 70}) {
       const at::Tensor x = seeded({tokens, 160}, tokens, at::kFloat);
       for (const auto* kernel : kernels::runnable_panel_kernels()) {
         const at::Tensor taken = kernel->multiply_bfloat16 == nullptr ? x : x.to(at::kBFloat16);

@@ -75,14 +75,7 @@ class Turns {
 
  private:
   void rotate(int64_t row, float* x, float sign) const {
-    const int64_t half = dim_ / 2;
-    const float* c = cos_ + row * dim_;
-    const float* s = sin_ + row * dim_;
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = x[i], b = x[i + half];
-      x[i] = a * c[i] - sign * b * s[i];
-      x[i + half] = b * c[i] + sign * a * s[i];
-    }
+    kernels::active_kernel().rotate(x, cos_ + row * dim_, sin_ + row * dim_, dim_, sign);
   }
 
   int64_t dim_;

@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "weft/core/error.h"
 #include "weft/quant/kernels/panel_select.h"
@@ -19,11 +18,13 @@ using kernels::kBlockColumns;
 using kernels::kPanelRows;
 using kernels::PanelNumbers;
 
-// Memory that only grows.
-template <class Number>
-void make_room(std::vector<Number>& numbers, int64_t count) {
-  if (static_cast<int64_t>(numbers.size()) < count) numbers.resize(static_cast<size_t>(count));
-}
+// Where a row's blocks lie among those of all rows, in tiles.
+struct Place {
+  Place(int64_t row, int64_t rows, int64_t blocks, int64_t tile)
+      : first(row / tile * tile * blocks + row % tile),
+        stride(std::min(tile, rows - row / tile * tile)) {}
+  int64_t first, stride;
+};
 
 bool is_bfloat16(const PanelMatrix& w) {
   return w.form.numbers == PanelNumbers::kBFloat16 || w.short_numbers != nullptr;
@@ -58,30 +59,41 @@ void multiply_plain(const kernels::PanelKernel& kernel, const PanelInputs& x,
   kernel.multiply_dense(w, first, count, x.numbers(), y);
 }
 
-// The same of numbers of 12 bits. For many rows, a few panels at a time become bfloat16 in the
-// cache.
-void multiply_short(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelMatrix& w,
-                    int64_t first, int64_t count, const kernels::PanelOutputs& y) {
-  const kernels::Panels panels = view_of(w);
-  if (x.num_rows() <= PanelInputs::kExactRows) {
-    kernel.multiply_dense(panels, first, count, x.numbers(), y);
-    return w.short_numbers->add_exceptions(first, count, x.numbers(), y);
-  }
-  thread_local std::vector<uint16_t> memory;
+// Panel `index` as one of bfloat16.
+void unpack(const kernels::PanelKernel& kernel, const PanelMatrix& w, int64_t index, uint16_t* to) {
+  if (w.short_numbers != nullptr) return w.short_numbers->read(kernel, view_of(w), index, to);
+  kernel.unpack_codes(view_of(w), index, to);
+}
+
+// Panels [first, first + count) that become bfloat16 in the cache, a few at a time.
+void multiply_unpacked(const kernels::PanelKernel& kernel, const PanelInputs& x,
+                       const PanelMatrix& w, int64_t first, int64_t count,
+                       const kernels::PanelOutputs& y) {
+  thread_local core::Scratch<uint16_t> memory;
   const int64_t numbers = kPanelRows * w.in_features;
-  const int64_t most = x.is_bfloat16() ? kernels::kBFloat16Panels : 1;
-  make_room(memory, most * numbers);
+  const int64_t most = x.is_bfloat16() ? kernel.bfloat16_panels : 1;
+  uint16_t* const unpacked = memory.make_room(most * numbers);
   kernels::Panels whole;
-  whole.data = reinterpret_cast<const uint8_t*>(memory.data());
+  whole.data = reinterpret_cast<const uint8_t*>(unpacked);
   whole.form.numbers = PanelNumbers::kBFloat16;
-  whole.num_blocks = panels.num_blocks;
+  whole.num_blocks = w.in_features / kBlockColumns;
   for (int64_t i = 0; i < count; i += most) {
     const int64_t some = std::min(most, count - i);
     for (int64_t p = 0; p < some; ++p) {
-      w.short_numbers->read(kernel, panels, first + i + p, memory.data() + p * numbers);
+      unpack(kernel, w, first + i + p, unpacked + p * numbers);
     }
     multiply_plain(kernel, x, whole, 0, some, {y.data + i * kPanelRows, y.stride});
   }
+}
+
+// The same of numbers of 12 bits, which few rows are multiplied by as they are.
+void multiply_short(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelMatrix& w,
+                    int64_t first, int64_t count, const kernels::PanelOutputs& y) {
+  if (x.num_rows() > PanelInputs::kExactRows) {
+    return multiply_unpacked(kernel, x, w, first, count, y);
+  }
+  kernel.multiply_dense(view_of(w), first, count, x.numbers(), y);
+  w.short_numbers->add_exceptions(first, count, x.numbers(), y);
 }
 
 // Panels [first, first + count) of a product.
@@ -91,6 +103,7 @@ void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
   const kernels::PanelOutputs y{product.y + first * kPanelRows, product.stride};
   if (w.short_numbers != nullptr) return multiply_short(kernel, x, w, first, count, y);
   if (w.form.is_dense()) return multiply_plain(kernel, x, view_of(w), first, count, y);
+  if (!x.has_codes()) return multiply_unpacked(kernel, x, w, first, count, y);
   kernel.multiply(view_of(w), first, count, x.codes(), y);
 }
 
@@ -107,16 +120,19 @@ PanelInputs::Wants PanelInputs::Wants::operator|(const Wants& other) const {
 }
 
 void PanelInputs::take_row(const kernels::PanelKernel& kernel, const float* x, int64_t row) {
-  if (has_numbers()) std::copy_n(x, in_, numbers_.begin() + row * in_);
-  if (is_bfloat16_) kernel.round_bfloat16(x, in_, bfloat16_.data() + row * in_);
-  if (wants_.code_bits == 0) return;
-  const int64_t tile = row / kernels::kTileTokens * kernels::kTileTokens;
-  const int64_t blocks = in_ / kBlockColumns, first = tile * blocks + row - tile;
+  if (has_numbers()) std::copy_n(x, in_, numbers_.data() + row * in_);
+  const int64_t blocks = in_ / kBlockColumns;
+  if (is_bfloat16_) {
+    const Place at(row, rows_, blocks, kernel.bfloat16_tile);
+    kernel.round_bfloat16(x, blocks, bfloat16_.data() + at.first * kBlockColumns, at.stride);
+  }
+  if (!has_codes_) return;
+  const Place at(row, rows_, blocks, kernels::kTileTokens);
   int8_t* const lower =
-      wants_.code_bits == 16 ? lower_codes_.data() + first * kBlockColumns : nullptr;
+      wants_.code_bits == 16 ? lower_codes_.data() + at.first * kBlockColumns : nullptr;
   kernel.round(x, blocks,
-               {codes_.data() + first * kBlockColumns, lower, scales_.data() + first,
-                sums_.data() + 2 * first, codes().tile_tokens(tile)});
+               {codes_.data() + at.first * kBlockColumns, lower, scales_.data() + at.first,
+                sums_.data() + 2 * at.first, at.stride});
 }
 
 void PanelInputs::take(const kernels::PanelKernel& kernel, const float* x, int64_t rows, int64_t in,
@@ -125,14 +141,17 @@ void PanelInputs::take(const kernels::PanelKernel& kernel, const float* x, int64
                     ", expected whole blocks of ", kBlockColumns);
   rows_ = rows;
   in_ = in;
-  is_bfloat16_ = wants_.bfloat16 && rows > kExactRows && kernel.multiply_bfloat16 != nullptr;
-  if (is_bfloat16_) make_room(bfloat16_, rows * in);
-  if (has_numbers()) make_room(numbers_, rows * in);
-  if (wants_.code_bits != 0) {
-    make_room(codes_, rows * in);
-    if (wants_.code_bits == 16) make_room(lower_codes_, rows * in);
-    make_room(scales_, rows * in / kBlockColumns);
-    make_room(sums_, 2 * rows * in / kBlockColumns);
+  const bool rounds = rows > kExactRows && kernel.multiply_bfloat16 != nullptr;
+  const bool rounds_codes = rounds && wants_.code_bits != 0 && kernel.unpack_codes != nullptr;
+  is_bfloat16_ = (rounds && wants_.bfloat16) || rounds_codes;
+  has_codes_ = wants_.code_bits != 0 && !rounds_codes;
+  if (is_bfloat16_) bfloat16_.make_room(rows * in);
+  if (has_numbers()) numbers_.make_room(rows * in);
+  if (has_codes_) {
+    codes_.make_room(rows * in);
+    if (wants_.code_bits == 16) lower_codes_.make_room(rows * in);
+    scales_.make_room(rows * in / kBlockColumns);
+    sums_.make_room(2 * rows * in / kBlockColumns);
   }
   at::parallel_for(0, rows, rows_per_thread(4 * in), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) take_row(kernel, x + row * stride, row);

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "weft/core/scratch.h"
 #include "weft/quant/panel_layout.h"
 
 namespace weft::quant {
@@ -46,9 +46,11 @@ class PanelInputs {
             sums_.data(), rows_};
   }
   kernels::DenseInputs numbers() const { return {numbers_.data(), in_, rows_}; }
-  kernels::BFloat16Inputs bfloat16() const { return {bfloat16_.data(), in_, rows_}; }
+  kernels::BFloat16Inputs bfloat16() const { return {bfloat16_.data(), rows_}; }
   /// Whether matrices of bfloat16 are multiplied by bfloat16().
   bool is_bfloat16() const { return is_bfloat16_; }
+  /// Whether matrices of codes are multiplied by codes(); else they are by bfloat16().
+  bool has_codes() const { return has_codes_; }
   const Wants& wants() const { return wants_; }
   int64_t num_rows() const { return rows_; }
   int64_t in_features() const { return in_; }
@@ -58,13 +60,14 @@ class PanelInputs {
   void take_row(const kernels::PanelKernel& kernel, const float* x, int64_t row);
 
   Wants wants_;
-  std::vector<int8_t> codes_;
-  std::vector<int8_t> lower_codes_;
-  std::vector<float> scales_;
-  std::vector<float> sums_;
-  std::vector<float> numbers_;
-  std::vector<uint16_t> bfloat16_;
+  core::Scratch<int8_t> codes_;
+  core::Scratch<int8_t> lower_codes_;
+  core::Scratch<float> scales_;
+  core::Scratch<float> sums_;
+  core::Scratch<float> numbers_;
+  core::Scratch<uint16_t> bfloat16_;
   bool is_bfloat16_ = false;
+  bool has_codes_ = false;
   int64_t rows_ = 0;
   int64_t in_ = 0;
 };

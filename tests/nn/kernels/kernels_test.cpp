@@ -32,6 +32,27 @@ TEST(Kernels, SoftenRowsOfAnyLength) {
   }
 }
 
+TEST(Kernels, TurnPairsThereAndBack) {
+  for (const Kernel* kernel : runnable_kernels()) {
+    for (const int64_t dim : {2, 6, 32, 64, 82}) {
+      const at::Tensor x = seeded({dim}, 1, at::kFloat), angles = seeded({dim / 2}, 2, at::kFloat);
+      const at::Tensor cos = angles.cos(), sin = angles.sin();
+      const auto halves = x.view({2, dim / 2});
+      const at::Tensor turned = x.clone();
+      const auto turn = [&](float sign) {
+        kernel->rotate(turned.mutable_data_ptr<float>(), cos.const_data_ptr<float>(),
+                       sin.const_data_ptr<float>(), dim, sign);
+      };
+      turn(1);
+      const at::Tensor expected =
+          at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin});
+      expect_close(turned, expected, kernel->name, 1e-6);
+      turn(-1);
+      expect_close(turned, x, kernel->name, 1e-6);
+    }
+  }
+}
+
 TEST(Kernels, ExponentiateWithinTheLastPlaces) {
   for (const Kernel* kernel : runnable_kernels()) {
     const at::Tensor x = at::linspace(-87, 0, 9999);

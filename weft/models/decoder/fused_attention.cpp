@@ -18,10 +18,6 @@ using nn::kernels::kTile;
 
 int64_t num_tiles(int64_t rows) { return (rows + kTile - 1) / kTile; }
 
-void make_room(std::vector<float>& floats, int64_t count) {
-  if (floats.size() < static_cast<size_t>(count)) floats.resize(static_cast<size_t>(count));
-}
-
 // Cosines and sines of a pass's tokens.
 struct Turns {
   const float* cos;
@@ -34,14 +30,7 @@ struct Turns {
         dim(angles.cos().size(-1)) {}
 
   void apply(int64_t token, float* x) const {
-    const int64_t half = dim / 2;
-    const float* c = cos + token * dim;
-    const float* s = sin + token * dim;
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = x[i], b = x[i + half];
-      x[i] = a * c[i] - b * s[i];
-      x[i + half] = b * c[i + half] + a * s[i + half];
-    }
+    nn::kernels::active_kernel().rotate(x, cos + token * dim, sin + token * dim, dim, 1);
   }
 };
 
@@ -82,12 +71,20 @@ struct FusedAttention::TileMemory {
       : q(static_cast<size_t>(kTile * head_dim)),
         o(q.size()),
         lse(kTile),
-        scratch(nn::kernels::kAttendScratch) {}
+        scratch(static_cast<size_t>(std::max(
+            nn::kernels::kAttendScratch, nn::kernels::packed_attend_scratch(kTile, head_dim)))) {}
   std::vector<float> q, o, lse, scratch;
 };
 
+FusedAttention::FusedAttention(int64_t head_dim) : head_dim_(head_dim) {
+  constexpr int64_t kPairs = 32;
+  if (head_dim % kPairs == 0 && head_dim <= nn::kernels::kPackedHeadDim) {
+    packed_ = nn::kernels::active_packed_attention();
+  }
+}
+
 const float* FusedAttention::run(const Call& call) {
-  make_room(out_, call.rows() * call.q.count * head_dim_);
+  out_.make_room(call.rows() * call.q.count * head_dim_);
   turn(call);
   // The kernel of tiles takes whole vectors.
   constexpr int64_t kVector = 16;
@@ -130,7 +127,7 @@ void FusedAttention::turn(const Call& call) const {
 void FusedAttention::attend_each(const Call& call) {
   const CacheRows keys(call.cache->keys(call.layer)), values(call.cache->values(call.layer));
   const int64_t heads = call.q.count, most = call.positions();
-  make_room(scores_, at::get_num_threads() * most);
+  scores_.make_room(at::get_num_threads() * most);
   const int64_t grain = quant::rows_per_thread(4 * most * head_dim_);
   at::parallel_for(0, call.rows() * heads, grain, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
@@ -152,31 +149,49 @@ void FusedAttention::attend_each(const Call& call) {
   });
 }
 
-const float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv) const {
+float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv) const {
   return keys_.data() +
          (sequence * call.k.count + kv) * num_tiles(call.positions()) * kTile * head_dim_;
 }
 
-void FusedAttention::transpose_keys(const Call& call) {
-  const CacheRows keys(call.cache->keys(call.layer));
+uint32_t* FusedAttention::packed_keys(const Call& call, int64_t sequence, int64_t kv) const {
+  return reinterpret_cast<uint32_t*>(key_tiles(call, sequence, kv));
+}
+
+uint32_t* FusedAttention::packed_values(const Call& call, int64_t sequence, int64_t kv) const {
+  return packed_keys(call, sequence, kv) + num_tiles(call.positions()) * kTile * head_dim_ / 2;
+}
+
+// One tile of the cache's positions as the kernel wants it.
+void FusedAttention::take_tile(const Call& call, int64_t sequence, int64_t kv, int64_t tile) const {
+  const int64_t first = tile * kTile, count = std::min(kTile, call.positions() - first);
+  const float* keys = CacheRows(call.cache->keys(call.layer)).at(sequence, kv, first);
+  if (packed_ == nullptr) {
+    return transpose(keys, count, head_dim_, key_tiles(call, sequence, kv) + first * head_dim_);
+  }
+  const int64_t at = first * head_dim_ / 2;
+  const float* values = CacheRows(call.cache->values(call.layer)).at(sequence, kv, first);
+  packed_->pack_keys(keys, count, head_dim_, packed_keys(call, sequence, kv) + at);
+  packed_->pack_values(values, count, head_dim_, packed_values(call, sequence, kv) + at);
+}
+
+void FusedAttention::take_tiles(const Call& call) {
   const int64_t tiles = num_tiles(call.positions()), tile_floats = kTile * head_dim_;
   const int64_t tasks = call.batch * call.k.count * tiles;
-  make_room(keys_, tasks * tile_floats);
+  keys_.make_room(tasks * tile_floats);
   const int64_t first = first_tile(call.start(), call.window);
   at::parallel_for(0, tasks, quant::rows_per_thread(4 * tile_floats),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t task = begin; task < end; ++task) {
                        const int64_t tile = task % tiles, head = task / tiles;
                        if (tile < first) continue;
-                       const int64_t count = std::min(kTile, call.positions() - tile * kTile);
-                       transpose(keys.at(head / call.k.count, head % call.k.count, tile * kTile),
-                                 count, head_dim_, keys_.data() + task * tile_floats);
+                       take_tile(call, head / call.k.count, head % call.k.count, tile);
                      }
                    });
 }
 
 void FusedAttention::attend_tiles(const Call& call) {
-  transpose_keys(call);
+  take_tiles(call);
   const int64_t tiles = num_tiles(call.tokens), heads = call.q.count;
   at::parallel_for(0, call.batch * heads * tiles, 1, [&](int64_t begin, int64_t end) {
     TileMemory memory(head_dim_);
@@ -201,11 +216,17 @@ void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t hea
     std::copy_n(call.q.row(row + t) + own, head_dim_, memory.q.data() + t * head_dim_);
   }
   one.q = memory.q.data();
-  one.kt = key_tiles(call, sequence, kv);
-  one.v = CacheRows(call.cache->values(call.layer)).at(sequence, kv, 0);
   one.o = memory.o.data();
   one.lse = memory.lse.data();
-  nn::kernels::active_kernel().attend(one, memory.scratch.data());
+  if (packed_ == nullptr) {
+    one.kt = key_tiles(call, sequence, kv);
+    one.v = CacheRows(call.cache->values(call.layer)).at(sequence, kv, 0);
+    nn::kernels::active_kernel().attend(one, memory.scratch.data());
+  } else {
+    one.packed_k = packed_keys(call, sequence, kv);
+    one.packed_v = packed_values(call, sequence, kv);
+    packed_->attend(one, memory.scratch.data());
+  }
   for (int64_t t = 0; t < one.tokens; ++t) {
     std::copy_n(memory.o.data() + t * head_dim_, head_dim_, output(call, row + t, head));
   }

@@ -3,13 +3,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "weft/core/scratch.h"
+#include "weft/nn/kernels/kernel.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/rope.h"
 
 namespace weft::models {
 
 /// The attention of a fused pass: rope, the write to the cache, and queries against all that it
-/// then holds, in float32 and in memory that the next layer will use again.
+/// then holds, in memory that the next layer will use again. In float32, but for passes by tiles
+/// where the processor multiplies tiles of bfloat16: these round queries, keys, values and
+/// probabilities to it.
 class FusedAttention {
  public:
   /// A pass of at most so many tokens reads the cache for one after the other by the kernel that a
@@ -43,7 +47,7 @@ class FusedAttention {
     int64_t positions() const { return start() + tokens; }
   };
 
-  explicit FusedAttention(int64_t head_dim) : head_dim_(head_dim) {}
+  explicit FusedAttention(int64_t head_dim);
   /// Writes keys and values behind the cache's positions, which the caller advances. Returns the
   /// rows' outputs, q.count * head_dim each, end to end, until the next call. Not collective.
   const float* run(const Call& call);
@@ -51,7 +55,8 @@ class FusedAttention {
  private:
   void turn(const Call& call) const;
   void attend_each(const Call& call);
-  void transpose_keys(const Call& call);
+  void take_tiles(const Call& call);
+  void take_tile(const Call& call, int64_t sequence, int64_t kv, int64_t tile) const;
   void attend_tiles(const Call& call);
   struct TileMemory;
   void attend_tile(const Call& call, int64_t sequence, int64_t head, int64_t first,
@@ -59,13 +64,18 @@ class FusedAttention {
   float* output(const Call& call, int64_t row, int64_t head) {
     return out_.data() + (row * call.q.count + head) * head_dim_;
   }
-  const float* key_tiles(const Call& call, int64_t sequence, int64_t kv) const;
+  float* key_tiles(const Call& call, int64_t sequence, int64_t kv) const;
+  uint32_t* packed_keys(const Call& call, int64_t sequence, int64_t kv) const;
+  uint32_t* packed_values(const Call& call, int64_t sequence, int64_t kv) const;
 
   int64_t head_dim_;
-  std::vector<float> out_;
-  std::vector<float> scores_;
-  /// Tiles of the cache's keys, transposed as nn::kernels::AttentionHead::kt wants them.
-  std::vector<float> keys_;
+  /// What multiplies tiles of bfloat16; null: they stay float32.
+  const nn::kernels::PackedAttention* packed_ = nullptr;
+  core::Scratch<float> out_;
+  core::Scratch<float> scores_;
+  /// Of each kv head, tiles of the cache's keys, transposed as nn::kernels::AttentionHead::kt wants
+  /// them, or packed ones and those of the values.
+  core::Scratch<float> keys_;
 };
 
 }  // namespace weft::models

@@ -49,8 +49,7 @@ void norm_in_place(const at::Tensor& weight, float eps, float* x, int64_t rows, 
 
 float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
   stride_ = stride;
-  floats_.resize(std::max(floats_.size(), static_cast<size_t>(rows * stride)));
-  return floats_.data();
+  return floats_.make_room(rows * stride);
 }
 
 FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,

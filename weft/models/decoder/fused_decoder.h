@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "weft/core/scratch.h"
 #include "weft/dist/group.h"
 #include "weft/models/config.h"
 #include "weft/models/decoder/decoder_block.h"
@@ -63,7 +64,7 @@ class FusedDecoder {
     int64_t stride() const { return stride_; }
 
    private:
-    std::vector<float> floats_;
+    core::Scratch<float> floats_;
     int64_t stride_ = 0;
   };
 

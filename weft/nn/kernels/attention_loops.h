@@ -100,9 +100,9 @@ class FloatProducts {
 
   void product(const float* rows, const float* columns, const Tile& tile, float* out) const {
     const int64_t H = head_.head_dim;
-    multiply_add<V>(Operand<float>{rows + tile.first_row * H, H, 1},
-                    Factor<float>{columns + tile.first_column * H, kTile}, tile.rows, kTile, H,
-                    {out, kTile});
+    multiply<V>(Operand<float>{rows + tile.first_row * H, H, 1},
+                Factor<float>{columns + tile.first_column * H, kTile}, tile.rows, kTile, H,
+                {out, kTile});
   }
 
   const AttentionHead& head_;
@@ -111,7 +111,6 @@ class FloatProducts {
 /// s [rows, kTile] = scores; what a query does not see becomes minus infinity.
 template <class V, class Products>
 void score_tile(const AttentionHead& head, const Products& products, const Tile& tile, float* s) {
-  clear<V>(s, tile.rows * kTile);
   products.scores(tile, s);
   for (int64_t row = 0; row < tile.rows; ++row) {
     for (int64_t c = tile.end(row); c < kTile; ++c) s[row * kTile + c] = -__builtin_inff();
@@ -143,7 +142,7 @@ template <class V>
     sums += p;
     V::store(p, s + c);
   }
-  const float kept = __builtin_expf(running.max - max);
+  const float kept = V::exp(V::all(running.max - max))[0];
   running.sum = running.sum * kept + V::sum(sums);
   running.max = max;
   if (kept != 1) scale_by<V>(kept, o, head_dim);
@@ -182,7 +181,6 @@ template <class V, class Products>
 void differentiate_tile(const AttentionHead& head, const Products& products, const Tile& tile,
                         float* p, float* d) {
   score_tile<V>(head, products, tile, p);
-  clear<V>(d, tile.rows * kTile);
   products.score_gradients(tile, d);
   for (int64_t row = 0; row < tile.rows; ++row) {
     const float lse = head.lse[tile.first_row + row], delta = head.delta[tile.first_row + row];

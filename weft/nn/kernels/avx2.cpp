@@ -27,6 +27,7 @@ const Kernel kAvx2Kernel = {"avx2",
                             attend<Avx2>,
                             attend_backward<Avx2>,
                             attend_cached<Avx2>,
+                            rotate<Avx2>,
                             element_kernel<Avx2, float>(),
                             element_kernel<Avx2, uint16_t>()};
 

@@ -30,6 +30,7 @@ const Kernel kAvx512Kernel = {"avx512",
                               attend<Avx512>,
                               attend_backward<Avx512>,
                               attend_cached<Avx512>,
+                              rotate<Avx512>,
                               element_kernel<Avx512, float>(),
                               element_kernel<Avx512, uint16_t>()};
 

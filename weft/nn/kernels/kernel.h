@@ -28,6 +28,9 @@ struct AttentionHead {
   /// behind the last. Backward alone reads vt.
   const float* kt = nullptr;
   const float* vt = nullptr;
+  /// Tiles of keys and values as PackedAttention packs them.
+  const uint32_t* packed_k = nullptr;
+  const uint32_t* packed_v = nullptr;
   /// [tokens, H], and log of the sum of exponentials of each row's scores. Forward writes, backward
   /// reads.
   float* o = nullptr;
@@ -112,6 +115,9 @@ struct Kernel {
   void (*attend_backward)(const AttentionHead& head, float* scratch);
   /// `scores` holds head.positions floats.
   void (*attend_cached)(const CachedHead& head, float* scores);
+  /// Rope of a head [dim]: turns the pairs (x_i, x_(i + dim / 2)) by angles, of which cos and sin
+  /// have dim / 2 or more; sign -1 turns them back.
+  void (*rotate)(float* x, const float* cos, const float* sin, int64_t dim, float sign);
   ElementKernel float32;
   ElementKernel bfloat16;
 };
@@ -135,10 +141,32 @@ struct HalfAttention {
   return kAttendScratch + kTile * kTile / 2 + kPlaces * rows * head_dim / 2;
 }
 
+/// Forward attention whose products are of bfloat16, over a cache that is packed once for all that
+/// attend to it; for heads of a multiple of 32 numbers, at most kPackedHeadDim.
+struct PackedAttention {
+  bool (*runs_here)();
+  /// A tile of keys [count, H], count <= kTile, as [H / 2, kTile] pairs of a position's neighbours,
+  /// zeros behind the last.
+  void (*pack_keys)(const float* keys, int64_t count, int64_t head_dim, uint32_t* tile);
+  /// A tile of values [count, H] as [kTile / 2, H] pairs of neighbouring positions'.
+  void (*pack_values)(const float* values, int64_t count, int64_t head_dim, uint32_t* tile);
+  /// Reads packed_k and packed_v instead of k, v and kt. `scratch` holds packed_attend_scratch
+  /// floats.
+  void (*attend)(const AttentionHead& head, float* scratch);
+};
+
+inline constexpr int64_t kPackedHeadDim = 256;
+
+/// Floats that PackedAttention::attend needs beside its arguments.
+[[gnu::always_inline]] inline int64_t packed_attend_scratch(int64_t tokens, int64_t head_dim) {
+  return kTile * kTile + kTile * kTile / 2 + tokens * head_dim / 2;
+}
+
 #if defined(__x86_64__)
 extern const Kernel kAvx512Kernel;
 extern const Kernel kAvx2Kernel;
 extern const HalfAttention kAvx512Bf16Attention;
+extern const PackedAttention kAmxAttention;
 #endif
 extern const Kernel kPlainKernel;
 

@@ -14,9 +14,14 @@ using Pair = uint32_t;
 /// out [rows, width / 2]: neighbours of a row.
 template <class V>
 void pack_rows(const float* x, int64_t rows, int64_t width, Pair* out) {
-  for (int64_t i = 0; i < rows * width; i += V::kWidth) {
-    V::store(V::load(x + i), reinterpret_cast<uint16_t*>(out) + i);
+  auto* const to = reinterpret_cast<uint16_t*>(out);
+  int64_t i = 0;
+  if constexpr (requires { V::store_two(V::load(x), V::load(x), to); }) {
+    for (; i + 2 * V::kWidth <= rows * width; i += 2 * V::kWidth) {
+      V::store_two(V::load(x + i), V::load(x + i + V::kWidth), to + i);
+    }
   }
+  for (; i < rows * width; i += V::kWidth) V::store(V::load(x + i), to + i);
 }
 
 /// out [(rows + 1) / 2, width]: neighbours of a column, zeros behind the last row.
@@ -127,9 +132,9 @@ class PairProducts {
 
   void product(Place rows, Place columns, const Tile& tile, float* out) const {
     const int64_t words = head_.head_dim / 2;
-    multiply_add<V>(Operand<Pair>{at(rows) + tile.first_row * words, words, 1},
-                    Factor<Pair>{at(columns) + tile.first_column * words, kTile}, tile.rows, kTile,
-                    words, {out, kTile});
+    multiply<V>(Operand<Pair>{at(rows) + tile.first_row * words, words, 1},
+                Factor<Pair>{at(columns) + tile.first_column * words, kTile}, tile.rows, kTile,
+                words, {out, kTile});
   }
 
   const AttentionHead& head_;

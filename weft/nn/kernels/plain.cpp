@@ -25,6 +25,7 @@ const Kernel kPlainKernel = {"plain",
                              attend<Plain>,
                              attend_backward<Plain>,
                              attend_cached<Plain>,
+                             rotate<Plain>,
                              element_kernel<Plain, float>(),
                              element_kernel<Plain, uint16_t>()};
 

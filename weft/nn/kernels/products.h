@@ -75,11 +75,11 @@ void multiply_panel(Operand<Word> a, const Factor<Word>& b, int64_t m, int64_t k
   if (m > 0) multiply_block<V, 1, kVectors>(a, b, k, c);
 }
 
-/// c [m, n] += a [m, k] b [k, n], k in words; n is a multiple of 16, rows of b and c are
+/// c [m, n] += a [m, k] b [k, n] in vectors, k in words; n is a multiple of 16, rows of b and c are
 /// contiguous.
 template <class V, class Word>
-void multiply_add(const Operand<Word>& a, const Factor<Word>& b, int64_t m, int64_t n, int64_t k,
-                  const Sums& c) {
+void multiply_vectors(const Operand<Word>& a, const Factor<Word>& b, int64_t m, int64_t n,
+                      int64_t k, const Sums& c) {
   constexpr int64_t kPanel = V::kGemmVectors * V::kWidth;
   int64_t j = 0;
   for (; j + kPanel <= n; j += kPanel) {
@@ -88,6 +88,37 @@ void multiply_add(const Operand<Word>& a, const Factor<Word>& b, int64_t m, int6
   }
   for (; j < n; j += V::kWidth) {
     multiply_panel<V, 1>(a, Factor<Word>{b.data + j, b.row}, m, k, {c.data + j, c.row});
+  }
+}
+
+/// The same in the fastest way that V has.
+template <class V, class Word>
+void multiply_add(const Operand<Word>& a, const Factor<Word>& b, int64_t m, int64_t n, int64_t k,
+                  const Sums& c) {
+  if constexpr (requires { V::template multiply_tiles<true>(a, b, m, n, k, c); }) {
+    V::template multiply_tiles<true>(a, b, m, n, k, c);
+  } else {
+    multiply_vectors<V>(a, b, m, n, k, c);
+  }
+}
+
+/// c [m, n] = 0.
+template <class V>
+void clear_sums(int64_t m, int64_t n, const Sums& c) {
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; j += V::kWidth) V::store(typename V::F{}, c.data + i * c.row + j);
+  }
+}
+
+/// c [m, n] = a [m, k] b [k, n], as multiply_add.
+template <class V, class Word>
+void multiply(const Operand<Word>& a, const Factor<Word>& b, int64_t m, int64_t n, int64_t k,
+              const Sums& c) {
+  if constexpr (requires { V::template multiply_tiles<false>(a, b, m, n, k, c); }) {
+    V::template multiply_tiles<false>(a, b, m, n, k, c);
+  } else {
+    clear_sums<V>(m, n, c);
+    multiply_vectors<V>(a, b, m, n, k, c);
   }
 }
 

@@ -51,6 +51,19 @@ void add_arrays(const void* x_in, const void* delta_in, void* sum_out, int64_t c
       });
 }
 
+/// Kernel::rotate.
+template <class V>
+void rotate(float* x, const float* cos, const float* sin, int64_t dim, float sign) {
+  float* const other = x + dim / 2;
+  for_vectors<V>(
+      dim / 2, [&](int64_t i, int n) __attribute__((always_inline)) {
+        const auto a = load_some<V>(x + i, n), b = load_some<V>(other + i, n);
+        const auto c = load_some<V>(cos + i, n), s = load_some<V>(sin + i, n) * sign;
+        store_some<V>(a * c - b * s, x + i, n);
+        store_some<V>(b * c + a * s, other + i, n);
+      });
+}
+
 /// ElementKernel::norm.
 template <class V, class T>
 void norm_rows(const NormRows& rows) {

@@ -23,7 +23,8 @@ std::span<const Kernel* const> runnable_kernels() {
 const Kernel& active_kernel() {
   // quant's has checked the name; both know the same ones.
   static const Kernel& kernel = []() -> const Kernel& {
-    const std::string_view wanted = quant::kernels::active_kernel().name;
+    const auto& own = quant::kernels::active_kernel();
+    const std::string_view wanted = own.uses_tiles ? "avx512" : own.name;
     for (const Kernel* each : runnable_kernels()) {
       if (wanted == each->name) return *each;
     }
@@ -36,6 +37,15 @@ const HalfAttention* active_half_attention() {
 #if defined(__x86_64__)
   static const bool runs = &active_kernel() == &kAvx512Kernel && kAvx512Bf16Attention.runs_here();
   return runs ? &kAvx512Bf16Attention : nullptr;
+#else
+  return nullptr;
+#endif
+}
+
+const PackedAttention* active_packed_attention() {
+#if defined(__x86_64__)
+  static const bool runs = quant::kernels::active_kernel().uses_tiles && kAmxAttention.runs_here();
+  return runs ? &kAmxAttention : nullptr;
 #else
   return nullptr;
 #endif

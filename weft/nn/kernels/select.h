@@ -15,4 +15,7 @@ const Kernel& active_kernel();
 /// What goes with it for bfloat16; null where the processor has no such instructions.
 const HalfAttention* active_half_attention();
 
+/// What goes with it for a cache that many queries read; null where the processor has no tiles.
+const PackedAttention* active_packed_attention();
+
 }  // namespace weft::nn::kernels

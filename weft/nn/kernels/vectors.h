@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 /// Vectors in the compiler's own types, so that one text serves every instruction set. All of it is
 /// templates on a type in the unnamed namespace of the file that includes this, and always
@@ -46,14 +47,12 @@ struct Vectors {
   }
   [[gnu::always_inline]] static F max(F a, F b) { return a > b ? a : b; }
   [[gnu::always_inline]] static float sum(F a) {
-    float total = 0;
-    for (int i = 0; i < kWidth; ++i) total += a[i];
-    return total;
+    return fold<kWidth / 2>(
+        a, [](F b, F c) __attribute__((always_inline)) { return b + c; });
   }
   [[gnu::always_inline]] static float largest(F a) {
-    float most = a[0];
-    for (int i = 1; i < kWidth; ++i) most = a[i] > most ? a[i] : most;
-    return most;
+    return fold<kWidth / 2>(
+        a, [](F b, F c) __attribute__((always_inline)) { return max(b, c); });
   }
 
   /// e^x for x <= 88, within 2 units of the last place; 0 below -87, NaN for NaN. x = n ln 2 + r,
@@ -78,6 +77,23 @@ struct Vectors {
     F y;
     __builtin_memcpy(&y, &bits, sizeof(y));
     return x < -87.0F ? F{} : y;
+  }
+
+ private:
+  /// The lanes kStep further, in a circle.
+  template <int kStep, int... kLane>
+  [[gnu::always_inline]] static F turn(F a, std::integer_sequence<int, kLane...>) {
+    return __builtin_shufflevector(a, a, ((kLane + kStep) % kWidth)...);
+  }
+  /// All lanes by `join`, the upper half with the lower, and so on.
+  template <int kStep, class Join>
+  [[gnu::always_inline]] static float fold(F a, Join join) {
+    if constexpr (kStep == 0) {
+      return a[0];
+    } else {
+      const F turned = turn<kStep>(a, std::make_integer_sequence<int, kWidth>());
+      return fold<kStep / 2>(join(a, turned), join);
+    }
   }
 };
 

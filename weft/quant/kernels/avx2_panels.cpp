@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "weft/quant/kernels/fetch.h"
 #include "weft/quant/kernels/panel_kernel.h"
 #include "weft/quant/kernels/panel_loops.h"
 
@@ -188,6 +189,7 @@ void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& 
   constexpr int64_t kHalfRows = kPanelRows / kHalves;
   __m256 totals[kHalves] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
   for (int64_t b = 0; b < w.num_blocks; ++b, panel += form.block_bytes(), at += stride) {
+    if (stride == 1) fetch_ahead(panel, form.block_bytes());
     const TokenBlock token = token_block<kIs16>(x, at);
     for (int half = 0; half < kHalves; ++half) {
       const BlockPlace place{panel + half * form.scale_bytes() / kHalves,

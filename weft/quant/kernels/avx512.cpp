@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "weft/core/amx.h"
 #include "weft/quant/kernels/row_loops.h"
 
 namespace weft::quant::kernels {
@@ -166,8 +167,16 @@ bool runs_here() {
          __builtin_cpu_supports("f16c");
 }
 
+bool runs_with_tiles() { return core::has_amx() && runs_here(); }
+
+consteval Kernel with_tiles(Kernel kernel) {
+  kernel.uses_tiles = true;
+  return kernel;
+}
+
 }  // namespace
 
+constinit const Kernel kAmxKernel = with_tiles(make_kernel<Avx512>("amx", runs_with_tiles));
 constinit const Kernel kAvx512Kernel = make_kernel<Avx512>("avx512", runs_here);
 
 }  // namespace weft::quant::kernels

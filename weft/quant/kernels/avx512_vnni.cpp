@@ -2,6 +2,8 @@
 
 #include <immintrin.h>
 
+#include "weft/quant/kernels/avx512_blocks.h"
+#include "weft/quant/kernels/fetch.h"
 #include "weft/quant/kernels/panel_kernel.h"
 #include "weft/quant/kernels/panel_loops.h"
 
@@ -12,86 +14,6 @@ bool runs_here() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
          __builtin_cpu_supports("f16c");
-}
-
-constexpr int kSteps = kBlockColumns / 4;
-
-__m512 widen_halves(const uint8_t* halves) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves)));
-}
-
-__m512 widen_bytes(const uint8_t* bytes) {
-  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
-}
-
-template <bool kIsShared>
-[[gnu::always_inline]] inline __m512 load_scales(const PanelForm& form, const uint8_t* from,
-                                                 const float* shared) {
-  if constexpr (kIsShared) return _mm512_mul_ps(widen_bytes(from), _mm512_loadu_ps(shared));
-  return form.scales == PanelScales::kFloat32 ? _mm512_loadu_ps(from) : widen_halves(from);
-}
-
-// A block's scales, offsets and codes, one step of four columns each.
-template <int kGroups>
-struct Block {
-  __m512 scales[kGroups];
-  __m512 offsets[kGroups];
-  __m512i codes[kSteps];
-};
-
-// Bits of `mask` from a, the others from b.
-[[gnu::always_inline]] inline __m512i choose(int mask, __m512i a, __m512i b) {
-  return _mm512_ternarylogic_epi32(_mm512_set1_epi8(static_cast<char>(mask)), a, b, 0xCA);
-}
-
-// Four steps of codes of 6 bits out of three vectors. Shifts bring in bits of the byte above,
-// which what chooses leaves out.
-[[gnu::always_inline]] inline void load_sixes(const uint8_t* from, __m512i* steps) {
-  const __m512i a = _mm512_loadu_si512(from), b = _mm512_loadu_si512(from + 64);
-  const __m512i c = _mm512_loadu_si512(from + 128), six = _mm512_set1_epi8(63);
-  steps[0] = _mm512_and_si512(a, six);
-  steps[1] = _mm512_and_si512(b, six);
-  steps[2] = _mm512_and_si512(c, six);
-  const __m512i lower = choose(3, _mm512_srli_epi16(a, 6), _mm512_srli_epi16(b, 4));
-  steps[3] = _mm512_and_si512(choose(15, lower, _mm512_srli_epi16(c, 2)), six);
-}
-
-template <int kBits>
-[[gnu::always_inline]] inline void load_codes(const uint8_t* from, __m512i* codes) {
-  constexpr int kHalf = kSteps / 2;
-  if constexpr (kBits == 8) {
-    for (int j = 0; j < kSteps; ++j) codes[j] = _mm512_loadu_si512(from + 64 * j);
-  } else if constexpr (kBits == 6) {
-    load_sixes(from, codes);
-    load_sixes(from + 3 * 64, codes + kHalf);
-  } else {
-    const __m512i low = _mm512_set1_epi8(15);
-    for (int j = 0; j < kHalf; ++j) {
-      const __m512i both = _mm512_loadu_si512(from + 64 * j);
-      codes[j] = _mm512_and_si512(both, low);
-      codes[j + kHalf] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-    }
-  }
-}
-
-// `shared`: what this block and its neighbours share.
-template <int kBits, int kGroups, bool kIsShared>
-[[gnu::always_inline]] inline Block<kGroups> load_block(const PanelForm& form, const uint8_t* from,
-                                                        const float* shared) {
-  Block<kGroups> block;
-  for (int g = 0; g < kGroups; ++g) {
-    block.scales[g] = load_scales<kIsShared>(form, from, shared);
-    from += form.scale_bytes();
-    if (form.has_offsets) {
-      block.offsets[g] = load_scales<kIsShared>(form, from, shared + kPanelRows);
-      from += form.scale_bytes();
-    } else {
-      block.offsets[g] = _mm512_mul_ps(block.scales[g], _mm512_set1_ps(-form.zero));
-    }
-  }
-  load_codes<kBits>(from, block.codes);
-  return block;
 }
 
 // Four columns of x for every row: a broadcast out of memory is part of the product that takes it.
@@ -160,14 +82,6 @@ class TileBlocks {
   const float* sums_;
 };
 
-// What the next blocks will need comes while this one is multiplied: the processor's own guess
-// begins late at each of many short streams.
-constexpr int64_t kAhead = 4096;
-
-[[gnu::always_inline]] inline void fetch_ahead(const uint8_t* w, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(w + kAhead + i, _MM_HINT_T0);
-}
-
 // One panel for a tile of kTokens tokens from `first` on.
 template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens>
 void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t first,
@@ -220,7 +134,11 @@ void split_codes(__m512i codes, int8_t* upper, int8_t* lower) {
   store_codes(_mm512_sub_epi32(codes, _mm512_slli_epi32(high, 7)), lower);
 }
 
-void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
+bool runs_bfloat16_here() { return runs_here() && __builtin_cpu_supports("avx512bf16"); }
+
+}  // namespace
+
+void round_codes_avx512(const float* x, int64_t num_blocks, const RoundedToken& to) {
   const float limit = to.lower_codes == nullptr ? kMostOf8 : kMostOf16;
   for (int64_t block = 0; block < num_blocks; ++block, x += kBlockColumns) {
     const int64_t at = block * to.stride, first = at * kBlockColumns;
@@ -240,17 +158,19 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
   }
 }
 
-bool runs_bfloat16_here() { return runs_here() && __builtin_cpu_supports("avx512bf16"); }
+void multiply_codes_avx512(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
+                           const PanelOutputs& y) {
+  multiply_panels<Vnni>(w, first, count, x, y);
+}
 
-}  // namespace
-
-const PanelKernel kAvx512VnniPanelKernel = {
-    "avx512_vnni",         runs_here,          round, multiply_panels<Vnni>,
-    multiply_dense_avx512, unpack_short_avx512};
+const PanelKernel kAvx512VnniPanelKernel = {"avx512_vnni",         runs_here,
+                                            round_codes_avx512,    multiply_codes_avx512,
+                                            multiply_dense_avx512, unpack_short_avx512};
 const PanelKernel kAvx512Bf16PanelKernel = {
-    "avx512_bf16",         runs_bfloat16_here,      round,
-    multiply_panels<Vnni>, multiply_dense_avx512,   unpack_short_avx512,
-    round_bfloat16_avx512, multiply_bfloat16_avx512};
+    "avx512_bf16",         runs_bfloat16_here,       round_codes_avx512,
+    multiply_codes_avx512, multiply_dense_avx512,    unpack_short_avx512,
+    round_bfloat16_avx512, multiply_bfloat16_avx512, nullptr,
+    kAvx512Bf16Panels};
 
 }  // namespace weft::quant::kernels
 

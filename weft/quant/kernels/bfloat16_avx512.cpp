@@ -9,14 +9,14 @@
 namespace weft::quant::kernels {
 namespace {
 
-// Sums of so many fill the registers: a step of the loop reads kBFloat16Panels vectors of weights
-// and one pair of numbers of each token for kTokens * kBFloat16Panels products.
-constexpr int kTokens = 8;
+// Sums of so many tokens and panels fill the registers: a step of the loop reads a vector of each
+// panel's weights and one pair of numbers of each token for kTokens * kAvx512Bf16Panels products.
+constexpr int64_t kTokens = kTileTokens;
 
 // Panels that are multiplied together.
 struct Group {
   const uint8_t* first;
-  int64_t panel_bytes, num_pairs;
+  int64_t panel_bytes, num_blocks;
 };
 
 __m512bh as_pairs(__m512i bits) { return reinterpret_cast<__m512bh>(bits); }
@@ -33,17 +33,21 @@ void multiply_tile(const Group& group, const BFloat16Inputs& x, const PanelOutpu
   for (auto& token : sums) {
     for (auto& sum : token) sum = _mm512_setzero_ps();
   }
-  for (int64_t i = 0; i < group.num_pairs; ++i) {
-    __m512bh w[kPanels];
+  const uint16_t* pairs = x.data;
+  const uint8_t* panel = group.first;
+  for (int64_t b = 0; b < group.num_blocks; ++b, pairs += (kCount - 1) * kBlockColumns) {
+    for (int64_t i = 0; i < kBlockColumns / 2; ++i, pairs += 2, panel += 64) {
+      __m512bh w[kPanels];
 #pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) {
-      w[p] = as_pairs(_mm512_loadu_si512(group.first + p * group.panel_bytes + 64 * i));
-    }
+      for (int p = 0; p < kPanels; ++p) {
+        w[p] = as_pairs(_mm512_loadu_si512(panel + p * group.panel_bytes));
+      }
 #pragma GCC unroll 8
-    for (int t = 0; t < kCount; ++t) {
-      const __m512bh pair = broadcast_pair(x.data + t * x.stride + 2 * i);
+      for (int t = 0; t < kCount; ++t) {
+        const __m512bh pair = broadcast_pair(pairs + t * kBlockColumns);
 #pragma GCC unroll 4
-      for (int p = 0; p < kPanels; ++p) sums[t][p] = _mm512_dpbf16_ps(sums[t][p], w[p], pair);
+        for (int p = 0; p < kPanels; ++p) sums[t][p] = _mm512_dpbf16_ps(sums[t][p], w[p], pair);
+      }
     }
   }
 #pragma GCC unroll 8
@@ -69,29 +73,29 @@ template <int kPanels>
 void multiply_group(const Group& group, const BFloat16Inputs& x, const PanelOutputs& y) {
   for (int64_t t = 0; t < x.tokens; t += kTokens) {
     const int64_t tokens = x.tokens - t < kTokens ? x.tokens - t : kTokens;
-    multiply_tokens<kPanels, kTokens>(group, {x.data + t * x.stride, x.stride, tokens},
+    multiply_tokens<kPanels, kTokens>(group,
+                                      {x.data + t * group.num_blocks * kBlockColumns, tokens},
                                       {y.data + t * y.stride, y.stride});
   }
 }
 
 }  // namespace
 
-void round_bfloat16_avx512(const float* x, int64_t count, uint16_t* to) {
-  for (int64_t i = 0; i < count; i += 32) {
-    const __m512bh rounded =
-        _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + i + 16), _mm512_loadu_ps(x + i));
-    std::memcpy(to + i, &rounded, sizeof(rounded));
+void round_bfloat16_avx512(const float* x, int64_t num_blocks, uint16_t* to, int64_t stride) {
+  static_assert(kBlockColumns == 32);
+  for (int64_t b = 0; b < num_blocks; ++b, x += kBlockColumns, to += stride * kBlockColumns) {
+    const __m512bh rounded = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x));
+    std::memcpy(to, &rounded, sizeof(rounded));
   }
 }
 
 void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
                               const BFloat16Inputs& x, const PanelOutputs& y) {
-  static_assert(kBFloat16Panels == 3);
+  static_assert(kAvx512Bf16Panels == 3);
   for (int64_t i = 0; i < count;) {
-    const Group group{w.data + (first + i) * w.panel_bytes(), w.panel_bytes(),
-                      w.num_blocks * kBlockColumns / 2};
+    const Group group{w.data + (first + i) * w.panel_bytes(), w.panel_bytes(), w.num_blocks};
     const PanelOutputs to{y.data + i * kPanelRows, y.stride};
-    const int64_t panels = count - i < kBFloat16Panels ? count - i : kBFloat16Panels;
+    const int64_t panels = count - i < kAvx512Bf16Panels ? count - i : kAvx512Bf16Panels;
     if (panels == 1) multiply_group<1>(group, x, to);
     if (panels == 2) multiply_group<2>(group, x, to);
     if (panels == 3) multiply_group<3>(group, x, to);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "weft/quant/kernels/fetch.h"
 #include "weft/quant/kernels/panel_kernel.h"
 
 /// Products of plain numbers in panels. All of it is templates on Isa, a type in the unnamed
@@ -47,9 +48,6 @@ struct ColumnPair {
   }
 };
 
-/// How far ahead of its use a line is asked for.
-inline constexpr int64_t kDenseAhead = 4096;
-
 /// Sums of kTokens tokens' products with a panel's rows. Even and odd columns are summed apart
 /// whatever kTokens is, so that a token's result doesn't depend on its neighbours.
 template <class Isa, int kTokens>
@@ -89,7 +87,7 @@ void multiply_dense_tile(const uint8_t* panel, int64_t num_pairs, const DenseInp
   PairSums<Isa, kTokens> sums;
   const float* data = x.data;
   for (int64_t i = 0; i < num_pairs; ++i, panel += Pair::kBytes, data += 2) {
-    if constexpr (kTokens == 1) __builtin_prefetch(panel + kDenseAhead);
+    if constexpr (kTokens == 1) fetch_ahead(panel, Pair::kBytes);
     const Pair pair(panel);
 #pragma GCC unroll 4
     for (int v = 0; v < Pair::kVectors; ++v) {
@@ -105,14 +103,11 @@ void multiply_short_tile(const uint8_t* panel, int64_t num_pairs, const uint8_t*
                          const DenseInputs& x, const PanelOutputs& y) {
   using F = typename Isa::F;
   using U = typename Isa::U;
-  constexpr int64_t kLine = 64;
   const auto table = Isa::table_of(upper_bytes);
   PairSums<Isa, kTokens> sums;
   const float* data = x.data;
   for (int64_t i = 0; i < num_pairs; i += 4, panel += kShortBytes, data += kShortColumns) {
-    for (int64_t at = 0; kTokens == 1 && at < kShortBytes; at += kLine) {
-      __builtin_prefetch(panel + kDenseAhead + at);
-    }
+    if constexpr (kTokens == 1) fetch_ahead(panel, kShortBytes);
 #pragma GCC unroll 4
     for (int v = 0; v < sums.kVectors; ++v) {
       U pairs[4];

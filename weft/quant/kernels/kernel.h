@@ -86,6 +86,8 @@ struct Kernel {
   void (*fill)(const Weights& w, const Tile& tile, std::byte* scratch);
   /// y = x tile^T: for many tokens. x: in the tile's order, zero after the matrix's own columns.
   void (*multiply_tile)(const Tile& tile, const Inputs& x, const Outputs& y);
+  /// Whether products beside these may use tile registers (core/amx.h).
+  bool uses_tiles = false;
 };
 
 /// Bytes that a kernel may use beside its results: float32 scales and offsets of kMaxRows rows, or
@@ -95,6 +97,7 @@ struct Kernel {
 }
 
 /// Every instruction set that this build knows, fastest first; the last runs everywhere.
+extern const Kernel kAmxKernel;
 extern const Kernel kAvx512Kernel;
 extern const Kernel kAvx2Kernel;
 extern const Kernel kPlainKernel;

@@ -149,13 +149,9 @@ struct DenseInputs {
   int64_t tokens = 0;
 };
 
-/// Panels of bfloat16 that are multiplied together.
-inline constexpr int64_t kBFloat16Panels = 3;
-
-/// Tokens rounded to bfloat16, `stride` numbers apart: an even number of them.
+/// Tokens rounded to bfloat16, in the order of RoundedInputs' codes but in the kernel's own tiles.
 struct BFloat16Inputs {
   const uint16_t* data = nullptr;
-  int64_t stride = 0;
   int64_t tokens = 0;
 };
 
@@ -180,12 +176,20 @@ struct PanelKernel {
                          const PanelOutputs& y);
   /// A panel of kShortBFloat16 as one of bfloat16.
   void (*unpack_short)(const Panels& w, int64_t panel, uint16_t* to);
-  /// Where the processor multiplies pairs of bfloat16, null elsewhere: rounds numbers, a multiple
-  /// of kBlockColumns, to nearest, ties to even; and the product of bfloat16 panels, summed in
-  /// float32.
-  void (*round_bfloat16)(const float* x, int64_t count, uint16_t* to) = nullptr;
+  /// Where the processor multiplies pairs of bfloat16, null elsewhere: rounds a token's blocks to
+  /// nearest, ties to even, and writes block b at b * stride blocks; and the product of bfloat16
+  /// panels, summed in float32.
+  void (*round_bfloat16)(const float* x, int64_t num_blocks, uint16_t* to,
+                         int64_t stride) = nullptr;
   void (*multiply_bfloat16)(const Panels& w, int64_t first, int64_t count, const BFloat16Inputs& x,
                             const PanelOutputs& y) = nullptr;
+  /// Where such products are faster than those of codes, null elsewhere: a panel of codes as one of
+  /// bfloat16, its numbers rounded to nearest, ties to even.
+  void (*unpack_codes)(const Panels& w, int64_t panel, uint16_t* to) = nullptr;
+  /// Panels that multiply_bfloat16 takes together.
+  int64_t bfloat16_panels = 1;
+  /// Tokens of a tile of BFloat16Inputs.
+  int64_t bfloat16_tile = kTileTokens;
 };
 
 /// PanelKernel::multiply_dense of each instruction set.
@@ -202,10 +206,17 @@ void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to);
 void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
 void unpack_short_avx2(const Panels& w, int64_t panel, uint16_t* to);
-/// PanelKernel's functions for bfloat16, for AVX512_BF16.
-void round_bfloat16_avx512(const float* x, int64_t count, uint16_t* to);
+/// PanelKernel::round and multiply for AVX-512 with VNNI.
+void round_codes_avx512(const float* x, int64_t num_blocks, const RoundedToken& to);
+void multiply_codes_avx512(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
+                           const PanelOutputs& y);
+/// PanelKernel::round_bfloat16, multiply_bfloat16 and bfloat16_panels for AVX512_BF16.
+void round_bfloat16_avx512(const float* x, int64_t num_blocks, uint16_t* to, int64_t stride);
+/// See round_bfloat16_avx512.
 void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
                               const BFloat16Inputs& x, const PanelOutputs& y);
+inline constexpr int64_t kAvx512Bf16Panels = 3;
+extern const PanelKernel kAmxPanelKernel;
 extern const PanelKernel kAvx512Bf16PanelKernel;
 extern const PanelKernel kAvx512VnniPanelKernel;
 extern const PanelKernel kAvx2PanelKernel;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::array kKernels = {
 #if defined(__x86_64__)
+    &kAmxKernel,
     &kAvx512Kernel,
     &kAvx2Kernel,
 #endif

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+
+#include "weft/nn/kernels/pair_products.h"
+
+/// The products of attention over a cache that is packed once for all queries. V: see
+/// pair_products.h, with Session, which holds for as long as products are made.
+namespace weft::nn::kernels {
+
+/// PackedAttention::pack_keys.
+template <class V>
+void pack_keys(const float* keys, int64_t count, int64_t head_dim, Pair* tile) {
+  const int64_t words = head_dim / 2;
+  alignas(64) Pair rows[V::kWidth * kPackedHeadDim / 2];
+  for (int64_t first = 0; first < kTile; first += V::kWidth) {
+    const int64_t left = count - first < V::kWidth ? count - first : V::kWidth;
+    if (left > 0) pack_rows<V>(keys + first * head_dim, left, head_dim, rows);
+    for (int64_t w = 0; w < words; ++w) {
+      for (int64_t c = 0; c < V::kWidth; ++c) {
+        tile[w * kTile + first + c] = c < left ? rows[c * words + w] : 0;
+      }
+    }
+  }
+}
+
+/// PackedAttention::pack_values.
+template <class V>
+void pack_values(const float* values, int64_t count, int64_t head_dim, Pair* tile) {
+  pack_columns<V>(values, count, head_dim, tile);
+  for (int64_t i = (count + 1) / 2 * head_dim; i < kTile / 2 * head_dim; ++i) tile[i] = 0;
+}
+
+/// Queries, rounded to bfloat16, times a packed cache.
+template <class V>
+class PackedProducts {
+ public:
+  /// scratch: what packed_attend_scratch says beyond kTile * kTile floats.
+  static PackedProducts forward(const AttentionHead& head, float* scratch) {
+    return PackedProducts(head, scratch);
+  }
+
+  /// As FloatProducts has them.
+  void scores(const Tile& tile, float* s) const {
+    multiply<V>(Operand<Pair>{queries_ + tile.first_row * words_, words_, 1},
+                Factor<Pair>{head_.packed_k + tile.first_column * words_, kTile}, tile.rows, kTile,
+                words_, {s, kTile});
+  }
+  void add_output(const Tile& tile, int64_t /*columns*/, const float* p) const {
+    const int64_t H = head_.head_dim;
+    pack_rows<V>(p, tile.rows, kTile, tile_);
+    multiply_add<V>(Operand<Pair>{tile_, kTile / 2, 1},
+                    Factor<Pair>{head_.packed_v + tile.first_column * words_, H}, tile.rows, H,
+                    kTile / 2, {head_.o + tile.first_row * H, H});
+  }
+
+ private:
+  PackedProducts(const AttentionHead& head, float* scratch)
+      : head_(head),
+        words_(head.head_dim / 2),
+        tile_(reinterpret_cast<Pair*>(scratch)),
+        queries_(tile_ + kTile * kTile / 2) {
+    pack_rows<V>(head.q, head.tokens, head.head_dim, queries_);
+  }
+
+  const AttentionHead& head_;
+  int64_t words_;
+  Pair* tile_;
+  Pair* queries_;
+  [[no_unique_address]] typename V::Session session_;
+};
+
+}  // namespace weft::nn::kernels
