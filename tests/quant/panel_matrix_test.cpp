@@ -221,6 +221,21 @@ TEST(PanelMatrix, MultipliesPlainNumbersInFloat32) {
   }
 }
 
+// Rows of many short sequences.
+TEST(PanelMatrix, ManySequencesHaveTheBitsOfEachAlone) {
+  const PanelMatrix matrices[] = {to_panels(make_weight({4, false, 32, 40, 96}), 16),
+                                  to_panels(plain_weight(40, 96, at::kBFloat16))};
+  const at::Tensor x = seeded({9, 5, 96}, 1, at::kFloat);
+  for (const auto* kernel : kernels::runnable_panel_kernels()) {
+    for (const PanelMatrix& w : matrices) {
+      const at::Tensor all = panel_matmul_on(*kernel, x, w);
+      for (int64_t i = 0; i < 9; ++i) {
+        EXPECT_TRUE(at::equal(panel_matmul_on(*kernel, x[i], w), all[i])) << kernel->name;
+      }
+    }
+  }
+}
+
 // One panel, two, three and what is left of more; a last tile of every length.
 TEST(PanelMatrix, RoundsManyRowsToBFloat16WhereTheProcessorMultipliesIt) {
   for (const int64_t out : {7, 32, 41, 80}) {
@@ -251,7 +266,7 @@ TEST(PanelMatrix, RowsServeMatricesOfAllKinds) {
   using Wants = PanelInputs::Wants;
   PanelInputs inputs(Wants::of(coded) | Wants::of(plain) | Wants::of(wide));
   for (const int64_t tokens : {19, 3}) {
-    inputs.take(kernel, x.const_data_ptr<float>(), tokens, 64, 64);
+    inputs.take(kernel, x.const_data_ptr<float>(), tokens, 64, 64, tokens);
     multiply(kernel, inputs, products);
     const at::Tensor some = x.narrow(0, 0, tokens);
     EXPECT_TRUE(at::equal(a.narrow(0, 0, tokens), panel_matmul(some, coded)));
@@ -259,7 +274,7 @@ TEST(PanelMatrix, RowsServeMatricesOfAllKinds) {
     EXPECT_TRUE(at::equal(c.narrow(0, 0, tokens), panel_matmul(some, wide)));
   }
   PanelInputs codes(Wants::of(coded));
-  codes.take(kernel, x.const_data_ptr<float>(), 3, 64, 64);
+  codes.take(kernel, x.const_data_ptr<float>(), 3, 64, 64, 3);
   EXPECT_EQ(error_text([&] { multiply(kernel, codes, products); }),
             "ShapeError: quant.multiply: rows without numbers, expected them; say so in "
             "PanelInputs::Wants");

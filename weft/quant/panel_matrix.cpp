@@ -86,12 +86,10 @@ void multiply_unpacked(const kernels::PanelKernel& kernel, const PanelInputs& x,
   }
 }
 
-// The same of numbers of 12 bits, which few rows are multiplied by as they are.
+// The same of numbers of 12 bits, which few tokens are multiplied by as they are.
 void multiply_short(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelMatrix& w,
                     int64_t first, int64_t count, const kernels::PanelOutputs& y) {
-  if (x.num_rows() > PanelInputs::kExactRows) {
-    return multiply_unpacked(kernel, x, w, first, count, y);
-  }
+  if (!x.is_exact()) return multiply_unpacked(kernel, x, w, first, count, y);
   kernel.multiply_dense(view_of(w), first, count, x.numbers(), y);
   w.short_numbers->add_exceptions(first, count, x.numbers(), y);
 }
@@ -136,12 +134,13 @@ void PanelInputs::take_row(const kernels::PanelKernel& kernel, const float* x, i
 }
 
 void PanelInputs::take(const kernels::PanelKernel& kernel, const float* x, int64_t rows, int64_t in,
-                       int64_t stride) {
+                       int64_t stride, int64_t tokens) {
   check<ShapeError>(in % kBlockColumns == 0, "quant.PanelInputs: rows of ", in,
                     ", expected whole blocks of ", kBlockColumns);
   rows_ = rows;
   in_ = in;
-  const bool rounds = rows > kExactRows && kernel.multiply_bfloat16 != nullptr;
+  is_exact_ = tokens <= kExactRows;
+  const bool rounds = !is_exact_ && kernel.multiply_bfloat16 != nullptr;
   const bool rounds_codes = rounds && wants_.code_bits != 0 && kernel.unpack_codes != nullptr;
   is_bfloat16_ = (rounds && wants_.bfloat16) || rounds_codes;
   has_codes_ = wants_.code_bits != 0 && !rounds_codes;
@@ -182,11 +181,12 @@ at::Tensor panel_matmul_on(const kernels::PanelKernel& kernel, const at::Tensor&
                     "; check which shard of the weight this is");
   auto shape = x.sizes().vec();
   shape.back() = w.out_features;
-  const int64_t tokens = x.numel() / w.in_features, stride = padded_out(w);
+  const int64_t rows = x.numel() / w.in_features, stride = padded_out(w);
   const at::Tensor wide = x.detach().to(at::kFloat).contiguous();
   PanelInputs inputs(PanelInputs::Wants::of(w));
-  inputs.take(kernel, wide.const_data_ptr<float>(), tokens, w.in_features, w.in_features);
-  at::Tensor y = at::empty({tokens, stride});
+  inputs.take(kernel, wide.const_data_ptr<float>(), rows, w.in_features, w.in_features,
+              x.dim() > 1 ? x.size(-2) : 1);
+  at::Tensor y = at::empty({rows, stride});
   const PanelProduct product{&w, y.mutable_data_ptr<float>(), stride};
   multiply(kernel, inputs, std::span(&product, 1));
   return y.narrow(1, 0, w.out_features).reshape(shape).to(x.scalar_type());

@@ -21,8 +21,8 @@ class PanelInputs {
     int64_t code_bits = 0;
     /// The numbers themselves, for plain matrices.
     bool numbers = false;
-    /// Numbers for matrices of bfloat16: more than kExactRows rows are rounded to bfloat16 where
-    /// the kernel has such products.
+    /// Numbers for matrices of bfloat16: long sequences are rounded to it where the kernel has such
+    /// products.
     bool bfloat16 = false;
 
     /// What a product with `w` wants.
@@ -31,22 +31,25 @@ class PanelInputs {
     Wants operator|(const Wants& other) const;
   };
 
-  /// Numbers of so few rows stay as they are: their products are waited for by memory.
+  /// Sequences of so few rows are multiplied as codes, and their numbers as they are, each with the
+  /// bits that it has alone. Longer ones may be rounded to bfloat16.
   static constexpr int64_t kExactRows = 16;
 
   PanelInputs() = default;
   explicit PanelInputs(const Wants& wants) : wants_(wants) {}
 
-  /// x: `rows` rows of `in` floats, `stride` apart; it may go afterwards. Throws ShapeError unless
-  /// `in` is a multiple of kBlockColumns.
+  /// x: `rows` rows of `in` floats, `stride` apart, of sequences of `tokens` rows each; it may go
+  /// afterwards. Throws ShapeError unless `in` is a multiple of kBlockColumns.
   void take(const kernels::PanelKernel& kernel, const float* x, int64_t rows, int64_t in,
-            int64_t stride);
+            int64_t stride, int64_t tokens);
   kernels::RoundedInputs codes() const {
     return {codes_.data(), wants_.code_bits == 16 ? lower_codes_.data() : nullptr, scales_.data(),
             sums_.data(), rows_};
   }
   kernels::DenseInputs numbers() const { return {numbers_.data(), in_, rows_}; }
   kernels::BFloat16Inputs bfloat16() const { return {bfloat16_.data(), rows_}; }
+  /// Whether each sequence has the bits that it has alone.
+  bool is_exact() const { return is_exact_; }
   /// Whether matrices of bfloat16 are multiplied by bfloat16().
   bool is_bfloat16() const { return is_bfloat16_; }
   /// Whether matrices of codes are multiplied by codes(); else they are by bfloat16().
@@ -66,6 +69,7 @@ class PanelInputs {
   core::Scratch<float> sums_;
   core::Scratch<float> numbers_;
   core::Scratch<uint16_t> bfloat16_;
+  bool is_exact_ = true;
   bool is_bfloat16_ = false;
   bool has_codes_ = false;
   int64_t rows_ = 0;
@@ -85,8 +89,9 @@ struct PanelProduct {
 void multiply(const kernels::PanelKernel& kernel, const PanelInputs& x,
               std::span<const PanelProduct> products);
 
-/// y = x w^T, x rounded as w.activation_bits says if w has codes. x: [..., in], floating. Returns
-/// [..., out] in x's dtype. Does not record gradients. Runs on the fastest kernel of this machine.
+/// y = x w^T, x rounded as w.activation_bits says if w has codes, or as PanelInputs::kExactRows
+/// says. x: [..., T, in] or [in], floating; T: rows of a sequence. Returns [..., T, out] in x's
+/// dtype. Does not record gradients. Runs on the fastest kernel of this machine.
 /// Throws ShapeError if x's last dim is not `in`.
 at::Tensor panel_matmul(const at::Tensor& x, const PanelMatrix& w);
 /// The same on a given kernel.

@@ -122,8 +122,8 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
   return x;
 }
 
-// x * norm, rounded.
-void FusedDecoder::round_normed(const Pass& pass, const at::Tensor& weight) {
+// x * norm is what the next products are of.
+void FusedDecoder::take_normed(const Pass& pass, const at::Tensor& weight) {
   const core::Profiled profiled("norm");
   float* normed = normed_.of(pass.rows(), width_);
   for_rows(pass.rows(), width_, [&](int64_t row) {
@@ -131,11 +131,12 @@ void FusedDecoder::round_normed(const Pass& pass, const at::Tensor& weight) {
     elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.const_data_ptr<float>(),
                      normed + row * width_, &scale});
   });
-  round(normed, pass.rows(), width_, width_);
+  take(pass, normed, width_, width_);
 }
 
-void FusedDecoder::round(const float* x, int64_t rows, int64_t in, int64_t stride) {
-  inputs_.take(quant::kernels::active_panel_kernel(), x, rows, in, stride);
+// The rows that the next products are of.
+void FusedDecoder::take(const Pass& pass, const float* x, int64_t in, int64_t stride) {
+  inputs_.take(quant::kernels::active_panel_kernel(), x, pass.rows(), in, stride, pass.tokens);
 }
 
 quant::PanelProduct FusedDecoder::product(const Linear& linear, Rows& to) const {
@@ -150,7 +151,7 @@ void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduc
 
 void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  round_normed(pass, layer.input_norm);
+  take_normed(pass, layer.input_norm);
   multiply("q, k, v", std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
   norm_heads(pass, layer);
   FusedAttention::Call call;
@@ -167,7 +168,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   {
     const core::Profiled profiled("attention");
     const int64_t out = layer.q->out_features();
-    round(attention_.run(call), pass.rows(), out, out);
+    take(pass, attention_.run(call), out, out);
   }
   add_reduced(pass, "output", *layer.o, layer.o_bias);
 }
@@ -190,7 +191,7 @@ void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
 }
 
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
-  round_normed(pass, layer.ffn_norm);
+  take_normed(pass, layer.ffn_norm);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
   swiglu(pass, layer);
   add_reduced(pass, "down", *layer.down, layer.down_bias);
@@ -205,7 +206,7 @@ void FusedDecoder::swiglu(const Pass& pass, const Layer& layer) {
     add_bias(layer.up->bias, up_.row(row));
     elements().swiglu(gate_.row(row), up_.row(row), gate_.row(row), ffn);
   });
-  round(gate_.row(0), pass.rows(), ffn, gate_.stride());
+  take(pass, gate_.row(0), ffn, gate_.stride());
 }
 
 // x += the ranks' sum of what is rounded times the linear.

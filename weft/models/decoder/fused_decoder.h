@@ -71,8 +71,8 @@ class FusedDecoder {
   bool add(const DecoderBlock& block);
   bool note_wants(const Linear& linear);
 
-  void round_normed(const Pass& pass, const at::Tensor& weight);
-  void round(const float* x, int64_t rows, int64_t in, int64_t stride);
+  void take_normed(const Pass& pass, const at::Tensor& weight);
+  void take(const Pass& pass, const float* x, int64_t in, int64_t stride);
   quant::PanelProduct product(const Linear& linear, Rows& to) const;
   void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);

@@ -26,9 +26,9 @@ struct FullTiles {
 // Tiles of c, one or two of rows and of columns, = [c +] a [., k] b [k, .]: registers 0 to 3 are
 // c's, 4 and 5 a's, 6 and 7 b's.
 template <bool kAdds, bool kHasOtherRows, bool kHasOtherColumns>
-void multiply_block_of_tiles(const Pair* a, int64_t a_row, const Factor<Pair>& b, int64_t k,
+void multiply_block_of_tiles(const Operand<Pair>& a, const Factor<Pair>& b, int64_t k,
                              const Sums& c) {
-  const int64_t a_bytes = 4 * a_row, b_bytes = 4 * b.row, c_bytes = 4 * c.row;
+  const int64_t a_bytes = 4 * a.row, b_bytes = 4 * b.row, c_bytes = 4 * c.row;
   float* const others = c.data + kSide * c.row;
   if constexpr (kAdds) {
     _tile_loadd(0, c.data, c_bytes);
@@ -43,7 +43,7 @@ void multiply_block_of_tiles(const Pair* a, int64_t a_row, const Factor<Pair>& b
   }
   for (int64_t i = 0; i < k; i += kSide) {
     const Pair* const factor = b.data + i * b.row;
-    _tile_loadd(4, a + i, a_bytes);
+    _tile_loadd(4, a.data + i, a_bytes);
     _tile_loadd(6, factor, b_bytes);
     _tile_dpbf16ps(0, 4, 6);
     if constexpr (kHasOtherColumns) {
@@ -51,7 +51,7 @@ void multiply_block_of_tiles(const Pair* a, int64_t a_row, const Factor<Pair>& b
       _tile_dpbf16ps(1, 4, 7);
     }
     if constexpr (kHasOtherRows) {
-      _tile_loadd(5, a + kSide * a_row + i, a_bytes);
+      _tile_loadd(5, a.data + kSide * a.row + i, a_bytes);
       _tile_dpbf16ps(2, 5, 6);
       if constexpr (kHasOtherColumns) _tile_dpbf16ps(3, 5, 7);
     }
@@ -64,14 +64,14 @@ void multiply_block_of_tiles(const Pair* a, int64_t a_row, const Factor<Pair>& b
 
 // The same by what there is.
 template <bool kAdds>
-void multiply_some_tiles(bool has_rows, bool has_columns, const Pair* a, int64_t a_row,
+void multiply_some_tiles(bool has_rows, bool has_columns, const Operand<Pair>& a,
                          const Factor<Pair>& b, int64_t k, const Sums& c) {
   const auto multiply_block = has_rows
                                   ? (has_columns ? multiply_block_of_tiles<kAdds, true, true>
                                                  : multiply_block_of_tiles<kAdds, true, false>)
                                   : (has_columns ? multiply_block_of_tiles<kAdds, false, true>
                                                  : multiply_block_of_tiles<kAdds, false, false>);
-  multiply_block(a, a_row, b, k, c);
+  multiply_block(a, b, k, c);
 }
 
 struct File;
@@ -116,8 +116,9 @@ void Amx::multiply_tiles(const Operand<Pair>& a, const Factor<Pair>& b, int64_t 
   core::finish_writes(a.data);
   for (int64_t i = 0; i < rows; i += 2 * kSide) {
     for (int64_t j = 0; j < n; j += 2 * kSide) {
-      multiply_some_tiles<kAdds>(i + kSide < rows, j + kSide < n, a.data + i * a.row, a.row,
-                                 {b.data + j, b.row}, words, {c.data + i * c.row + j, c.row});
+      multiply_some_tiles<kAdds>(i + kSide < rows, j + kSide < n,
+                                 {a.data + i * a.row, a.row, a.column}, {b.data + j, b.row}, words,
+                                 {c.data + i * c.row + j, c.row});
     }
   }
   if (rows > 0 && words < k) {
