@@ -264,9 +264,12 @@ TEST(PanelMatrix, RowsServeMatricesOfAllKinds) {
                                    {&plain, b.mutable_data_ptr<float>(), 16},
                                    {&wide, c.mutable_data_ptr<float>(), 16}};
   using Wants = PanelInputs::Wants;
+  const auto row_of = [&](int64_t row, float* /*room*/) {
+    return x.const_data_ptr<float>() + row * 64;
+  };
   PanelInputs inputs(Wants::of(coded) | Wants::of(plain) | Wants::of(wide));
   for (const int64_t tokens : {19, 3}) {
-    inputs.take(kernel, x.const_data_ptr<float>(), tokens, 64, 64, tokens);
+    inputs.take(kernel, {tokens, 64, tokens}, row_of);
     multiply(kernel, inputs, products);
     const at::Tensor some = x.narrow(0, 0, tokens);
     EXPECT_TRUE(at::equal(a.narrow(0, 0, tokens), panel_matmul(some, coded)));
@@ -274,7 +277,7 @@ TEST(PanelMatrix, RowsServeMatricesOfAllKinds) {
     EXPECT_TRUE(at::equal(c.narrow(0, 0, tokens), panel_matmul(some, wide)));
   }
   PanelInputs codes(Wants::of(coded));
-  codes.take(kernel, x.const_data_ptr<float>(), 3, 64, 64, 3);
+  codes.take(kernel, {3, 64, 3}, row_of);
   EXPECT_EQ(error_text([&] { multiply(kernel, codes, products); }),
             "ShapeError: quant.multiply: rows without numbers, expected them; say so in "
             "PanelInputs::Wants");

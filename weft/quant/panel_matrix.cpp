@@ -133,28 +133,35 @@ void PanelInputs::take_row(const kernels::PanelKernel& kernel, const float* x, i
                 sums_.data() + 2 * at.first, at.stride});
 }
 
-void PanelInputs::take(const kernels::PanelKernel& kernel, const float* x, int64_t rows, int64_t in,
-                       int64_t stride, int64_t tokens) {
+void PanelInputs::take(const kernels::PanelKernel& kernel, const Shape& shape, RowSource row_of) {
+  const auto [rows, in, tokens] = shape;
   check<ShapeError>(in % kBlockColumns == 0, "quant.PanelInputs: rows of ", in,
                     ", expected whole blocks of ", kBlockColumns);
   rows_ = rows;
   in_ = in;
   is_exact_ = tokens <= kExactRows;
+  make_room(kernel);
+  at::parallel_for(0, rows, rows_per_thread(4 * in), [&](int64_t begin, int64_t end) {
+    thread_local core::Scratch<float> memory;
+    float* const room = memory.make_room(in_);
+    for (int64_t row = begin; row < end; ++row) take_row(kernel, row_of(row, room), row);
+  });
+}
+
+// In the forms in which the kernel wants the rows.
+void PanelInputs::make_room(const kernels::PanelKernel& kernel) {
   const bool rounds = !is_exact_ && kernel.multiply_bfloat16 != nullptr;
   const bool rounds_codes = rounds && wants_.code_bits != 0 && kernel.unpack_codes != nullptr;
   is_bfloat16_ = (rounds && wants_.bfloat16) || rounds_codes;
   has_codes_ = wants_.code_bits != 0 && !rounds_codes;
-  if (is_bfloat16_) bfloat16_.make_room(rows * in);
-  if (has_numbers()) numbers_.make_room(rows * in);
-  if (has_codes_) {
-    codes_.make_room(rows * in);
-    if (wants_.code_bits == 16) lower_codes_.make_room(rows * in);
-    scales_.make_room(rows * in / kBlockColumns);
-    sums_.make_room(2 * rows * in / kBlockColumns);
-  }
-  at::parallel_for(0, rows, rows_per_thread(4 * in), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) take_row(kernel, x + row * stride, row);
-  });
+  const int64_t numbers = rows_ * in_, blocks = numbers / kBlockColumns;
+  if (is_bfloat16_) bfloat16_.make_room(numbers);
+  if (has_numbers()) numbers_.make_room(numbers);
+  if (!has_codes_) return;
+  codes_.make_room(numbers);
+  if (wants_.code_bits == 16) lower_codes_.make_room(numbers);
+  scales_.make_room(blocks);
+  sums_.make_room(2 * blocks);
 }
 
 void multiply(const kernels::PanelKernel& kernel, const PanelInputs& x,
@@ -184,8 +191,9 @@ at::Tensor panel_matmul_on(const kernels::PanelKernel& kernel, const at::Tensor&
   const int64_t rows = x.numel() / w.in_features, stride = padded_out(w);
   const at::Tensor wide = x.detach().to(at::kFloat).contiguous();
   PanelInputs inputs(PanelInputs::Wants::of(w));
-  inputs.take(kernel, wide.const_data_ptr<float>(), rows, w.in_features, w.in_features,
-              x.dim() > 1 ? x.size(-2) : 1);
+  const auto* from = wide.const_data_ptr<float>();
+  inputs.take(kernel, {rows, w.in_features, x.dim() > 1 ? x.size(-2) : 1},
+              [&](int64_t row, float* /*room*/) { return from + row * w.in_features; });
   at::Tensor y = at::empty({rows, stride});
   const PanelProduct product{&w, y.mutable_data_ptr<float>(), stride};
   multiply(kernel, inputs, std::span(&product, 1));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 
 #include <cstdint>
 #include <span>
@@ -38,10 +39,19 @@ class PanelInputs {
   PanelInputs() = default;
   explicit PanelInputs(const Wants& wants) : wants_(wants) {}
 
-  /// x: `rows` rows of `in` floats, `stride` apart, of sequences of `tokens` rows each; it may go
-  /// afterwards. Throws ShapeError unless `in` is a multiple of kBlockColumns.
-  void take(const kernels::PanelKernel& kernel, const float* x, int64_t rows, int64_t in,
-            int64_t stride, int64_t tokens);
+  /// How many rows of `in` floats, of sequences of `tokens` rows each.
+  struct Shape {
+    int64_t rows = 0;
+    int64_t in = 0;
+    int64_t tokens = 0;
+  };
+  /// Gives a row: where it lies, or `room`, after writing it there: room for one, of the calling
+  /// thread, which goes on to the next row.
+  using RowSource = c10::function_ref<const float*(int64_t row, float* room)>;
+
+  /// Takes each row once; several threads ask for rows. Throws ShapeError unless shape.in is a
+  /// multiple of kBlockColumns.
+  void take(const kernels::PanelKernel& kernel, const Shape& shape, RowSource row_of);
   kernels::RoundedInputs codes() const {
     return {codes_.data(), wants_.code_bits == 16 ? lower_codes_.data() : nullptr, scales_.data(),
             sums_.data(), rows_};
@@ -59,6 +69,7 @@ class PanelInputs {
   int64_t in_features() const { return in_; }
 
  private:
+  void make_room(const kernels::PanelKernel& kernel);
   bool has_numbers() const { return wants_.numbers || (wants_.bfloat16 && !is_bfloat16_); }
   void take_row(const kernels::PanelKernel& kernel, const float* x, int64_t row);
 

@@ -122,21 +122,20 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
   return x;
 }
 
-// x * norm is what the next products are of.
-void FusedDecoder::take_normed(const Pass& pass, const at::Tensor& weight) {
-  const core::Profiled profiled("norm");
-  float* normed = normed_.of(pass.rows(), width_);
-  for_rows(pass.rows(), width_, [&](int64_t row) {
-    float scale = 0;
-    elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.const_data_ptr<float>(),
-                     normed + row * width_, &scale});
-  });
-  take(pass, normed, width_, width_);
+// The rows that the next products are of.
+void FusedDecoder::take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of) {
+  inputs_.take(quant::kernels::active_panel_kernel(), {pass.rows(), in, pass.tokens}, row_of);
 }
 
-// The rows that the next products are of.
-void FusedDecoder::take(const Pass& pass, const float* x, int64_t in, int64_t stride) {
-  inputs_.take(quant::kernels::active_panel_kernel(), x, pass.rows(), in, stride, pass.tokens);
+// x * norm.
+void FusedDecoder::take_normed(const Pass& pass, const at::Tensor& weight) {
+  const core::Profiled profiled("norm");
+  take(pass, width_, [&](int64_t row, float* room) {
+    float scale = 0;
+    elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.const_data_ptr<float>(),
+                     room, &scale});
+    return room;
+  });
 }
 
 quant::PanelProduct FusedDecoder::product(const Linear& linear, Rows& to) const {
@@ -168,7 +167,8 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   {
     const core::Profiled profiled("attention");
     const int64_t out = layer.q->out_features();
-    take(pass, attention_.run(call), out, out);
+    const float* heads = attention_.run(call);
+    take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
   }
   add_reduced(pass, "output", *layer.o, layer.o_bias);
 }
@@ -193,23 +193,23 @@ void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   take_normed(pass, layer.ffn_norm);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
-  swiglu(pass, layer);
+  take_swiglu(pass, layer);
   add_reduced(pass, "down", *layer.down, layer.down_bias);
 }
 
-// gate = silu(gate) * up, rounded.
-void FusedDecoder::swiglu(const Pass& pass, const Layer& layer) {
+// silu(gate) * up.
+void FusedDecoder::take_swiglu(const Pass& pass, const Layer& layer) {
   const core::Profiled profiled("swiglu");
   const int64_t ffn = layer.gate->out_features();
-  for_rows(pass.rows(), ffn, [&](int64_t row) {
+  take(pass, ffn, [&](int64_t row, float* room) {
     add_bias(layer.gate->bias, gate_.row(row));
     add_bias(layer.up->bias, up_.row(row));
-    elements().swiglu(gate_.row(row), up_.row(row), gate_.row(row), ffn);
+    elements().swiglu(gate_.row(row), up_.row(row), room, ffn);
+    return room;
   });
-  take(pass, gate_.row(0), ffn, gate_.stride());
 }
 
-// x += the ranks' sum of what is rounded times the linear.
+// x += the ranks' sum of what was taken times the linear.
 void FusedDecoder::add_reduced(const Pass& pass, const char* part,
                                const nn::PanelLinearImpl& linear, const at::Tensor& bias) {
   float* own = sum_.mutable_data_ptr<float>();

@@ -72,14 +72,14 @@ class FusedDecoder {
   bool note_wants(const Linear& linear);
 
   void take_normed(const Pass& pass, const at::Tensor& weight);
-  void take(const Pass& pass, const float* x, int64_t in, int64_t stride);
+  void take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of);
   quant::PanelProduct product(const Linear& linear, Rows& to) const;
   void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
   FusedAttention::Heads heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const;
   void feed_forward(const Pass& pass, const Layer& layer);
-  void swiglu(const Pass& pass, const Layer& layer);
+  void take_swiglu(const Pass& pass, const Layer& layer);
   void add_reduced(const Pass& pass, const char* part, const nn::PanelLinearImpl& linear,
                    const at::Tensor& bias);
 
@@ -92,7 +92,7 @@ class FusedDecoder {
   HeldLinears held_;
   quant::PanelInputs::Wants wants_;
   quant::PanelInputs inputs_;
-  Rows normed_, q_, k_, v_, gate_, up_;
+  Rows q_, k_, v_, gate_, up_;
   at::Tensor sum_;
   bool is_complete_ = false;
 };
