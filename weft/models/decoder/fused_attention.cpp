@@ -65,15 +65,18 @@ void transpose(const float* rows, int64_t count, int64_t dim, float* tile) {
 
 }  // namespace
 
-// What the kernel needs for a tile of one head's queries.
+// What the kernel needs for a tile of one head's queries, this thread's until its next one; lines
+// of the cache, which tiles of bfloat16 are read by.
 struct FusedAttention::TileMemory {
-  explicit TileMemory(int64_t head_dim)
-      : q(static_cast<size_t>(kTile * head_dim)),
-        o(q.size()),
-        lse(kTile),
-        scratch(static_cast<size_t>(std::max(
-            nn::kernels::kAttendScratch, nn::kernels::packed_attend_scratch(kTile, head_dim)))) {}
-  std::vector<float> q, o, lse, scratch;
+  explicit TileMemory(int64_t head_dim) {
+    thread_local core::Scratch<float> memory;
+    const int64_t rows = kTile * head_dim;
+    q = memory.make_room(2 * rows + std::max(nn::kernels::kAttendScratch,
+                                             nn::kernels::packed_attend_scratch(kTile, head_dim)));
+    o = q + rows;
+    scratch = o + rows;
+  }
+  float *q, *o, *scratch;
 };
 
 FusedAttention::FusedAttention(int64_t head_dim) : head_dim_(head_dim) {
@@ -194,7 +197,7 @@ void FusedAttention::attend_tiles(const Call& call) {
   take_tiles(call);
   const int64_t tiles = num_tiles(call.tokens), heads = call.q.count;
   at::parallel_for(0, call.batch * heads * tiles, 1, [&](int64_t begin, int64_t end) {
-    TileMemory memory(head_dim_);
+    const TileMemory memory(head_dim_);
     for (int64_t task = begin; task < end; ++task) {
       const int64_t sequence = task / tiles / heads, head = task / tiles % heads;
       attend_tile(call, sequence, head, task % tiles * kTile, memory);
@@ -204,7 +207,7 @@ void FusedAttention::attend_tiles(const Call& call) {
 
 // Queries of the tokens from `first` on.
 void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t head, int64_t first,
-                                 TileMemory& memory) {
+                                 const TileMemory& memory) {
   const int64_t kv = (*call.kv_of_head)[static_cast<size_t>(head)];
   const int64_t row = sequence * call.tokens + first, own = head * head_dim_;
   nn::kernels::AttentionHead one;
@@ -213,22 +216,21 @@ void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t hea
   one.head_dim = head_dim_;
   one.window = call.window == 0 ? call.positions() : call.window;
   for (int64_t t = 0; t < one.tokens; ++t) {
-    std::copy_n(call.q.row(row + t) + own, head_dim_, memory.q.data() + t * head_dim_);
+    std::copy_n(call.q.row(row + t) + own, head_dim_, memory.q + t * head_dim_);
   }
-  one.q = memory.q.data();
-  one.o = memory.o.data();
-  one.lse = memory.lse.data();
+  one.q = memory.q;
+  one.o = memory.o;
   if (packed_ == nullptr) {
     one.kt = key_tiles(call, sequence, kv);
     one.v = CacheRows(call.cache->values(call.layer)).at(sequence, kv, 0);
-    nn::kernels::active_kernel().attend(one, memory.scratch.data());
+    nn::kernels::active_kernel().attend(one, memory.scratch);
   } else {
     one.packed_k = packed_keys(call, sequence, kv);
     one.packed_v = packed_values(call, sequence, kv);
-    packed_->attend(one, memory.scratch.data());
+    packed_->attend(one, memory.scratch);
   }
   for (int64_t t = 0; t < one.tokens; ++t) {
-    std::copy_n(memory.o.data() + t * head_dim_, head_dim_, output(call, row + t, head));
+    std::copy_n(memory.o + t * head_dim_, head_dim_, output(call, row + t, head));
   }
 }
 

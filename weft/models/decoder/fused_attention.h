@@ -60,7 +60,7 @@ class FusedAttention {
   void attend_tiles(const Call& call);
   struct TileMemory;
   void attend_tile(const Call& call, int64_t sequence, int64_t head, int64_t first,
-                   TileMemory& memory);
+                   const TileMemory& memory);
   float* output(const Call& call, int64_t row, int64_t head) {
     return out_.data() + (row * call.q.count + head) * head_dim_;
   }

@@ -171,6 +171,7 @@ void attend(const AttentionHead& head, float* scratch) {
     }
     for (int64_t row = 0; row < rows; ++row) {
       scale_by<V>(1 / running[row].sum, o + row * H, H);
+      if (head.lse == nullptr) continue;
       head.lse[first + row] = running[row].max + __builtin_logf(running[row].sum);
     }
   }

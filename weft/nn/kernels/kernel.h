@@ -32,7 +32,7 @@ struct AttentionHead {
   const uint32_t* packed_k = nullptr;
   const uint32_t* packed_v = nullptr;
   /// [tokens, H], and log of the sum of exponentials of each row's scores. Forward writes, backward
-  /// reads.
+  /// reads; forward alone needs no lse.
   float* o = nullptr;
   float* lse = nullptr;
   /// Backward: the output's gradient [tokens, H], the row sums of o * d_o, and what becomes of
