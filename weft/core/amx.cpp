@@ -19,7 +19,7 @@ bool processor_has_amx() {
 
 // The registers' 8 KiB are saved for a process that asked for it alone.
 bool request_tiles() {
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  constexpr int64_t kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #else
