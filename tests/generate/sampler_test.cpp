@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/core/error_text.h"
 
@@ -119,6 +123,53 @@ TEST(Sampler, FiltersBeforeTheTemperature) {
   // At temperature 50 the four would be nearly alike, and top-p 0.6 would keep three.
   EXPECT_EQ(drawn({.temperature = 50, .top_p = 0.6}, logits_of({0.1, 0.3, 0.2, 0.4})),
             (std::set<int64_t>{1, 3}));
+}
+
+// A draw by the definition: all sorted, filtered one after the other.
+int64_t draw_by_definition(const SamplerOptions& options, const std::vector<float>& logits,
+                           std::mt19937_64& random) {
+  std::vector<std::pair<double, int64_t>> sorted;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    sorted.emplace_back(-static_cast<double>(logits[id]), static_cast<int64_t>(id));
+  }
+  std::ranges::sort(sorted);
+  if (options.top_k > 0) sorted.resize(static_cast<size_t>(options.top_k));
+  const auto weight = [&](size_t i, double temperature) {
+    return std::exp((sorted[0].first - sorted[i].first) / temperature);
+  };
+  double sum = 0, covered = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) sum += weight(i, 1);
+  size_t kept = 0;
+  while (kept < sorted.size() &&
+         (kept == 0 || options.top_p == 1 || covered < options.top_p * sum) &&
+         weight(kept, 1) >= options.min_p) {
+    covered += weight(kept++, 1);
+  }
+  sum = 0;
+  for (size_t i = 0; i < kept; ++i) sum += weight(i, options.temperature);
+  double left = static_cast<double>(random() >> 11) * 0x1.0p-53 * sum;
+  size_t i = 0;
+  while (i + 1 < kept && (left -= weight(i, options.temperature)) >= 0) ++i;
+  return sorted[i].second;
+}
+
+TEST(Sampler, DrawsFromALargeVocabularyAsIfAllWereSorted) {
+  std::mt19937_64 random(1);
+  std::vector<float> logits(5000);
+  // Some are equal.
+  for (float& logit : logits) logit = static_cast<float>(random() % 4000) / 500;
+  for (const SamplerOptions& options :
+       {SamplerOptions{.temperature = 0.7},
+        {.temperature = 1, .top_p = 0.9},
+        {.temperature = 2, .min_p = 0.05},
+        {.temperature = 1, .top_k = 100, .top_p = 0.5},
+        {.temperature = 3, .top_k = 4999, .top_p = 0.999, .min_p = 0.001}}) {
+    Sampler sampler(options);
+    std::mt19937_64 same(options.seed);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(sampler.sample(logits), draw_by_definition(options, logits, same));
+    }
+  }
 }
 
 TEST(Sampler, NeverDrawsWhatIsRuledOut) {

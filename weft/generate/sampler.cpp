@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "weft/core/error.h"
 
@@ -52,56 +54,94 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(opt
   check_sampler(options);
 }
 
+// Candidates from the likeliest on, sorted as far as they are looked at: a draw ends among the
+// first of a large vocabulary.
+class Sampler::Candidates {
+ public:
+  explicit Candidates(std::span<const float> logits) {
+    all_.reserve(logits.size());
+    for (size_t id = 0; id < logits.size(); ++id) {
+      if (std::isfinite(logits[id])) all_.push_back({static_cast<int64_t>(id), logits[id]});
+    }
+  }
+
+  size_t size() const { return all_.size(); }
+  // Those left, in no order.
+  std::span<const Candidate> any_order() const { return all_; }
+  const Candidate& at(size_t place) {
+    while (place >= sorted_) sort_more();
+    return all_[place];
+  }
+  // Drops all but the `count` likeliest.
+  void keep(size_t count) {
+    if (count >= all_.size()) return;
+    if (count > 0) at(count - 1);
+    all_.resize(count);
+    sorted_ = std::min(sorted_, count);
+  }
+
+ private:
+  // Twice as many as before, so that all of them cost little more than sorting them at once.
+  void sort_more() {
+    constexpr size_t kLeast = 64;
+    const size_t more = std::min(std::max(sorted_, kLeast), all_.size() - sorted_);
+    const auto is_likelier = [](const Candidate& a, const Candidate& b) {
+      return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+    };
+    const auto from = all_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+    const auto to = from + static_cast<std::ptrdiff_t>(more);
+    std::nth_element(from, to - 1, all_.end(), is_likelier);
+    std::sort(from, to, is_likelier);
+    sorted_ += more;
+  }
+
+  std::vector<Candidate> all_;
+  size_t sorted_ = 0;
+};
+
 int64_t Sampler::sample(std::span<const float> logits) {
   const float best = largest(logits);
   check<ConfigError>(std::isfinite(best),
                      "generate: the model's logits are not finite; its weights or their reading "
                      "are broken");
   if (options_.temperature == 0.0) return std::ranges::find(logits, best) - logits.begin();
-  return draw(candidates(logits));
+  Candidates candidates(logits);
+  if (options_.top_k > 0) candidates.keep(static_cast<size_t>(options_.top_k));
+  keep_likely(candidates, best);
+  return draw(candidates, best);
 }
 
-std::vector<Sampler::Candidate> Sampler::candidates(std::span<const float> logits) const {
-  std::vector<Candidate> all;
-  all.reserve(logits.size());
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (std::isfinite(logits[id])) all.push_back({static_cast<int64_t>(id), logits[id]});
-  }
-  const auto is_likelier = [](const Candidate& a, const Candidate& b) {
-    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-  };
-  const bool has_limit = options_.top_k > 0 && options_.top_k < static_cast<int64_t>(all.size());
-  const auto end = has_limit ? all.begin() + options_.top_k : all.end();
-  std::partial_sort(all.begin(), end, all.end(), is_likelier);
-  all.erase(end, all.end());
-  double sum = 0.0;
-  for (const Candidate& each : all) sum += std::exp(each.logit - all.front().logit);
-  double covered = 0.0;
+// What top_p and min_p leave.
+void Sampler::keep_likely(Candidates& candidates, double best) const {
+  if (options_.top_p >= 1.0 && options_.min_p <= 0.0) return;
+  const auto weight_of = [&](const Candidate& each) { return std::exp(each.logit - best); };
+  double sum = 0.0, covered = 0.0;
+  for (const Candidate& each : candidates.any_order()) sum += weight_of(each);
+  const double enough =
+      options_.top_p < 1.0 ? options_.top_p * sum : std::numeric_limits<double>::infinity();
   size_t kept = 0;
-  while (kept < all.size()) {
-    const double weight = std::exp(all[kept].logit - all.front().logit);
-    if (kept > 0 && (covered >= options_.top_p * sum || weight < options_.min_p)) break;
+  for (; kept < candidates.size(); ++kept) {
+    const double weight = weight_of(candidates.at(kept));
+    if (kept > 0 && (covered >= enough || weight < options_.min_p)) break;
     covered += weight;
-    ++kept;
   }
-  all.resize(kept);
-  return all;
+  candidates.keep(kept);
 }
 
-int64_t Sampler::draw(const std::vector<Candidate>& sorted) {
-  std::vector<double> weights;
+int64_t Sampler::draw(Candidates& candidates, double best) {
+  const auto weight_of = [&](const Candidate& each) {
+    return std::exp((each.logit - best) / options_.temperature);
+  };
   double sum = 0.0;
-  for (const Candidate& each : sorted) {
-    weights.push_back(std::exp((each.logit - sorted.front().logit) / options_.temperature));
-    sum += weights.back();
-  }
+  for (const Candidate& each : candidates.any_order()) sum += weight_of(each);
   // The library's distributions differ between machines; 53 random bits are the same everywhere.
   double left = static_cast<double>(random_() >> 11) * 0x1.0p-53 * sum;
-  for (size_t i = 0; i + 1 < sorted.size(); ++i) {
-    left -= weights[i];
-    if (left < 0) return sorted[i].id;
+  size_t place = 0;
+  for (; place + 1 < candidates.size(); ++place) {
+    left -= weight_of(candidates.at(place));
+    if (left < 0) break;
   }
-  return sorted.back().id;
+  return candidates.at(place).id;
 }
 
 }  // namespace weft::generate

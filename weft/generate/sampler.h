@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <random>
 #include <span>
-#include <vector>
 
 namespace weft::generate {
 
@@ -39,8 +38,9 @@ class Sampler {
     int64_t id;
     double logit;
   };
-  std::vector<Candidate> candidates(std::span<const float> logits) const;
-  int64_t draw(const std::vector<Candidate>& sorted);
+  class Candidates;
+  void keep_likely(Candidates& candidates, double best) const;
+  int64_t draw(Candidates& candidates, double best);
 
   SamplerOptions options_;
   std::mt19937_64 random_;
