@@ -68,6 +68,10 @@ void expect_all_reduces(const Group& group) {
     }
   }
   expect_all_reduce(group, {}, at::kFloat, ReduceOp::kSum);
+  // About where shm takes another way.
+  for (const int64_t count : {8'191, 24'575, 24'577}) {
+    expect_all_reduce(group, {count}, at::kFloat, ReduceOp::kSum);
+  }
   // Larger than what any backend moves at once, and not a multiple of anything.
   expect_all_reduce(group, {401, 503}, at::kFloat, ReduceOp::kSum);
   expect_all_reduce(group, {70'001}, at::kDouble, ReduceOp::kAverage);

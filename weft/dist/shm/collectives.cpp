@@ -10,8 +10,9 @@ namespace {
 
 using core::CommError;
 
-// Up to here reading everything twice costs less than a second wait.
-constexpr size_t kSmallBytes = 32 << 10;
+// Of so many bytes of all others, reading them costs a rank less than a second wait: with two ranks
+// 64 KiB took 6.7 instead of 12.1 us, with four, on two cores, 33 instead of 25.
+constexpr size_t kSmallBytes = 96 << 10;
 // Pieces start on lines of their own.
 constexpr size_t kLine = 64;
 
@@ -83,7 +84,8 @@ void ShmCollectives::all_reduce(std::byte* data, int64_t count, c10::ScalarType 
   ShmOperation operation = describe_call(OpKind::kAllReduce, dtype, static_cast<uint64_t>(count));
   operation.reduce = static_cast<uint8_t>(to_shm_reduce(op));
   guarded(operation, [&] {
-    if (block.bytes <= kSmallBytes) {
+    const auto others = static_cast<size_t>(std::max(1, ranks() - 1));
+    if (block.bytes * others <= kSmallBytes) {
       all_reduce_small(block, kernel);
     } else {
       all_reduce_large(block, kernel);
