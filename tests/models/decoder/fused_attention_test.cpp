@@ -63,7 +63,7 @@ class OneLayer {
  private:
   bool rounds_to_bfloat16(int64_t tokens) const {
     return nn::kernels::active_packed_attention() != nullptr &&
-           tokens > FusedAttention::kFewTokens && head_dim_ % 32 == 0;
+           tokens > FusedAttention::kFewTokens && nn::kernels::can_pack(head_dim_);
   }
   at::Tensor rows(int64_t tokens, int64_t count) {
     return seeded({batch_, tokens, count, head_dim_}, ++seed_, at::kFloat);

@@ -80,10 +80,7 @@ struct FusedAttention::TileMemory {
 };
 
 FusedAttention::FusedAttention(int64_t head_dim) : head_dim_(head_dim) {
-  constexpr int64_t kPairs = 32;
-  if (head_dim % kPairs == 0 && head_dim <= nn::kernels::kPackedHeadDim) {
-    packed_ = nn::kernels::active_packed_attention();
-  }
+  if (nn::kernels::can_pack(head_dim)) packed_ = nn::kernels::active_packed_attention();
 }
 
 const float* FusedAttention::run(const Call& call) {

@@ -11,12 +11,6 @@
 /// head, in float32 (FloatProducts) or of bfloat16 (pair_products.h).
 namespace weft::nn::kernels {
 
-/// values = 0; count is a multiple of the width.
-template <class V>
-[[gnu::always_inline]] inline void clear(float* values, int64_t count) {
-  for (int64_t i = 0; i < count; i += V::kWidth) V::store(typename V::F{}, values + i);
-}
-
 /// values *= factor; count is a multiple of the width.
 template <class V>
 [[gnu::always_inline]] inline void scale_by(float factor, float* values, int64_t count) {
@@ -78,18 +72,18 @@ class FloatProducts {
   /// o += p v.
   void add_output(const Tile& tile, int64_t columns, const float* p) const {
     const int64_t H = head_.head_dim;
-    multiply_add<V>(as_rows(p), Factor<float>{head_.v + tile.first_column * H, H}, tile.rows, H,
-                    columns, {head_.o + tile.first_row * H, H});
+    multiply<V, true>(as_rows(p), Factor<float>{head_.v + tile.first_column * H, H}, tile.rows, H,
+                      columns, {head_.o + tile.first_row * H, H});
   }
   /// d_v += p^T d_o, d_k += d^T q, d_q += d k.
   void add_gradients(const Tile& tile, int64_t columns, const float* p, const float* d) const {
     const int64_t H = head_.head_dim, row = tile.first_row * H, column = tile.first_column * H;
-    multiply_add<V>(as_columns(p), Factor<float>{head_.d_o + row, H}, columns, H, tile.rows,
-                    {head_.d_v + column, H});
-    multiply_add<V>(as_columns(d), Factor<float>{head_.q + row, H}, columns, H, tile.rows,
-                    {head_.d_k + column, H});
-    multiply_add<V>(as_rows(d), Factor<float>{head_.k + column, H}, tile.rows, H, columns,
-                    {head_.d_q + row, H});
+    multiply<V, true>(as_columns(p), Factor<float>{head_.d_o + row, H}, columns, H, tile.rows,
+                      {head_.d_v + column, H});
+    multiply<V, true>(as_columns(d), Factor<float>{head_.q + row, H}, columns, H, tile.rows,
+                      {head_.d_k + column, H});
+    multiply<V, true>(as_rows(d), Factor<float>{head_.k + column, H}, tile.rows, H, columns,
+                      {head_.d_q + row, H});
   }
 
  private:
@@ -100,9 +94,9 @@ class FloatProducts {
 
   void product(const float* rows, const float* columns, const Tile& tile, float* out) const {
     const int64_t H = head_.head_dim;
-    multiply<V>(Operand<float>{rows + tile.first_row * H, H, 1},
-                Factor<float>{columns + tile.first_column * H, kTile}, tile.rows, kTile, H,
-                {out, kTile});
+    multiply<V, false>(Operand<float>{rows + tile.first_row * H, H, 1},
+                       Factor<float>{columns + tile.first_column * H, kTile}, tile.rows, kTile, H,
+                       {out, kTile});
   }
 
   const AttentionHead& head_;

@@ -78,7 +78,8 @@ struct File;
 struct Amx : Avx512Pairs<File> {
   using Session = FullTiles;
 
-  // Products of whole tiles of a's rows and words; the rest in vectors.
+  // Whole tiles of a's rows by tiles, the rest in vectors; a's rows are contiguous, whole tiles
+  // too.
   template <bool kAdds>
   static void multiply_tiles(const Operand<Pair>& a, const Factor<Pair>& b, int64_t m, int64_t n,
                              int64_t k, const Sums& c);
@@ -111,25 +112,18 @@ namespace {
 template <bool kAdds>
 void Amx::multiply_tiles(const Operand<Pair>& a, const Factor<Pair>& b, int64_t m, int64_t n,
                          int64_t k, const Sums& c) {
-  const int64_t words = a.column == 1 ? k / kSide * kSide : 0;
-  const int64_t rows = words == 0 ? 0 : m / kSide * kSide;
   core::finish_writes(a.data);
+  const int64_t rows = m / kSide * kSide;
   for (int64_t i = 0; i < rows; i += 2 * kSide) {
     for (int64_t j = 0; j < n; j += 2 * kSide) {
       multiply_some_tiles<kAdds>(i + kSide < rows, j + kSide < n,
-                                 {a.data + i * a.row, a.row, a.column}, {b.data + j, b.row}, words,
+                                 {a.data + i * a.row, a.row, a.column}, {b.data + j, b.row}, k,
                                  {c.data + i * c.row + j, c.row});
     }
   }
-  if (rows > 0 && words < k) {
-    multiply_vectors<Amx>(Operand<Pair>{a.data + words, a.row, 1},
-                          Factor<Pair>{b.data + words * b.row, b.row}, rows, n, k - words, c);
-  }
-  if (rows == m) return;
-  const Sums rest{c.data + rows * c.row, c.row};
-  if constexpr (!kAdds) clear_sums<Amx>(m - rows, n, rest);
+  for (int64_t i = rows; !kAdds && i < m; ++i) clear<Amx>(c.data + i * c.row, n);
   multiply_vectors<Amx>(Operand<Pair>{a.data + rows * a.row, a.row, a.column}, b, m - rows, n, k,
-                        rest);
+                        {c.data + rows * c.row, c.row});
 }
 
 bool runs_here() { return core::has_amx() && __builtin_cpu_supports("avx512bf16"); }

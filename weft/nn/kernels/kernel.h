@@ -142,7 +142,7 @@ struct HalfAttention {
 }
 
 /// Forward attention whose products are of bfloat16, over a cache that is packed once for all that
-/// attend to it; for heads of a multiple of 32 numbers, at most kPackedHeadDim.
+/// attend to it; for heads that can_pack takes.
 struct PackedAttention {
   bool (*runs_here)();
   /// A tile of keys [count, H], count <= kTile, as [H / 2, kTile] pairs of a position's neighbours,
@@ -156,6 +156,11 @@ struct PackedAttention {
 };
 
 inline constexpr int64_t kPackedHeadDim = 256;
+
+/// Whether PackedAttention takes heads of so many numbers.
+[[gnu::always_inline]] inline bool can_pack(int64_t head_dim) {
+  return head_dim % 32 == 0 && head_dim <= kPackedHeadDim;
+}
 
 /// Floats that PackedAttention::attend needs beside its arguments.
 [[gnu::always_inline]] inline int64_t packed_attend_scratch(int64_t tokens, int64_t head_dim) {

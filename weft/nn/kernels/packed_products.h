@@ -42,16 +42,16 @@ class PackedProducts {
 
   /// As FloatProducts has them.
   void scores(const Tile& tile, float* s) const {
-    multiply<V>(Operand<Pair>{queries_ + tile.first_row * words_, words_, 1},
-                Factor<Pair>{head_.packed_k + tile.first_column * words_, kTile}, tile.rows, kTile,
-                words_, {s, kTile});
+    multiply<V, false>(Operand<Pair>{queries_ + tile.first_row * words_, words_, 1},
+                       Factor<Pair>{head_.packed_k + tile.first_column * words_, kTile}, tile.rows,
+                       kTile, words_, {s, kTile});
   }
   void add_output(const Tile& tile, int64_t /*columns*/, const float* p) const {
     const int64_t H = head_.head_dim;
     pack_rows<V>(p, tile.rows, kTile, tile_);
-    multiply_add<V>(Operand<Pair>{tile_, kTile / 2, 1},
-                    Factor<Pair>{head_.packed_v + tile.first_column * words_, H}, tile.rows, H,
-                    kTile / 2, {head_.o + tile.first_row * H, H});
+    multiply<V, true>(Operand<Pair>{tile_, kTile / 2, 1},
+                      Factor<Pair>{head_.packed_v + tile.first_column * words_, H}, tile.rows, H,
+                      kTile / 2, {head_.o + tile.first_row * H, H});
   }
 
  private:

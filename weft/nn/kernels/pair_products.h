@@ -81,20 +81,20 @@ class PairProducts {
   void add_output(const Tile& tile, int64_t columns, const float* p) const {
     const int64_t H = head_.head_dim;
     pack_rows<V>(p, tile.rows, kTile, tile_);
-    multiply_add<V>(as_rows(), pairs(kVPairs, tile.first_column), tile.rows, H, (columns + 1) / 2,
-                    {head_.o + tile.first_row * H, H});
+    multiply<V, true>(as_rows(), pairs(kVPairs, tile.first_column), tile.rows, H, (columns + 1) / 2,
+                      {head_.o + tile.first_row * H, H});
   }
   void add_gradients(const Tile& tile, int64_t columns, const float* p, const float* d) const {
     const int64_t H = head_.head_dim, steps = (tile.rows + 1) / 2;
     pack_columns<V>(p, tile.rows, kTile, tile_);
-    multiply_add<V>(as_columns(), pairs(kDOPairs, tile.first_row), columns, H, steps,
-                    {head_.d_v + tile.first_column * H, H});
+    multiply<V, true>(as_columns(), pairs(kDOPairs, tile.first_row), columns, H, steps,
+                      {head_.d_v + tile.first_column * H, H});
     pack_columns<V>(d, tile.rows, kTile, tile_);
-    multiply_add<V>(as_columns(), pairs(kQPairs, tile.first_row), columns, H, steps,
-                    {head_.d_k + tile.first_column * H, H});
+    multiply<V, true>(as_columns(), pairs(kQPairs, tile.first_row), columns, H, steps,
+                      {head_.d_k + tile.first_column * H, H});
     pack_rows<V>(d, tile.rows, kTile, tile_);
-    multiply_add<V>(as_rows(), pairs(kKPairs, tile.first_column), tile.rows, H, (columns + 1) / 2,
-                    {head_.d_q + tile.first_row * H, H});
+    multiply<V, true>(as_rows(), pairs(kKPairs, tile.first_column), tile.rows, H, (columns + 1) / 2,
+                      {head_.d_q + tile.first_row * H, H});
   }
 
  private:
@@ -132,9 +132,9 @@ class PairProducts {
 
   void product(Place rows, Place columns, const Tile& tile, float* out) const {
     const int64_t words = head_.head_dim / 2;
-    multiply<V>(Operand<Pair>{at(rows) + tile.first_row * words, words, 1},
-                Factor<Pair>{at(columns) + tile.first_column * words, kTile}, tile.rows, kTile,
-                words, {out, kTile});
+    multiply<V, false>(Operand<Pair>{at(rows) + tile.first_row * words, words, 1},
+                       Factor<Pair>{at(columns) + tile.first_column * words, kTile}, tile.rows,
+                       kTile, words, {out, kTile});
   }
 
   const AttentionHead& head_;

@@ -91,33 +91,21 @@ void multiply_vectors(const Operand<Word>& a, const Factor<Word>& b, int64_t m, 
   }
 }
 
-/// The same in the fastest way that V has.
-template <class V, class Word>
-void multiply_add(const Operand<Word>& a, const Factor<Word>& b, int64_t m, int64_t n, int64_t k,
-                  const Sums& c) {
-  if constexpr (requires { V::template multiply_tiles<true>(a, b, m, n, k, c); }) {
-    V::template multiply_tiles<true>(a, b, m, n, k, c);
-  } else {
-    multiply_vectors<V>(a, b, m, n, k, c);
-  }
-}
-
-/// c [m, n] = 0.
+/// values = 0; count is a multiple of the width.
 template <class V>
-void clear_sums(int64_t m, int64_t n, const Sums& c) {
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = 0; j < n; j += V::kWidth) V::store(typename V::F{}, c.data + i * c.row + j);
-  }
+[[gnu::always_inline]] inline void clear(float* values, int64_t count) {
+  for (int64_t i = 0; i < count; i += V::kWidth) V::store(typename V::F{}, values + i);
 }
 
-/// c [m, n] = a [m, k] b [k, n], as multiply_add.
-template <class V, class Word>
+/// c [m, n] = a b or, with kAdds, c + a b, in the fastest way that V has: by its multiply_tiles or
+/// in vectors.
+template <class V, bool kAdds, class Word>
 void multiply(const Operand<Word>& a, const Factor<Word>& b, int64_t m, int64_t n, int64_t k,
               const Sums& c) {
-  if constexpr (requires { V::template multiply_tiles<false>(a, b, m, n, k, c); }) {
-    V::template multiply_tiles<false>(a, b, m, n, k, c);
+  if constexpr (requires { V::template multiply_tiles<kAdds>(a, b, m, n, k, c); }) {
+    V::template multiply_tiles<kAdds>(a, b, m, n, k, c);
   } else {
-    clear_sums<V>(m, n, c);
+    for (int64_t i = 0; !kAdds && i < m; ++i) clear<V>(c.data + i * c.row, n);
     multiply_vectors<V>(a, b, m, n, k, c);
   }
 }
