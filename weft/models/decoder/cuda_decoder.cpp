@@ -60,17 +60,9 @@ bool CudaDecoder::add(const DecoderBlock& block) {
   const FeedForwardLayer& ffn = block->feed_forward();
   if (ffn.is_empty()) return false;
   const AttentionParts& parts = block->attention()->parts();
-  Layer layer;
-  layer.q = held_.take<nn::CudaLinearImpl>(*parts.q_proj);
-  layer.k = held_.take<nn::CudaLinearImpl>(*parts.k_proj);
-  layer.v = held_.take<nn::CudaLinearImpl>(*parts.v_proj);
-  layer.o = held_.take<nn::CudaLinearImpl>(*parts.o_proj);
-  layer.gate = held_.take<nn::CudaLinearImpl>(*ffn->gate_proj());
-  layer.up = held_.take<nn::CudaLinearImpl>(*ffn->up_proj());
-  layer.down = held_.take<nn::CudaLinearImpl>(*ffn->down_proj());
-  for (const Linear* linear :
-       {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
-    if (*linear == nullptr) return false;
+  Layer layer(held_.take_all<nn::CudaLinearImpl>(block));
+  for (const Linear& linear : layer.all()) {
+    if (linear == nullptr) return false;
   }
   layer.q_bias = in_float(layer.q->bias);
   layer.k_bias = in_float(layer.k->bias);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "weft/cuda/attention.h"
@@ -65,8 +66,8 @@ class CudaDecoder {
 
  private:
   using Linear = std::shared_ptr<nn::CudaLinearImpl>;
-  struct Layer {
-    Linear q, k, v, o, gate, up, down;
+  struct Layer : BlockLinears<nn::CudaLinearImpl> {
+    explicit Layer(BlockLinears<nn::CudaLinearImpl> linears) : BlockLinears(std::move(linears)) {}
     cuda::Buffer input_norm, ffn_norm, q_norm, k_norm;
     cuda::Buffer q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
     cuda::Buffer kv_of_head;

@@ -68,17 +68,9 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   const FeedForwardLayer& ffn = block->feed_forward();
   if (ffn.is_empty()) return false;
   const AttentionParts& parts = block->attention()->parts();
-  Layer layer;
-  layer.q = held_.take<nn::PanelLinearImpl>(*parts.q_proj);
-  layer.k = held_.take<nn::PanelLinearImpl>(*parts.k_proj);
-  layer.v = held_.take<nn::PanelLinearImpl>(*parts.v_proj);
-  layer.o = held_.take<nn::PanelLinearImpl>(*parts.o_proj);
-  layer.gate = held_.take<nn::PanelLinearImpl>(*ffn->gate_proj());
-  layer.up = held_.take<nn::PanelLinearImpl>(*ffn->up_proj());
-  layer.down = held_.take<nn::PanelLinearImpl>(*ffn->down_proj());
-  for (const Linear* linear :
-       {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
-    if (!note_wants(*linear)) return false;
+  Layer layer(held_.take_all<nn::PanelLinearImpl>(block));
+  for (const Linear& linear : layer.all()) {
+    if (!note_wants(linear)) return false;
   }
   layer.input_norm = in_float(block->input_norm()->weight);
   layer.ffn_norm = in_float(block->ffn_norm()->weight);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "weft/core/scratch.h"
@@ -42,9 +43,9 @@ class FusedDecoder {
 
  private:
   using Linear = std::shared_ptr<nn::PanelLinearImpl>;
-  struct Layer {
+  struct Layer : BlockLinears<nn::PanelLinearImpl> {
+    explicit Layer(BlockLinears<nn::PanelLinearImpl> linears) : BlockLinears(std::move(linears)) {}
     at::Tensor input_norm, ffn_norm, q_norm, k_norm, o_bias, down_bias;
-    Linear q, k, v, o, gate, up, down;
     std::vector<int64_t> kv_of_head;
     int64_t window = 0;
   };
