@@ -29,7 +29,7 @@ struct Format {
 
 // Rows that fill panels and rows that don't, one block and many; bits that widen; groups of half a
 // block; scales of other types, and those that are products of a small number and one of 256
-// columns.
+// columns; panels of which a single token reads several at a time, and some that are left.
 constexpr Format kFormats[] = {{4, false, 32, 32, 96},
                                {4, true, 32, 7, 32},
                                {4, false, 64, 33, 128},
@@ -51,7 +51,12 @@ constexpr Format kFormats[] = {{4, false, 32, 32, 96},
                                {4, false, 32, 16, 256, at::kFloat, true},
                                {3, true, 16, 30, 288, at::kFloat, true},
                                {2, false, 16, 9, 768, at::kFloat, true},
-                               {8, true, 64, 17, 320, at::kFloat, true}};
+                               {8, true, 64, 17, 320, at::kFloat, true},
+                               {4, false, 32, 150, 96},
+                               {8, true, 32, 117, 64},
+                               {6, true, 16, 201, 96},
+                               {6, true, 16, 150, 512, at::kFloat, true},
+                               {4, false, 32, 240, 288, at::kFloat, true}};
 
 // Numbers of either sign, one for each group.
 at::Tensor make_scales(const Format& format, int64_t seed, double size) {
@@ -203,21 +208,26 @@ TEST(PanelMatrix, ScalesOfTwoLevelsGiveTheSameBitsAsTheirProducts) {
   }
 }
 
+void check_plain_products(int64_t out, at::ScalarType type) {
+  const at::Tensor w = plain_weight(out, 96, type);
+  const PanelMatrix panels = to_panels(w);
+  for (const int64_t tokens : {1, 2, 7, 8, 16, 19}) {
+    if (tokens > PanelInputs::kExactRows && type == at::kBFloat16) continue;
+    const at::Tensor x = seeded({tokens, 96}, tokens, at::kFloat);
+    const at::Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
+    for (const auto* kernel : kernels::runnable_panel_kernels()) {
+      const at::Tensor y = panel_matmul_on(*kernel, x, panels);
+      const std::string where = core::join(kernel->name, ", ", out, " rows, ", tokens, " tokens");
+      expect_close(y, expected, where, 1e-5);
+      EXPECT_TRUE(at::equal(panel_matmul_on(*kernel, x[0], panels), y[0]))
+          << where << ": a token's result depends on the others";
+    }
+  }
+}
+
 TEST(PanelMatrix, MultipliesPlainNumbersInFloat32) {
   for (const auto type : kPlainTypes) {
-    const at::Tensor w = plain_weight(21, 96, type);
-    const PanelMatrix panels = to_panels(w);
-    for (const int64_t tokens : {1, 2, 7, 8, 16, 19}) {
-      if (tokens > PanelInputs::kExactRows && type == at::kBFloat16) continue;
-      const at::Tensor x = seeded({tokens, 96}, tokens, at::kFloat);
-      const at::Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
-      for (const auto* kernel : kernels::runnable_panel_kernels()) {
-        const at::Tensor y = panel_matmul_on(*kernel, x, panels);
-        expect_close(y, expected, core::join(kernel->name, ", ", tokens, " tokens"), 1e-5);
-        EXPECT_TRUE(at::equal(panel_matmul_on(*kernel, x[0], panels), y[0]))
-            << kernel->name << ": a token's result depends on the others";
-      }
-    }
+    for (const int64_t out : {21, 150}) check_plain_products(out, type);
   }
 }
 

@@ -2,9 +2,9 @@
 
 #include <immintrin.h>
 
-#include "weft/quant/kernels/fetch.h"
 #include "weft/quant/kernels/panel_kernel.h"
 #include "weft/quant/kernels/panel_loops.h"
+#include "weft/quant/kernels/streams.h"
 
 namespace weft::quant::kernels {
 namespace {
@@ -179,27 +179,35 @@ template <int kBits, int kGroups, bool kIs16, bool kIsShared>
   }
 }
 
-// One panel for one token: its first block is number `at`, the next ones each `stride` further.
-template <int kBits, int kGroups, bool kIs16, bool kIsShared>
-void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t at,
-                    int64_t stride, float* y) {
+// kPanels panels for one token: its first block is number `at`, the next ones each `stride`
+// further.
+template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kPanels>
+void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x, int64_t at,
+                     int64_t stride, float* y) {
   const PanelForm form = w.form;
-  const auto* const shared = reinterpret_cast<const float*>(panel);
-  panel += w.shared_bytes();
   constexpr int64_t kHalfRows = kPanelRows / kHalves;
-  __m256 totals[kHalves] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for (int64_t b = 0; b < w.num_blocks; ++b, panel += form.block_bytes(), at += stride) {
-    if (stride == 1) fetch_ahead(panel, form.block_bytes());
+  const uint8_t* blocks = run.panel + w.shared_bytes();
+  __m256 totals[kPanels][kHalves] = {};
+  for (int64_t b = 0; b < w.num_blocks; ++b, blocks += form.block_bytes(), at += stride) {
+    const auto* const shared =
+        reinterpret_cast<const float*>(run.panel) + b / kSharedBlocks * form.shared_numbers();
     const TokenBlock token = token_block<kIs16>(x, at);
-    for (int half = 0; half < kHalves; ++half) {
-      const BlockPlace place{panel + half * form.scale_bytes() / kHalves,
-                             panel + form.header_bytes() + 4 * kHalfRows * half,
-                             shared + b / kSharedBlocks * form.shared_numbers() + kHalfRows * half};
-      totals[half] = add_half<kBits, kGroups, kIs16, kIsShared>(form, place, token, totals[half]);
+    for (int p = 0; p < kPanels; ++p) {
+      const uint8_t* const own = blocks + p * run.apart;
+      if (stride == 1) fetch_ahead<kPanels>(own, form.block_bytes());
+      for (int half = 0; half < kHalves; ++half) {
+        const BlockPlace place{own + half * form.scale_bytes() / kHalves,
+                               own + form.header_bytes() + 4 * kHalfRows * half,
+                               shared + p * run.apart / 4 + kHalfRows * half};
+        totals[p][half] =
+            add_half<kBits, kGroups, kIs16, kIsShared>(form, place, token, totals[p][half]);
+      }
     }
   }
-  for (int half = 0; half < kHalves; ++half) {
-    _mm256_storeu_ps(y + kHalfRows * half, totals[half]);
+  for (int p = 0; p < kPanels; ++p) {
+    for (int half = 0; half < kHalves; ++half) {
+      _mm256_storeu_ps(y + p * run.rows_apart + kHalfRows * half, totals[p][half]);
+    }
   }
 }
 
@@ -209,9 +217,15 @@ struct Avx2 {
                             int64_t first, const PanelOutputs& y) {
     const int64_t tokens = x.tile_tokens(first);
     for (int64_t t = 0; t < tokens; ++t) {
-      multiply_panel<kBits, kGroups, kIs16, kIsShared>(w, panel, x, first * w.num_blocks + t,
-                                                       tokens, y.data + (first + t) * y.stride);
+      multiply_run_of<kBits, kGroups, kIs16, kIsShared, 1>(w, {panel}, x, first * w.num_blocks + t,
+                                                           tokens, y.data + (first + t) * y.stride);
     }
+  }
+
+  template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kPanels>
+  static void multiply_run(const Panels& w, const PanelRun& run, const RoundedInputs& x,
+                           const PanelOutputs& y) {
+    multiply_run_of<kBits, kGroups, kIs16, kIsShared, kPanels>(w, run, x, 0, 1, y.data);
   }
 };
 

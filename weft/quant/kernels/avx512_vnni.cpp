@@ -3,9 +3,9 @@
 #include <immintrin.h>
 
 #include "weft/quant/kernels/avx512_blocks.h"
-#include "weft/quant/kernels/fetch.h"
 #include "weft/quant/kernels/panel_kernel.h"
 #include "weft/quant/kernels/panel_loops.h"
+#include "weft/quant/kernels/streams.h"
 
 namespace weft::quant::kernels {
 namespace {
@@ -82,30 +82,43 @@ class TileBlocks {
   const float* sums_;
 };
 
-// One panel for a tile of kTokens tokens from `first` on.
-template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens>
-void multiply_panel(const Panels& w, const uint8_t* panel, const RoundedInputs& x, int64_t first,
-                    const PanelOutputs& y) {
+// kPanels panels for a tile of kTokens tokens from `first` on.
+template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens, int kPanels>
+[[gnu::noinline]] void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x, int64_t first,
+                     const PanelOutputs& y) {
   const PanelForm form = w.form;
   // Tiles of few blocks would notice what their kind does not need.
   const int64_t bytes = form.header_bytes() + kPanelRows * kBlockColumns * kBits / 8;
   const int64_t shared_numbers = kIsShared ? form.shared_numbers() : 0;
-  const auto* const shared = reinterpret_cast<const float*>(panel);
-  if constexpr (kIsShared) panel += w.shared_bytes();
+  const uint8_t* shared = run.panel;
+  const uint8_t* panel = run.panel + (kIsShared ? w.shared_bytes() : 0);
   TileBlocks<kTokens, kGroups, kIs16> blocks(x, first * w.num_blocks);
-  __m512 totals[kTokens];
+  __m512 totals[kPanels][kTokens];
+  for (auto& of_panel : totals) {
 #pragma GCC unroll 8
-  for (int t = 0; t < kTokens; ++t) totals[t] = _mm512_setzero_ps();
-  for (int64_t b = 0; b < w.num_blocks; ++b, panel += bytes) {
-    if constexpr (kTokens <= 2) fetch_ahead(panel, bytes);
-    const Block<kGroups> block = load_block<kBits, kGroups, kIsShared>(
-        form, panel, shared + b / kSharedBlocks * shared_numbers);
-#pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) blocks.add_next(block, totals[t]);
+    for (__m512& total : of_panel) total = _mm512_setzero_ps();
   }
+  for (int64_t b = 0; b < w.num_blocks; ++b, panel += bytes) {
+    const auto* const numbers =
+        reinterpret_cast<const float*>(shared) + b / kSharedBlocks * shared_numbers;
+    TileBlocks<kTokens, kGroups, kIs16> next = blocks;
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) {
+      const uint8_t* const own = panel + p * run.apart;
+      if constexpr (kTokens <= 2) fetch_ahead<kPanels>(own, bytes);
+      const Block<kGroups> block = load_block<kBits, kGroups, kIsShared>(
+          form, own, numbers + p * run.apart / static_cast<int64_t>(sizeof(float)));
+      next = blocks;
 #pragma GCC unroll 8
-  for (int t = 0; t < kTokens; ++t) {
-    _mm512_storeu_ps(y.data + (first + t) * y.stride, totals[t]);
+      for (int t = 0; t < kTokens; ++t) next.add_next(block, totals[p][t]);
+    }
+    blocks = next;
+  }
+  for (int p = 0; p < kPanels; ++p) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      _mm512_storeu_ps(y.data + (first + t) * y.stride + p * run.rows_apart, totals[p][t]);
+    }
   }
 }
 
@@ -115,10 +128,16 @@ struct Vnni {
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     if (kMost == 1 || x.tile_tokens(first) == kMost) {
-      multiply_panel<kBits, kGroups, kIs16, kIsShared, kMost>(w, panel, x, first, y);
+      multiply_run_of<kBits, kGroups, kIs16, kIsShared, kMost, 1>(w, {panel}, x, first, y);
     } else if constexpr (kMost > 1) {
       multiply_tile<kBits, kGroups, kIs16, kIsShared, kMost - 1>(w, panel, x, first, y);
     }
+  }
+
+  template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kPanels>
+  static void multiply_run(const Panels& w, const PanelRun& run, const RoundedInputs& x,
+                           const PanelOutputs& y) {
+    multiply_run_of<kBits, kGroups, kIs16, kIsShared, 1, kPanels>(w, run, x, 0, y);
   }
 };
 

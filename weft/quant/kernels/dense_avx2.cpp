@@ -10,7 +10,7 @@ namespace {
 struct Avx2 {
   using F = float __attribute__((vector_size(32)));
   using U = uint32_t __attribute__((vector_size(32)));
-  static constexpr int kTokens = 2;
+  static constexpr int kTokens = 2, kStreams = 2;
 
   [[gnu::always_inline]] static F widen(const uint8_t* halves) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));

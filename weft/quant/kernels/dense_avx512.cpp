@@ -10,7 +10,7 @@ namespace {
 struct Avx512 {
   using F = float __attribute__((vector_size(64)));
   using U = uint32_t __attribute__((vector_size(64)));
-  static constexpr int kTokens = 8;
+  static constexpr int kTokens = 8, kStreams = 4;
 
   [[gnu::always_inline]] static F widen(const uint8_t* halves) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves)));

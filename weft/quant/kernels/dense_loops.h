@@ -2,15 +2,15 @@
 
 #include <cstdint>
 
-#include "weft/quant/kernels/fetch.h"
 #include "weft/quant/kernels/panel_kernel.h"
+#include "weft/quant/kernels/streams.h"
 
 /// Products of plain numbers in panels. All of it is templates on Isa, a type in the unnamed
 /// namespace of the file that includes this: nothing is shared between files. Isa has the vector
 /// types F (floats) and U (as many uint32_t), widen(halves): the floats of as many float16, and
-/// kTokens, how many tokens are multiplied together; and of kShortBFloat16 table_of(upper bytes)
-/// and unpack(from, table, pairs): a vector of each pair of kShortColumns columns, whose first
-/// lower bytes are at `from`.
+/// kTokens, how many tokens are multiplied together, and kStreams, how many panels for a single
+/// one; and of kShortBFloat16 table_of(upper bytes) and unpack(from, table, pairs): a vector of
+/// each pair of kShortColumns columns, whose first lower bytes are at `from`.
 namespace weft::quant::kernels {
 
 /// The numbers of a pair of columns, for all rows of a panel.
@@ -79,47 +79,57 @@ struct PairSums {
   }
 };
 
-/// One panel for kTokens tokens.
-template <class Isa, PanelNumbers kNumbers, int kTokens>
-void multiply_dense_tile(const uint8_t* panel, int64_t num_pairs, const DenseInputs& x,
+/// kPanels panels for kTokens tokens.
+template <class Isa, PanelNumbers kNumbers, int kTokens, int kPanels>
+void multiply_dense_tile(const PanelRun& run, int64_t num_pairs, const DenseInputs& x,
                          const PanelOutputs& y) {
   using Pair = ColumnPair<Isa, kNumbers>;
-  PairSums<Isa, kTokens> sums;
+  PairSums<Isa, kTokens> sums[kPanels];
+  const uint8_t* panel = run.panel;
   const float* data = x.data;
   for (int64_t i = 0; i < num_pairs; ++i, panel += Pair::kBytes, data += 2) {
-    if constexpr (kTokens == 1) fetch_ahead(panel, Pair::kBytes);
-    const Pair pair(panel);
 #pragma GCC unroll 4
-    for (int v = 0; v < Pair::kVectors; ++v) {
-      sums.add(v, pair.first[v], pair.second[v], data, x.stride);
+    for (int p = 0; p < kPanels; ++p) {
+      const uint8_t* const own = panel + p * run.apart;
+      if constexpr (kTokens == 1) fetch_ahead<kPanels>(own, Pair::kBytes);
+      const Pair pair(own);
+#pragma GCC unroll 4
+      for (int v = 0; v < Pair::kVectors; ++v) {
+        sums[p].add(v, pair.first[v], pair.second[v], data, x.stride);
+      }
     }
   }
-  sums.store(y);
+  for (int p = 0; p < kPanels; ++p) sums[p].store({y.data + p * run.rows_apart, y.stride});
 }
 
 /// The same for numbers of 12 bits, which become floats on their way.
-template <class Isa, int kTokens>
-void multiply_short_tile(const uint8_t* panel, int64_t num_pairs, const uint8_t* upper_bytes,
+template <class Isa, int kTokens, int kPanels>
+void multiply_short_tile(const PanelRun& run, int64_t num_pairs, const uint8_t* upper_bytes,
                          const DenseInputs& x, const PanelOutputs& y) {
   using F = typename Isa::F;
   using U = typename Isa::U;
   const auto table = Isa::table_of(upper_bytes);
-  PairSums<Isa, kTokens> sums;
+  PairSums<Isa, kTokens> sums[kPanels];
+  const uint8_t* panel = run.panel;
   const float* data = x.data;
   for (int64_t i = 0; i < num_pairs; i += 4, panel += kShortBytes, data += kShortColumns) {
-    if constexpr (kTokens == 1) fetch_ahead(panel, kShortBytes);
 #pragma GCC unroll 4
-    for (int v = 0; v < sums.kVectors; ++v) {
-      U pairs[4];
-      Isa::unpack(panel + v * sizeof(F), table, pairs);
+    for (int p = 0; p < kPanels; ++p) {
+      const uint8_t* const own = panel + p * run.apart;
+      if constexpr (kTokens == 1) fetch_ahead<kPanels>(own, kShortBytes);
 #pragma GCC unroll 4
-      for (int p = 0; p < 4; ++p) {
-        sums.add(v, reinterpret_cast<F>(pairs[p] << 16),
-                 reinterpret_cast<F>(pairs[p] & 0xFFFF0000U), data + 2 * p, x.stride);
+      for (int v = 0; v < sums[0].kVectors; ++v) {
+        U pairs[4];
+        Isa::unpack(own + v * sizeof(F), table, pairs);
+#pragma GCC unroll 4
+        for (int pair = 0; pair < 4; ++pair) {
+          sums[p].add(v, reinterpret_cast<F>(pairs[pair] << 16),
+                      reinterpret_cast<F>(pairs[pair] & 0xFFFF0000U), data + 2 * pair, x.stride);
+        }
       }
     }
   }
-  sums.store(y);
+  for (int p = 0; p < kPanels; ++p) sums[p].store({y.data + p * run.rows_apart, y.stride});
 }
 
 /// PanelKernel::unpack_short.
@@ -140,25 +150,38 @@ void unpack_short(const Panels& w, int64_t panel, uint16_t* to) {
   }
 }
 
-/// A tile of any number of tokens from 1 to kMost.
+/// kPanels panels for a tile of kTokens tokens.
+template <class Isa, PanelNumbers kNumbers, int kTokens, int kPanels>
+void multiply_dense_run(const Panels& w, const PanelRun& run, const DenseInputs& x,
+                        const PanelOutputs& y) {
+  const int64_t num_pairs = w.num_blocks * kBlockColumns / 2;
+  if constexpr (kNumbers == PanelNumbers::kShortBFloat16) {
+    multiply_short_tile<Isa, kTokens, kPanels>(run, num_pairs, w.upper_bytes, x, y);
+  } else {
+    multiply_dense_tile<Isa, kNumbers, kTokens, kPanels>(run, num_pairs, x, y);
+  }
+}
+
+/// One panel for a tile of any number of tokens from 1 to kMost.
 template <class Isa, PanelNumbers kNumbers, int kMost>
 void multiply_dense_tokens(const Panels& w, const uint8_t* panel, const DenseInputs& x,
                            const PanelOutputs& y) {
-  const int64_t num_pairs = w.num_blocks * kBlockColumns / 2;
   if constexpr (kMost > 1) {
     if (x.tokens < kMost) return multiply_dense_tokens<Isa, kNumbers, kMost - 1>(w, panel, x, y);
   }
-  if constexpr (kNumbers == PanelNumbers::kShortBFloat16) {
-    multiply_short_tile<Isa, kMost>(panel, num_pairs, w.upper_bytes, x, y);
-  } else {
-    multiply_dense_tile<Isa, kNumbers, kMost>(panel, num_pairs, x, y);
-  }
+  multiply_dense_run<Isa, kNumbers, kMost, 1>(w, {panel}, x, y);
 }
 
 /// A panel stays in the cache for all tokens.
 template <class Isa, PanelNumbers kNumbers>
 void multiply_dense_all(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                         const PanelOutputs& y) {
+  if (x.tokens == 1) {
+    return for_streams<Isa::kStreams>(
+        w, first, count, [&]<int kPanels>(const PanelRun& run, int64_t row) {
+          multiply_dense_run<Isa, kNumbers, 1, kPanels>(w, run, x, {y.data + row, y.stride});
+        });
+  }
   const uint8_t* panel = w.data + first * w.panel_bytes();
   for (int64_t i = 0; i < count; ++i, panel += w.panel_bytes()) {
     for (int64_t t = 0; t < x.tokens; t += Isa::kTokens) {

@@ -10,7 +10,7 @@ namespace {
 struct Plain {
   using F = float __attribute__((vector_size(16)));
   using U = uint32_t __attribute__((vector_size(16)));
-  static constexpr int kTokens = 1;
+  static constexpr int kTokens = 1, kStreams = 1;
 
   static F widen(const uint8_t* halves) {
     F values;

@@ -3,17 +3,29 @@
 #include <cstdint>
 
 #include "weft/quant/kernels/panel_kernel.h"
+#include "weft/quant/kernels/streams.h"
 
 /// The loops around an instruction set's products. All of it is templates on Loops, a type in the
 /// unnamed namespace of the file that includes this: nothing is shared between files. Loops has
 /// multiply_tile<kBits, kGroups, kIs16, kIsShared>(w, panel, x, first, y): one panel for the tile
-/// of tokens that begins with `first`.
+/// of tokens that begins with `first`; and multiply_run<kBits, kGroups, kIs16, kIsShared, kPanels>(
+/// w, run, x, y): kPanels panels for a single token.
 namespace weft::quant::kernels {
+
+/// Panels that a single token reads at a time.
+inline constexpr int kTokenStreams = 4;
 
 /// A panel stays in the first level cache for all tokens.
 template <class Loops, int kBits, int kGroups, bool kIs16, bool kIsShared>
 void multiply_all(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                   const PanelOutputs& y) {
+  if (x.tokens == 1) {
+    return for_streams<kTokenStreams>(
+        w, first, count, [&]<int kPanels>(const PanelRun& run, int64_t row) {
+          Loops::template multiply_run<kBits, kGroups, kIs16, kIsShared, kPanels>(
+              w, run, x, {y.data + row, y.stride});
+        });
+  }
   const int64_t bytes = w.panel_bytes();
   const uint8_t* panel = w.data + first * bytes;
   for (int64_t i = 0; i < count; ++i, panel += bytes) {
