@@ -84,8 +84,8 @@ class TileBlocks {
 
 // kPanels panels for a tile of kTokens tokens from `first` on.
 template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens, int kPanels>
-[[gnu::noinline]] void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x, int64_t first,
-                     const PanelOutputs& y) {
+[[gnu::noinline]] void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x,
+                                       int64_t first, const PanelOutputs& y) {
   const PanelForm form = w.form;
   // Tiles of few blocks would notice what their kind does not need.
   const int64_t bytes = form.header_bytes() + kPanelRows * kBlockColumns * kBits / 8;
