@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/core/error_text.h"
 #include "tests/dist/oracle.h"
 #include "tests/support/backends.h"
 #include "tests/support/run_ranks.h"
@@ -95,6 +96,62 @@ TEST_P(Conformance, SharedMemoryReducesInRankOrder) {
       }
     }
   });
+}
+
+// Between other collectives, so that summands lie now here and now there.
+void expect_added_sums(const Group& group, int64_t count) {
+  const auto inputs = test::inputs_of(static_cast<int>(group.size()), {count}, at::kFloat, false);
+  const at::Tensor& own = inputs[static_cast<size_t>(group.rank())];
+  at::Tensor sum = own.clone();
+  group.all_reduce(sum, ReduceOp::kSum);
+  at::Tensor x = at::linspace(-2, 3, count), expected = x.clone();
+  for (int i = 0; i < 3; ++i) {
+    float* const room = group.sum_room(count);
+    ASSERT_NE(room, nullptr);
+    std::copy_n(own.const_data_ptr<float>(), count, room);
+    group.add_sum(x);
+    expected += sum;
+    EXPECT_TRUE(at::equal(x, expected)) << count << " numbers, time " << i;
+    group.barrier();
+  }
+}
+
+TEST_P(Conformance, SumsOfSharedMemoryAreAddedWithTheBitsOfAllReduce) {
+  if (GetParam() != "shm") {
+    test::run_ranks(2, [](World& world) { EXPECT_EQ(world.group().sum_room(8), nullptr); },
+                    {.backend = GetParam(), .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
+    return;
+  }
+  for (const int n : {2, 3, 4}) {
+    test::run_ranks(n,
+                    [](World& world) {
+                      const Group& group = world.group();
+                      for (const int64_t count : {1, 576, 8'192}) expect_added_sums(group, count);
+                      EXPECT_EQ(group.sum_room(24'577), nullptr);
+                    },
+                    {.backend = "shm", .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
+  }
+  test::run_ranks(2, [](World& world) { EXPECT_EQ(world.group().sum_room(8), nullptr); },
+                  {.backend = "shm", .variables = {{"WEFT_CHECK_COLLECTIVES", "1"}}});
+}
+
+TEST_P(Conformance, AnotherCollectiveAfterSumRoomIsAnError) {
+  if (GetParam() != "shm") GTEST_SKIP() << "only shm has such room";
+  test::run_ranks(
+      2,
+      [](World& world) {
+        const Group& group = world.group();
+        at::Tensor x = at::zeros({8});
+        ASSERT_NE(group.sum_room(8), nullptr);
+        group.barrier();
+        EXPECT_EQ(testing::error_text([&] { group.add_sum(x); }),
+                  "InternalError: dist.shm: add_sum: another collective came after sum_room");
+        at::Tensor wide = at::zeros({8}, at::kDouble);
+        EXPECT_EQ(testing::error_text([&] { group.add_sum(wide); }),
+                  "ShapeError: dist.Group.add_sum: expected a contiguous Float tensor on the CPU, "
+                  "got Double[8]");
+      },
+      {.backend = "shm", .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
 }
 
 // Lengths along a dimension that differ between ranks, one of them zero where there are three.

@@ -23,6 +23,8 @@ class InlineBlocks : public InlineMoves {
   explicit InlineBlocks(c10::intrusive_ptr<BlockBackend> backend) : backend_(std::move(backend)) {}
 
   void all_reduce_inline(at::Tensor& x, ReduceOp op) override { backend_->all_reduce_now(x, op); }
+  float* sum_room(int64_t count) override { return backend_->sum_room_now(count); }
+  void add_sum_inline(at::Tensor& x) override { backend_->add_sum_now(x); }
   void all_gather_inline(at::Tensor& whole, const at::Tensor& shard) override {
     backend_->all_gather_now(whole, shard);
   }
@@ -109,6 +111,17 @@ BlockBackend::WorkPtr BlockBackend::run(c10d::OpType type, bool async, Tensors o
 void BlockBackend::all_reduce_now(at::Tensor& x, ReduceOp op) {
   queue_.drain();
   collectives_.all_reduce(static_cast<std::byte*>(x.data_ptr()), x.numel(), x.scalar_type(), op);
+}
+
+float* BlockBackend::sum_room_now(int64_t count) {
+  queue_.drain();
+  return reinterpret_cast<float*>(
+      collectives_.sum_room(static_cast<size_t>(count) * sizeof(float)));
+}
+
+void BlockBackend::add_sum_now(at::Tensor& x) {
+  queue_.drain();
+  collectives_.add_sum(block_of(x));
 }
 
 // The ranks' equal pieces of `whole`.

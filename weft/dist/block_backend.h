@@ -29,6 +29,9 @@ class BlockBackend : public c10d::Backend {
 
   /// Reduces contiguous `x` on this thread, after everything that is queued.
   void all_reduce_now(at::Tensor& x, ReduceOp op);
+  /// Group::sum_room and Group::add_sum, after everything that is queued.
+  float* sum_room_now(int64_t count);
+  void add_sum_now(at::Tensor& x);
   /// The same for moves of contiguous tensors.
   void all_gather_now(at::Tensor& whole, const at::Tensor& shard);
   void reduce_scatter_now(at::Tensor& shard, const at::Tensor& whole);

@@ -35,7 +35,12 @@ class BlockCollectives {
   virtual void check_reduction(c10::ScalarType dtype, ReduceOp op) const = 0;
   /// Reduces `count` elements in place.
   virtual void all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op) = 0;
-  /// The same, but only `root` gets the result; elsewhere `data` may be overwritten.
+  /// Memory for `bytes` that the others read in this rank's next call, which must be add_sum; null
+  /// if there is none. Not collective.
+  virtual std::byte* sum_room(size_t /*bytes*/) { return nullptr; }
+  /// Adds to `x` the sum of what the ranks wrote into sum_room, as floats.
+  virtual void add_sum(Block /*x*/) {}
+  /// all_reduce, but only `root` gets the result; elsewhere `data` may be overwritten.
   virtual void reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op,
                       int root) = 0;
   /// `root`'s bytes go to all.

@@ -36,6 +36,25 @@ PendingWork::~PendingWork() = default;
 
 void PendingWork::wait() { wait_for(monitor_.get(), OpKind::kAllGather, work_); }
 
+// What compares the ranks' calls talks through the group itself.
+float* Group::sum_room(int64_t count) const {
+  if (inline_collectives_ == nullptr || checker_ != nullptr) return nullptr;
+  return inline_collectives_->sum_room(count);
+}
+
+void Group::add_sum(at::Tensor& x) const {
+  check<ShapeError>(x.is_contiguous() && x.scalar_type() == at::kFloat && x.is_cpu(),
+                    "dist.Group.add_sum: expected a contiguous Float tensor on the CPU, got ",
+                    tensor_text(x));
+  check<ShapeError>(inline_collectives_ != nullptr && checker_ == nullptr,
+                    "dist.Group.add_sum: expected a group with sum_room; use all_reduce");
+  traffic_->all_reduce.add(x.nbytes());
+  run_operation(OpKind::kAllReduce, [&] {
+    inline_collectives_->add_sum_inline(x);
+    return true;
+  });
+}
+
 void Group::all_gather_into(at::Tensor& whole, const at::Tensor& shard) const {
   gather_into(whole, shard, /*async=*/false);
 }

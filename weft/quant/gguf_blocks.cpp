@@ -10,6 +10,7 @@
 #include "weft/core/error.h"
 #include "weft/quant/affine_reference.h"
 #include "weft/quant/gguf_k_blocks.h"
+#include "weft/quant/large_tensor.h"
 #include "weft/quant/view.h"
 
 namespace weft::quant {
@@ -102,12 +103,13 @@ AffineTensor from_gguf_blocks(GgufBlock kind, std::span<const std::byte> blocks,
   check_size(info, blocks.size(), out, in);
   const auto dtype = info.is_two_level ? at::kFloat : at::kHalf;
   const int64_t groups = in / info.group_size;
+  // The allocator of small memory could not use again what one of many such tensors leaves.
   AffineTensor w{info.bits,
                  info.group_size,
-                 at::empty({out, in * info.bits / 8}, at::kByte),
-                 at::empty({out, groups}, dtype),
+                 large_tensor({out, in * info.bits / 8}, at::kByte),
+                 large_tensor({out, groups}, dtype),
                  {}};
-  if (!info.is_symmetric) w.offsets = at::empty({out, groups}, dtype);
+  if (!info.is_symmetric) w.offsets = large_tensor({out, groups}, dtype);
   const auto* from = reinterpret_cast<const uint8_t*>(blocks.data());
   const Parts parts{
       w.packed.mutable_data_ptr<uint8_t>(), static_cast<uint8_t*>(w.scales.mutable_data_ptr()),

@@ -84,12 +84,40 @@ void ShmCollectives::all_reduce(std::byte* data, int64_t count, c10::ScalarType 
   ShmOperation operation = describe_call(OpKind::kAllReduce, dtype, static_cast<uint64_t>(count));
   operation.reduce = static_cast<uint8_t>(to_shm_reduce(op));
   guarded(operation, [&] {
-    const auto others = static_cast<size_t>(std::max(1, ranks() - 1));
-    if (block.bytes * others <= kSmallBytes) {
+    if (is_small(block.bytes)) {
       all_reduce_small(block, kernel);
     } else {
       all_reduce_large(block, kernel);
     }
+  });
+}
+
+bool ShmCollectives::is_small(size_t bytes) const {
+  return bytes * static_cast<size_t>(std::max(1, ranks() - 1)) <= kSmallBytes;
+}
+
+// Nobody reads the next slot any more: all have shown the step after its last one.
+std::byte* ShmCollectives::sum_room(size_t bytes) {
+  if (!is_small(bytes)) return nullptr;
+  std::byte* const room = steps_.next_slot();
+  sum_room_ = room;
+  return room;
+}
+
+void ShmCollectives::add_sum(Block x) {
+  core::check<core::InternalError>(sum_room_ == steps_.next_slot(),
+                                   "dist.shm: add_sum: another collective came after sum_room");
+  const ReduceKernel add = find_reduce_kernel(c10::ScalarType::Float, ShmReduce::kSum);
+  const size_t count = x.bytes / sizeof(float);
+  ShmOperation operation = describe_call(OpKind::kAllReduce, c10::ScalarType::Float, count);
+  operation.reduce = static_cast<uint8_t>(ShmReduce::kSum);
+  guarded(operation, [&] {
+    steps_.exchange();
+    for (int r = 0; r < ranks(); ++r) sources_[static_cast<size_t>(r)] = steps_.slot(r);
+    sum_.resize(std::max(sum_.size(), x.bytes));
+    add(sum_.data(), sources_.data(), ranks(), static_cast<int64_t>(count));
+    const std::byte* const both[] = {x.data, sum_.data()};
+    add(x.data, both, 2, static_cast<int64_t>(count));
   });
 }
 

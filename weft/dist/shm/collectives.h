@@ -30,6 +30,8 @@ class ShmCollectives : public BlockCollectives {
   /// reduces its part of a chunk and shows it in the next step (reduce-scatter, then all-gather,
   /// overlapped).
   void all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op) override;
+  std::byte* sum_room(size_t bytes) override;
+  void add_sum(Block x) override;
   void reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op,
               int root) override;
   void broadcast(Block data, c10::ScalarType dtype, int root) override;
@@ -58,6 +60,7 @@ class ShmCollectives : public BlockCollectives {
 
   template <class Function>
   void guarded(const ShmOperation& operation, Function&& function);
+  bool is_small(size_t bytes) const;
   void all_reduce_small(Block data, const Kernel& kernel);
   void all_reduce_large(Block data, const Kernel& kernel);
   void show_foreign_parts(const std::byte* chunk, size_t bytes) const;
@@ -75,6 +78,9 @@ class ShmCollectives : public BlockCollectives {
 
   ShmSteps steps_;
   std::vector<const std::byte*> sources_;
+  /// What sum_room gave last.
+  const std::byte* sum_room_ = nullptr;
+  std::vector<std::byte> sum_;
 };
 
 }  // namespace weft::dist

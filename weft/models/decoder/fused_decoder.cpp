@@ -101,8 +101,8 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
   cache.check_room(x_BTD.size(1));
   at::Tensor x = at::empty(x_BTD.sizes(), at::kFloat);
   x.copy_(x_BTD);
-  const Pass pass{x.size(0), x.size(1), cache.length(),
-                  &angles,   &cache,    x.mutable_data_ptr<float>()};
+  const Pass pass{
+      x.size(0), x.size(1), cache.length(), &angles, &cache, &x, x.mutable_data_ptr<float>()};
   if (!sum_.defined() || sum_.size(0) != pass.rows()) sum_ = at::empty({pass.rows(), width_});
   for (size_t i = 0; i < layers_.size(); ++i) {
     attend(pass, static_cast<int64_t>(i));
@@ -204,13 +204,20 @@ void FusedDecoder::take_swiglu(const Pass& pass, const Layer& layer) {
 // x += the ranks' sum of what was taken times the linear.
 void FusedDecoder::add_reduced(const Pass& pass, const char* part,
                                const nn::PanelLinearImpl& linear, const at::Tensor& bias) {
-  float* own = sum_.mutable_data_ptr<float>();
+  // Where the ranks share memory, the product is written where the others read it.
+  float* const room = group_.sum_room(pass.rows() * width_);
+  float* const own = room != nullptr ? room : sum_.mutable_data_ptr<float>();
   multiply(part, std::array{quant::PanelProduct{&linear.weight, own, width_}});
   const core::Profiled profiled("all-reduce, residual");
-  group_.all_reduce(sum_);
+  if (room != nullptr) {
+    group_.add_sum(*pass.x_BTD);
+  } else {
+    group_.all_reduce(sum_);
+  }
+  if (room != nullptr && !bias.defined()) return;
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float* x = pass.x + row * width_;
-    elements().add(x, own + row * width_, x, width_);
+    if (room == nullptr) elements().add(x, own + row * width_, x, width_);
     add_bias(bias, x);
   });
 }

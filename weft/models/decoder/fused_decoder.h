@@ -54,6 +54,8 @@ class FusedDecoder {
     int64_t batch, tokens, start;
     const nn::RopeAngles* angles;
     nn::KvCache* cache;
+    /// Contiguous, of float32; x is where its numbers lie.
+    at::Tensor* x_BTD;
     float* x;
     int64_t rows() const { return batch * tokens; }
   };
