@@ -147,9 +147,10 @@ TEST_P(Conformance, AnotherCollectiveAfterSumRoomIsAnError) {
         EXPECT_EQ(testing::error_text([&] { group.add_sum(x); }),
                   "InternalError: dist.shm: add_sum: another collective came after sum_room");
         at::Tensor wide = at::zeros({8}, at::kDouble);
-        EXPECT_EQ(testing::error_text([&] { group.add_sum(wide); }),
-                  "ShapeError: dist.Group.add_sum: expected a contiguous Float tensor on the CPU, "
-                  "got Double[8]");
+        EXPECT_EQ(
+            testing::error_text([&] { group.add_sum(wide); }),
+            "ShapeError: dist.Group.add_sum: expected a contiguous float32 tensor on the CPU, "
+            "got float64 [8]");
       },
       {.backend = "shm", .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
 }
@@ -331,7 +332,7 @@ TEST_P(Conformance, ABarrierWaitsForTheSlowest) {
   test::run_ranks(3,
                   [](World& world) {
                     const std::string mark =
-                        testing::TempDir() + "weft-barrier-" + world.info().job_id;
+                        ::testing::TempDir() + "weft-barrier-" + world.info().job_id;
                     for (int slow = 0; slow < 3; ++slow) {
                       if (world.rank() == slow) {
                         usleep(50'000);

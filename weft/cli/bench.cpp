@@ -22,6 +22,8 @@ namespace {
 struct Options {
   int64_t prompt_tokens = 512;
   int64_t new_tokens = 128;
+  /// Tokens before either.
+  int64_t depth = 0;
   int64_t runs = 5;
   int64_t speculate = 0;
   /// Sequences at once; empty: not measured.
@@ -54,15 +56,25 @@ class Runs {
  public:
   Runs(const Options& options, const Session& session)
       : options_(options),
-        engine_(session.loaded.model, std::max(options.prompt_tokens, options.new_tokens + 1)),
-        prompt_(prompt_of(options.prompt_tokens, engine_.model().config().vocab_size)) {}
+        engine_(session.loaded.model,
+                options.depth + std::max(options.prompt_tokens, options.new_tokens + 1)),
+        prompt_(prompt_of(options.depth + options.prompt_tokens,
+                          engine_.model().config().vocab_size)) {}
 
+  // Reads what stands before both; the engine keeps it for the next two.
+  void prepare() {
+    engine_.reset();
+    if (options_.depth > 0) run(first(options_.depth), 0);
+  }
   generate::GenerateResult read() { return run(prompt_, 0); }
-  generate::GenerateResult write() { return run(std::span(prompt_).first(1), options_.new_tokens); }
+  generate::GenerateResult write() { return run(first(options_.depth + 1), options_.new_tokens); }
 
  private:
+  std::span<const int64_t> first(int64_t tokens) const {
+    return std::span(prompt_).first(static_cast<size_t>(tokens));
+  }
+
   generate::GenerateResult run(std::span<const int64_t> tokens, int64_t new_tokens) {
-    engine_.reset();
     generate::GenerateOptions generate_options;
     generate_options.max_tokens = new_tokens;
     generate_options.speculate = options_.speculate;
@@ -80,6 +92,7 @@ Speeds measure(const Options& options, Runs& runs) {
   Speeds speeds;
   // The first round warms caches up and is not counted.
   for (int64_t round = 0; round <= options.runs; ++round) {
+    runs.prepare();
     const auto read = runs.read();
     const auto written = runs.write();
     if (round == 0) continue;
@@ -97,6 +110,7 @@ Speeds measure(const Options& options, Runs& runs) {
 void add_profile(const Options& options, const Session& session, Runs& runs,
                  nlohmann::json& report) {
   const dist::Group& group = session.group();
+  runs.prepare();
   core::set_profiling(true);
   runs.read();
   report["prefill_profile"] = profile_of_ranks(group, options.prompt_tokens);
@@ -227,6 +241,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
                            {"activations", flags.activations},
                            {"prompt_tokens", options.prompt_tokens},
                            {"new_tokens", options.new_tokens},
+                           {"depth", options.depth},
                            {"runs", options.runs},
                            {"model", session.path}};
   if (options.is_profiled) add_profile(options, session, runs, report);
@@ -251,6 +266,9 @@ int run_bench(const Args& args) {
       ->check(whole_number(1, 1 << 20));
   app.add_option("-n,--n-gen", options.new_tokens, "new tokens (default: 128)")
       ->check(whole_number(2, 1 << 20));
+  app.add_option("-d,--n-depth", options.depth,
+                 "tokens that stand before the prompt, or the new tokens, already (default: 0)")
+      ->check(whole_number(0, 1 << 20));
   app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
       ->check(whole_number(1, 1000));
   app.add_flag("--json", options.is_json, "print one JSON object");

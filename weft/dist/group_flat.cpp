@@ -44,7 +44,7 @@ float* Group::sum_room(int64_t count) const {
 
 void Group::add_sum(at::Tensor& x) const {
   check<ShapeError>(x.is_contiguous() && x.scalar_type() == at::kFloat && x.is_cpu(),
-                    "dist.Group.add_sum: expected a contiguous Float tensor on the CPU, got ",
+                    "dist.Group.add_sum: expected a contiguous float32 tensor on the CPU, got ",
                     tensor_text(x));
   check<ShapeError>(inline_collectives_ != nullptr && checker_ == nullptr,
                     "dist.Group.add_sum: expected a group with sum_room; use all_reduce");

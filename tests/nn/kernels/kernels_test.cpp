@@ -168,26 +168,45 @@ TEST(Kernels, AttendForwardAndBackward) {
   }
 }
 
+// Queries of one token, together and each alone.
+void check_cached(int64_t queries, int64_t positions, int64_t head_dim) {
+  const at::Tensor q = seeded({queries, head_dim}, 1), k = seeded({positions, head_dim}, 2);
+  const at::Tensor v = seeded({positions, head_dim}, 3);
+  const at::Tensor expected = at::matmul(at::matmul(q, k.t()).softmax(-1), v);
+  const auto plain = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
+  const at::Tensor q_ = plain(q), k_ = plain(k), v_ = plain(v);
+  const at::Tensor o = at::full({queries, head_dim}, NAN), alone = at::full_like(o, NAN);
+  const at::Tensor scores = at::full({cached_scores(positions)}, NAN);
+  CachedHead head;
+  head.queries = queries;
+  head.positions = positions;
+  head.head_dim = head_dim;
+  head.q = q_.const_data_ptr<float>();
+  head.k = k_.const_data_ptr<float>();
+  head.v = v_.const_data_ptr<float>();
+  head.o = o.mutable_data_ptr<float>();
+  for (const Kernel* kernel : runnable_kernels()) {
+    const std::string where =
+        core::join(kernel->name, ": ", queries, " x ", positions, " x ", head_dim);
+    o.fill_(NAN);
+    kernel->attend_cached(head, scores.mutable_data_ptr<float>());
+    expect_close(o, expected, where, 1e-5);
+    for (int64_t i = 0; i < queries; ++i) {
+      CachedHead one = head;
+      one.queries = 1;
+      one.q += i * head_dim;
+      one.o = alone.mutable_data_ptr<float>() + i * head_dim;
+      kernel->attend_cached(one, scores.mutable_data_ptr<float>());
+    }
+    EXPECT_TRUE(at::equal(o, alone)) << where << ": a query's result depends on the others";
+  }
+}
+
 TEST(Kernels, AttendOneTokenOfACache) {
-  for (const int64_t positions : {1, 2, 15, 16, 17, 100}) {
-    for (const int64_t head_dim : {7, 16, 64, 72, 80}) {
-      const at::Tensor q = seeded({head_dim}, 1), k = seeded({positions, head_dim}, 2);
-      const at::Tensor v = seeded({positions, head_dim}, 3);
-      const at::Tensor expected = at::matmul(at::matmul(k, q).softmax(-1), v);
-      const auto plain = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
-      const at::Tensor q_ = plain(q), k_ = plain(k), v_ = plain(v);
-      const at::Tensor o = at::full({head_dim}, NAN), scores = at::full({positions}, NAN);
-      CachedHead head;
-      head.positions = positions;
-      head.head_dim = head_dim;
-      head.q = q_.const_data_ptr<float>();
-      head.k = k_.const_data_ptr<float>();
-      head.v = v_.const_data_ptr<float>();
-      head.o = o.mutable_data_ptr<float>();
-      for (const Kernel* kernel : runnable_kernels()) {
-        o.fill_(NAN);
-        kernel->attend_cached(head, scores.mutable_data_ptr<float>());
-        expect_close(o, expected, core::join(kernel->name, ": ", positions, " x ", head_dim), 1e-5);
+  for (const int64_t queries : {1, 2, 3, 4, 5, 8, 15}) {
+    for (const int64_t positions : {1, 2, 5, 15, 16, 17, 100}) {
+      for (const int64_t head_dim : {7, 16, 64, 72, 80}) {
+        check_cached(queries, positions, head_dim);
       }
     }
   }

@@ -50,6 +50,12 @@ struct CacheRows {
   }
 };
 
+// How many of `most` heads from `head` on read its keys and values.
+int64_t heads_beside(const FusedAttention::Call& call, int64_t head, int64_t most) {
+  const auto* const kv = call.kv_of_head->data() + head;
+  return std::find_if(kv, kv + most, [kv](int64_t other) { return other != *kv; }) - kv;
+}
+
 // The first tile of positions that a query of the pass sees.
 int64_t first_tile(int64_t start, int64_t window) {
   return window == 0 ? 0 : std::max<int64_t>(0, start + 1 - window) / kTile;
@@ -127,16 +133,19 @@ void FusedAttention::turn(const Call& call) const {
 void FusedAttention::attend_each(const Call& call) {
   const CacheRows keys(call.cache->keys(call.layer)), values(call.cache->values(call.layer));
   const int64_t heads = call.q.count, most = call.positions();
-  scores_.make_room(at::get_num_threads() * most);
+  const int64_t scores = nn::kernels::cached_scores(most);
+  scores_.make_room(at::get_num_threads() * scores);
   const int64_t grain = quant::rows_per_thread(4 * most * head_dim_);
   at::parallel_for(0, call.rows() * heads, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
+    for (int64_t task = begin, count = 0; task < end; task += count) {
       const int64_t row = task / heads, head = task % heads;
       const int64_t sequence = row / call.tokens, token = row % call.tokens;
       const int64_t kv = (*call.kv_of_head)[static_cast<size_t>(head)];
+      count = heads_beside(call, head, std::min(heads - head, end - task));
       const int64_t positions = call.start() + token + 1;
       const int64_t seen = call.window == 0 ? positions : std::min(positions, call.window);
       nn::kernels::CachedHead cached;
+      cached.queries = count;
       cached.positions = seen;
       cached.head_dim = head_dim_;
       cached.q = call.q.row(row) + head * head_dim_;
@@ -144,7 +153,7 @@ void FusedAttention::attend_each(const Call& call) {
       cached.v = values.at(sequence, kv, positions - seen);
       cached.o = output(call, row, head);
       nn::kernels::active_kernel().attend_cached(cached,
-                                                 scores_.data() + at::get_thread_num() * most);
+                                                 scores_.data() + at::get_thread_num() * scores);
     }
   });
 }

@@ -40,23 +40,43 @@ template <class V, int kBlock = 1>
   }
 }
 
-/// scores[s] = q k_s for all positions.
-template <class V>
-[[gnu::always_inline]] inline void score_positions(const CachedHead& head, float* scores) {
+/// Scores of kQueries queries, row after row, for the positions from `first` on: as many as have
+/// their sums in one vector, or `left` if that is less.
+template <class V, int kQueries>
+[[gnu::always_inline]] inline void score_some(const CachedHead& head, int64_t first, int64_t left,
+                                              float* scores) {
+  constexpr int kPositions = V::kWidth / kQueries;
   const int64_t H = head.head_dim;
-  for (int64_t first = 0; first < head.positions; first += V::kWidth) {
-    const int64_t left = head.positions - first;
-    const int count = left < V::kWidth ? static_cast<int>(left) : V::kWidth;
-    typename V::F parts[V::kWidth] = {};
-    for (int s = 0; s < count; ++s) {
-      const float* k = head.k + (first + s) * H;
-      for_vectors<V>(
-          H, [&](int64_t i, int n) __attribute__((always_inline)) {
-            parts[s] += load_some<V>(head.q + i, n) * load_some<V>(k + i, n);
-          });
-    }
-    store_some<V>(sum_each<V>(parts), scores + first, count);
+  typename V::F parts[V::kWidth] = {};
+  for_vectors<V>(
+      H, [&](int64_t i, int n) __attribute__((always_inline)) {
+        typename V::F q[kQueries];
+        for (int j = 0; j < kQueries; ++j) q[j] = load_some<V>(head.q + j * H + i, n);
+#pragma GCC unroll 16
+        for (int s = 0; s < kPositions; ++s) {
+          const int64_t at = s < left ? s : left - 1;
+          const typename V::F k = load_some<V>(head.k + (first + at) * H + i, n);
+#pragma GCC unroll 4
+          for (int j = 0; j < kQueries; ++j) parts[j * kPositions + s] += q[j] * k;
+        }
+      });
+  float sums[V::kWidth];
+  V::store(sum_each<V>(parts), sums);
+  for (int j = 0; j < kQueries; ++j) {
+    float* const own = scores + j * head.positions + first;
+    for (int s = 0; s < kPositions && s < left; ++s) own[s] = sums[j * kPositions + s];
   }
+}
+
+/// scores[j, s] = q_j k_s for all positions.
+template <class V, int kQueries>
+[[gnu::always_inline]] inline void score_positions(const CachedHead& head, float* scores) {
+  constexpr int kPositions = V::kWidth / kQueries;
+  int64_t first = 0;
+  for (; first + kPositions <= head.positions; first += kPositions) {
+    score_some<V, kQueries>(head, first, kPositions, scores);
+  }
+  if (first < head.positions) score_some<V, kQueries>(head, first, head.positions - first, scores);
 }
 
 /// scores become e^(score - the largest); returns 1 / their sum.
@@ -72,42 +92,83 @@ template <class V>
   return 1 / V::sum(sums);
 }
 
-/// kCount vectors of the output from element `at` on: the values, weighted; two positions at a
+/// kCount vectors of the outputs from element `at` on: the values, weighted; two positions at a
 /// time, so that one sum need not wait for the last.
-template <class V, int kCount>
+template <class V, int kQueries, int kCount>
 [[gnu::always_inline]] inline void mix_values(const CachedHead& head, const float* weights,
-                                              float factor, int64_t at) {
-  typename V::F even[kCount] = {}, odd[kCount] = {};
+                                              const float* factors, int64_t at) {
+  const int64_t H = head.head_dim, positions = head.positions;
+  typename V::F even[kQueries][kCount] = {}, odd[kQueries][kCount] = {};
   const float* v = head.v + at;
   int64_t s = 0;
-  for (; s + 2 <= head.positions; s += 2, v += 2 * head.head_dim) {
+  for (; s + 2 <= positions; s += 2, v += 2 * H) {
+#pragma GCC unroll 4
     for (int i = 0; i < kCount; ++i) {
-      even[i] += V::load(v + i * V::kWidth) * weights[s];
-      odd[i] += V::load(v + head.head_dim + i * V::kWidth) * weights[s + 1];
+      const typename V::F here = V::load(v + i * V::kWidth), next = V::load(v + H + i * V::kWidth);
+#pragma GCC unroll 4
+      for (int j = 0; j < kQueries; ++j) {
+        even[j][i] += here * weights[j * positions + s];
+        odd[j][i] += next * weights[j * positions + s + 1];
+      }
     }
   }
-  for (int i = 0; i < kCount; ++i) {
-    if (s < head.positions) even[i] += V::load(v + i * V::kWidth) * weights[s];
-    V::store((even[i] + odd[i]) * factor, head.o + at + i * V::kWidth);
+  for (int j = 0; j < kQueries; ++j) {
+    for (int i = 0; i < kCount; ++i) {
+      if (s < positions) even[j][i] += V::load(v + i * V::kWidth) * weights[j * positions + s];
+      V::store((even[j][i] + odd[j][i]) * factors[j], head.o + j * H + at + i * V::kWidth);
+    }
   }
+}
+
+/// One element of an output, where no vector is left.
+inline float mix_one(const CachedHead& head, const float* weights, float factor, int64_t at) {
+  float sum = 0;
+  for (int64_t s = 0; s < head.positions; ++s) sum += weights[s] * head.v[s * head.head_dim + at];
+  return sum * factor;
+}
+
+/// Kernel::attend_cached for kQueries queries.
+template <class V, int kQueries>
+[[gnu::always_inline]] inline void attend_queries(const CachedHead& head, float* scores) {
+  // As many sums as registers hold.
+  constexpr int kMost =
+      V::kWidth >= 16 ? (kQueries < 4 ? 4 : 2) : (kQueries < 2 ? 4 : 4 / kQueries);
+  const int64_t H = head.head_dim;
+  score_positions<V, kQueries>(head, scores);
+  float factors[kQueries];
+  for (int j = 0; j < kQueries; ++j) {
+    factors[j] = soften<V>(scores + j * head.positions, head.positions);
+  }
+  int64_t at = 0;
+  for (; at + kMost * V::kWidth <= H; at += kMost * V::kWidth) {
+    mix_values<V, kQueries, kMost>(head, scores, factors, at);
+  }
+  for (; at + V::kWidth <= H; at += V::kWidth) {
+    mix_values<V, kQueries, 1>(head, scores, factors, at);
+  }
+  for (; at < H; ++at) {
+    for (int j = 0; j < kQueries; ++j) {
+      head.o[j * H + at] = mix_one(head, scores + j * head.positions, factors[j], at);
+    }
+  }
+}
+
+/// attend_queries for any number of them up to kMost.
+template <class V, int kMost = kCachedQueries>
+[[gnu::always_inline]] inline void attend_up_to(const CachedHead& head, float* scores) {
+  if (kMost == 1 || head.queries >= kMost) return attend_queries<V, kMost>(head, scores);
+  if constexpr (kMost > 1) attend_up_to<V, kMost - 1>(head, scores);
 }
 
 /// Kernel::attend_cached.
 template <class V>
 void attend_cached(const CachedHead& head, float* scores) {
-  constexpr int kMost = 4;
-  const int64_t H = head.head_dim;
-  score_positions<V>(head, scores);
-  const float factor = soften<V>(scores, head.positions);
-  int64_t at = 0;
-  for (; at + kMost * V::kWidth <= H; at += kMost * V::kWidth) {
-    mix_values<V, kMost>(head, scores, factor, at);
-  }
-  for (; at + V::kWidth <= H; at += V::kWidth) mix_values<V, 1>(head, scores, factor, at);
-  for (; at < H; ++at) {
-    float sum = 0;
-    for (int64_t s = 0; s < head.positions; ++s) sum += scores[s] * head.v[s * H + at];
-    head.o[at] = sum * factor;
+  CachedHead left = head;
+  while (left.queries > 0) {
+    attend_up_to<V>(left, scores);
+    left.queries -= kCachedQueries;
+    left.q += kCachedQueries * left.head_dim;
+    left.o += kCachedQueries * left.head_dim;
   }
 }
 

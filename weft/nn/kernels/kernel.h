@@ -44,17 +44,26 @@ struct AttentionHead {
   float* d_v = nullptr;
 };
 
-/// Attention of one token's query that reads one kv head of a cache, in float32.
+/// Attention of one token's queries that read one kv head of a cache, in float32.
 struct CachedHead {
+  int64_t queries = 1;
   /// Those that the token sees, its own included.
   int64_t positions = 0;
   int64_t head_dim = 0;
-  /// [H], already scaled; [positions, H]; [H].
+  /// [queries, H], already scaled; [positions, H]; [queries, H].
   const float* q = nullptr;
   const float* k = nullptr;
   const float* v = nullptr;
   float* o = nullptr;
 };
+
+/// Queries that are multiplied with keys and values together.
+inline constexpr int kCachedQueries = 4;
+
+/// Floats that attend_cached needs beside its arguments.
+[[gnu::always_inline]] inline int64_t cached_scores(int64_t positions) {
+  return kCachedQueries * positions;
+}
 
 /// Rows [rows, size], float32 or bfloat16.
 struct NormRows {
@@ -113,7 +122,8 @@ struct Kernel {
   void (*attend)(const AttentionHead& head, float* scratch);
   /// `scratch` holds attend_scratch() floats.
   void (*attend_backward)(const AttentionHead& head, float* scratch);
-  /// `scores` holds head.positions floats.
+  /// `scores` holds cached_scores(head.positions) floats. A query's result has the same bits
+  /// whichever others are beside it.
   void (*attend_cached)(const CachedHead& head, float* scores);
   /// Rope of a head [dim]: turns the pairs (x_i, x_(i + dim / 2)) by angles, of which cos and sin
   /// have dim / 2 or more; sign -1 turns them back.
