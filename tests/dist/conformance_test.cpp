@@ -106,33 +106,34 @@ void expect_added_sums(const Group& group, int64_t count) {
   group.all_reduce(sum, ReduceOp::kSum);
   at::Tensor x = at::linspace(-2, 3, count), expected = x.clone();
   for (int i = 0; i < 3; ++i) {
-    float* const room = group.sum_room(count);
-    ASSERT_NE(room, nullptr);
-    std::copy_n(own.const_data_ptr<float>(), count, room);
-    group.add_sum(x);
+    at::Tensor copy = own.clone();
+    float* const room = i < 2 ? group.sum_room(count) : nullptr;
+    float* const from = room != nullptr ? room : copy.mutable_data_ptr<float>();
+    std::copy_n(own.const_data_ptr<float>(), count, from);
+    group.add_sum(x, from);
     expected += sum;
     EXPECT_TRUE(at::equal(x, expected)) << count << " numbers, time " << i;
     group.barrier();
   }
 }
 
-TEST_P(Conformance, SumsOfSharedMemoryAreAddedWithTheBitsOfAllReduce) {
-  if (GetParam() != "shm") {
-    test::run_ranks(2, [](World& world) { EXPECT_EQ(world.group().sum_room(8), nullptr); },
-                    {.backend = GetParam(), .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
-    return;
-  }
-  for (const int n : {2, 3, 4}) {
-    test::run_ranks(n,
-                    [](World& world) {
-                      const Group& group = world.group();
-                      for (const int64_t count : {1, 576, 8'192}) expect_added_sums(group, count);
-                      EXPECT_EQ(group.sum_room(24'577), nullptr);
-                    },
-                    {.backend = "shm", .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
-  }
-  test::run_ranks(2, [](World& world) { EXPECT_EQ(world.group().sum_room(8), nullptr); },
-                  {.backend = "shm", .variables = {{"WEFT_CHECK_COLLECTIVES", "1"}}});
+TEST_P(Conformance, SumsAreAddedWithTheBitsOfAllReduce) {
+  on_all_sizes([](World& world) {
+    for (const int64_t count : {0, 1, 576, 8'192, 24'577, 300'007}) {
+      expect_added_sums(world.group(), count);
+    }
+  });
+}
+
+TEST_P(Conformance, SharedMemoryHasRoomForSmallSums) {
+  const auto expect_room = [this](int64_t count, const char* is_checked, bool expected) {
+    test::run_ranks(
+        2, [&](World& world) { EXPECT_EQ(world.group().sum_room(count) != nullptr, expected); },
+        {.backend = GetParam(), .variables = {{"WEFT_CHECK_COLLECTIVES", is_checked}}});
+  };
+  expect_room(8'192, "0", GetParam() == "shm");
+  expect_room(24'577, "0", false);
+  expect_room(8'192, "1", false);
 }
 
 TEST_P(Conformance, AnotherCollectiveAfterSumRoomIsAnError) {
@@ -142,13 +143,14 @@ TEST_P(Conformance, AnotherCollectiveAfterSumRoomIsAnError) {
       [](World& world) {
         const Group& group = world.group();
         at::Tensor x = at::zeros({8});
-        ASSERT_NE(group.sum_room(8), nullptr);
+        float* const room = group.sum_room(8);
+        ASSERT_NE(room, nullptr);
         group.barrier();
-        EXPECT_EQ(testing::error_text([&] { group.add_sum(x); }),
+        EXPECT_EQ(testing::error_text([&] { group.add_sum(x, room); }),
                   "InternalError: dist.shm: add_sum: another collective came after sum_room");
         at::Tensor wide = at::zeros({8}, at::kDouble);
         EXPECT_EQ(
-            testing::error_text([&] { group.add_sum(wide); }),
+            testing::error_text([&] { group.add_sum(wide, room); }),
             "ShapeError: dist.Group.add_sum: expected a contiguous float32 tensor on the CPU, "
             "got float64 [8]");
       },

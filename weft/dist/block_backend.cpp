@@ -24,7 +24,7 @@ class InlineBlocks : public InlineMoves {
 
   void all_reduce_inline(at::Tensor& x, ReduceOp op) override { backend_->all_reduce_now(x, op); }
   float* sum_room(int64_t count) override { return backend_->sum_room_now(count); }
-  void add_sum_inline(at::Tensor& x) override { backend_->add_sum_now(x); }
+  bool add_sum_inline(at::Tensor& x, float* own) override { return backend_->add_sum_now(x, own); }
   void all_gather_inline(at::Tensor& whole, const at::Tensor& shard) override {
     backend_->all_gather_now(whole, shard);
   }
@@ -119,9 +119,9 @@ float* BlockBackend::sum_room_now(int64_t count) {
       collectives_.sum_room(static_cast<size_t>(count) * sizeof(float)));
 }
 
-void BlockBackend::add_sum_now(at::Tensor& x) {
+bool BlockBackend::add_sum_now(at::Tensor& x, float* own) {
   queue_.drain();
-  collectives_.add_sum(block_of(x));
+  return collectives_.add_sum(block_of(x), reinterpret_cast<std::byte*>(own));
 }
 
 // The ranks' equal pieces of `whole`.

@@ -31,7 +31,7 @@ class BlockBackend : public c10d::Backend {
   void all_reduce_now(at::Tensor& x, ReduceOp op);
   /// Group::sum_room and Group::add_sum, after everything that is queued.
   float* sum_room_now(int64_t count);
-  void add_sum_now(at::Tensor& x);
+  bool add_sum_now(at::Tensor& x, float* own);
   /// The same for moves of contiguous tensors.
   void all_gather_now(at::Tensor& whole, const at::Tensor& shard);
   void reduce_scatter_now(at::Tensor& shard, const at::Tensor& whole);

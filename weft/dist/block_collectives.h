@@ -38,8 +38,9 @@ class BlockCollectives {
   /// Memory for `bytes` that the others read in this rank's next call, which must be add_sum; null
   /// if there is none. Not collective.
   virtual std::byte* sum_room(size_t /*bytes*/) { return nullptr; }
-  /// Adds to `x` the sum of what the ranks wrote into sum_room, as floats.
-  virtual void add_sum(Block /*x*/) {}
+  /// Adds to `x` the ranks' sum of `own`, as floats, which is sum_room or of one's own; false, and
+  /// nothing is done, if there is no better way than all_reduce.
+  virtual bool add_sum(Block /*x*/, std::byte* /*own*/) { return false; }
   /// all_reduce, but only `root` gets the result; elsewhere `data` may be overwritten.
   virtual void reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op,
                       int root) = 0;

@@ -31,9 +31,10 @@ class InlineCollectives {
   virtual ~InlineCollectives() = default;
   /// Reduces contiguous `x` in place over the group. Collective.
   virtual void all_reduce_inline(at::Tensor& x, ReduceOp op) = 0;
-  /// Group::sum_room and, after it gave memory, Group::add_sum.
+  /// Group::sum_room.
   virtual float* sum_room(int64_t /*count*/) { return nullptr; }
-  virtual void add_sum_inline(at::Tensor& /*x*/) {}
+  /// Group::add_sum; false if the backend has nothing better than all_reduce_inline.
+  virtual bool add_sum_inline(at::Tensor& /*x*/, float* /*own*/) { return false; }
 };
 
 /// A collective that was begun and runs beside this thread. The tensors that it was given are not
@@ -104,13 +105,13 @@ class Group {
   /// Reduces `x` in place; x may be strided. Sums, averages and products of half types are
   /// computed in fp32 and rounded once, on every backend for CPU tensors.
   void all_reduce(at::Tensor& x, ReduceOp op = ReduceOp::kSum) const;
-  /// Room for this rank's summand of `count` numbers where the other ranks read it, so that whoever
-  /// computes it writes it there; the group's next collective must be add_sum. Null where the ranks
-  /// share no memory or it has less room: then all_reduce.
+  /// x += the ranks' sum of `own`, [x.numel()], which may be overwritten; x is contiguous, of
+  /// float32 on the CPU. The same bits as all_reduce's result added to x.
+  void add_sum(at::Tensor& x, float* own) const;
+  /// Room for add_sum's `own` of `count` numbers where the other ranks read it, so that whoever
+  /// computes it writes it there; the group's next collective must be add_sum with it. Null where
+  /// the ranks share no memory, or less.
   float* sum_room(int64_t count) const;
-  /// x += the ranks' sum of what they wrote into sum_room; x is contiguous, of float32 on the CPU,
-  /// with as many elements. The same bits as all_reduce's result added to x.
-  void add_sum(at::Tensor& x) const;
   /// Concatenates the ranks' shards along `dim`, rank order. Sizes along `dim` may differ.
   /// `sizes` are all ranks' lengths along dim; empty: they are exchanged first.
   at::Tensor all_gather(const at::Tensor& shard, int64_t dim,

@@ -42,17 +42,18 @@ float* Group::sum_room(int64_t count) const {
   return inline_collectives_->sum_room(count);
 }
 
-void Group::add_sum(at::Tensor& x) const {
+void Group::add_sum(at::Tensor& x, float* own) const {
   check<ShapeError>(x.is_contiguous() && x.scalar_type() == at::kFloat && x.is_cpu(),
                     "dist.Group.add_sum: expected a contiguous float32 tensor on the CPU, got ",
                     tensor_text(x));
-  check<ShapeError>(inline_collectives_ != nullptr && checker_ == nullptr,
-                    "dist.Group.add_sum: expected a group with sum_room; use all_reduce");
-  traffic_->all_reduce.add(x.nbytes());
-  run_operation(OpKind::kAllReduce, [&] {
-    inline_collectives_->add_sum_inline(x);
-    return true;
-  });
+  const bool is_inline = inline_collectives_ != nullptr && checker_ == nullptr;
+  const bool is_added = is_inline && run_operation(OpKind::kAllReduce, [&] {
+                          return inline_collectives_->add_sum_inline(x, own);
+                        });
+  if (is_added) return traffic_->all_reduce.add(x.nbytes());
+  at::Tensor sum = at::from_blob(own, x.sizes(), at::kFloat);
+  all_reduce(sum);
+  x.add_(sum);
 }
 
 void Group::all_gather_into(at::Tensor& whole, const at::Tensor& shard) const {

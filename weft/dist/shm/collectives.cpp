@@ -1,73 +1,12 @@
 #include "weft/dist/shm/collectives.h"
 
-#include <algorithm>
-#include <cstring>
-
-#include "weft/core/error.h"
+#include "weft/dist/shm/collective_parts.h"
 
 namespace weft::dist {
-namespace {
-
-using core::CommError;
-
-// Of so many bytes of all others, reading them costs a rank less than a second wait: with two ranks
-// 64 KiB took 6.7 instead of 12.1 us, with four, on two cores, 33 instead of 25.
-constexpr size_t kSmallBytes = 96 << 10;
-// Pieces start on lines of their own.
-constexpr size_t kLine = 64;
-
-uint64_t chunks_of(size_t bytes, size_t chunk) { return (bytes + chunk - 1) / chunk; }
-
-size_t chunk_length(size_t bytes, uint64_t index, size_t chunk) {
-  const size_t start = index * chunk;
-  return start >= bytes ? 0 : std::min(chunk, bytes - start);
-}
-
-void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
-  if (bytes != 0) std::memcpy(to, from, bytes);
-}
-
-ShmOperation describe_call(OpKind kind, c10::ScalarType dtype, uint64_t count) {
-  ShmOperation operation;
-  operation.kind = static_cast<uint8_t>(kind);
-  operation.dtype = static_cast<int8_t>(dtype);
-  operation.count = count;
-  return operation;
-}
-
-ShmReduce to_shm_reduce(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return ShmReduce::kSum;
-    case ReduceOp::kAverage:
-      return ShmReduce::kAverage;
-    case ReduceOp::kMin:
-      return ShmReduce::kMin;
-    case ReduceOp::kMax:
-      return ShmReduce::kMax;
-    case ReduceOp::kProduct:
-      return ShmReduce::kProduct;
-  }
-  core::fail<core::InternalError>("dist.shm: unknown reduction");
-}
-
-}  // namespace
 
 ShmCollectives::ShmCollectives(ShmSegment& segment, int rank, std::shared_ptr<GroupMonitor> monitor)
     : steps_(segment, rank, std::move(monitor)),
       sources_(static_cast<size_t>(segment.layout().ranks())) {}
-
-// One rank that cannot go on must not leave the others waiting.
-template <class Function>
-void ShmCollectives::guarded(const ShmOperation& operation, Function&& function) {
-  try {
-    steps_.begin(operation);
-    function();
-  } catch (const core::Error& error) {
-    steps_.waiter().abort(error.what());
-    throw;
-  }
-}
 
 void check_reducible(c10::ScalarType dtype, ReduceOp op) {
   find_reduce_kernel(dtype, to_shm_reduce(op));
@@ -75,132 +14,6 @@ void check_reducible(c10::ScalarType dtype, ReduceOp op) {
 
 void ShmCollectives::check_reduction(c10::ScalarType dtype, ReduceOp op) const {
   check_reducible(dtype, op);
-}
-
-void ShmCollectives::all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype,
-                                ReduceOp op) {
-  const Kernel kernel{find_reduce_kernel(dtype, to_shm_reduce(op)), c10::elementSize(dtype)};
-  const Block block{data, static_cast<size_t>(count) * kernel.item};
-  ShmOperation operation = describe_call(OpKind::kAllReduce, dtype, static_cast<uint64_t>(count));
-  operation.reduce = static_cast<uint8_t>(to_shm_reduce(op));
-  guarded(operation, [&] {
-    if (is_small(block.bytes)) {
-      all_reduce_small(block, kernel);
-    } else {
-      all_reduce_large(block, kernel);
-    }
-  });
-}
-
-bool ShmCollectives::is_small(size_t bytes) const {
-  return bytes * static_cast<size_t>(std::max(1, ranks() - 1)) <= kSmallBytes;
-}
-
-// Nobody reads the next slot any more: all have shown the step after its last one.
-std::byte* ShmCollectives::sum_room(size_t bytes) {
-  if (!is_small(bytes)) return nullptr;
-  std::byte* const room = steps_.next_slot();
-  sum_room_ = room;
-  return room;
-}
-
-void ShmCollectives::add_sum(Block x) {
-  core::check<core::InternalError>(sum_room_ == steps_.next_slot(),
-                                   "dist.shm: add_sum: another collective came after sum_room");
-  const ReduceKernel add = find_reduce_kernel(c10::ScalarType::Float, ShmReduce::kSum);
-  const size_t count = x.bytes / sizeof(float);
-  ShmOperation operation = describe_call(OpKind::kAllReduce, c10::ScalarType::Float, count);
-  operation.reduce = static_cast<uint8_t>(ShmReduce::kSum);
-  guarded(operation, [&] {
-    steps_.exchange();
-    for (int r = 0; r < ranks(); ++r) sources_[static_cast<size_t>(r)] = steps_.slot(r);
-    sum_.resize(std::max(sum_.size(), x.bytes));
-    add(sum_.data(), sources_.data(), ranks(), static_cast<int64_t>(count));
-    const std::byte* const both[] = {x.data, sum_.data()};
-    add(x.data, both, 2, static_cast<int64_t>(count));
-  });
-}
-
-void ShmCollectives::all_reduce_small(Block data, const Kernel& kernel) {
-  copy_bytes(steps_.next_slot(), data.data, data.bytes);
-  steps_.exchange();
-  for (int r = 0; r < ranks(); ++r) sources_[static_cast<size_t>(r)] = steps_.slot(r);
-  sources_[static_cast<size_t>(rank())] = data.data;
-  kernel.run(data.data, sources_.data(), ranks(), static_cast<int64_t>(data.bytes / kernel.item));
-}
-
-// A chunk is dealt out in whole cache lines, which no element straddles.
-ShmCollectives::Part ShmCollectives::part_of(size_t chunk_bytes, int rank) const {
-  const size_t units = (chunk_bytes + kLine - 1) / kLine;
-  const auto n = static_cast<size_t>(ranks());
-  const auto r = static_cast<size_t>(rank);
-  const size_t start = std::min(chunk_bytes, units * r / n * kLine);
-  const size_t end = std::min(chunk_bytes, units * (r + 1) / n * kLine);
-  return {start, end - start};
-}
-
-void ShmCollectives::all_reduce_large(Block data, const Kernel& kernel) {
-  const size_t chunk = steps_.segment().layout().slot_bytes();
-  const uint64_t chunks = chunks_of(data.bytes, chunk);
-  for (uint64_t i = 0; i < chunks; ++i) {
-    std::byte* const here = data.data + i * chunk;
-    const size_t bytes = chunk_length(data.bytes, i, chunk);
-    show_foreign_parts(here, bytes);
-    steps_.exchange();
-    if (i > 0) collect_parts(here - chunk, chunk);
-    reduce_own_part(here, bytes, kernel);
-  }
-  steps_.exchange();
-  collect_parts(data.data + (chunks - 1) * chunk, chunk_length(data.bytes, chunks - 1, chunk));
-}
-
-// Nobody else reads this rank's own part.
-void ShmCollectives::show_foreign_parts(const std::byte* chunk, size_t bytes) const {
-  const Part own = part_of(bytes, rank());
-  const size_t end = own.start + own.bytes;
-  std::byte* const slot = steps_.next_slot();
-  copy_bytes(slot, chunk, own.start);
-  copy_bytes(slot + end, chunk + end, bytes - end);
-}
-
-void ShmCollectives::reduce_own_part(std::byte* chunk, size_t bytes, const Kernel& kernel) {
-  const Part own = part_of(bytes, rank());
-  for (int r = 0; r < ranks(); ++r) {
-    sources_[static_cast<size_t>(r)] = (r == rank() ? chunk : steps_.slot(r)) + own.start;
-  }
-  std::byte* const part = steps_.next_part();
-  kernel.run(part, sources_.data(), ranks(), static_cast<int64_t>(own.bytes / kernel.item));
-  copy_bytes(chunk + own.start, part, own.bytes);
-}
-
-void ShmCollectives::collect_parts(std::byte* chunk, size_t bytes) const {
-  for (int r = 0; r < ranks(); ++r) {
-    if (r == rank()) continue;
-    const Part theirs = part_of(bytes, r);
-    copy_bytes(chunk + theirs.start, steps_.part(r), theirs.bytes);
-  }
-}
-
-void ShmCollectives::reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op,
-                            int root) {
-  const Kernel kernel{find_reduce_kernel(dtype, to_shm_reduce(op)), c10::elementSize(dtype)};
-  const size_t total = static_cast<size_t>(count) * kernel.item;
-  const size_t chunk = steps_.segment().layout().slot_bytes();
-  ShmOperation operation = describe_call(OpKind::kReduce, dtype, static_cast<uint64_t>(count));
-  operation.reduce = static_cast<uint8_t>(to_shm_reduce(op));
-  operation.root = static_cast<uint32_t>(root);
-  guarded(operation, [&] {
-    for (uint64_t i = 0; i < std::max<uint64_t>(1, chunks_of(total, chunk)); ++i) {
-      std::byte* const here = data + i * chunk;
-      const size_t bytes = chunk_length(total, i, chunk);
-      if (rank() != root) copy_bytes(steps_.next_slot(), here, bytes);
-      steps_.exchange();
-      if (rank() != root) continue;
-      for (int r = 0; r < ranks(); ++r) sources_[static_cast<size_t>(r)] = steps_.slot(r);
-      sources_[static_cast<size_t>(root)] = here;
-      kernel.run(here, sources_.data(), ranks(), static_cast<int64_t>(bytes / kernel.item));
-    }
-  });
 }
 
 void ShmCollectives::broadcast(Block data, c10::ScalarType dtype, int root) {
@@ -265,9 +78,9 @@ uint64_t ShmCollectives::most_chunks() const {
 void ShmCollectives::check_bytes(int peer, uint64_t theirs, uint64_t expected) const {
   if (theirs == expected) return;
   const GroupMonitor& monitor = steps_.waiter().monitor();
-  core::fail<CommError>("dist.Group: group ", monitor.name(), ": ", monitor.peer_name(rank()),
-                        " expects ", expected, " bytes of ", monitor.peer_name(peer),
-                        ", which has ", theirs, "; give all ranks the same sizes");
+  core::fail<core::CommError>("dist.Group: group ", monitor.name(), ": ", monitor.peer_name(rank()),
+                              " expects ", expected, " bytes of ", monitor.peer_name(peer),
+                              ", which has ", theirs, "; give all ranks the same sizes");
 }
 
 // A slot is cut into one lane for each rank that reads it.

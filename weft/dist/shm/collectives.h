@@ -31,7 +31,7 @@ class ShmCollectives : public BlockCollectives {
   /// overlapped).
   void all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op) override;
   std::byte* sum_room(size_t bytes) override;
-  void add_sum(Block x) override;
+  bool add_sum(Block x, std::byte* own) override;
   void reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op,
               int root) override;
   void broadcast(Block data, c10::ScalarType dtype, int root) override;
@@ -52,6 +52,12 @@ class ShmCollectives : public BlockCollectives {
   struct Kernel {
     ReduceKernel run;
     size_t item;
+
+    /// x += y.
+    void add(std::byte* x, const std::byte* y, size_t bytes) const {
+      const std::byte* const both[] = {x, y};
+      run(x, both, 2, static_cast<int64_t>(bytes / item));
+    }
   };
   struct Part {
     size_t start;
@@ -61,10 +67,13 @@ class ShmCollectives : public BlockCollectives {
   template <class Function>
   void guarded(const ShmOperation& operation, Function&& function);
   bool is_small(size_t bytes) const;
+  void add_small_sum(Block x, const std::byte* own, const Kernel& kernel);
+  void add_large_sum(Block x, std::byte* own, const Kernel& kernel);
   void all_reduce_small(Block data, const Kernel& kernel);
   void all_reduce_large(Block data, const Kernel& kernel);
   void show_foreign_parts(const std::byte* chunk, size_t bytes) const;
-  void reduce_own_part(std::byte* chunk, size_t bytes, const Kernel& kernel);
+  void add_parts(std::byte* chunk, size_t bytes, const Kernel& kernel) const;
+  Part reduce_own_part(std::byte* chunk, size_t bytes, const Kernel& kernel);
   void collect_parts(std::byte* chunk, size_t bytes) const;
   Part part_of(size_t chunk_bytes, int rank) const;
   uint64_t most_chunks() const;

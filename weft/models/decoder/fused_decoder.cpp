@@ -209,15 +209,12 @@ void FusedDecoder::add_reduced(const Pass& pass, const char* part,
   float* const own = room != nullptr ? room : sum_.mutable_data_ptr<float>();
   multiply(part, std::array{quant::PanelProduct{&linear.weight, own, width_}});
   const core::Profiled profiled("all-reduce, residual");
-  if (room != nullptr) {
-    group_.add_sum(*pass.x_BTD);
-  } else {
-    group_.all_reduce(sum_);
-  }
-  if (room != nullptr && !bias.defined()) return;
+  const bool is_alone = group_.size() == 1;
+  if (!is_alone) group_.add_sum(*pass.x_BTD, own);
+  if (!is_alone && !bias.defined()) return;
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float* x = pass.x + row * width_;
-    if (room == nullptr) elements().add(x, own + row * width_, x, width_);
+    if (is_alone) elements().add(x, own + row * width_, x, width_);
     add_bias(bias, x);
   });
 }
