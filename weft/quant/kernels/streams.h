@@ -21,6 +21,16 @@ template <int kStreams>
   }
 }
 
+/// The first bytes of kStreams streams, `apart` from one to the next, at once: what fetch_ahead
+/// asks for comes behind them.
+template <int kStreams>
+[[gnu::always_inline]] static inline void fetch_first(const uint8_t* w, int64_t apart) {
+  constexpr int64_t kBytes = 1536;
+  for (int64_t i = 0; i < kBytes; i += 64) {
+    for (int stream = 0; stream < kStreams; ++stream) __builtin_prefetch(w + stream * apart + i);
+  }
+}
+
 /// Panels that are multiplied together: the first of them, and how many bytes, and rows of the
 /// result, it is from each to the next.
 struct PanelRun {
@@ -37,6 +47,7 @@ template <int kStreams, class Use>
                                                       Use&& use) {
   const int64_t bytes = w.panel_bytes(), each = count / kStreams;
   const uint8_t* const panels = w.data + first * bytes;
+  if (each > 0) fetch_first<kStreams>(panels, each * bytes);
   for (int64_t i = 0; i < each; ++i) {
     const PanelRun run{panels + i * bytes, each * bytes, each * kPanelRows};
     use.template operator()<kStreams>(run, i * kPanelRows);
