@@ -147,6 +147,20 @@ TEST(Bench, ReportsSpeedsLoadAndMemory) {
   EXPECT_EQ(report.at("activations"), "int16");
   EXPECT_EQ(report.at("prompt_tokens"), 8);
   EXPECT_EQ(report.at("new_tokens"), 4);
+  EXPECT_EQ(report.at("depth"), 0);
+}
+
+TEST(Bench, MeasuresBehindOtherTokens) {
+  const json report = weft_json(
+      {"bench", "-d", "20", "-p", "8", "-n", "4", "-r", "1", "--json", "--tp", "2", "--profile"});
+  EXPECT_EQ(report.at("depth"), 20);
+  EXPECT_GT(report.at("decode_tokens_per_s").at("min").get<double>(), 0);
+  const CommandResult refused = weft({"bench", "-d", "100000", "-p", "8", "-n", "4"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(
+      refused.err,
+      "weft: ConfigError: bench: 100008 positions, expected at most 8192 for this model; give a "
+      "smaller -d, -p or -n\n");
 }
 
 TEST(Bench, MeasuresSequencesAtOnce) {

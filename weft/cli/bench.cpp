@@ -40,6 +40,18 @@ struct Speeds {
   int64_t num_guessed_right = 0;
 };
 
+// Positions that a run takes.
+int64_t positions_of(const Options& options) {
+  return options.depth + std::max(options.prompt_tokens, options.new_tokens + 1);
+}
+
+void check_positions(const Options& options, const models::CausalLM& model) {
+  core::check<core::ConfigError>(positions_of(options) <= model.config().max_positions,
+                                 "bench: ", positions_of(options), " positions, expected at most ",
+                                 model.config().max_positions,
+                                 " for this model; give a smaller -d, -p or -n");
+}
+
 // Tokens of no meaning, the same in every run: the speed does not depend on them.
 std::vector<int64_t> prompt_of(int64_t length, int64_t vocab_size) {
   std::vector<int64_t> tokens(static_cast<size_t>(length));
@@ -56,8 +68,7 @@ class Runs {
  public:
   Runs(const Options& options, const Session& session)
       : options_(options),
-        engine_(session.loaded.model,
-                options.depth + std::max(options.prompt_tokens, options.new_tokens + 1)),
+        engine_(session.loaded.model, positions_of(options)),
         prompt_(prompt_of(options.depth + options.prompt_tokens,
                           engine_.model().config().vocab_size)) {}
 
@@ -226,6 +237,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
   const auto& options = *static_cast<const Options*>(untyped);
   watch_interrupt();
   const Session session = open_session(flags, world);
+  check_positions(options, *session.loaded.model);
   Runs runs(options, session);
   const Speeds speeds = measure(options, runs);
   nlohmann::json report = {{"prefill_tokens_per_s", summary(speeds.prefill)},
