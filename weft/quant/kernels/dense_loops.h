@@ -102,31 +102,38 @@ void multiply_dense_tile(const PanelRun& run, int64_t num_pairs, const DenseInpu
   for (int p = 0; p < kPanels; ++p) sums[p].store({y.data + p * run.rows_apart, y.stride});
 }
 
-/// The same for numbers of 12 bits, which become floats on their way.
+/// Adds kShortColumns columns of a panel, which become floats on their way.
+template <class Isa, int kTokens>
+[[gnu::always_inline]] inline void add_short_columns(const uint8_t* from, typename Isa::Table table,
+                                                     const DenseInputs& x,
+                                                     PairSums<Isa, kTokens>& sums) {
+  using F = typename Isa::F;
+#pragma GCC unroll 4
+  for (int v = 0; v < sums.kVectors; ++v) {
+    typename Isa::U pairs[4];
+    Isa::unpack(from + v * sizeof(F), table, pairs);
+#pragma GCC unroll 4
+    for (int pair = 0; pair < 4; ++pair) {
+      sums.add(v, reinterpret_cast<F>(pairs[pair] << 16),
+               reinterpret_cast<F>(pairs[pair] & 0xFFFF0000U), x.data + 2 * pair, x.stride);
+    }
+  }
+}
+
+/// multiply_dense_tile for numbers of 12 bits.
 template <class Isa, int kTokens, int kPanels>
 void multiply_short_tile(const PanelRun& run, int64_t num_pairs, const uint8_t* upper_bytes,
                          const DenseInputs& x, const PanelOutputs& y) {
-  using F = typename Isa::F;
-  using U = typename Isa::U;
   const auto table = Isa::table_of(upper_bytes);
   PairSums<Isa, kTokens> sums[kPanels];
   const uint8_t* panel = run.panel;
-  const float* data = x.data;
-  for (int64_t i = 0; i < num_pairs; i += 4, panel += kShortBytes, data += kShortColumns) {
+  DenseInputs columns = x;
+  for (int64_t i = 0; i < num_pairs; i += 4, panel += kShortBytes, columns.data += kShortColumns) {
 #pragma GCC unroll 4
     for (int p = 0; p < kPanels; ++p) {
       const uint8_t* const own = panel + p * run.apart;
       if constexpr (kTokens == 1) fetch_ahead<kPanels>(own, kShortBytes);
-#pragma GCC unroll 4
-      for (int v = 0; v < sums[0].kVectors; ++v) {
-        U pairs[4];
-        Isa::unpack(own + v * sizeof(F), table, pairs);
-#pragma GCC unroll 4
-        for (int pair = 0; pair < 4; ++pair) {
-          sums[p].add(v, reinterpret_cast<F>(pairs[pair] << 16),
-                      reinterpret_cast<F>(pairs[pair] & 0xFFFF0000U), data + 2 * pair, x.stride);
-        }
-      }
+      add_short_columns<Isa, kTokens>(own, table, columns, sums[p]);
     }
   }
   for (int p = 0; p < kPanels; ++p) sums[p].store({y.data + p * run.rows_apart, y.stride});
