@@ -97,6 +97,9 @@ at::Tensor tiles(const at::Tensor& x) {
       .contiguous();
 }
 
+// As the kernels read it.
+at::Tensor plain(const at::Tensor& x) { return x.detach().to(at::kFloat).contiguous(); }
+
 // One head of attention: what libtorch makes of it in float64, and the memory of a kernel's.
 class AttentionCase {
  public:
@@ -151,7 +154,6 @@ class AttentionCase {
   at::Tensor input(int seed, at::ScalarType dtype) const {
     return (seeded({tokens_, head_dim_}, seed) * 0.5).to(dtype).to(at::kDouble);
   }
-  static at::Tensor plain(const at::Tensor& x) { return x.detach().to(at::kFloat).contiguous(); }
 
   int64_t tokens_, head_dim_, window_;
   at::Tensor q_, k_, v_, d_o_, o_, lse_;
@@ -173,7 +175,6 @@ void check_cached(int64_t queries, int64_t positions, int64_t head_dim) {
   const at::Tensor q = seeded({queries, head_dim}, 1), k = seeded({positions, head_dim}, 2);
   const at::Tensor v = seeded({positions, head_dim}, 3);
   const at::Tensor expected = at::matmul(at::matmul(q, k.t()).softmax(-1), v);
-  const auto plain = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
   const at::Tensor q_ = plain(q), k_ = plain(k), v_ = plain(v);
   const at::Tensor o = at::full({queries, head_dim}, NAN), alone = at::full_like(o, NAN);
   const at::Tensor scores = at::full({cached_scores(positions)}, NAN);
@@ -189,6 +190,7 @@ void check_cached(int64_t queries, int64_t positions, int64_t head_dim) {
     const std::string where =
         core::join(kernel->name, ": ", queries, " x ", positions, " x ", head_dim);
     o.fill_(NAN);
+    alone.fill_(NAN);
     kernel->attend_cached(head, scores.mutable_data_ptr<float>());
     expect_close(o, expected, where, 1e-5);
     for (int64_t i = 0; i < queries; ++i) {
@@ -221,7 +223,6 @@ void check_behind(int64_t before, int64_t tokens, int64_t window) {
   const at::Tensor hidden = ones.triu(before + 1).logical_or(ones.tril(before - window));
   const at::Tensor expected =
       at::matmul(at::matmul(q, k.t()).masked_fill(hidden, -INFINITY).softmax(-1), v);
-  const auto plain = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
   const at::Tensor q_ = plain(q), kt = tiles(plain(k)), v_ = plain(v);
   const at::Tensor o = at::empty({tokens, dim}), lse = at::empty({tokens});
   const at::Tensor scratch = at::full({kAttendScratch}, NAN);

@@ -121,7 +121,9 @@ template <class V, int kQueries, int kCount>
 }
 
 /// One element of an output, where no vector is left.
-inline float mix_one(const CachedHead& head, const float* weights, float factor, int64_t at) {
+template <class V>
+[[gnu::always_inline]] inline float mix_one(const CachedHead& head, const float* weights,
+                                            float factor, int64_t at) {
   float sum = 0;
   for (int64_t s = 0; s < head.positions; ++s) sum += weights[s] * head.v[s * head.head_dim + at];
   return sum * factor;
@@ -148,7 +150,7 @@ template <class V, int kQueries>
   }
   for (; at < H; ++at) {
     for (int j = 0; j < kQueries; ++j) {
-      head.o[j * H + at] = mix_one(head, scores + j * head.positions, factors[j], at);
+      head.o[j * H + at] = mix_one<V>(head, scores + j * head.positions, factors[j], at);
     }
   }
 }
