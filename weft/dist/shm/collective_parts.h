@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "weft/core/error.h"
 #include "weft/dist/shm/collectives.h"

@@ -67,14 +67,17 @@ class ShmCollectives : public BlockCollectives {
   template <class Function>
   void guarded(const ShmOperation& operation, Function&& function);
   bool is_small(size_t bytes) const;
-  void add_small_sum(Block x, const std::byte* own, const Kernel& kernel);
-  void add_large_sum(Block x, std::byte* own, const Kernel& kernel);
+  void exchange_small(const std::byte* own, size_t bytes);
   void all_reduce_small(Block data, const Kernel& kernel);
+  void add_small_sum(Block x, const std::byte* own, const Kernel& kernel);
   void all_reduce_large(Block data, const Kernel& kernel);
+  void add_large_sum(Block x, std::byte* own, const Kernel& kernel);
+  template <class Take>
+  void reduce_chunks(Block own, const Kernel& kernel, Take&& take);
   void show_foreign_parts(const std::byte* chunk, size_t bytes) const;
-  void add_parts(std::byte* chunk, size_t bytes, const Kernel& kernel) const;
   Part reduce_own_part(std::byte* chunk, size_t bytes, const Kernel& kernel);
-  void collect_parts(std::byte* chunk, size_t bytes) const;
+  template <class Take>
+  void take_foreign_parts(size_t at, size_t bytes, Take&& take) const;
   Part part_of(size_t chunk_bytes, int rank) const;
   uint64_t most_chunks() const;
   std::vector<Block> same_for_all(Block output) const;

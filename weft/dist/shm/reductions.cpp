@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "weft/dist/shm/collective_parts.h"
 
 // The collectives that reduce all ranks' numbers for all of them, or for one.
@@ -56,46 +59,23 @@ bool ShmCollectives::add_sum(Block x, std::byte* own) {
   return true;
 }
 
-void ShmCollectives::add_small_sum(Block x, const std::byte* own, const Kernel& kernel) {
-  if (own != steps_.next_slot()) copy_bytes(steps_.next_slot(), own, x.bytes);
+// Shows `own`, which may lie in the slot already; all ranks' are the sources then.
+void ShmCollectives::exchange_small(const std::byte* own, size_t bytes) {
+  if (own != steps_.next_slot()) copy_bytes(steps_.next_slot(), own, bytes);
   steps_.exchange();
   for (int r = 0; r < ranks(); ++r) sources_[static_cast<size_t>(r)] = steps_.slot(r);
-  sum_.resize(std::max(sum_.size(), x.bytes));
-  kernel.run(sum_.data(), sources_.data(), ranks(), static_cast<int64_t>(x.bytes / kernel.item));
-  kernel.add(x.data, sum_.data(), x.bytes);
-}
-
-// As all_reduce_large, but what is reduced is added where it is needed instead of copied back.
-void ShmCollectives::add_large_sum(Block x, std::byte* own, const Kernel& kernel) {
-  const size_t chunk = steps_.segment().layout().slot_bytes();
-  const uint64_t chunks = chunks_of(x.bytes, chunk);
-  for (uint64_t i = 0; i < chunks; ++i) {
-    const size_t at = i * chunk, bytes = chunk_length(x.bytes, i, chunk);
-    show_foreign_parts(own + at, bytes);
-    steps_.exchange();
-    if (i > 0) add_parts(x.data + at - chunk, chunk, kernel);
-    const Part part = reduce_own_part(own + at, bytes, kernel);
-    kernel.add(x.data + at + part.start, steps_.next_part(), part.bytes);
-  }
-  steps_.exchange();
-  const uint64_t last = chunks - 1;
-  add_parts(x.data + last * chunk, chunk_length(x.bytes, last, chunk), kernel);
-}
-
-void ShmCollectives::add_parts(std::byte* chunk, size_t bytes, const Kernel& kernel) const {
-  for (int r = 0; r < ranks(); ++r) {
-    if (r == rank()) continue;
-    const Part theirs = part_of(bytes, r);
-    kernel.add(chunk + theirs.start, steps_.part(r), theirs.bytes);
-  }
 }
 
 void ShmCollectives::all_reduce_small(Block data, const Kernel& kernel) {
-  copy_bytes(steps_.next_slot(), data.data, data.bytes);
-  steps_.exchange();
-  for (int r = 0; r < ranks(); ++r) sources_[static_cast<size_t>(r)] = steps_.slot(r);
-  sources_[static_cast<size_t>(rank())] = data.data;
+  exchange_small(data.data, data.bytes);
   kernel.run(data.data, sources_.data(), ranks(), static_cast<int64_t>(data.bytes / kernel.item));
+}
+
+void ShmCollectives::add_small_sum(Block x, const std::byte* own, const Kernel& kernel) {
+  exchange_small(own, x.bytes);
+  sum_.resize(std::max(sum_.size(), x.bytes));
+  kernel.run(sum_.data(), sources_.data(), ranks(), static_cast<int64_t>(x.bytes / kernel.item));
+  kernel.add(x.data, sum_.data(), x.bytes);
 }
 
 // A chunk is dealt out in whole cache lines, which no element straddles.
@@ -109,19 +89,43 @@ ShmCollectives::Part ShmCollectives::part_of(size_t chunk_bytes, int rank) const
 }
 
 void ShmCollectives::all_reduce_large(Block data, const Kernel& kernel) {
+  reduce_chunks(data, kernel, [&](size_t at, const std::byte* reduced, size_t bytes) {
+    copy_bytes(data.data + at, reduced, bytes);
+  });
+}
+
+void ShmCollectives::add_large_sum(Block x, std::byte* own, const Kernel& kernel) {
+  reduce_chunks({own, x.bytes}, kernel, [&](size_t at, const std::byte* reduced, size_t bytes) {
+    kernel.add(x.data + at, reduced, bytes);
+  });
+}
+
+// Calls take(place, reduced, bytes) for all that is reduced; `own` may be overwritten there.
+template <class Take>
+void ShmCollectives::reduce_chunks(Block own, const Kernel& kernel, Take&& take) {
   const size_t chunk = steps_.segment().layout().slot_bytes();
-  const uint64_t chunks = chunks_of(data.bytes, chunk);
+  const uint64_t chunks = chunks_of(own.bytes, chunk);
   for (uint64_t i = 0; i < chunks; ++i) {
-    std::byte* const here = data.data + i * chunk;
-    const size_t bytes = chunk_length(data.bytes, i, chunk);
-    show_foreign_parts(here, bytes);
+    const size_t at = i * chunk, bytes = chunk_length(own.bytes, i, chunk);
+    show_foreign_parts(own.data + at, bytes);
     steps_.exchange();
-    if (i > 0) collect_parts(here - chunk, chunk);
-    const Part part = reduce_own_part(here, bytes, kernel);
-    copy_bytes(here + part.start, steps_.next_part(), part.bytes);
+    if (i > 0) take_foreign_parts(at - chunk, chunk, take);
+    const Part part = reduce_own_part(own.data + at, bytes, kernel);
+    take(at + part.start, steps_.next_part(), part.bytes);
   }
   steps_.exchange();
-  collect_parts(data.data + (chunks - 1) * chunk, chunk_length(data.bytes, chunks - 1, chunk));
+  const uint64_t last = chunks - 1;
+  take_foreign_parts(last * chunk, chunk_length(own.bytes, last, chunk), take);
+}
+
+// Of the chunk that begins at `at`, what the other ranks have reduced.
+template <class Take>
+void ShmCollectives::take_foreign_parts(size_t at, size_t bytes, Take&& take) const {
+  for (int r = 0; r < ranks(); ++r) {
+    if (r == rank()) continue;
+    const Part theirs = part_of(bytes, r);
+    take(at + theirs.start, steps_.part(r), theirs.bytes);
+  }
 }
 
 // Nobody else reads this rank's own part.
@@ -143,14 +147,6 @@ ShmCollectives::Part ShmCollectives::reduce_own_part(std::byte* chunk, size_t by
   std::byte* const part = steps_.next_part();
   kernel.run(part, sources_.data(), ranks(), static_cast<int64_t>(own.bytes / kernel.item));
   return own;
-}
-
-void ShmCollectives::collect_parts(std::byte* chunk, size_t bytes) const {
-  for (int r = 0; r < ranks(); ++r) {
-    if (r == rank()) continue;
-    const Part theirs = part_of(bytes, r);
-    copy_bytes(chunk + theirs.start, steps_.part(r), theirs.bytes);
-  }
 }
 
 void ShmCollectives::reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op,
