@@ -105,6 +105,19 @@ TEST(Perplexity, EqualsTheSumOverWholeLogitsOnAnyNumberOfRanks) {
   }
 }
 
+TEST(Perplexity, ReadsWindowsByWayOfACache) {
+  const auto model = models::load_model(*io::TensorFile::open(kFolder), dist::Group()).model;
+  const auto tokens = some_tokens(400);
+  PerplexityOptions options = options_of(50, 20);
+  const double without = perplexity(*model, tokens, options, ignore).mean_loss;
+  options.uses_cache = true;
+  EXPECT_NEAR(perplexity(*model, tokens, options, ignore).mean_loss, without, 1e-5 * without);
+  model->set_cache_dtype(at::kHalf);
+  const double rounded = perplexity(*model, tokens, options, ignore).mean_loss;
+  EXPECT_NEAR(rounded, without, 1e-3 * without);
+  EXPECT_NE(rounded, without);
+}
+
 TEST(Perplexity, PutsTheFirstTokenInEachWindow) {
   const auto model = models::load_model(*io::TensorFile::open(kFolder), dist::Group()).model;
   auto tokens = some_tokens(32);

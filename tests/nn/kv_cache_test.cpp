@@ -33,6 +33,16 @@ TEST(KvCache, KeepsEachLayersPositionsInOrder) {
   EXPECT_EQ(cache.length(), 7);
 }
 
+TEST(KvCache, RoundsToItsType) {
+  KvCache cache(
+      {.num_layers = 1, .num_kv_heads = 3, .head_dim = 4, .capacity = 8, .dtype = at::kHalf});
+  EXPECT_EQ(cache.dtype(), at::kHalf);
+  EXPECT_EQ(cache.num_bytes(), 2 * 3 * 8 * 4 * 2);
+  const auto [k, v] = cache.append(0, tokens(5, 1), tokens(5, 2));
+  EXPECT_TRUE(at::equal(k, tokens(5, 1).to(at::kHalf)));
+  EXPECT_TRUE(at::equal(v, tokens(5, 2).to(at::kHalf)));
+}
+
 TEST(KvCache, ForgetsWhatIsTruncated) {
   KvCache cache = make_cache();
   cache.append(0, tokens(6, 1), tokens(6, 2));

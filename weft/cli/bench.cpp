@@ -273,6 +273,7 @@ int run_bench(const Args& args) {
   flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_device_flag(app, flags);
+  add_cache_flag(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
       ->check(whole_number(1, 1 << 20));

@@ -120,6 +120,7 @@ int run_chat(const Args& args) {
   flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_device_flag(app, flags);
+  add_cache_flag(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-p,--prompt", options.prompt,
                  "ask this and end; - reads stdin (default: talk line by line)");

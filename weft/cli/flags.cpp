@@ -161,6 +161,13 @@ void add_device_flag(CLI::App& app, ModelFlags& flags) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
 }
 
+void add_cache_flag(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--cache-type", flags.cache_type,
+                 "f16 or f32: what keys and values are kept in (default: f16; f32 with "
+                 "--activations float, --device cuda or experts)")
+      ->check(CLI::IsMember({"f16", "f32"}));
+}
+
 void add_expert_split_flag(CLI::App& app, std::string& name) {
   app.add_option("--expert-split", name,
                  "how ranks share a mixture's experts: ffn, a part of each (default), or experts, "

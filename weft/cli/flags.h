@@ -47,6 +47,8 @@ struct ModelFlags {
   std::string adapter;
   /// Of the verbs that take one: "cpu" or "cuda".
   std::string device = "cpu";
+  /// Of the verbs that take one: "f16" or "f32"; empty: models::CausalLM's own choice.
+  std::string cache_type;
   /// "ffn" or "experts".
   std::string expert_split = "ffn";
 };
@@ -55,6 +57,9 @@ void add_model_flags(CLI::App& app, ModelFlags& flags);
 
 /// Adds --device: where weights lie and a pass runs.
 void add_device_flag(CLI::App& app, ModelFlags& flags);
+
+/// Adds --cache-type: what keys and values are kept in.
+void add_cache_flag(CLI::App& app, ModelFlags& flags);
 
 /// Adds --expert-split, bound to `name`, which takes "ffn" and "experts" alone.
 void add_expert_split_flag(CLI::App& app, std::string& name);

@@ -48,6 +48,7 @@ int run_generate(const Args& args) {
   flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_device_flag(app, flags);
+  add_cache_flag(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");
   add_answer_flags(app, options.answer, options.context);

@@ -68,6 +68,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
   const auto& options = *static_cast<const Options*>(untyped);
   const Session session = open_session(flags, world);
   generate::PerplexityOptions scoring = options.scoring;
+  scoring.uses_cache = flags.activations != "float" || !flags.cache_type.empty();
   const std::vector<int64_t> tokens = read_tokens(session, options, scoring.first_token);
   const bool shows_progress = session.is_root() && ::isatty(STDERR_FILENO) == 1;
   const auto result = generate::perplexity(*session.loaded.model, tokens, scoring,
@@ -115,6 +116,7 @@ int run_perplexity(const Args& args) {
   options.scoring.context = 0;
   add_model_flags(app, flags);
   add_device_flag(app, flags);
+  add_cache_flag(app, flags);
   add_adapter_flag(app, flags);
   app.add_option("-f,--file", options.file, "the text, UTF-8");
   app.add_option("-c,--ctx-size", options.scoring.context,

@@ -111,6 +111,11 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   return models::load_model(file, group, options);
 }
 
+void check_cache_type(const ModelFlags& flags) {
+  check<ConfigError>(flags.cache_type != "f16" || flags.device != "cuda",
+                     "--cache-type: f16 with --device cuda, expected f32; leave one of them out");
+}
+
 }  // namespace
 
 models::ExpertSplit expert_split_of(const std::string& name) {
@@ -142,6 +147,7 @@ int run_on_ranks(const ModelFlags& flags, const std::string& verb,
                  int (*body)(const ModelFlags&, const dist::World&, const void*),
                  const void* options) {
   ModelFlags resolved = flags;
+  check_cache_type(flags);
   if (resolved.tp == 0) resolved.tp = dist::rank_info_from_env().size;
   check<ConfigError>(resolved.tp >= 1 && resolved.tp <= 1024, "--tp: ", resolved.tp,
                      ", expected 1 to 1024");
@@ -164,6 +170,9 @@ Session open_session(const ModelFlags& flags, const dist::World& world) {
   std::optional<GivenAdapter> adapter;
   if (!flags.adapter.empty()) adapter = checked_adapter(flags, checked_plan(flags, *session.file));
   session.loaded = load(flags, *session.file, world.group());
+  if (!flags.cache_type.empty()) {
+    session.loaded.model->set_cache_dtype(flags.cache_type == "f16" ? at::kHalf : at::kFloat);
+  }
   if (adapter.has_value()) put_adapter(*session.loaded.model, *adapter, session.path);
   session.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

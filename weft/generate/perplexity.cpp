@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "weft/core/error.h"
 
@@ -89,11 +90,19 @@ void check_tokens(std::span<const int64_t> tokens, int64_t vocab_size) {
   }
 }
 
-void score(models::CausalLM& model, std::vector<int64_t> tokens, const ScoredWindow& window,
-           int64_t first_token, Sums& sums) {
-  if (first_token >= 0) tokens.front() = first_token;
-  const at::Tensor ids_BT = at::tensor(tokens, at::kLong).unsqueeze(0);
-  const at::Tensor x_BTD = model.forward(ids_BT, nullptr);
+// A window's tokens as the model reads them.
+at::Tensor window_ids(std::span<const int64_t> tokens, const ScoredWindow& window,
+                      int64_t first_token) {
+  const auto own = tokens.subspan(window.start, window.length);
+  at::Tensor ids_BT = at::tensor(at::ArrayRef<int64_t>(own.data(), own.size()), at::kLong);
+  if (first_token >= 0) *ids_BT.mutable_data_ptr<int64_t>() = first_token;
+  return ids_BT.unsqueeze(0);
+}
+
+void score(models::CausalLM& model, const at::Tensor& ids_BT, const ScoredWindow& window,
+           nn::KvCache* cache, Sums& sums) {
+  if (cache != nullptr) cache->truncate(0);
+  const at::Tensor x_BTD = model.forward(ids_BT, cache);
   for (int64_t begin = window.first_scored; begin < window.length; begin += kPositions) {
     const int64_t end = std::min(begin + kPositions, window.length);
     const at::Tensor losses_BT =
@@ -118,12 +127,13 @@ PerplexityResult perplexity(models::CausalLM& model, std::span<const int64_t> to
   check_tokens(tokens, model.config().vocab_size);
   const c10::InferenceMode inference;
   const auto begin = std::chrono::steady_clock::now();
+  std::optional<nn::KvCache> cache;
+  if (options.uses_cache) cache.emplace(model.make_cache(1, options.context));
   Sums sums;
   PerplexityResult result;
   for (const ScoredWindow& window : windows) {
-    const auto part = tokens.subspan(window.start, window.length);
-    score(model, {part.begin(), part.end()}, window, options.stride == 0 ? options.first_token : -1,
-          sums);
+    const auto ids_BT = window_ids(tokens, window, options.stride == 0 ? options.first_token : -1);
+    score(model, ids_BT, window, cache ? &*cache : nullptr, sums);
     result = sums.result(result.num_windows + 1);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     result.seconds = elapsed.count();

@@ -21,6 +21,9 @@ struct PerplexityOptions {
   /// With stride 0: the token that takes the place of each window's first, for a model whose texts
   /// begin with one; -1: none.
   int64_t first_token = -1;
+  /// Reads windows by way of a cache, as generation reads a prompt: what it rounds costs is in the
+  /// result. Without, a window is read as in training.
+  bool uses_cache = false;
 };
 
 /// Tokens [start, start + length) of the text; those from `first_scored` of the window are scored,
@@ -54,7 +57,7 @@ struct PerplexityResult {
 using PerplexityProgress = std::function<void(const PerplexityResult& so_far, int64_t windows)>;
 
 /// Scores `tokens`, the same on all ranks, which have passed the tokenizer once. Each window is
-/// read anew, without a cache; logits are made for a few positions at a time, and each rank makes
+/// read anew; logits are made for a few positions at a time, and each rank makes
 /// those of its part of the vocabulary only. Collective; the result is the same on all ranks.
 /// Throws ConfigError as score_windows does and for a token outside of the vocabulary, FormatError
 /// for a loss that is not a number.

@@ -18,12 +18,13 @@ int64_t checked_capacity(int64_t capacity) {
 
 }  // namespace
 
-KvCache::KvCache(const Options& options) : capacity_(checked_capacity(options.capacity)) {
+KvCache::KvCache(const Options& options)
+    : dtype_(options.dtype), capacity_(checked_capacity(options.capacity)) {
   const std::vector<int64_t> shape = {options.batch, options.num_kv_heads, capacity_,
                                       options.head_dim};
   for (int64_t layer = 0; layer < options.num_layers; ++layer) {
-    keys_.push_back(at::empty(shape, options.dtype));
-    values_.push_back(at::empty(shape, options.dtype));
+    keys_.push_back(at::empty(shape, dtype_));
+    values_.push_back(at::empty(shape, dtype_));
   }
 }
 

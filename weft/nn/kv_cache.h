@@ -34,7 +34,7 @@ class KvCache {
   KvCache(int64_t capacity, std::shared_ptr<KvStore> store);
 
   /// Puts k_BkTH and v_BkTH of `layer` behind the positions so far and returns views of all, up to
-  /// and with them. Throws ConfigError when they don't fit into the capacity.
+  /// and with them, of dtype(). Throws ConfigError when they don't fit into the capacity.
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k_BkTH,
                                            const at::Tensor& v_BkTH);
   /// Throws ConfigError unless `tokens` more positions fit into the capacity.
@@ -50,11 +50,14 @@ class KvCache {
   /// Forgets all positions from `length` on.
   void truncate(int64_t length);
 
+  /// The type of keys and values.
+  at::ScalarType dtype() const { return dtype_; }
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
   int64_t num_bytes() const;
 
  private:
+  at::ScalarType dtype_ = at::kFloat;
   int64_t capacity_;
   int64_t length_ = 0;
   std::vector<at::Tensor> keys_;

@@ -37,7 +37,7 @@ ModelConfig config_of(const std::string& family) {
 
 // Its linears in panels of 4 bits; norms and biases are no longer 1 and 0.
 std::shared_ptr<CausalLM> panel_model(const std::string& family, const Group& group,
-                                      uint64_t seed = 0) {
+                                      uint64_t seed = 0, int64_t code_bits = 8) {
   InitOptions options;
   options.std = 0.2;
   options.seed = seed;
@@ -52,7 +52,7 @@ std::shared_ptr<CausalLM> panel_model(const std::string& family, const Group& gr
   scheme.group_size = 32;
   scheme.scale_dtype = at::kHalf;
   nn::quantize(*model, scheme);
-  EXPECT_EQ(nn::put_in_panels(*model), 2 * 7 + 2);
+  EXPECT_EQ(nn::put_in_panels(*model, code_bits), 2 * 7 + 2);
   return model;
 }
 
@@ -87,6 +87,7 @@ TEST(FusedDecoder, GivesWhatTheModulesGive) {
       const at::Tensor one_BT = ids_of(1, 12), few_BT = ids_of(3, 5), many_BT = ids_of(3, 20);
       const at::Tensor one = model->forward(one_BT, nullptr);
       const at::Tensor few = model->forward(few_BT, nullptr);
+      model->set_cache_dtype(at::kFloat);
       expect_near(in_pieces(*model, one_BT, {12}), one, family);
       expect_near(in_pieces(*model, one_BT, {5, 1, 1, 4, 1}), one, family + " in pieces");
       expect_near(in_pieces(*model, few_BT, {2, 1, 2}), few, family + ", a batch in pieces");
@@ -96,10 +97,24 @@ TEST(FusedDecoder, GivesWhatTheModulesGive) {
   });
 }
 
+TEST(FusedDecoder, GivesTheSameWithACacheOfFloat16) {
+  on_ranks([](const Group& group) {
+    const c10::InferenceMode inference;
+    for (const std::string family : {"llama", "mistral"}) {
+      const auto model = panel_model(family, group, 0, 16);
+      const at::Tensor one_BT = ids_of(1, 12), one = model->forward(one_BT, nullptr);
+      test::expect_close(in_pieces(*model, one_BT, {5, 1, 1, 4, 1}), one, family, 1e-2);
+      model->set_cache_dtype(at::kFloat);
+      test::expect_close(in_pieces(*model, one_BT, {5, 1, 1, 4, 1}), one, family, 2e-3);
+    }
+  });
+}
+
 TEST(FusedDecoder, TakesUpAnotherLinear) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
     const auto model = panel_model("llama", group), other = panel_model("llama", group, 1);
+    model->set_cache_dtype(at::kFloat);
     const at::Tensor ids_BT = ids_of(1, 4);
     const at::Tensor before = in_pieces(*model, ids_BT, {4});
     const auto linears = nn::find_linears(*model), others = nn::find_linears(*other);
@@ -111,6 +126,31 @@ TEST(FusedDecoder, TakesUpAnotherLinear) {
     EXPECT_GT((after - before).abs().max().item<double>(), 0.5);
     expect_near(after, model->forward(ids_BT, nullptr), "another linear");
   });
+}
+
+TEST(FusedDecoder, ItsCacheIsOfFloat16UnlessSaidOtherwise) {
+  const c10::InferenceMode inference;
+  const auto model = panel_model("llama", {});
+  EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kHalf);
+  model->set_cache_dtype(at::kFloat);
+  EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kFloat);
+  model->set_cache_dtype(std::nullopt);
+  EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kHalf);
+  EXPECT_EQ(error_text([&] { model->set_cache_dtype(at::kBFloat16); }),
+            "ConfigError: models.CausalLM: a cache of BFloat16, expected Float or Half");
+}
+
+TEST(FusedDecoder, BlocksThatRunAsModulesReadEitherCache) {
+  const c10::InferenceMode inference;
+  const auto model = make_model(config_of("llama"), Group(), {});
+  model->eval();
+  EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kFloat);
+  const at::Tensor ids_BT = ids_of(1, 12), whole = model->forward(ids_BT, nullptr);
+  test::expect_close(in_pieces(*model, ids_BT, {5, 1, 6}), whole, "float32", 1e-5);
+  model->set_cache_dtype(at::kHalf);
+  const at::Tensor half = in_pieces(*model, ids_BT, {5, 1, 6});
+  test::expect_close(half, whole, "float16", 2e-3);
+  EXPECT_FALSE(at::equal(half, whole));
 }
 
 TEST(FusedDecoder, ACacheThatIsFullIsAnError) {

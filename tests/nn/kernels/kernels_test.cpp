@@ -170,12 +170,15 @@ TEST(Kernels, AttendForwardAndBackward) {
   }
 }
 
-// Queries of one token, together and each alone.
-void check_cached(int64_t queries, int64_t positions, int64_t head_dim) {
-  const at::Tensor q = seeded({queries, head_dim}, 1), k = seeded({positions, head_dim}, 2);
-  const at::Tensor v = seeded({positions, head_dim}, 3);
-  const at::Tensor expected = at::matmul(at::matmul(q, k.t()).softmax(-1), v);
-  const at::Tensor q_ = plain(q), k_ = plain(k), v_ = plain(v);
+// Queries of one token, together and each alone, over a cache of this type.
+void check_cached(int64_t queries, int64_t positions, int64_t head_dim, at::ScalarType cache_type) {
+  const auto of_cache = [&](int seed) {
+    return seeded({positions, head_dim}, seed).to(cache_type);
+  };
+  const at::Tensor q = seeded({queries, head_dim}, 1), k = of_cache(2), v = of_cache(3);
+  const at::Tensor expected =
+      at::matmul(at::matmul(q, k.to(at::kDouble).t()).softmax(-1), v.to(at::kDouble));
+  const at::Tensor q_ = plain(q);
   const at::Tensor o = at::full({queries, head_dim}, NAN), alone = at::full_like(o, NAN);
   const at::Tensor scores = at::full({cached_scores(positions)}, NAN);
   CachedHead head;
@@ -183,34 +186,73 @@ void check_cached(int64_t queries, int64_t positions, int64_t head_dim) {
   head.positions = positions;
   head.head_dim = head_dim;
   head.q = q_.const_data_ptr<float>();
-  head.k = k_.const_data_ptr<float>();
-  head.v = v_.const_data_ptr<float>();
+  head.k = k.const_data_ptr();
+  head.v = v.const_data_ptr();
   head.o = o.mutable_data_ptr<float>();
   for (const Kernel* kernel : runnable_kernels()) {
-    const std::string where =
-        core::join(kernel->name, ": ", queries, " x ", positions, " x ", head_dim);
+    const bool is_half = cache_type == at::kHalf;
+    const auto attend = (is_half ? kernel->float16_cache : kernel->float32_cache).attend;
+    const std::string where = core::join(kernel->name, ", ", c10::toString(cache_type), ": ",
+                                         queries, " x ", positions, " x ", head_dim);
     o.fill_(NAN);
     alone.fill_(NAN);
-    kernel->attend_cached(head, scores.mutable_data_ptr<float>());
+    attend(head, scores.mutable_data_ptr<float>());
     expect_close(o, expected, where, 1e-5);
     for (int64_t i = 0; i < queries; ++i) {
       CachedHead one = head;
       one.queries = 1;
       one.q += i * head_dim;
       one.o = alone.mutable_data_ptr<float>() + i * head_dim;
-      kernel->attend_cached(one, scores.mutable_data_ptr<float>());
+      attend(one, scores.mutable_data_ptr<float>());
     }
     EXPECT_TRUE(at::equal(o, alone)) << where << ": a query's result depends on the others";
   }
 }
 
 TEST(Kernels, AttendOneTokenOfACache) {
-  for (const int64_t queries : {1, 2, 3, 4, 5, 8, 15}) {
-    for (const int64_t positions : {1, 2, 5, 15, 16, 17, 100}) {
-      for (const int64_t head_dim : {7, 16, 64, 72, 80}) {
-        check_cached(queries, positions, head_dim);
+  for (const at::ScalarType cache_type : {at::kFloat, at::kHalf}) {
+    for (const int64_t queries : {1, 2, 3, 4, 5, 8, 15}) {
+      for (const int64_t positions : {1, 2, 5, 15, 16, 17, 32, 33, 100}) {
+        for (const int64_t head_dim : {7, 16, 64, 72, 80}) {
+          check_cached(queries, positions, head_dim, cache_type);
+        }
       }
     }
+  }
+}
+
+// All numbers of float16, and NaN.
+TEST(Kernels, WidenFloat16AsLibtorchDoes) {
+  const at::Tensor halves = at::arange(1 << 16, at::kInt).to(at::kShort).view(at::kHalf);
+  const at::Tensor expected = halves.to(at::kFloat), wide = at::empty_like(expected);
+  for (const Kernel* kernel : runnable_kernels()) {
+    kernel->float16_cache.widen(halves.const_data_ptr(), wide.mutable_data_ptr<float>(),
+                                halves.numel());
+    EXPECT_TRUE(at::equal(wide.isnan(), expected.isnan())) << kernel->name;
+    EXPECT_TRUE(at::equal(wide.nan_to_num(7), expected.nan_to_num(7))) << kernel->name;
+  }
+}
+
+// Ties, numbers on either side of them and of the smallest ones; larger ones than float16 has.
+TEST(Kernels, NarrowToFloat16AsLibtorchDoesAndNoFurtherThanItsLargest) {
+  const at::Tensor finite = at::arange(0x7BFF, at::kInt).to(at::kShort).view(at::kHalf);
+  const at::Tensor low = finite.to(at::kFloat), high = at::roll(low, -1);
+  const at::Tensor ties = ((low + high) / 2).slice(0, 0, -1);
+  const at::Tensor bits = ties.view(at::kInt);
+  const at::Tensor all =
+      at::cat({low, ties, (bits + 1).view(at::kFloat), (bits - 1).view(at::kFloat),
+               at::tensor({65504.F, 65519.F, 1e5F, INFINITY, 1e-30F, NAN})});
+  const at::Tensor x = at::cat({all, -all});
+  const at::Tensor expected = x.clamp(-65504, 65504).to(at::kHalf),
+                   narrow = at::empty_like(expected);
+  for (const Kernel* kernel : runnable_kernels()) {
+    kernel->float16_cache.narrow(x.const_data_ptr<float>(), narrow.mutable_data_ptr(), x.numel());
+    EXPECT_TRUE(at::equal(narrow.isnan(), expected.isnan())) << kernel->name;
+    EXPECT_TRUE(at::equal(narrow.nan_to_num(7), expected.nan_to_num(7))) << kernel->name;
+    const at::Tensor is_number = x.isnan().logical_not();
+    EXPECT_TRUE(at::equal(narrow.signbit().masked_select(is_number),
+                          expected.signbit().masked_select(is_number)))
+        << kernel->name;
   }
 }
 

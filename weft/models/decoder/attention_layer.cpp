@@ -71,8 +71,10 @@ at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContex
   }
   const auto [k_BkSH, v_BkSH] =
       pass.cache->append(layer_, pass.angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
-  return parts_.o_proj->forward(nn::grouped_query_attention(
-      pass.angles.apply(q_BTnH).transpose(1, 2), k_BkSH, v_BkSH, parts_.kv_of_head, parts_.window));
+  const at::Tensor q_BnTH = pass.angles.apply(q_BTnH).transpose(1, 2);
+  return parts_.o_proj->forward(nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
+                                                            v_BkSH.to(q_BnTH.scalar_type()),
+                                                            parts_.kv_of_head, parts_.window));
 }
 
 }  // namespace weft::models

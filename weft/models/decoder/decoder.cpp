@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -176,11 +177,25 @@ class Decoder : public CausalLM {
     return names;
   }
 
+  void set_cache_dtype(std::optional<at::ScalarType> dtype) override {
+    core::check<core::ConfigError>(
+        !dtype || FusedAttention::reads_cache_of(*dtype), "models.CausalLM: a cache of ",
+        c10::toString(dtype.value_or(at::kFloat)), ", expected Float or Half");
+    cache_dtype_ = dtype;
+  }
+
   nn::KvCache make_cache(int64_t batch, int64_t capacity) const override {
 #ifdef WEFT_HAS_CUDA
-    if (const CudaDecoder* cuda = cuda_pass()) return cuda->make_cache(batch, capacity);
+    if (const CudaDecoder* cuda = cuda_pass()) {
+      core::check<core::ConfigError>(cache_dtype_.value_or(at::kFloat) == at::kFloat,
+                                     "models.CausalLM: a cache of float16 on a GPU, expected one "
+                                     "of float32");
+      return cuda->make_cache(batch, capacity);
+    }
 #endif
-    return nn::KvCache({config_.num_layers, batch, num_kv_heads_, config_.head_dim, capacity});
+    const at::ScalarType fastest = fused_decoder() == nullptr ? at::kFloat : at::kHalf;
+    return nn::KvCache({config_.num_layers, batch, num_kv_heads_, config_.head_dim, capacity,
+                        cache_dtype_.value_or(fastest)});
   }
 
   int64_t weight_bytes() const override {
@@ -218,7 +233,7 @@ class Decoder : public CausalLM {
       return cuda->run(embed(ids_BT, pass), pass.angles, alone);
     }
 #endif
-    FusedDecoder* const fused = pass.cache == nullptr ? nullptr : fused_pass();
+    FusedDecoder* const fused = fused_pass(pass.cache);
     if (fused == nullptr) return run(ids_BT, {}, pass);
     return fused->run(embed(ids_BT, pass), pass.angles, *pass.cache);
   }
@@ -282,9 +297,14 @@ class Decoder : public CausalLM {
   }
 
   // Null where the blocks have to run as modules.
-  FusedDecoder* fused_pass() {
-    const bool is_whole = stage_.is_first && stage_.is_last;
-    if (!is_whole || at::GradMode::is_enabled() || runner_) return nullptr;
+  FusedDecoder* fused_pass(const nn::KvCache* cache) const {
+    if (cache == nullptr || at::GradMode::is_enabled()) return nullptr;
+    return FusedAttention::reads_cache_of(cache->dtype()) ? fused_decoder() : nullptr;
+  }
+
+  // Null where no pass runs in few kernels.
+  FusedDecoder* fused_decoder() const {
+    if (!stage_.is_first || !stage_.is_last || runner_) return nullptr;
     if (fused_ == nullptr || !fused_->is_current()) {
       fused_ = std::make_unique<FusedDecoder>(config_, blocks_, norm_, group_);
     }
@@ -321,7 +341,7 @@ class Decoder : public CausalLM {
   std::vector<DecoderBlock> blocks_;
   nn::RMSNorm norm_{nullptr};
   nn::VocabParallelHead head_{nullptr};
-  std::unique_ptr<FusedDecoder> fused_;
+  mutable std::unique_ptr<FusedDecoder> fused_;
 #ifdef WEFT_HAS_CUDA
   mutable std::unique_ptr<CudaDecoder> cuda_;
 #endif
@@ -331,6 +351,7 @@ class Decoder : public CausalLM {
   BlockRunner runner_;
   std::vector<bool> checkpointed_;
   nn::DropoutDraw dropout_;
+  std::optional<at::ScalarType> cache_dtype_;
   bool cuts_rows_ = false;
   // Of the last batch: the head's place, if it drops, and rows.
   nn::ActivationPlace place_;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 
 #include "weft/nn/kernels/select.h"
 #include "weft/quant/view.h"
@@ -36,19 +36,27 @@ struct Turns {
 
 // Keys or values [B, k, capacity, H] of a layer.
 struct CacheRows {
-  float* data;
-  int64_t of_sequence, of_head, of_position;
+  std::byte* data;
+  int64_t element_bytes, of_sequence, of_head, of_position;
 
   explicit CacheRows(const at::Tensor& cached)
-      : data(cached.mutable_data_ptr<float>()),
+      : data(static_cast<std::byte*>(cached.mutable_data_ptr())),
+        element_bytes(static_cast<int64_t>(cached.element_size())),
         of_sequence(cached.stride(0)),
         of_head(cached.stride(1)),
         of_position(cached.stride(2)) {}
 
-  float* at(int64_t sequence, int64_t kv, int64_t position) const {
-    return data + sequence * of_sequence + kv * of_head + position * of_position;
+  void* at(int64_t sequence, int64_t kv, int64_t position) const {
+    return data + element_bytes * (sequence * of_sequence + kv * of_head + position * of_position);
   }
 };
+
+bool is_half(const FusedAttention::Call& call) { return call.cache->dtype() == at::kHalf; }
+
+const nn::kernels::CacheKernel& cache_kernel(const FusedAttention::Call& call) {
+  const nn::kernels::Kernel& kernel = nn::kernels::active_kernel();
+  return is_half(call) ? kernel.float16_cache : kernel.float32_cache;
+}
 
 // How many of `most` heads from `head` on read its keys and values.
 int64_t heads_beside(const FusedAttention::Call& call, int64_t head, int64_t most) {
@@ -108,30 +116,31 @@ void FusedAttention::turn(const Call& call) const {
   const Turns turns(*call.angles);
   const int64_t start = call.start();
   const float q_scale = 1 / std::sqrt(static_cast<float>(head_dim_));
-  const size_t bytes = static_cast<size_t>(head_dim_) * sizeof(float);
+  const nn::kernels::CacheKernel& cache = cache_kernel(call);
   const int64_t work = (call.q.count + 2 * call.k.count) * head_dim_;
-  at::parallel_for(0, call.rows(), quant::rows_per_thread(4 * work),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin; row < end; ++row) {
-                       const int64_t sequence = row / call.tokens, token = row % call.tokens;
-                       float *q = call.q.row(row), *k = call.k.row(row);
-                       const float* v = call.v.row(row);
-                       for (int64_t head = 0; head < call.q.count; ++head) {
-                         turns.apply(token, q + head * head_dim_);
-                       }
-                       for (int64_t i = 0; i < call.q.count * head_dim_; ++i) q[i] *= q_scale;
-                       for (int64_t head = 0; head < call.k.count; ++head) {
-                         const int64_t first = head * head_dim_;
-                         turns.apply(token, k + first);
-                         std::memcpy(keys.at(sequence, head, start + token), k + first, bytes);
-                         std::memcpy(values.at(sequence, head, start + token), v + first, bytes);
-                       }
-                     }
-                   });
+  at::parallel_for(
+      0, call.rows(), quant::rows_per_thread(4 * work), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t sequence = row / call.tokens, token = row % call.tokens;
+          float *q = call.q.row(row), *k = call.k.row(row);
+          const float* v = call.v.row(row);
+          for (int64_t head = 0; head < call.q.count; ++head) {
+            turns.apply(token, q + head * head_dim_);
+          }
+          for (int64_t i = 0; i < call.q.count * head_dim_; ++i) q[i] *= q_scale;
+          for (int64_t head = 0; head < call.k.count; ++head) {
+            const int64_t first = head * head_dim_;
+            turns.apply(token, k + first);
+            cache.narrow(k + first, keys.at(sequence, head, start + token), head_dim_);
+            cache.narrow(v + first, values.at(sequence, head, start + token), head_dim_);
+          }
+        }
+      });
 }
 
 void FusedAttention::attend_each(const Call& call) {
   const CacheRows keys(call.cache->keys(call.layer)), values(call.cache->values(call.layer));
+  const nn::kernels::CacheKernel& cache = cache_kernel(call);
   const int64_t heads = call.q.count, most = call.positions();
   const int64_t scores = nn::kernels::cached_scores(most);
   scores_.make_room(at::get_num_threads() * scores);
@@ -152,15 +161,24 @@ void FusedAttention::attend_each(const Call& call) {
       cached.k = keys.at(sequence, kv, positions - seen);
       cached.v = values.at(sequence, kv, positions - seen);
       cached.o = output(call, row, head);
-      nn::kernels::active_kernel().attend_cached(cached,
-                                                 scores_.data() + at::get_thread_num() * scores);
+      cache.attend(cached, scores_.data() + at::get_thread_num() * scores);
     }
   });
 }
 
+// Tiles of float16 have a place for their values in float32, which the kernel of float32 reads.
+int64_t FusedAttention::floats_of_head(const Call& call) const {
+  const int64_t keys = num_tiles(call.positions()) * kTile * head_dim_;
+  return packed_ == nullptr && is_half(call) ? 2 * keys : keys;
+}
+
 float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv) const {
-  return keys_.data() +
-         (sequence * call.k.count + kv) * num_tiles(call.positions()) * kTile * head_dim_;
+  return keys_.data() + (sequence * call.k.count + kv) * floats_of_head(call);
+}
+
+float* FusedAttention::value_rows(const Call& call, int64_t sequence, int64_t kv) const {
+  if (is_half(call)) return key_tiles(call, sequence, kv) + floats_of_head(call) / 2;
+  return static_cast<float*>(CacheRows(call.cache->values(call.layer)).at(sequence, kv, 0));
 }
 
 uint32_t* FusedAttention::packed_keys(const Call& call, int64_t sequence, int64_t kv) const {
@@ -168,28 +186,37 @@ uint32_t* FusedAttention::packed_keys(const Call& call, int64_t sequence, int64_
 }
 
 uint32_t* FusedAttention::packed_values(const Call& call, int64_t sequence, int64_t kv) const {
-  return packed_keys(call, sequence, kv) + num_tiles(call.positions()) * kTile * head_dim_ / 2;
+  return packed_keys(call, sequence, kv) + floats_of_head(call) / 2;
 }
 
 // One tile of the cache's positions as the kernel wants it.
 void FusedAttention::take_tile(const Call& call, int64_t sequence, int64_t kv, int64_t tile) const {
+  thread_local core::Scratch<float> memory;
+  float* const room = memory.make_room(kTile * head_dim_);
   const int64_t first = tile * kTile, count = std::min(kTile, call.positions() - first);
-  const float* keys = CacheRows(call.cache->keys(call.layer)).at(sequence, kv, first);
+  const auto in_float = [&](const at::Tensor& cached, float* to) -> const float* {
+    const void* rows = CacheRows(cached).at(sequence, kv, first);
+    if (!is_half(call)) return static_cast<const float*>(rows);
+    cache_kernel(call).widen(rows, to, count * head_dim_);
+    return to;
+  };
+  const float* keys = in_float(call.cache->keys(call.layer), room);
+  const int64_t at = first * head_dim_;
   if (packed_ == nullptr) {
-    return transpose(keys, count, head_dim_, key_tiles(call, sequence, kv) + first * head_dim_);
+    transpose(keys, count, head_dim_, key_tiles(call, sequence, kv) + at);
+    in_float(call.cache->values(call.layer), value_rows(call, sequence, kv) + at);
+    return;
   }
-  const int64_t at = first * head_dim_ / 2;
-  const float* values = CacheRows(call.cache->values(call.layer)).at(sequence, kv, first);
-  packed_->pack_keys(keys, count, head_dim_, packed_keys(call, sequence, kv) + at);
-  packed_->pack_values(values, count, head_dim_, packed_values(call, sequence, kv) + at);
+  packed_->pack_keys(keys, count, head_dim_, packed_keys(call, sequence, kv) + at / 2);
+  packed_->pack_values(in_float(call.cache->values(call.layer), room), count, head_dim_,
+                       packed_values(call, sequence, kv) + at / 2);
 }
 
 void FusedAttention::take_tiles(const Call& call) {
-  const int64_t tiles = num_tiles(call.positions()), tile_floats = kTile * head_dim_;
-  const int64_t tasks = call.batch * call.k.count * tiles;
-  keys_.make_room(tasks * tile_floats);
+  const int64_t tiles = num_tiles(call.positions()), heads = call.batch * call.k.count;
+  keys_.make_room(heads * floats_of_head(call));
   const int64_t first = first_tile(call.start(), call.window);
-  at::parallel_for(0, tasks, quant::rows_per_thread(4 * tile_floats),
+  at::parallel_for(0, heads * tiles, quant::rows_per_thread(4 * kTile * head_dim_),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t task = begin; task < end; ++task) {
                        const int64_t tile = task % tiles, head = task / tiles;
@@ -228,7 +255,7 @@ void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t hea
   one.o = memory.o;
   if (packed_ == nullptr) {
     one.kt = key_tiles(call, sequence, kv);
-    one.v = CacheRows(call.cache->values(call.layer)).at(sequence, kv, 0);
+    one.v = value_rows(call, sequence, kv);
     nn::kernels::active_kernel().attend(one, memory.scratch);
   } else {
     one.packed_k = packed_keys(call, sequence, kv);

@@ -11,9 +11,9 @@
 namespace weft::models {
 
 /// The attention of a fused pass: rope, the write to the cache, and queries against all that it
-/// then holds, in memory that the next layer will use again. In float32, but for passes by tiles
-/// where the processor multiplies tiles of bfloat16: these round queries, keys, values and
-/// probabilities to it.
+/// then holds, in memory that the next layer will use again. In float32, whether the cache is of
+/// float32 or float16 (reads_cache_of), but for passes by tiles where the processor multiplies
+/// tiles of bfloat16: these round queries, keys, values and probabilities to it.
 class FusedAttention {
  public:
   /// A pass of at most so many tokens reads the cache for one after the other by the kernel that a
@@ -47,6 +47,10 @@ class FusedAttention {
     int64_t positions() const { return start() + tokens; }
   };
 
+  static bool reads_cache_of(at::ScalarType dtype) {
+    return dtype == at::kFloat || dtype == at::kHalf;
+  }
+
   explicit FusedAttention(int64_t head_dim);
   /// Writes keys and values behind the cache's positions, which the caller advances. Returns the
   /// rows' outputs, q.count * head_dim each, end to end, until the next call. Not collective.
@@ -64,7 +68,9 @@ class FusedAttention {
   float* output(const Call& call, int64_t row, int64_t head) {
     return out_.data() + (row * call.q.count + head) * head_dim_;
   }
+  int64_t floats_of_head(const Call& call) const;
   float* key_tiles(const Call& call, int64_t sequence, int64_t kv) const;
+  float* value_rows(const Call& call, int64_t sequence, int64_t kv) const;
   uint32_t* packed_keys(const Call& call, int64_t sequence, int64_t kv) const;
   uint32_t* packed_values(const Call& call, int64_t sequence, int64_t kv) const;
 
@@ -74,7 +80,7 @@ class FusedAttention {
   core::Scratch<float> out_;
   core::Scratch<float> scores_;
   /// Of each kv head, tiles of the cache's keys, transposed as nn::kernels::AttentionHead::kt wants
-  /// them, or packed ones and those of the values.
+  /// them, and values that were not float32; or packed ones of both.
   core::Scratch<float> keys_;
 };
 

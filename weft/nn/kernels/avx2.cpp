@@ -1,5 +1,7 @@
 #if defined(__x86_64__)
 
+#include <immintrin.h>
+
 #include "weft/nn/kernels/attention_loops.h"
 #include "weft/nn/kernels/cached_attention.h"
 #include "weft/nn/kernels/row_loops.h"
@@ -16,9 +18,24 @@ struct Types {
 struct Avx2 : Vectors<Types> {
   static constexpr int kGemmRows = 6;
   static constexpr int kGemmVectors = 2;
+
+  using Vectors::load;
+  using Vectors::store;
+  [[gnu::always_inline]] static F load(const Float16* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  [[gnu::always_inline]] static void store(F values, Float16* to) {
+    const F above = values > kMostFloat16 ? all(kMostFloat16) : values;
+    const F most = above < -kMostFloat16 ? all(-kMostFloat16) : above;
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm256_cvtps_ph(most, _MM_FROUND_TO_NEAREST_INT));
+  }
 };
 
-bool runs_here() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+bool runs_here() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
 
 }  // namespace
 
@@ -26,10 +43,11 @@ const Kernel kAvx2Kernel = {"avx2",
                             runs_here,
                             attend<Avx2>,
                             attend_backward<Avx2>,
-                            attend_cached<Avx2>,
                             rotate<Avx2>,
                             element_kernel<Avx2, float>(),
-                            element_kernel<Avx2, uint16_t>()};
+                            element_kernel<Avx2, uint16_t>(),
+                            cache_kernel<Avx2, float>(),
+                            cache_kernel<Avx2, Float16>()};
 
 }  // namespace weft::nn::kernels
 

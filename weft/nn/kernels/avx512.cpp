@@ -1,5 +1,7 @@
 #if defined(__x86_64__)
 
+#include <immintrin.h>
+
 #include "weft/nn/kernels/attention_loops.h"
 #include "weft/nn/kernels/cached_attention.h"
 #include "weft/nn/kernels/row_loops.h"
@@ -16,6 +18,18 @@ struct Types {
 struct Avx512 : Vectors<Types> {
   static constexpr int kGemmRows = 6;
   static constexpr int kGemmVectors = 4;
+
+  using Vectors::load;
+  using Vectors::store;
+  [[gnu::always_inline]] static F load(const Float16* from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  [[gnu::always_inline]] static void store(F values, Float16* to) {
+    const F above = values > kMostFloat16 ? all(kMostFloat16) : values;
+    const F most = above < -kMostFloat16 ? all(-kMostFloat16) : above;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_cvtps_ph(most, _MM_FROUND_TO_NEAREST_INT));
+  }
 };
 
 bool runs_here() {
@@ -29,10 +43,11 @@ const Kernel kAvx512Kernel = {"avx512",
                               runs_here,
                               attend<Avx512>,
                               attend_backward<Avx512>,
-                              attend_cached<Avx512>,
                               rotate<Avx512>,
                               element_kernel<Avx512, float>(),
-                              element_kernel<Avx512, uint16_t>()};
+                              element_kernel<Avx512, uint16_t>(),
+                              cache_kernel<Avx512, float>(),
+                              cache_kernel<Avx512, Float16>()};
 
 }  // namespace weft::nn::kernels
 

@@ -7,7 +7,8 @@
 #include "weft/nn/kernels/row_loops.h"
 #include "weft/nn/kernels/vectors.h"
 
-/// Attention of one token's query over the positions of a cache. V: see vectors.h.
+/// Attention of one token's queries over the positions of a cache of elements T: float or Float16.
+/// V: see vectors.h.
 namespace weft::nn::kernels {
 
 /// Place `lane` of two vectors' pair sums in blocks of kBlock: where its first summand lies in the
@@ -40,14 +41,31 @@ template <class V, int kBlock = 1>
   }
 }
 
+/// `count` elements of rows that end with `end` are read now: asks for those that come then, and
+/// behind the end for those from `next` on. A cache of many positions has left the processor's
+/// caches since the last token.
+template <class T>
+[[gnu::always_inline]] static inline void fetch_rows(const T* rows, int64_t count, const T* end,
+                                                     const T* next) {
+  constexpr int64_t kFar = 4096 / sizeof(T), kNear = 1024 / sizeof(T), kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < count; i += kLine) {
+    const T *const far = rows + kFar + i, *const near = rows + kNear + i;
+    __builtin_prefetch(far < end ? far : next + (far - end), 0, 2);
+    __builtin_prefetch(near < end ? near : next + (near - end), 0, 3);
+  }
+}
+
 /// Scores of kQueries queries, row after row, for the positions from `first` on: as many as have
 /// their sums in one vector, or `left` if that is less.
-template <class V, int kQueries>
+template <class V, class T, int kQueries>
 [[gnu::always_inline]] inline void score_some(const CachedHead& head, int64_t first, int64_t left,
                                               float* scores) {
   constexpr int kPositions = V::kWidth / kQueries;
   const int64_t H = head.head_dim;
+  const auto* const keys = static_cast<const T*>(head.k);
   typename V::F parts[V::kWidth] = {};
+  fetch_rows(keys + first * H, kPositions * H, keys + head.positions * H,
+             static_cast<const T*>(head.v));
   for_vectors<V>(
       H, [&](int64_t i, int n) __attribute__((always_inline)) {
         typename V::F q[kQueries];
@@ -55,7 +73,7 @@ template <class V, int kQueries>
 #pragma GCC unroll 16
         for (int s = 0; s < kPositions; ++s) {
           const int64_t at = s < left ? s : left - 1;
-          const typename V::F k = load_some<V>(head.k + (first + at) * H + i, n);
+          const typename V::F k = load_some<V>(keys + (first + at) * H + i, n);
 #pragma GCC unroll 4
           for (int j = 0; j < kQueries; ++j) parts[j * kPositions + s] += q[j] * k;
         }
@@ -68,15 +86,23 @@ template <class V, int kQueries>
   }
 }
 
-/// scores[j, s] = q_j k_s for all positions.
-template <class V, int kQueries>
+/// scores[j, s] = q_j k_s for all positions, of the two halves in turns: memory answers two streams
+/// faster than one.
+template <class V, class T, int kQueries>
 [[gnu::always_inline]] inline void score_positions(const CachedHead& head, float* scores) {
   constexpr int kPositions = V::kWidth / kQueries;
+  const int64_t half = head.positions / (2 * kPositions) * kPositions;
   int64_t first = 0;
-  for (; first + kPositions <= head.positions; first += kPositions) {
-    score_some<V, kQueries>(head, first, kPositions, scores);
+  for (; first < half; first += kPositions) {
+    score_some<V, T, kQueries>(head, first, kPositions, scores);
+    score_some<V, T, kQueries>(head, half + first, kPositions, scores);
   }
-  if (first < head.positions) score_some<V, kQueries>(head, first, head.positions - first, scores);
+  first = 2 * half;
+  for (; first + kPositions <= head.positions; first += kPositions) {
+    score_some<V, T, kQueries>(head, first, kPositions, scores);
+  }
+  if (first < head.positions)
+    score_some<V, T, kQueries>(head, first, head.positions - first, scores);
 }
 
 /// scores become e^(score - the largest); returns 1 / their sum.
@@ -94,14 +120,17 @@ template <class V>
 
 /// kCount vectors of the outputs from element `at` on: the values, weighted; two positions at a
 /// time, so that one sum need not wait for the last.
-template <class V, int kQueries, int kCount>
+template <class V, class T, int kQueries, int kCount>
 [[gnu::always_inline]] inline void mix_values(const CachedHead& head, const float* weights,
                                               const float* factors, int64_t at) {
   const int64_t H = head.head_dim, positions = head.positions;
   typename V::F even[kQueries][kCount] = {}, odd[kQueries][kCount] = {};
-  const float* v = head.v + at;
+  const T *const begin = static_cast<const T*>(head.v), *const end = begin + positions * H;
+  const T* v = begin + at;
   int64_t s = 0;
   for (; s + 2 <= positions; s += 2, v += 2 * H) {
+    fetch_rows(v, kCount * V::kWidth, end, begin);
+    fetch_rows(v + H, kCount * V::kWidth, end, begin);
 #pragma GCC unroll 4
     for (int i = 0; i < kCount; ++i) {
       const typename V::F here = V::load(v + i * V::kWidth), next = V::load(v + H + i * V::kWidth);
@@ -121,57 +150,66 @@ template <class V, int kQueries, int kCount>
 }
 
 /// One element of an output, where no vector is left.
-template <class V>
+template <class V, class T>
 [[gnu::always_inline]] inline float mix_one(const CachedHead& head, const float* weights,
                                             float factor, int64_t at) {
+  const T* const v = static_cast<const T*>(head.v) + at;
   float sum = 0;
-  for (int64_t s = 0; s < head.positions; ++s) sum += weights[s] * head.v[s * head.head_dim + at];
+  for (int64_t s = 0; s < head.positions; ++s) {
+    sum += weights[s] * load_some<V>(v + s * head.head_dim, 1)[0];
+  }
   return sum * factor;
 }
 
-/// Kernel::attend_cached for kQueries queries.
-template <class V, int kQueries>
+/// CacheKernel::attend for kQueries queries.
+template <class V, class T, int kQueries>
 [[gnu::always_inline]] inline void attend_queries(const CachedHead& head, float* scores) {
   // As many sums as registers hold.
   constexpr int kMost =
       V::kWidth >= 16 ? (kQueries < 4 ? 4 : 2) : (kQueries < 2 ? 4 : 4 / kQueries);
   const int64_t H = head.head_dim;
-  score_positions<V, kQueries>(head, scores);
+  score_positions<V, T, kQueries>(head, scores);
   float factors[kQueries];
   for (int j = 0; j < kQueries; ++j) {
     factors[j] = soften<V>(scores + j * head.positions, head.positions);
   }
   int64_t at = 0;
   for (; at + kMost * V::kWidth <= H; at += kMost * V::kWidth) {
-    mix_values<V, kQueries, kMost>(head, scores, factors, at);
+    mix_values<V, T, kQueries, kMost>(head, scores, factors, at);
   }
   for (; at + V::kWidth <= H; at += V::kWidth) {
-    mix_values<V, kQueries, 1>(head, scores, factors, at);
+    mix_values<V, T, kQueries, 1>(head, scores, factors, at);
   }
   for (; at < H; ++at) {
     for (int j = 0; j < kQueries; ++j) {
-      head.o[j * H + at] = mix_one<V>(head, scores + j * head.positions, factors[j], at);
+      head.o[j * H + at] = mix_one<V, T>(head, scores + j * head.positions, factors[j], at);
     }
   }
 }
 
 /// attend_queries for any number of them up to kMost.
-template <class V, int kMost = kCachedQueries>
+template <class V, class T, int kMost = kCachedQueries>
 [[gnu::always_inline]] inline void attend_up_to(const CachedHead& head, float* scores) {
-  if (kMost == 1 || head.queries >= kMost) return attend_queries<V, kMost>(head, scores);
-  if constexpr (kMost > 1) attend_up_to<V, kMost - 1>(head, scores);
+  if (kMost == 1 || head.queries >= kMost) return attend_queries<V, T, kMost>(head, scores);
+  if constexpr (kMost > 1) attend_up_to<V, T, kMost - 1>(head, scores);
 }
 
-/// Kernel::attend_cached.
-template <class V>
+/// CacheKernel::attend.
+template <class V, class T>
 void attend_cached(const CachedHead& head, float* scores) {
   CachedHead left = head;
   while (left.queries > 0) {
-    attend_up_to<V>(left, scores);
+    attend_up_to<V, T>(left, scores);
     left.queries -= kCachedQueries;
     left.q += kCachedQueries * left.head_dim;
     left.o += kCachedQueries * left.head_dim;
   }
+}
+
+/// All of it for elements T.
+template <class V, class T>
+constexpr CacheKernel cache_kernel() {
+  return {attend_cached<V, T>, narrow_array<V, T>, widen_array<V, T>};
 }
 
 }  // namespace weft::nn::kernels

@@ -44,23 +44,28 @@ struct AttentionHead {
   float* d_v = nullptr;
 };
 
+/// A number of IEEE 754's binary16 as it lies in memory.
+struct Float16 {
+  uint16_t bits;
+};
+
 /// Attention of one token's queries that read one kv head of a cache, in float32.
 struct CachedHead {
   int64_t queries = 1;
   /// Those that the token sees, its own included.
   int64_t positions = 0;
   int64_t head_dim = 0;
-  /// [queries, H], already scaled; [positions, H]; [queries, H].
+  /// [queries, H], already scaled; [positions, H] of the cache's type; [queries, H].
   const float* q = nullptr;
-  const float* k = nullptr;
-  const float* v = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
   float* o = nullptr;
 };
 
 /// Queries that are multiplied with keys and values together.
 inline constexpr int kCachedQueries = 4;
 
-/// Floats that attend_cached needs beside its arguments.
+/// Floats that CacheKernel::attend needs beside its arguments.
 [[gnu::always_inline]] inline int64_t cached_scores(int64_t positions) {
   return kCachedQueries * positions;
 }
@@ -115,6 +120,16 @@ struct ElementKernel {
   void (*narrow)(const float* x, void* y, int64_t count);
 };
 
+/// Loops over a cache whose keys and values are of one type.
+struct CacheKernel {
+  /// `scores` holds cached_scores(head.positions) floats. A query's result has the same bits
+  /// whichever others are beside it.
+  void (*attend)(const CachedHead& head, float* scores);
+  /// Between that type and float32. float16 takes what is too large for it as its largest number.
+  void (*narrow)(const float* x, void* y, int64_t count);
+  void (*widen)(const void* x, float* y, int64_t count);
+};
+
 /// The kernels of one instruction set.
 struct Kernel {
   const char* name;
@@ -122,14 +137,13 @@ struct Kernel {
   void (*attend)(const AttentionHead& head, float* scratch);
   /// `scratch` holds attend_scratch() floats.
   void (*attend_backward)(const AttentionHead& head, float* scratch);
-  /// `scores` holds cached_scores(head.positions) floats. A query's result has the same bits
-  /// whichever others are beside it.
-  void (*attend_cached)(const CachedHead& head, float* scores);
   /// Rope of a head [dim]: turns the pairs (x_i, x_(i + dim / 2)) by angles, of which cos and sin
   /// have dim / 2 or more; sign -1 turns them back.
   void (*rotate)(float* x, const float* cos, const float* sin, int64_t dim, float sign);
   ElementKernel float32;
   ElementKernel bfloat16;
+  CacheKernel float32_cache;
+  CacheKernel float16_cache;
 };
 
 /// Floats that attend and attend_backward need beside their arguments.

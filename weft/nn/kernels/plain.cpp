@@ -24,9 +24,10 @@ const Kernel kPlainKernel = {"plain",
                              runs_here,
                              attend<Plain>,
                              attend_backward<Plain>,
-                             attend_cached<Plain>,
                              rotate<Plain>,
                              element_kernel<Plain, float>(),
-                             element_kernel<Plain, uint16_t>()};
+                             element_kernel<Plain, uint16_t>(),
+                             cache_kernel<Plain, float>(),
+                             cache_kernel<Plain, Float16>()};
 
 }  // namespace weft::nn::kernels

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "weft/nn/kernels/kernel.h"
+
 /// Vectors in the compiler's own types, so that one text serves every instruction set. All of it is
 /// templates on a type in the unnamed namespace of the file that includes this, and always
 /// inlined: nothing is shared between files.
@@ -45,6 +47,30 @@ struct Vectors {
     const Half half = __builtin_convertvector(values != values ? quiet : rounded, Half);
     __builtin_memcpy(to, &half, sizeof(half));
   }
+  /// float16, where no instruction does it. Sources of both: Giesen 2012, "Half to float done quic"
+  /// and "Float to half variants".
+  [[gnu::always_inline]] static F load(const Float16* from) {
+    Half half;
+    __builtin_memcpy(&half, from, sizeof(half));
+    const U bits = __builtin_convertvector(half, U), size = (bits & 0x7FFFu) << 13;
+    // The exponent's bias differs by 112; of infinity and NaN it is all ones again.
+    const F scaled = as<F>(size) * 0x1p112F;
+    const U special = size >= 0x0F800000u ? size | 0x7F800000u : as<U>(scaled);
+    return as<F>(special | (bits & 0x8000u) << 16);
+  }
+  /// Rounds to nearest, ties to even; what is larger than the largest becomes that; NaN stays NaN.
+  [[gnu::always_inline]] static void store(F values, Float16* to) {
+    const U bits = as<U>(values), sign = bits >> 16 & 0x8000u;
+    const F size = as<F>(bits & 0x7FFFFFFFu), most = size > kMostFloat16 ? all(kMostFloat16) : size;
+    const U normal = (as<U>(most) - 0x37FFF001u + (as<U>(most) >> 13 & 1u)) >> 13;
+    // Below the smallest normal number: a unit of 0.5's last place is one of them.
+    const U small = as<U>(most + 0.5F) - 0x3F000000u;
+    const U number = most < 0x1p-14F ? small : normal;
+    const Half half =
+        __builtin_convertvector((values != values ? U{} + 0x7E00u : number) | sign, Half);
+    __builtin_memcpy(to, &half, sizeof(half));
+  }
+  static constexpr float kMostFloat16 = 65504.0F;
   [[gnu::always_inline]] static F max(F a, F b) { return a > b ? a : b; }
   [[gnu::always_inline]] static float sum(F a) {
     return fold<kWidth / 2>(
@@ -80,6 +106,12 @@ struct Vectors {
   }
 
  private:
+  template <class To, class From>
+  [[gnu::always_inline]] static To as(From from) {
+    To to;
+    __builtin_memcpy(&to, &from, sizeof(to));
+    return to;
+  }
   /// The lanes kStep further, in a circle.
   template <int kStep, int... kLane>
   [[gnu::always_inline]] static F turn(F a, std::integer_sequence<int, kLane...>) {
