@@ -69,6 +69,15 @@ TEST(FaultProgram, DISABLED_AllFindTheSameBadFile) {
   }
 }
 
+// Rank 2 writes to rank 1, which has gone, and is the first to be found dead.
+TEST(FaultProgram, DISABLED_RankTwoLosesItsPeer) {
+  const World world = World::from_env();
+  if (world.rank() == 2) raise(SIGPIPE);
+  usleep(100'000);
+  if (world.rank() == 1) raise(SIGKILL);
+  pause();
+}
+
 LaunchOptions program(const std::string& name, const std::string& backend) {
   LaunchOptions options;
   options.num_ranks = 3;
@@ -120,6 +129,14 @@ TEST_P(FaultOn, AStoppedRankIsNamedAndEndsTheJob) {
       result.err, std::regex("rank 1 \\(pid [0-9]+, host .+\\) has not answered for [0-9]+ s: "
                              "stopped or stuck (during|after) all_reduce")))
       << result.err;
+}
+
+TEST(Fault, ARankThatLostItsPeerIsNotTheCause) {
+  const CommandResult result =
+      test::run_forked([] { return launch(program("RankTwoLosesItsPeer", "auto")); });
+  EXPECT_EQ(result.status, 4);
+  EXPECT_NE(result.err.find("rank 1 ("), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("was killed by SIGKILL"), std::string::npos) << result.err;
 }
 
 TEST(Fault, TheErrorOfOneRankIsTheJobs) {

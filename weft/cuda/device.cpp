@@ -1,5 +1,7 @@
 #include "weft/cuda/device.h"
 
+#include <bit>
+
 #include "weft/core/error.h"
 #ifdef WEFT_HAS_CUDA
 #include "weft/cuda/runtime.h"
@@ -39,12 +41,25 @@ void select_device(const std::string& where, int64_t local_rank) {
                            "; use --device cpu");
   check_cuda(cudaSetDevice(static_cast<int>(local_rank % count)), "cudaSetDevice");
 }
+
+std::array<int64_t, 2> device_uuid() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  cudaDeviceProp properties = {};
+  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return std::bit_cast<std::array<int64_t, 2>>(properties.uuid);
+}
 #else
 bool is_built() { return false; }
 
 bool has_device() { return false; }
 
 void select_device(const std::string& where, int64_t /*local_rank*/) { require_built(where); }
+
+std::array<int64_t, 2> device_uuid() {
+  require_built("cuda.device_uuid");
+  return {};
+}
 #endif
 
 void require_built(const std::string& where) {

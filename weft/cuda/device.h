@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -17,5 +18,8 @@ bool has_device();
 /// all else of this folder is to be called on it. Throws ConfigError, beginning with `where`, if
 /// there is none or this build has no kernels.
 void select_device(const std::string& where, int64_t local_rank);
+/// The 16 bytes that tell this thread's GPU from all others anywhere. Throws ConfigError as
+/// require_built does.
+std::array<int64_t, 2> device_uuid();
 
 }  // namespace weft::cuda

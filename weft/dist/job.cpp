@@ -292,13 +292,16 @@ void Job::note_end(int rank) {
                    describe_operation(status_of(rank)));
 }
 
-// The first failure is the cause, but a rank that only complains of another (it ended with status 4
-// by itself) gives way to one that failed of its own, as long as nobody was ended by us.
+// The first failure is the cause, but a rank that only complains of another gives way to one that
+// failed of its own, as long as nobody was ended by us: it ended with status 4 by itself, or, as
+// Gloo's threads write, by SIGPIPE when another had gone.
 void Job::note_failure(int rank, int status, const std::string& what) {
   if (ended_by_us_) return;
   const Rank& entry = ranks_[static_cast<size_t>(rank)];
   const bool exited = !entry.alive && WIFEXITED(entry.wait_status);
-  const bool complains = exited && status == kCommErrorStatus;
+  const bool lost_peer = !entry.alive && WIFSIGNALED(entry.wait_status) &&
+                         WTERMSIG(entry.wait_status) == SIGPIPE && !out_.is_broken();
+  const bool complains = lost_peer || (exited && status == kCommErrorStatus);
   if (failed_rank_ < 0 || (cause_complains_ && !complains)) {
     failed_rank_ = rank;
     status_ = status;

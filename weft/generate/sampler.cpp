@@ -16,9 +16,10 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-// The largest logit; NaN or infinity if one is broken: minus infinity is how a token is ruled out,
-// the others come from broken weights. Lanes of their own, so that it takes the compiler's vectors.
-float largest(std::span<const float> logits) {
+// The largest logit of a run; NaN or infinity if one is broken: minus infinity is how a token is
+// ruled out, the others come from broken weights. Lanes of their own, so that it takes the
+// compiler's vectors.
+float largest_of_run(std::span<const float> logits) {
   constexpr size_t kLanes = 16;
   std::array<float, kLanes> most, broken = {};
   most.fill(-std::numeric_limits<float>::infinity());
@@ -35,6 +36,27 @@ float largest(std::span<const float> logits) {
   for (; i < logits.size(); ++i) take(logits[i], 0);
   const float sum = std::accumulate(broken.begin(), broken.end(), 0.0F);
   return std::isnan(sum) ? sum : *std::ranges::max_element(most);
+}
+
+struct Likeliest {
+  float logit = -std::numeric_limits<float>::infinity();
+  size_t id = 0;
+};
+
+// The first of the largest logits. Its place is looked for in its run alone.
+Likeliest likeliest(std::span<const float> logits) {
+  constexpr size_t kRun = 1024;
+  Likeliest best;
+  for (size_t start = 0; start < logits.size(); start += kRun) {
+    const auto run = logits.subspan(start, std::min(kRun, logits.size() - start));
+    const float most = largest_of_run(run);
+    if (!std::isnan(most) && most <= best.logit) continue;
+    best = {most, start};
+    if (!std::isfinite(most)) return best;
+  }
+  const auto run = logits.subspan(best.id);
+  best.id += static_cast<size_t>(std::ranges::find(run, best.logit) - run.begin());
+  return best;
 }
 
 }  // namespace
@@ -100,11 +122,11 @@ class Sampler::Candidates {
 };
 
 int64_t Sampler::sample(std::span<const float> logits) {
-  const float best = largest(logits);
+  const auto [best, id] = likeliest(logits);
   check<ConfigError>(std::isfinite(best),
                      "generate: the model's logits are not finite; its weights or their reading "
                      "are broken");
-  if (options_.temperature == 0.0) return std::ranges::find(logits, best) - logits.begin();
+  if (options_.temperature == 0.0) return static_cast<int64_t>(id);
   Candidates candidates(logits);
   if (options_.top_k > 0) candidates.keep(static_cast<size_t>(options_.top_k));
   keep_likely(candidates, best);

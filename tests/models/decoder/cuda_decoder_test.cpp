@@ -134,18 +134,27 @@ TEST_F(CudaDecoderPass, ARecordedPassReadsItsPositionAnew) {
   }
 }
 
-TEST_F(CudaDecoderPass, RanksGiveWhatOneGives) {
-  test::on_ranks(
-      [](const Group& group) {
-        cuda::select_device("test", group.rank());
-        const c10::InferenceMode inference;
-        const Models models("llama", group, true);
-        const at::Tensor ids_BT = ids_of(1, 9);
-        expect_close(logits_in_pieces(*models.moved, ids_BT, {6, 1, 1, 1}),
-                     models.reference->logits(models.reference->forward(ids_BT, nullptr)),
-                     core::join(group.size(), " ranks"), 1e-4);
-      },
-      {2});
+// The third of the single tokens is a recorded pass where sums do not travel.
+void check_ranks(const Group& group) {
+  cuda::select_device("test", group.rank());
+  const c10::InferenceMode inference;
+  const Models models("llama", group, true);
+  const at::Tensor ids_BT = ids_of(1, 9);
+  const at::Tensor expected = models.reference->logits(models.reference->forward(ids_BT, nullptr));
+  for (const std::string round : {"first", "second"}) {
+    expect_close(logits_in_pieces(*models.moved, ids_BT, {6, 1, 1, 1}), expected,
+                 core::join(group.size(), " ranks, ", round, " cache"), 1e-4);
+  }
+}
+
+TEST_F(CudaDecoderPass, RanksWithGpusOfTheirOwnGiveWhatOneGives) {
+  test::on_ranks(check_ranks, {2});
+}
+
+TEST_F(CudaDecoderPass, RanksThatShareAGpuGiveWhatOneGives) {
+  ::setenv("CUDA_ON_CPU_SHARED", "1", 1);
+  test::on_ranks(check_ranks, {2});
+  ::unsetenv("CUDA_ON_CPU_SHARED");
 }
 
 TEST_F(CudaDecoderPass, RefusesACacheThatDoesNotFit) {

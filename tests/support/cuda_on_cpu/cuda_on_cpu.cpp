@@ -3,6 +3,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -161,6 +162,15 @@ void run_now(dim3 blocks, dim3 threads, const std::function<void()>& thread) {
   }
 }
 
+cudaError_t run_or_record(const std::function<void()>& run) {
+  if (recording != nullptr) {
+    recording->kernels.push_back(run);
+  } else {
+    run();
+  }
+  return last_error;
+}
+
 }  // namespace
 
 namespace weft::test {
@@ -169,16 +179,14 @@ cudaError_t run_on_fibers(dim3 blocks, dim3 threads, std::function<void()> threa
   if (blocks.x == 0 || blocks.y == 0 || blocks.y > 65535 || threads.x == 0 || threads.x > 1024) {
     return cudaErrorInvalidValue;
   }
-  const auto run = [=] { run_now(blocks, threads, thread); };
-  if (recording != nullptr) {
-    recording->kernels.emplace_back(run);
-  } else {
-    run();
-  }
-  return last_error;
+  return run_or_record([=] { run_now(blocks, threads, thread); });
 }
 
 }  // namespace weft::test
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t /*stream*/, void (*function)(void*), void* data) {
+  return run_or_record([=] { function(data); });
+}
 
 void __syncthreads() { fibers().wait(fibers().block()); }
 void __syncwarp() { fibers().wait(fibers().warp()); }
@@ -197,6 +205,16 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
+  *properties = {};
+  const pid_t own = ::getenv("CUDA_ON_CPU_SHARED") == nullptr ? ::getpid() : 0;
+  std::memcpy(properties->uuid.bytes, &own, sizeof own);
+  return cudaSuccess;
+}
 cudaError_t cudaGetLastError() { return last_error; }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorMemoryAllocation ? "out of memory" : "invalid on the processor";

@@ -38,8 +38,17 @@ using cudaStream_t = struct FiberStream*;
 using cudaGraph_t = struct FiberGraph*;
 using cudaGraphExec_t = struct FiberGraph*;
 
+// Each process has a GPU of its own, unless the environment has CUDA_ON_CPU_SHARED.
+struct cudaDeviceProp {
+  struct {
+    char bytes[16];
+  } uuid;
+};
+
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
@@ -54,6 +63,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+/// Runs or records it, as a kernel.
+extern "C" cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data);
 
 namespace weft::test {
 /// Runs `thread` for every thread of every block, or records it.

@@ -1,14 +1,18 @@
 #include "weft/models/decoder/cuda_decoder.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <set>
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/core/log.h"
 #include "weft/core/profile.h"
+#include "weft/cuda/device.h"
 #include "weft/cuda/multiply.h"
 #include "weft/cuda/rows.h"
 
@@ -108,6 +112,7 @@ const CudaKvStore& CudaDecoder::store_of(const nn::KvCache& cache, int64_t batch
 at::Tensor CudaDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
                             nn::KvCache& cache) {
   cache.check_room(x_BTD.size(1));
+  meet();
   const Pass pass{x_BTD.size(0), x_BTD.size(1), angles.cos().size(-1),
                   &store_of(cache, x_BTD.size(0))};
   make_room(pass);
@@ -116,6 +121,40 @@ at::Tensor CudaDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angle
   at::Tensor hidden_BTD = at::empty(x_BTD.sizes(), at::kFloat);
   normed_.download(hidden_BTD.mutable_data_ptr(), static_cast<int64_t>(hidden_BTD.nbytes()));
   return hidden_BTD;
+}
+
+// Agrees on how sums are reduced. Collective, once.
+void CudaDecoder::meet() {
+  if (has_met_ || group_.size() == 1) return;
+  has_met_ = true;
+  if (!have_own_gpus()) {
+    if (group_.rank() == 0) {
+      core::log(core::LogLevel::kInfo, "--device cuda: sums of ranks travel through the CPU: NCCL ",
+                "(libnccl.so.2) is missing, or ranks share a GPU");
+    }
+    return;
+  }
+  cuda::RankSum::Id id = {};
+  if (group_.rank() == 0) id = cuda::RankSum::make_id();
+  at::Tensor shared = at::tensor(at::ArrayRef<int64_t>(id.data(), id.size()), at::kLong);
+  group_.broadcast(shared, 0);
+  std::copy_n(shared.const_data_ptr<int64_t>(), id.size(), id.begin());
+  rank_sum_.emplace(id, group_.rank(), group_.size());
+}
+
+// Whether NCCL can be used, which refuses ranks that share a GPU.
+bool CudaDecoder::have_own_gpus() const {
+  const auto uuid = cuda::device_uuid();
+  const at::Tensor own =
+      at::tensor({int64_t{cuda::RankSum::is_available()}, uuid[0], uuid[1]}, at::kLong);
+  const std::vector<int64_t> threes(static_cast<size_t>(group_.size()), own.numel());
+  const at::Tensor all = group_.all_gather(own, 0, threes);
+  std::set<std::pair<int64_t, int64_t>> gpus;
+  const auto* of_rank = all.const_data_ptr<int64_t>();
+  for (int64_t rank = 0; rank < group_.size(); ++rank, of_rank += own.numel()) {
+    if (of_rank[0] == 0 || !gpus.emplace(of_rank[1], of_rank[2]).second) return false;
+  }
+  return true;
 }
 
 // Memory that moves makes a recording wrong.
@@ -151,7 +190,8 @@ void CudaDecoder::upload_inputs(const Pass& pass, const at::Tensor& x_BTD,
 
 // The first pass of one token at a place runs kernel by kernel, the second is recorded.
 void CudaDecoder::run_pass(const Pass& pass) {
-  if (pass.tokens != 1 || group_.size() > 1) return run_layers(pass);
+  const bool sums_travel = group_.size() > 1 && !rank_sum_;
+  if (pass.tokens != 1 || sums_travel) return run_layers(pass);
   const Place place{pass.store->keys(0), pass.store->values(0), pass.store->sizes(),
                     pass.turned_dim};
   if (last_place_ != place) {
@@ -250,9 +290,10 @@ void CudaDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   reduce(pass);
 }
 
-// The ranks' sum of their partial sums, by way of the CPU.
+// The ranks' sum of their partial sums.
 void CudaDecoder::reduce(const Pass& pass) {
   if (group_.size() == 1) return;
+  if (rank_sum_) return rank_sum_->add(sum_.as<float>(), pass.rows() * width_);
   const core::Profiled profiled("all-reduce");
   if (!host_sum_.defined() || host_sum_.size(0) != pass.rows()) {
     host_sum_ = at::empty({pass.rows(), width_}, at::kFloat);

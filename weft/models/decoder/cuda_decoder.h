@@ -11,6 +11,7 @@
 #include "weft/cuda/attention.h"
 #include "weft/cuda/buffer.h"
 #include "weft/cuda/graph.h"
+#include "weft/cuda/rank_sum.h"
 #include "weft/dist/group.h"
 #include "weft/models/config.h"
 #include "weft/models/decoder/decoder_block.h"
@@ -43,9 +44,11 @@ class CudaKvStore : public nn::KvStore {
 };
 
 /// A decoder's pass over a cache on this process's GPU: what the modules compute, in nine kernels
-/// per layer, without a copy in between on one rank; on several, partial sums travel to the CPU
-/// and are all-reduced there. The pass of one token per sequence is recorded the second time and
-/// then begins as one (cuda::Graph). For blocks whose linears are all on the GPU (nn::on_cuda).
+/// per layer, without a copy in between. Partial sums of several ranks are reduced between their
+/// GPUs by NCCL, where all ranks have it and a GPU of their own; else they travel to the CPU and
+/// are all-reduced there. The pass of one token per sequence is recorded the second time and then
+/// begins as one (cuda::Graph), unless its sums travel. For blocks whose linears are all on the GPU
+/// (nn::on_cuda).
 class CudaDecoder {
  public:
   /// Holds the linears and copies norms and biases; not collective.
@@ -61,7 +64,8 @@ class CudaDecoder {
   /// x_BTD: the tokens' embeddings, floating, on the CPU. Writes keys and values behind the
   /// cache's positions and leaves it to the caller to advance it. Returns hidden states after the
   /// last norm, float32, on the CPU. Throws ConfigError if the cache has no room or is not of
-  /// make_cache, or of another batch. Collective: two all-reduces a layer.
+  /// make_cache, or of another batch. Collective: two all-reduces a layer; the first time ranks
+  /// meet.
   at::Tensor run(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache& cache);
 
  private:
@@ -93,6 +97,8 @@ class CudaDecoder {
   void make_room(const Pass& pass);
   void upload_inputs(const Pass& pass, const at::Tensor& x_BTD, const nn::RopeAngles& angles,
                      int64_t start);
+  void meet();
+  bool have_own_gpus() const;
   void run_pass(const Pass& pass);
   void run_layers(const Pass& pass);
   void attend(const Pass& pass, int64_t index);
@@ -113,6 +119,8 @@ class CudaDecoder {
   std::vector<float> host_inputs_;
   cuda::Buffer normed_, sum_, q_, k_, v_, attended_, gate_, up_;
   at::Tensor host_sum_;
+  bool has_met_ = false;
+  std::optional<cuda::RankSum> rank_sum_;
   /// Where the last pass of one token ran, and its recording once there was a second one.
   std::optional<Place> last_place_;
   std::optional<cuda::Graph> graph_;
