@@ -270,9 +270,9 @@ TEST(PanelMatrix, RowsServeMatricesOfAllKinds) {
   const auto& kernel = kernels::active_panel_kernel();
   const at::Tensor x = seeded({19, 64}, 1, at::kFloat);
   at::Tensor a = at::empty({19, 32}), b = at::empty({19, 16}), c = at::empty({19, 16});
-  const PanelProduct products[] = {{&coded, a.mutable_data_ptr<float>(), 32},
-                                   {&plain, b.mutable_data_ptr<float>(), 16},
-                                   {&wide, c.mutable_data_ptr<float>(), 16}};
+  const PanelProduct products[] = {{PanelView(coded), a.mutable_data_ptr<float>(), 32},
+                                   {PanelView(plain), b.mutable_data_ptr<float>(), 16},
+                                   {PanelView(wide), c.mutable_data_ptr<float>(), 16}};
   using Wants = PanelInputs::Wants;
   const auto row_of = [&](int64_t row, float* /*room*/) {
     return x.const_data_ptr<float>() + row * 64;

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <array>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -20,12 +21,13 @@ int64_t checked_capacity(int64_t capacity) {
 
 KvCache::KvCache(const Options& options)
     : dtype_(options.dtype), capacity_(checked_capacity(options.capacity)) {
-  const std::vector<int64_t> shape = {options.batch, options.num_kv_heads, capacity_,
-                                      options.head_dim};
-  for (int64_t layer = 0; layer < options.num_layers; ++layer) {
-    keys_.push_back(at::empty(shape, dtype_));
-    values_.push_back(at::empty(shape, dtype_));
-  }
+  const std::array<int64_t, 5> shape = {options.num_layers, options.batch, options.num_kv_heads,
+                                        capacity_, options.head_dim};
+  keys_ = at::empty(shape, dtype_);
+  values_ = at::empty(shape, dtype_);
+  keys_data_ = static_cast<std::byte*>(keys_.mutable_data_ptr());
+  values_data_ = static_cast<std::byte*>(values_.mutable_data_ptr());
+  layer_bytes_ = keys_.stride(0) * static_cast<int64_t>(keys_.element_size());
 }
 
 KvCache::KvCache(int64_t capacity, std::shared_ptr<KvStore> store)
@@ -38,10 +40,10 @@ std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tenso
                                  "nn.KvCache.append: the cache lies on a GPU, expected one of "
                                  "tensors; make a new one of the model as it is now");
   check_room(tokens);
-  keys_[layer].narrow(2, length_, tokens).copy_(k_BkTH);
-  values_[layer].narrow(2, length_, tokens).copy_(v_BkTH);
-  return {keys_[layer].narrow(2, 0, length_ + tokens),
-          values_[layer].narrow(2, 0, length_ + tokens)};
+  const at::Tensor keys = keys_.select(0, layer), values = values_.select(0, layer);
+  keys.narrow(2, length_, tokens).copy_(k_BkTH);
+  values.narrow(2, length_, tokens).copy_(v_BkTH);
+  return {keys.narrow(2, 0, length_ + tokens), values.narrow(2, 0, length_ + tokens)};
 }
 
 void KvCache::check_room(int64_t tokens) const {
@@ -57,9 +59,8 @@ void KvCache::truncate(int64_t length) {
 }
 
 int64_t KvCache::num_bytes() const {
-  int64_t bytes = store_ == nullptr ? 0 : store_->num_bytes();
-  for (const at::Tensor& keys : keys_) bytes += 2 * static_cast<int64_t>(keys.nbytes());
-  return bytes;
+  if (store_ != nullptr) return store_->num_bytes();
+  return static_cast<int64_t>(keys_.nbytes() + values_.nbytes());
 }
 
 }  // namespace weft::nn

@@ -2,10 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace weft::nn {
 
@@ -39,10 +39,12 @@ class KvCache {
                                            const at::Tensor& v_BkTH);
   /// Throws ConfigError unless `tokens` more positions fit into the capacity.
   void check_room(int64_t tokens) const;
-  /// Memory for all positions of a layer, [B, k, capacity, H]: for a caller that writes those
-  /// behind length() itself.
-  const at::Tensor& keys(int64_t layer) const { return keys_.at(static_cast<size_t>(layer)); }
-  const at::Tensor& values(int64_t layer) const { return values_.at(static_cast<size_t>(layer)); }
+  /// Sequences of tensors; 0 where there is a store.
+  int64_t batch() const { return keys_.defined() ? keys_.size(1) : 0; }
+  /// Memory for all positions of a layer, [B, k, capacity, H] of dtype() without gaps: for a caller
+  /// that writes those behind length() itself.
+  void* keys(int64_t layer) const { return keys_data_ + layer * layer_bytes_; }
+  void* values(int64_t layer) const { return values_data_ + layer * layer_bytes_; }
   /// Null where keys and values are tensors.
   KvStore* store() const { return store_.get(); }
   /// Counts `tokens` more positions, once all layers have appended theirs.
@@ -60,8 +62,11 @@ class KvCache {
   at::ScalarType dtype_ = at::kFloat;
   int64_t capacity_;
   int64_t length_ = 0;
-  std::vector<at::Tensor> keys_;
-  std::vector<at::Tensor> values_;
+  /// [layers, B, k, capacity, H].
+  at::Tensor keys_, values_;
+  std::byte* keys_data_ = nullptr;
+  std::byte* values_data_ = nullptr;
+  int64_t layer_bytes_ = 0;
   std::shared_ptr<KvStore> store_;
 };
 

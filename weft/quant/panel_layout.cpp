@@ -264,7 +264,10 @@ Panels view_of(const PanelMatrix& w) {
           w.short_numbers == nullptr ? nullptr : w.short_numbers->upper_bytes()};
 }
 
-int64_t padded_out(const PanelMatrix& w) { return num_panels(w.out_features) * kPanelRows; }
+PanelView::PanelView(const PanelMatrix& w)
+    : panels(view_of(w)),
+      num_panels(quant::num_panels(w.out_features)),
+      short_numbers(w.short_numbers.get()) {}
 
 bool fits_panels(const AffineTensor& w) {
   return w.in_features() % kBlockColumns == 0 &&

@@ -29,6 +29,21 @@ struct PanelMatrix {
   }
 };
 
+/// What a product reads of a matrix; valid while its data lives. In one place, because weights push
+/// all else out of the caches between a matrix's uses.
+struct PanelView {
+  PanelView() = default;
+  explicit PanelView(const PanelMatrix& w);
+
+  kernels::Panels panels;
+  int64_t num_panels = 0;
+  const ShortBFloat16* short_numbers = nullptr;
+
+  int64_t in_features() const { return panels.num_blocks * kernels::kBlockColumns; }
+  /// The least stride of a product's rows: whole panels, of which what is beyond `out` gets zeros.
+  int64_t padded_out() const { return num_panels * kernels::kPanelRows; }
+};
+
 /// Whether `w` can be kept so: rows of whole blocks of kBlockColumns, and quant groups of half a
 /// block or of whole ones. Codes of 2 and 3 bits become 4, those of 5 become 6.
 /// Scales that are products of a small number and one of 256 columns, as in GGUF's K-quants, are
@@ -45,8 +60,6 @@ PanelMatrix to_panels(const at::Tensor& w);
 
 /// As the kernels see it; valid while w's data lives.
 kernels::Panels view_of(const PanelMatrix& w);
-/// The least stride of a product's rows: whole panels, of which what is beyond `out` gets zeros.
-int64_t padded_out(const PanelMatrix& w);
 
 /// The whole matrix [out, in] in float32: the values of what it was made of, bit for bit.
 at::Tensor panel_values(const PanelMatrix& w);

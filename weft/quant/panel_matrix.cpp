@@ -26,25 +26,25 @@ struct Place {
   int64_t first, stride;
 };
 
-bool is_bfloat16(const PanelMatrix& w) {
-  return w.form.numbers == PanelNumbers::kBFloat16 || w.short_numbers != nullptr;
+bool is_bfloat16(const PanelView& w) {
+  return w.panels.form.numbers == PanelNumbers::kBFloat16 || w.short_numbers != nullptr;
 }
 
-bool serves(const PanelInputs& x, const PanelMatrix& w) {
+bool serves(const PanelInputs& x, const PanelView& w) {
   if (is_bfloat16(w)) return x.wants().bfloat16;
-  return w.form.is_dense() ? x.wants().numbers : x.wants().code_bits != 0;
+  return w.panels.form.is_dense() ? x.wants().numbers : x.wants().code_bits != 0;
 }
 
 // Checks the products and returns their panels.
 int64_t count_panels(const PanelInputs& x, std::span<const PanelProduct> products) {
   int64_t panels = 0;
   for (const PanelProduct& each : products) {
-    check<ShapeError>(each.w->in_features == x.in_features(), "quant.multiply: rows of ",
-                      x.in_features(), ", expected ", each.w->in_features);
-    check<ShapeError>(serves(x, *each.w), "quant.multiply: rows without ",
-                      each.w->form.is_dense() ? "numbers" : "codes",
+    check<ShapeError>(each.w.in_features() == x.in_features(), "quant.multiply: rows of ",
+                      x.in_features(), ", expected ", each.w.in_features());
+    check<ShapeError>(serves(x, each.w), "quant.multiply: rows without ",
+                      each.w.panels.form.is_dense() ? "numbers" : "codes",
                       ", expected them; say so in PanelInputs::Wants");
-    panels += padded_out(*each.w) / kPanelRows;
+    panels += each.w.num_panels;
   }
   return panels;
 }
@@ -60,23 +60,22 @@ void multiply_plain(const kernels::PanelKernel& kernel, const PanelInputs& x,
 }
 
 // Panel `index` as one of bfloat16.
-void unpack(const kernels::PanelKernel& kernel, const PanelMatrix& w, int64_t index, uint16_t* to) {
-  if (w.short_numbers != nullptr) return w.short_numbers->read(kernel, view_of(w), index, to);
-  kernel.unpack_codes(view_of(w), index, to);
+void unpack(const kernels::PanelKernel& kernel, const PanelView& w, int64_t index, uint16_t* to) {
+  if (w.short_numbers != nullptr) return w.short_numbers->read(kernel, w.panels, index, to);
+  kernel.unpack_codes(w.panels, index, to);
 }
 
 // Panels [first, first + count) that become bfloat16 in the cache, a few at a time.
-void multiply_unpacked(const kernels::PanelKernel& kernel, const PanelInputs& x,
-                       const PanelMatrix& w, int64_t first, int64_t count,
-                       const kernels::PanelOutputs& y) {
+void multiply_unpacked(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
+                       int64_t first, int64_t count, const kernels::PanelOutputs& y) {
   thread_local core::Scratch<uint16_t> memory;
-  const int64_t numbers = kPanelRows * w.in_features;
+  const int64_t numbers = kPanelRows * w.in_features();
   const int64_t most = x.is_bfloat16() ? kernel.bfloat16_panels : 1;
   uint16_t* const unpacked = memory.make_room(most * numbers);
   kernels::Panels whole;
   whole.data = reinterpret_cast<const uint8_t*>(unpacked);
   whole.form.numbers = PanelNumbers::kBFloat16;
-  whole.num_blocks = w.in_features / kBlockColumns;
+  whole.num_blocks = w.panels.num_blocks;
   for (int64_t i = 0; i < count; i += most) {
     const int64_t some = std::min(most, count - i);
     for (int64_t p = 0; p < some; ++p) {
@@ -87,29 +86,30 @@ void multiply_unpacked(const kernels::PanelKernel& kernel, const PanelInputs& x,
 }
 
 // The same of numbers of 12 bits, which few tokens are multiplied by as they are.
-void multiply_short(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelMatrix& w,
+void multiply_short(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
                     int64_t first, int64_t count, const kernels::PanelOutputs& y) {
   if (!x.is_exact()) return multiply_unpacked(kernel, x, w, first, count, y);
-  kernel.multiply_dense(view_of(w), first, count, x.numbers(), y);
+  kernel.multiply_dense(w.panels, first, count, x.numbers(), y);
   w.short_numbers->add_exceptions(first, count, x.numbers(), y);
 }
 
 // Panels [first, first + count) of a product.
 void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
                      const PanelProduct& product, int64_t first, int64_t count) {
-  const PanelMatrix& w = *product.w;
+  const PanelView& w = product.w;
   const kernels::PanelOutputs y{product.y + first * kPanelRows, product.stride};
   if (w.short_numbers != nullptr) return multiply_short(kernel, x, w, first, count, y);
-  if (w.form.is_dense()) return multiply_plain(kernel, x, view_of(w), first, count, y);
+  if (w.panels.form.is_dense()) return multiply_plain(kernel, x, w.panels, first, count, y);
   if (!x.has_codes()) return multiply_unpacked(kernel, x, w, first, count, y);
-  kernel.multiply(view_of(w), first, count, x.codes(), y);
+  kernel.multiply(w.panels, first, count, x.codes(), y);
 }
 
 }  // namespace
 
 PanelInputs::Wants PanelInputs::Wants::of(const PanelMatrix& w) {
   if (!w.form.is_dense()) return {w.activation_bits, false, false};
-  return {0, !quant::is_bfloat16(w), quant::is_bfloat16(w)};
+  const bool is_bfloat16 = quant::is_bfloat16(PanelView(w));
+  return {0, !is_bfloat16, is_bfloat16};
 }
 
 PanelInputs::Wants PanelInputs::Wants::operator|(const Wants& other) const {
@@ -171,7 +171,7 @@ void multiply(const kernels::PanelKernel& kernel, const PanelInputs& x,
   at::parallel_for(0, count_panels(x, products), grain, [&](int64_t begin, int64_t end) {
     int64_t first = 0;
     for (const PanelProduct& each : products) {
-      const int64_t count = padded_out(*each.w) / kPanelRows;
+      const int64_t count = each.w.num_panels;
       const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
       first += count;
       if (from >= to) continue;
@@ -188,14 +188,15 @@ at::Tensor panel_matmul_on(const kernels::PanelKernel& kernel, const at::Tensor&
                     "; check which shard of the weight this is");
   auto shape = x.sizes().vec();
   shape.back() = w.out_features;
-  const int64_t rows = x.numel() / w.in_features, stride = padded_out(w);
+  const PanelView view(w);
+  const int64_t rows = x.numel() / w.in_features, stride = view.padded_out();
   const at::Tensor wide = x.detach().to(at::kFloat).contiguous();
   PanelInputs inputs(PanelInputs::Wants::of(w));
   const auto* from = wide.const_data_ptr<float>();
   inputs.take(kernel, {rows, w.in_features, x.dim() > 1 ? x.size(-2) : 1},
               [&](int64_t row, float* /*room*/) { return from + row * w.in_features; });
   at::Tensor y = at::empty({rows, stride});
-  const PanelProduct product{&w, y.mutable_data_ptr<float>(), stride};
+  const PanelProduct product{view, y.mutable_data_ptr<float>(), stride};
   multiply(kernel, inputs, std::span(&product, 1));
   return y.narrow(1, 0, w.out_features).reshape(shape).to(x.scalar_type());
 }

@@ -89,7 +89,7 @@ class PanelInputs {
 
 /// One of several matrices that the same rows are multiplied by; rows of y are `stride` apart.
 struct PanelProduct {
-  const PanelMatrix* w = nullptr;
+  PanelView w;
   float* y = nullptr;
   int64_t stride = 0;
 };

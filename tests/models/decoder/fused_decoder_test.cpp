@@ -153,6 +153,14 @@ TEST(FusedDecoder, BlocksThatRunAsModulesReadEitherCache) {
   EXPECT_FALSE(at::equal(half, whole));
 }
 
+TEST(FusedDecoder, ACacheOfOtherSequencesIsAnError) {
+  const c10::InferenceMode inference;
+  const auto model = panel_model("llama", {});
+  nn::KvCache cache = model->make_cache(1, 3);
+  EXPECT_EQ(error_text([&] { model->forward(ids_of(2, 2), &cache); }),
+            "ConfigError: models.FusedDecoder: 2 sequences, expected 1 as the cache has");
+}
+
 TEST(FusedDecoder, ACacheThatIsFullIsAnError) {
   const c10::InferenceMode inference;
   const auto model = panel_model("llama", {});

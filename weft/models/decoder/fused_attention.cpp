@@ -34,29 +34,28 @@ struct Turns {
   }
 };
 
-// Keys or values [B, k, capacity, H] of a layer.
-struct CacheRows {
-  std::byte* data;
-  int64_t element_bytes, of_sequence, of_head, of_position;
-
-  explicit CacheRows(const at::Tensor& cached)
-      : data(static_cast<std::byte*>(cached.mutable_data_ptr())),
-        element_bytes(static_cast<int64_t>(cached.element_size())),
-        of_sequence(cached.stride(0)),
-        of_head(cached.stride(1)),
-        of_position(cached.stride(2)) {}
-
-  void* at(int64_t sequence, int64_t kv, int64_t position) const {
-    return data + element_bytes * (sequence * of_sequence + kv * of_head + position * of_position);
-  }
-};
-
 bool is_half(const FusedAttention::Call& call) { return call.cache->dtype() == at::kHalf; }
 
 const nn::kernels::CacheKernel& cache_kernel(const FusedAttention::Call& call) {
   const nn::kernels::Kernel& kernel = nn::kernels::active_kernel();
   return is_half(call) ? kernel.float16_cache : kernel.float32_cache;
 }
+
+// Keys or values of a layer.
+struct CacheRows {
+  std::byte* data;
+  int64_t heads, capacity, row_bytes;
+
+  CacheRows(const FusedAttention::Call& call, void* of_layer, int64_t head_dim)
+      : data(static_cast<std::byte*>(of_layer)),
+        heads(call.k.count),
+        capacity(call.cache->capacity()),
+        row_bytes(head_dim * (is_half(call) ? 2 : 4)) {}
+
+  void* at(int64_t sequence, int64_t kv, int64_t position) const {
+    return data + ((sequence * heads + kv) * capacity + position) * row_bytes;
+  }
+};
 
 // How many of `most` heads from `head` on read its keys and values.
 int64_t heads_beside(const FusedAttention::Call& call, int64_t head, int64_t most) {
@@ -112,7 +111,8 @@ const float* FusedAttention::run(const Call& call) {
 
 // Queries are turned and scaled; turned keys and values go to the cache.
 void FusedAttention::turn(const Call& call) const {
-  const CacheRows keys(call.cache->keys(call.layer)), values(call.cache->values(call.layer));
+  const CacheRows keys(call, call.cache->keys(call.layer), head_dim_);
+  const CacheRows values(call, call.cache->values(call.layer), head_dim_);
   const Turns turns(*call.angles);
   const int64_t start = call.start();
   const float q_scale = 1 / std::sqrt(static_cast<float>(head_dim_));
@@ -139,7 +139,8 @@ void FusedAttention::turn(const Call& call) const {
 }
 
 void FusedAttention::attend_each(const Call& call) {
-  const CacheRows keys(call.cache->keys(call.layer)), values(call.cache->values(call.layer));
+  const CacheRows keys(call, call.cache->keys(call.layer), head_dim_);
+  const CacheRows values(call, call.cache->values(call.layer), head_dim_);
   const nn::kernels::CacheKernel& cache = cache_kernel(call);
   const int64_t heads = call.q.count, most = call.positions();
   const int64_t scores = nn::kernels::cached_scores(most);
@@ -178,7 +179,8 @@ float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv)
 
 float* FusedAttention::value_rows(const Call& call, int64_t sequence, int64_t kv) const {
   if (is_half(call)) return key_tiles(call, sequence, kv) + floats_of_head(call) / 2;
-  return static_cast<float*>(CacheRows(call.cache->values(call.layer)).at(sequence, kv, 0));
+  const CacheRows values(call, call.cache->values(call.layer), head_dim_);
+  return static_cast<float*>(values.at(sequence, kv, 0));
 }
 
 uint32_t* FusedAttention::packed_keys(const Call& call, int64_t sequence, int64_t kv) const {
@@ -194,8 +196,8 @@ void FusedAttention::take_tile(const Call& call, int64_t sequence, int64_t kv, i
   thread_local core::Scratch<float> memory;
   float* const room = memory.make_room(kTile * head_dim_);
   const int64_t first = tile * kTile, count = std::min(kTile, call.positions() - first);
-  const auto in_float = [&](const at::Tensor& cached, float* to) -> const float* {
-    const void* rows = CacheRows(cached).at(sequence, kv, first);
+  const auto in_float = [&](void* of_layer, float* to) -> const float* {
+    const void* rows = CacheRows(call, of_layer, head_dim_).at(sequence, kv, first);
     if (!is_half(call)) return static_cast<const float*>(rows);
     cache_kernel(call).widen(rows, to, count * head_dim_);
     return to;

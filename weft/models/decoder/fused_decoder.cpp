@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "weft/core/error.h"
 #include "weft/core/profile.h"
 #include "weft/nn/kernels/select.h"
 #include "weft/quant/kernels/panel_select.h"
@@ -27,22 +28,19 @@ void for_rows(int64_t rows, int64_t row_work, Use&& use) {
   });
 }
 
-void add_bias(const at::Tensor& bias, float* row) {
-  if (bias.defined()) elements().add(row, bias.const_data_ptr<float>(), row, bias.numel());
-}
-
-// The parameter itself if it is float32 already.
-at::Tensor in_float(const at::Tensor& parameter) {
-  return parameter.defined() ? parameter.detach().to(at::kFloat).contiguous() : parameter;
-}
-
-// Norms `rows` rows of `size` numbers that lie end to end, in place.
-void norm_in_place(const at::Tensor& weight, float eps, float* x, int64_t rows, int64_t size) {
+// Norms `rows` rows of norm.size numbers that lie end to end, in place.
+template <class Vector>
+void norm_in_place(const Vector& norm, float eps, float* x, int64_t rows) {
   float scale = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    float* own = x + row * size;
-    elements().norm({1, size, eps, own, weight.const_data_ptr<float>(), own, &scale});
+    float* own = x + row * norm.size;
+    elements().norm({1, norm.size, eps, own, norm.data, own, &scale});
   }
+}
+
+template <class Vector>
+void add_bias(const Vector& bias, float* row) {
+  if (bias.data != nullptr) elements().add(row, bias.data, row, bias.size);
 }
 
 }  // namespace
@@ -58,30 +56,63 @@ FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderB
       head_dim_(config.head_dim),
       norm_eps_(static_cast<float>(config.norm_eps)),
       attention_(config.head_dim),
-      group_(std::move(group)),
-      last_norm_(in_float(last_norm->weight)) {
+      group_(std::move(group)) {
+  last_norm_ = keep(last_norm->weight);
   is_complete_ = std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
   inputs_ = quant::PanelInputs(wants_);
 }
 
 bool FusedDecoder::add(const DecoderBlock& block) {
-  const FeedForwardLayer& ffn = block->feed_forward();
-  if (ffn.is_empty()) return false;
-  const AttentionParts& parts = block->attention()->parts();
-  Layer layer(held_.take_all<nn::PanelLinearImpl>(block));
-  for (const Linear& linear : layer.all()) {
+  if (block->feed_forward().is_empty()) return false;
+  const auto linears = held_.take_all<nn::PanelLinearImpl>(block);
+  for (const Linear& linear : linears.all()) {
     if (!note_wants(linear)) return false;
   }
-  layer.input_norm = in_float(block->input_norm()->weight);
-  layer.ffn_norm = in_float(block->ffn_norm()->weight);
-  if (!parts.q_norm.is_empty()) layer.q_norm = in_float(parts.q_norm->weight);
-  if (!parts.k_norm.is_empty()) layer.k_norm = in_float(parts.k_norm->weight);
-  layer.o_bias = in_float(parts.o_proj->bias);
-  layer.down_bias = in_float(ffn->down_proj()->bias);
+  const AttentionParts& parts = block->attention()->parts();
+  Layer layer;
+  take_matrices(linears, layer);
+  take_vectors(block, linears, layer);
+  layer.heads = linears.q->out_features() / head_dim_;
+  layer.kv_heads = linears.k->out_features() / head_dim_;
+  layer.ffn = linears.gate->out_features();
   layer.kv_of_head = parts.kv_of_head;
   layer.window = parts.window;
   layers_.push_back(std::move(layer));
   return true;
+}
+
+void FusedDecoder::take_matrices(const Linears& linears, Layer& layer) {
+  const auto view = [](const Linear& linear) { return quant::PanelView(linear->weight); };
+  layer.q = view(linears.q);
+  layer.k = view(linears.k);
+  layer.v = view(linears.v);
+  layer.o = view(linears.o);
+  layer.gate = view(linears.gate);
+  layer.up = view(linears.up);
+  layer.down = view(linears.down);
+  linears_.push_back(linears);
+}
+
+void FusedDecoder::take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer) {
+  const AttentionParts& parts = block->attention()->parts();
+  layer.input_norm = keep(block->input_norm()->weight);
+  layer.ffn_norm = keep(block->ffn_norm()->weight);
+  if (!parts.q_norm.is_empty()) layer.q_norm = keep(parts.q_norm->weight);
+  if (!parts.k_norm.is_empty()) layer.k_norm = keep(parts.k_norm->weight);
+  layer.q_bias = keep(linears.q->bias);
+  layer.k_bias = keep(linears.k->bias);
+  layer.v_bias = keep(linears.v->bias);
+  layer.o_bias = keep(parts.o_proj->bias);
+  layer.gate_bias = keep(linears.gate->bias);
+  layer.up_bias = keep(linears.up->bias);
+  layer.down_bias = keep(block->feed_forward()->down_proj()->bias);
+}
+
+// The parameter itself if it is float32 already.
+FusedDecoder::Vector FusedDecoder::keep(const at::Tensor& parameter) {
+  if (!parameter.defined()) return {};
+  const at::Tensor& kept = kept_.emplace_back(parameter.detach().to(at::kFloat).contiguous());
+  return {kept.const_data_ptr<float>(), kept.numel()};
 }
 
 // False if it isn't in panels, or wants codes of other bits than those before.
@@ -99,6 +130,9 @@ bool FusedDecoder::is_current() const { return held_.are_current(); }
 at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
                              nn::KvCache& cache) {
   cache.check_room(x_BTD.size(1));
+  core::check<core::ConfigError>(cache.batch() == x_BTD.size(0),
+                                 "models.FusedDecoder: ", x_BTD.size(0), " sequences, expected ",
+                                 cache.batch(), " as the cache has");
   at::Tensor x = at::empty(x_BTD.sizes(), at::kFloat);
   x.copy_(x_BTD);
   const Pass pass{
@@ -108,9 +142,8 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
     attend(pass, static_cast<int64_t>(i));
     feed_forward(pass, layers_[i]);
   }
-  for_rows(pass.rows(), width_, [&](int64_t row) {
-    norm_in_place(last_norm_, norm_eps_, pass.x + row * width_, 1, width_);
-  });
+  for_rows(pass.rows(), width_,
+           [&](int64_t row) { norm_in_place(last_norm_, norm_eps_, pass.x + row * width_, 1); });
   return x;
 }
 
@@ -120,19 +153,18 @@ void FusedDecoder::take(const Pass& pass, int64_t in, quant::PanelInputs::RowSou
 }
 
 // x * norm.
-void FusedDecoder::take_normed(const Pass& pass, const at::Tensor& weight) {
+void FusedDecoder::take_normed(const Pass& pass, const Vector& weight) {
   const core::Profiled profiled("norm");
   take(pass, width_, [&](int64_t row, float* room) {
     float scale = 0;
-    elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.const_data_ptr<float>(),
-                     room, &scale});
+    elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.data, room, &scale});
     return room;
   });
 }
 
-quant::PanelProduct FusedDecoder::product(const Linear& linear, Rows& to) const {
-  const int64_t stride = quant::padded_out(linear->weight);
-  return {&linear->weight, to.of(inputs_.num_rows(), stride), stride};
+quant::PanelProduct FusedDecoder::product(const quant::PanelView& w, Rows& to) const {
+  const int64_t stride = w.padded_out();
+  return {w, to.of(inputs_.num_rows(), stride), stride};
 }
 
 void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduct> products) const {
@@ -148,9 +180,9 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   FusedAttention::Call call;
   call.batch = pass.batch;
   call.tokens = pass.tokens;
-  call.q = heads_of(*layer.q, q_);
-  call.k = heads_of(*layer.k, k_);
-  call.v = heads_of(*layer.v, v_);
+  call.q = {q_.row(0), q_.stride(), layer.heads};
+  call.k = {k_.row(0), k_.stride(), layer.kv_heads};
+  call.v = {v_.row(0), v_.stride(), layer.kv_heads};
   call.angles = pass.angles;
   call.kv_of_head = &layer.kv_of_head;
   call.window = layer.window;
@@ -158,27 +190,22 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.cache = pass.cache;
   {
     const core::Profiled profiled("attention");
-    const int64_t out = layer.q->out_features();
+    const int64_t out = layer.heads * head_dim_;
     const float* heads = attention_.run(call);
     take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
   }
-  add_reduced(pass, "output", *layer.o, layer.o_bias);
-}
-
-FusedAttention::Heads FusedDecoder::heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const {
-  return {rows.row(0), rows.stride(), linear.out_features() / head_dim_};
+  add_reduced(pass, "output", layer.o, layer.o_bias);
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
-  const int64_t heads = layer.q->out_features() / head_dim_;
-  const int64_t kv_heads = layer.k->out_features() / head_dim_;
-  for_rows(pass.rows(), (heads + kv_heads) * head_dim_, [&](int64_t row) {
+  const int64_t work = (layer.heads + layer.kv_heads) * head_dim_;
+  for_rows(pass.rows(), work, [&](int64_t row) {
     float *q = q_.row(row), *k = k_.row(row);
-    add_bias(layer.q->bias, q);
-    add_bias(layer.k->bias, k);
-    add_bias(layer.v->bias, v_.row(row));
-    if (layer.q_norm.defined()) norm_in_place(layer.q_norm, norm_eps_, q, heads, head_dim_);
-    if (layer.k_norm.defined()) norm_in_place(layer.k_norm, norm_eps_, k, kv_heads, head_dim_);
+    add_bias(layer.q_bias, q);
+    add_bias(layer.k_bias, k);
+    add_bias(layer.v_bias, v_.row(row));
+    if (layer.q_norm.data != nullptr) norm_in_place(layer.q_norm, norm_eps_, q, layer.heads);
+    if (layer.k_norm.data != nullptr) norm_in_place(layer.k_norm, norm_eps_, k, layer.kv_heads);
   });
 }
 
@@ -186,32 +213,31 @@ void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   take_normed(pass, layer.ffn_norm);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
   take_swiglu(pass, layer);
-  add_reduced(pass, "down", *layer.down, layer.down_bias);
+  add_reduced(pass, "down", layer.down, layer.down_bias);
 }
 
 // silu(gate) * up.
 void FusedDecoder::take_swiglu(const Pass& pass, const Layer& layer) {
   const core::Profiled profiled("swiglu");
-  const int64_t ffn = layer.gate->out_features();
-  take(pass, ffn, [&](int64_t row, float* room) {
-    add_bias(layer.gate->bias, gate_.row(row));
-    add_bias(layer.up->bias, up_.row(row));
-    elements().swiglu(gate_.row(row), up_.row(row), room, ffn);
+  take(pass, layer.ffn, [&](int64_t row, float* room) {
+    add_bias(layer.gate_bias, gate_.row(row));
+    add_bias(layer.up_bias, up_.row(row));
+    elements().swiglu(gate_.row(row), up_.row(row), room, layer.ffn);
     return room;
   });
 }
 
 // x += the ranks' sum of what was taken times the linear.
-void FusedDecoder::add_reduced(const Pass& pass, const char* part,
-                               const nn::PanelLinearImpl& linear, const at::Tensor& bias) {
+void FusedDecoder::add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
+                               const Vector& bias) {
   // Where the ranks share memory, the product is written where the others read it.
   float* const room = group_.sum_room(pass.rows() * width_);
   float* const own = room != nullptr ? room : sum_.mutable_data_ptr<float>();
-  multiply(part, std::array{quant::PanelProduct{&linear.weight, own, width_}});
+  multiply(part, std::array{quant::PanelProduct{w, own, width_}});
   const core::Profiled profiled("all-reduce, residual");
   const bool is_alone = group_.size() == 1;
   if (!is_alone) group_.add_sum(*pass.x_BTD, own);
-  if (!is_alone && !bias.defined()) return;
+  if (!is_alone && bias.data == nullptr) return;
   for_rows(pass.rows(), width_, [&](int64_t row) {
     float* x = pass.x + row * width_;
     if (is_alone) elements().add(x, own + row * width_, x, width_);

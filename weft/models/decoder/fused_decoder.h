@@ -43,11 +43,20 @@ class FusedDecoder {
 
  private:
   using Linear = std::shared_ptr<nn::PanelLinearImpl>;
-  struct Layer : BlockLinears<nn::PanelLinearImpl> {
-    explicit Layer(BlockLinears<nn::PanelLinearImpl> linears) : BlockLinears(std::move(linears)) {}
-    at::Tensor input_norm, ffn_norm, q_norm, k_norm, o_bias, down_bias;
+  using Linears = BlockLinears<nn::PanelLinearImpl>;
+  /// A norm's weight or a bias; null: none.
+  struct Vector {
+    const float* data = nullptr;
+    int64_t size = 0;
+  };
+  /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
+  /// next token comes.
+  struct Layer {
+    quant::PanelView q, k, v, o, gate, up, down;
+    Vector input_norm, ffn_norm, q_norm, k_norm;
+    Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
+    int64_t heads = 0, kv_heads = 0, ffn = 0, window = 0;
     std::vector<int64_t> kv_of_head;
-    int64_t window = 0;
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
@@ -73,25 +82,30 @@ class FusedDecoder {
 
   bool add(const DecoderBlock& block);
   bool note_wants(const Linear& linear);
+  void take_matrices(const Linears& linears, Layer& layer);
+  void take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer);
+  Vector keep(const at::Tensor& parameter);
 
-  void take_normed(const Pass& pass, const at::Tensor& weight);
+  void take_normed(const Pass& pass, const Vector& weight);
   void take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of);
-  quant::PanelProduct product(const Linear& linear, Rows& to) const;
+  quant::PanelProduct product(const quant::PanelView& w, Rows& to) const;
   void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
-  FusedAttention::Heads heads_of(const nn::PanelLinearImpl& linear, Rows& rows) const;
   void feed_forward(const Pass& pass, const Layer& layer);
   void take_swiglu(const Pass& pass, const Layer& layer);
-  void add_reduced(const Pass& pass, const char* part, const nn::PanelLinearImpl& linear,
-                   const at::Tensor& bias);
+  void add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
+                   const Vector& bias);
 
   int64_t width_, head_dim_;
   float norm_eps_;
   FusedAttention attention_;
   dist::Group group_;
-  at::Tensor last_norm_;
   std::vector<Layer> layers_;
+  Vector last_norm_;
+  /// What layers_ point into.
+  std::vector<Linears> linears_;
+  std::vector<at::Tensor> kept_;
   HeldLinears held_;
   quant::PanelInputs::Wants wants_;
   quant::PanelInputs inputs_;
