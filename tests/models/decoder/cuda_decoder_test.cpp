@@ -164,6 +164,10 @@ TEST_F(CudaDecoderPass, RefusesACacheThatDoesNotFit) {
   EXPECT_EQ(error_text([&] { models.moved->forward(ids_of(1, 2), &of_cpu); }),
             "ConfigError: models.CudaDecoder: a cache of the CPU, expected one on the GPU; make it "
             "of the model as it is now");
+  models.moved->set_cache_dtype(at::kHalf);
+  EXPECT_EQ(error_text([&] { models.moved->make_cache(1, 3); }),
+            "ConfigError: models.CausalLM: a cache of float16 on a GPU, expected one of float32");
+  models.moved->set_cache_dtype(std::nullopt);
   nn::KvCache cache = models.moved->make_cache(1, 3);
   EXPECT_EQ(cache.num_bytes(), 2 * 2 * 2 * 3 * 16 * 4);
   EXPECT_EQ(error_text([&] { models.moved->forward(ids_of(2, 2), &cache); }),

@@ -101,8 +101,8 @@ template <class V, class T, int kQueries>
   for (; first + kPositions <= head.positions; first += kPositions) {
     score_some<V, T, kQueries>(head, first, kPositions, scores);
   }
-  if (first < head.positions)
-    score_some<V, T, kQueries>(head, first, head.positions - first, scores);
+  const int64_t left = head.positions - first;
+  if (left > 0) score_some<V, T, kQueries>(head, first, left, scores);
 }
 
 /// scores become e^(score - the largest); returns 1 / their sum.
