@@ -28,21 +28,6 @@ void for_rows(int64_t rows, int64_t row_work, Use&& use) {
   });
 }
 
-// Norms `rows` rows of norm.size numbers that lie end to end, in place.
-template <class Vector>
-void norm_in_place(const Vector& norm, float eps, float* x, int64_t rows) {
-  float scale = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    float* own = x + row * norm.size;
-    elements().norm({1, norm.size, eps, own, norm.data, own, &scale});
-  }
-}
-
-template <class Vector>
-void add_bias(const Vector& bias, float* row) {
-  if (bias.data != nullptr) elements().add(row, bias.data, row, bias.size);
-}
-
 }  // namespace
 
 float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
@@ -115,6 +100,19 @@ FusedDecoder::Vector FusedDecoder::keep(const at::Tensor& parameter) {
   return {kept.const_data_ptr<float>(), kept.numel()};
 }
 
+// Norms `rows` rows of norm.size numbers that lie end to end, in place.
+void FusedDecoder::norm_in_place(const Vector& norm, float* x, int64_t rows) const {
+  float scale = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    float* own = x + row * norm.size;
+    elements().norm({1, norm.size, norm_eps_, own, norm.data, own, &scale});
+  }
+}
+
+void FusedDecoder::add_bias(const Vector& bias, float* row) {
+  if (bias.data != nullptr) elements().add(row, bias.data, row, bias.size);
+}
+
 // False if it isn't in panels, or wants codes of other bits than those before.
 bool FusedDecoder::note_wants(const Linear& linear) {
   if (linear == nullptr) return false;
@@ -143,7 +141,7 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
     feed_forward(pass, layers_[i]);
   }
   for_rows(pass.rows(), width_,
-           [&](int64_t row) { norm_in_place(last_norm_, norm_eps_, pass.x + row * width_, 1); });
+           [&](int64_t row) { norm_in_place(last_norm_, pass.x + row * width_, 1); });
   return x;
 }
 
@@ -204,8 +202,8 @@ void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
     add_bias(layer.q_bias, q);
     add_bias(layer.k_bias, k);
     add_bias(layer.v_bias, v_.row(row));
-    if (layer.q_norm.data != nullptr) norm_in_place(layer.q_norm, norm_eps_, q, layer.heads);
-    if (layer.k_norm.data != nullptr) norm_in_place(layer.k_norm, norm_eps_, k, layer.kv_heads);
+    if (layer.q_norm.data != nullptr) norm_in_place(layer.q_norm, q, layer.heads);
+    if (layer.k_norm.data != nullptr) norm_in_place(layer.k_norm, k, layer.kv_heads);
   });
 }
 

@@ -85,6 +85,8 @@ class FusedDecoder {
   void take_matrices(const Linears& linears, Layer& layer);
   void take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer);
   Vector keep(const at::Tensor& parameter);
+  void norm_in_place(const Vector& norm, float* x, int64_t rows) const;
+  static void add_bias(const Vector& bias, float* row);
 
   void take_normed(const Pass& pass, const Vector& weight);
   void take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of);
