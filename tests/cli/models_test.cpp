@@ -37,14 +37,18 @@ void expect_done(const Strings& args) {
   EXPECT_EQ(result.out + result.err, "");
 }
 
-std::vector<float> logits_of(const TempDir& dir, const std::string& model,
-                             const std::string& tokens = kTokens) {
-  expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("logits")});
-  const auto file = io::TensorFile::open(dir.at("logits"));
+std::vector<float> read_logits(const std::string& path) {
+  const auto file = io::TensorFile::open(path);
   const std::string bytes = testing::tensor_text(*file, "logits");
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
+}
+
+std::vector<float> logits_of(const TempDir& dir, const std::string& model,
+                             const std::string& tokens = kTokens) {
+  expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("logits")});
+  return read_logits(dir.at("logits"));
 }
 
 float largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
@@ -256,11 +260,21 @@ TEST(LogitsVerb, TakesWholeExpertsOnEachRank) {
   const auto whole = logits_of(dir, model, tokens);
   expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("three"), "--tp", "3",
                "--expert-split", "experts"});
-  const auto file = io::TensorFile::open(dir.at("three"));
-  const std::string bytes = testing::tensor_text(*file, "logits");
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  EXPECT_LT(largest_difference(values, whole), 1e-4);
+  EXPECT_LT(largest_difference(read_logits(dir.at("three")), whole), 1e-4);
+}
+
+TEST(LogitsVerb, DealsOutQueryHeadsOrWholeKvHeads) {
+  const TempDir dir;
+  const std::string model = core::join(kFamilies, "llama_bias"), tokens = "1,2,3,17,5,60,11";
+  const auto whole = logits_of(dir, model, tokens);
+  std::vector<std::vector<float>> both;
+  for (const std::string split : {"kv", "even"}) {
+    expect_done({"logits", model, "--tokens", tokens, "--out", dir.at(split), "--tp", "2",
+                 "--head-split", split});
+    both.push_back(read_logits(dir.at(split)));
+    EXPECT_LT(largest_difference(both.back(), whole), 1e-4) << split;
+  }
+  EXPECT_NE(both[0], both[1]);
 }
 
 struct Refusal {
@@ -323,6 +337,8 @@ TEST(ModelWriters, RefuseInOneLineAndLeaveNothing) {
   expect_refused({{"logits", kPlain, "--tokens", "1", "--out", out, "--expert-split", "all"},
                   2,
                   "--expert-split: expected ffn or experts, got 'all'"});
+  expect_refused(
+      {{"inspect", kPlain, "--head-split", "q"}, 2, "--head-split: expected even or kv, got 'q'"});
   EXPECT_EQ(dir.read("model/config.json"), "mine");
   EXPECT_EQ(dir.num_files(), 2U);
 }

@@ -56,6 +56,15 @@ TEST(Layout, OfKvHeadsOverlapsBeyondOneRankPerHead) {
   EXPECT_EQ(there_and_back(four.query), counting(36));
 }
 
+TEST(Layout, OfKvHeadsOverlapsWhereQueryHeadsAreDealtOut) {
+  const HeadLayouts two = head_layouts(9, 3, 4, 2, HeadSplit::kEven);
+  EXPECT_EQ(two.query.lengths(), (std::vector<int64_t>{20, 16}));
+  EXPECT_EQ(two.kv.lengths(), (std::vector<int64_t>{8, 8}));
+  EXPECT_TRUE(two.kv.overlaps());
+  EXPECT_EQ(there_and_back(two.kv), counting(12));
+  EXPECT_EQ(there_and_back(two.query), counting(36));
+}
+
 TEST(Layout, KnowsTheLongestRunThatIsNeverCut) {
   const Layout layout = make_layout({1, {}, 24}, 192, 3, "w");
   EXPECT_EQ(layout.common_run(64), 8);

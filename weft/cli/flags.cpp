@@ -152,6 +152,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
                     flags.activations, ")"))
       ->check(CLI::IsMember({"float", "int8", "int16"}));
   add_expert_split_flag(app, flags.expert_split);
+  add_head_split_flag(app, flags.head_split);
 }
 
 void add_device_flag(CLI::App& app, ModelFlags& flags) {
@@ -175,6 +176,18 @@ void add_expert_split_flag(CLI::App& app, std::string& name) {
       ->check([](const std::string& value) -> std::string {
         if (value == "ffn" || value == "experts") return {};
         return core::join("expected ffn or experts, got ", core::quote(value));
+      });
+}
+
+void add_head_split_flag(CLI::App& app, std::string& name) {
+  app.add_option("--head-split", name,
+                 core::join("how ranks share attention where kv heads don't divide evenly: even, "
+                            "query heads with the kv heads that they need, or kv, whole kv heads "
+                            "with their query heads (default: ",
+                            name, ")"))
+      ->check([](const std::string& value) -> std::string {
+        if (value == "even" || value == "kv") return {};
+        return core::join("expected even or kv, got ", core::quote(value));
       });
 }
 

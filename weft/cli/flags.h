@@ -51,6 +51,8 @@ struct ModelFlags {
   std::string cache_type;
   /// "ffn" or "experts".
   std::string expert_split = "ffn";
+  /// "even" or "kv".
+  std::string head_split = "even";
 };
 /// Adds the flags, bound to `flags`, which must outlive the parse.
 void add_model_flags(CLI::App& app, ModelFlags& flags);
@@ -63,6 +65,9 @@ void add_cache_flag(CLI::App& app, ModelFlags& flags);
 
 /// Adds --expert-split, bound to `name`, which takes "ffn" and "experts" alone.
 void add_expert_split_flag(CLI::App& app, std::string& name);
+
+/// Adds --head-split, bound to `name`, which takes "kv" and "even" alone.
+void add_head_split_flag(CLI::App& app, std::string& name);
 
 /// Adds --temp, --top-k, --top-p, --min-p and --seed.
 void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options);

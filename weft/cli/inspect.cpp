@@ -133,12 +133,15 @@ int run_inspect(const Args& args) {
   app.add_flag("--plan", shows_plan, "also count what each rank will read, and how");
   std::string expert_split = "ffn";
   add_expert_split_flag(app, expert_split);
+  std::string head_split = "kv";
+  add_head_split_flag(app, head_split);
   if (!parse_flags(app, args)) return 0;
   const auto file = io::TensorFile::open(model_path(model));
   const models::ModelConfig config = models::read_config(*file);
   const LoadPlan whole = models::make_plan(*file, 1);
   models::LoadOptions options;
   options.expert_split = expert_split_of(expert_split);
+  options.head_split = head_split_of(head_split);
   const LoadPlan plan = models::make_plan(*file, tp, options);
   json out = report(*file, config.family, plan, whole);
   if (shows_plan) out["plan"] = reads_json(plan);

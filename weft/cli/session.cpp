@@ -49,6 +49,7 @@ models::LoadPlan checked_plan(const ModelFlags& flags, const io::TensorFile& fil
   models::LoadOptions load;
   load.shard_info = info_file ? &*info_file : nullptr;
   load.expert_split = expert_split_of(flags.expert_split);
+  load.head_split = head_split_of(flags.head_split);
   return models::make_plan(file, flags.tp, load);
 }
 
@@ -103,6 +104,7 @@ models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
   models::LoadOptions options;
   options.shard_info = shard_info ? &*shard_info : nullptr;
   options.expert_split = expert_split_of(flags.expert_split);
+  options.head_split = head_split_of(flags.head_split);
   options.on_cuda = flags.device == "cuda";
   options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
   if (flags.activations != "float" && !options.on_cuda) {
@@ -120,6 +122,10 @@ void check_cache_type(const ModelFlags& flags) {
 
 models::ExpertSplit expert_split_of(const std::string& name) {
   return name == "experts" ? models::ExpertSplit::kExperts : models::ExpertSplit::kFfn;
+}
+
+shard::HeadSplit head_split_of(const std::string& name) {
+  return name == "even" ? shard::HeadSplit::kEven : shard::HeadSplit::kKv;
 }
 
 int run_ranks(const RankRequest& request, const std::string& verb,

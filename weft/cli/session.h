@@ -46,6 +46,9 @@ int run_on_ranks(const ModelFlags& flags, const std::string& verb,
 /// What a value of --expert-split means.
 models::ExpertSplit expert_split_of(const std::string& name);
 
+/// What a value of --head-split means.
+shard::HeadSplit head_split_of(const std::string& name);
+
 /// A model that is loaded on all ranks, with its tokenizer.
 struct Session {
   std::string path;

@@ -41,7 +41,7 @@ shard::Layout DimSplit::layout(int64_t n, const std::string& where) const {
   }
   if (kind == Kind::kExpert) return expert_layout(*this, n, where);
   const int64_t heads = kind == Kind::kQueryHeads ? num_heads : num_kv_heads;
-  auto layouts = shard::head_layouts(num_heads, num_kv_heads, size / heads, n);
+  auto layouts = shard::head_layouts(num_heads, num_kv_heads, size / heads, n, head_split);
   return kind == Kind::kQueryHeads ? std::move(layouts.query) : std::move(layouts.kv);
 }
 
@@ -60,7 +60,7 @@ ShardStep DimSplit::step(int64_t dim, int64_t per, int64_t cover) const {
     if (unit > 1 || fine_unit > 0 || is_scaled) step.arguments.emplace_back(unit);
     if (fine_unit > 0 || is_scaled) step.arguments.emplace_back(fine_unit);
   } else {
-    step.function = "shard_heads";
+    step.function = head_split == shard::HeadSplit::kEven ? kEvenHeads : kHeads;
     step.arguments.emplace_back(num_heads);
     step.arguments.emplace_back(num_kv_heads);
     step.arguments.emplace_back(std::string(kind == Kind::kQueryHeads ? "q" : "kv"));

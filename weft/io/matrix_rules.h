@@ -10,6 +10,10 @@
 
 namespace weft::io {
 
+/// Shard functions of attention heads, by shard::HeadSplit::kKv and kEven.
+inline constexpr char kHeads[] = "shard_heads";
+inline constexpr char kEvenHeads[] = "shard_heads_evenly";
+
 /// How the weights that share a name ("heads", "ffn") are cut, for any number of ranks. All of them
 /// are cut at the same elements.
 struct DimSplit {
@@ -18,7 +22,7 @@ struct DimSplit {
     kEven,
     /// Features of the query heads, by whole heads.
     kQueryHeads,
-    /// Features of the kv heads, replicated beyond their number.
+    /// Features of the kv heads, replicated beyond their number or as `head_split` says.
     kKvHeads,
     /// Of one expert of several: all of it on the rank that holds the expert, nothing elsewhere.
     kExpert,
@@ -33,6 +37,7 @@ struct DimSplit {
   /// kQueryHeads, kKvHeads: the heads.
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
+  shard::HeadSplit head_split = shard::HeadSplit::kKv;
   /// kExpert: how many there are, dealt out evenly in their order, and which one it is.
   int64_t num_experts = 0;
   int64_t expert = 0;

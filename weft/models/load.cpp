@@ -103,6 +103,8 @@ LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOpti
   std::optional<io::ShardInfo> pieces;
   if (options.shard_info == nullptr) pieces = presharded_info(file, rules, options.functions);
   if (pieces) plan_options.shard_info = &*pieces;
+  const io::ShardInfo* cuts = plan_options.shard_info;
+  set_head_split(cuts == nullptr ? options.head_split : head_split_of(*cuts), rules);
   return LoadPlan(file, rules, num_ranks, plan_options);
 }
 

@@ -82,6 +82,9 @@ struct LoadOptions {
   StageLayers layers = std::nullopt;
   /// Of a mixture's experts. Trainers take kFfn.
   ExpertSplit expert_split = ExpertSplit::kFfn;
+  /// Of attention. kEven is faster to infer with, kKv has no gradients to sum. Rules of
+  /// `shard_info`, or those that a pre-sharded checkpoint was cut by, decide for themselves.
+  shard::HeadSplit head_split = shard::HeadSplit::kKv;
 };
 
 /// All floating weights of a model need gradients from now on; those that are held quantized are no

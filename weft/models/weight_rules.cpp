@@ -93,6 +93,17 @@ const WeightRule& WeightRules::find(const std::string& name) const {
   return *at;
 }
 
+void set_head_split(shard::HeadSplit split, WeightRules& rules) {
+  for (auto& [name, cut] : rules.splits) cut.head_split = split;
+}
+
+shard::HeadSplit head_split_of(const io::ShardInfo& info) {
+  const bool is_even = std::any_of(info.params.begin(), info.params.end(), [](const auto& rule) {
+    return !rule.steps.empty() && rule.steps.back().function == io::kEvenHeads;
+  });
+  return is_even ? shard::HeadSplit::kEven : shard::HeadSplit::kKv;
+}
+
 io::ShardInfo shard_info(const io::TensorFile& file, const WeightRules& rules,
                          const io::ShardInfo* override) {
   io::ShardInfo info;

@@ -52,6 +52,12 @@ struct WeightRules {
   const WeightRule& find(const std::string& name) const;
 };
 
+/// Sets how the heads of attention are cut.
+void set_head_split(shard::HeadSplit split, WeightRules& rules);
+
+/// How `info` cuts heads: kEven if any of its rules ends in shard_heads_evenly.
+shard::HeadSplit head_split_of(const io::ShardInfo& info);
+
 /// The same for `file` as shard_info, which load-time sharding executes: one rule for each stored
 /// part of each weight. Where `override` has a rule for a weight, its rules are taken as they are.
 /// Throws FormatError for tensors that are missing or of another shape.

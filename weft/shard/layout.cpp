@@ -100,13 +100,14 @@ void check_layout(const Layout& layout, const std::string& name) {
                     " are held by no rank; give every element to one");
 }
 
-HeadLayouts head_layouts(int64_t num_heads, int64_t num_kv_heads, int64_t head_dim, int64_t n) {
+HeadLayouts head_layouts(int64_t num_heads, int64_t num_kv_heads, int64_t head_dim, int64_t n,
+                         HeadSplit split) {
   HeadLayouts layouts{{0, num_heads * head_dim, {}}, {0, num_kv_heads * head_dim, {}}};
   const auto features = [&](const Range& heads) {
     return std::vector<Range>{{heads.start * head_dim, heads.length * head_dim}};
   };
   for (int64_t rank = 0; rank < std::max<int64_t>(n, 1); ++rank) {
-    const HeadShard shard = shard_heads(num_heads, num_kv_heads, n, rank);
+    const HeadShard shard = shard_heads(num_heads, num_kv_heads, n, rank, split);
     layouts.query.ranges.push_back(features(shard.heads));
     layouts.kv.ranges.push_back(features(shard.kv_heads));
   }

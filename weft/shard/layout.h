@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/shard/heads.h"
 #include "weft/shard/split.h"
 
 namespace weft::shard {
@@ -43,13 +44,14 @@ Layout contiguous_layout(int64_t dim, const std::vector<int64_t>& lengths);
 void check_layout(const Layout& layout, const std::string& name);
 
 /// Layouts of the output features of query and of key/value projections, cut by heads of `head_dim`
-/// features as `shard_heads` does. With more ranks than kv heads `kv` overlaps.
+/// features as `shard_heads` does. Where kv heads are replicated `kv` overlaps.
 struct HeadLayouts {
   Layout query;
   Layout kv;
 };
 
 /// Throws as shard_heads.
-HeadLayouts head_layouts(int64_t num_heads, int64_t num_kv_heads, int64_t head_dim, int64_t n);
+HeadLayouts head_layouts(int64_t num_heads, int64_t num_kv_heads, int64_t head_dim, int64_t n,
+                         HeadSplit split = HeadSplit::kKv);
 
 }  // namespace weft::shard

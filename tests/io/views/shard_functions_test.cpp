@@ -105,6 +105,18 @@ TEST(ShardFunctions, HeadsFollowTheirKvHeads) {
             (Ints{6, 7, 8, 9, 10, 11, 14, 15, 18, 19}));
 }
 
+TEST(ShardFunctions, HeadsAreDealtOutEvenlyWithTheirKvHeads) {
+  // 9 heads, 3 kv heads of 1 row: 5 and 4 over 2 and 2.
+  const auto rows = [](const std::string& what, int64_t size, int64_t rank) {
+    return unit_numbers(apply("shard_heads_evenly", {0, 9, 3, what}, tensor({size}), 2, rank));
+  };
+  EXPECT_EQ(rows("q", 9, 0), (Ints{0, 1, 2, 3, 4}));
+  EXPECT_EQ(rows("q", 9, 1), (Ints{5, 6, 7, 8}));
+  EXPECT_EQ(rows("kv", 3, 0), (Ints{0, 1}));
+  EXPECT_EQ(rows("kv", 3, 1), (Ints{1, 2}));
+  EXPECT_EQ(rows("qkv", 15, 1), (Ints{5, 6, 7, 8, 10, 11, 13, 14}));
+}
+
 TEST(ShardFunctions, KvHeadsAreReplicatedBeyondTheirNumber) {
   const std::string kv = "kv";
   for (int64_t rank = 0; rank < 4; ++rank) {

@@ -77,8 +77,8 @@ Range scaled(const Range& range, int64_t start, int64_t head_dim) {
 }
 
 // Query heads, kv heads, or a fused [q | k | v] of both; kv heads are replicated beyond their
-// number.
-View shard_heads(const FunctionCall& call) {
+// number or as `split` says.
+View cut_heads(const FunctionCall& call, shard::HeadSplit split) {
   const int64_t dim = call.integer(0);
   const int64_t heads = call.integer(1);
   const int64_t kv_heads = call.integer(2);
@@ -95,7 +95,8 @@ View shard_heads(const FunctionCall& call) {
   const int64_t size = num_elements(input, dim, scale.per);
   check<ShapeError>(size % count == 0, "dim ", dim, " of ", core::list_text(input.shape()),
                     " is no multiple of ", count, " heads; check the head counts");
-  const shard::HeadShard mine = shard::shard_heads(heads, kv_heads, call.num_ranks, call.rank);
+  const shard::HeadShard mine =
+      shard::shard_heads(heads, kv_heads, call.num_ranks, call.rank, split);
   const int64_t head_dim = size / count;
   std::vector<Range> ranges;
   if (what != "kv") ranges.push_back(scaled(mine.heads, 0, head_dim));
@@ -105,6 +106,12 @@ View shard_heads(const FunctionCall& call) {
     ranges.push_back(scaled(mine.kv_heads, (heads + kv_heads) * head_dim, head_dim));
   }
   return take(input, dim, ranges, scale);
+}
+
+View shard_heads(const FunctionCall& call) { return cut_heads(call, shard::HeadSplit::kKv); }
+
+View shard_heads_evenly(const FunctionCall& call) {
+  return cut_heads(call, shard::HeadSplit::kEven);
 }
 
 // Experts are dealt out whole.
@@ -173,9 +180,12 @@ std::vector<ViewFunction> shard_functions() {
           shard_dim),
       row("shard_segments", shard, "dim lengths[] unit?", "each part of a fused dim by itself",
           shard_segments),
-      row("shard_heads", shard, "dim heads kv_heads what: per? cover?",
+      row(kHeads, shard, "dim heads kv_heads what: per? cover?",
           "whole heads of 'q', 'kv' or 'qkv'; kv heads are replicated beyond their number",
           shard_heads),
+      row(kEvenHeads, shard, "dim heads kv_heads what: per? cover?",
+          "the same, with kv heads replicated wherever whole ones would be dealt out less evenly",
+          shard_heads_evenly),
       row("shard_expert", shard, "dim expert num_experts",
           "all of it on the rank that holds this expert, nothing elsewhere", shard_expert),
       row("shard_whole", shard, "", "all of it on every rank", shard_whole),

@@ -4,7 +4,6 @@
 #include "weft/nn/attention.h"
 #include "weft/nn/fused_linear.h"
 #include "weft/nn/rotary_attention.h"
-#include "weft/shard/heads.h"
 
 // Shape letters: B batch, T tokens, S positions, D width, H head dim; n, k: this rank's heads and
 // kv heads.
@@ -29,8 +28,7 @@ AttentionParts make_parts(const ModelConfig& config, const WeightSource& source,
           sharded_to_all(source, model_name(config, {Part::kOutput, layer}), group),
           norm(Part::kQueryNorm),
           norm(Part::kKeyNorm),
-          shard::shard_heads(config.num_heads, config.num_kv_heads, group.size(), group.rank())
-              .kv_of_head,
+          held_heads(config, source).kv_of_head,
           config.window(layer)};
 }
 

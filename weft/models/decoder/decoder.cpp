@@ -22,7 +22,6 @@
 #include "weft/nn/rope.h"
 #include "weft/nn/vocab_cross_entropy.h"
 #include "weft/nn/vocab_parallel.h"
-#include "weft/shard/heads.h"
 #include "weft/shard/split.h"
 
 // Shape letters: B batch, T tokens, D width, V vocabulary.
@@ -66,9 +65,7 @@ class Decoder : public CausalLM {
       : config_(config),
         stage_(stage),
         group_(group),
-        num_kv_heads_(
-            shard::shard_heads(config.num_heads, config.num_kv_heads, group.size(), group.rank())
-                .kv_heads.length),
+        num_kv_heads_(held_heads(config, source).kv_heads.length),
         rope_(make_rope(config, source)) {
     const auto body = register_module("model", std::make_shared<torch::nn::Module>());
     if (stage.is_first || (stage.is_last && config.is_tied)) {

@@ -19,6 +19,13 @@ nn::PartialLinear partial(const WeightSource& source, const std::string& base, n
                            nn::LinearCut{kind, source.layout(base), group});
 }
 
+shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source) {
+  const shard::Range features = source.plan().split("heads").of(source.rank()).front();
+  const int64_t H = config.head_dim;
+  return shard::head_shard({features.start / H, features.length / H},
+                           config.num_heads / config.num_kv_heads);
+}
+
 nn::RMSNorm norm(const ModelConfig& config, const WeightSource& source, const PartPlace& place) {
   return nn::RMSNorm(source.vector(model_name(config, place) + ".weight"), config.norm_eps);
 }

@@ -8,6 +8,7 @@
 #include "weft/nn/mixture_of_experts.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/parallel_linear.h"
+#include "weft/shard/heads.h"
 
 namespace weft::models {
 
@@ -20,6 +21,8 @@ nn::ShardedToAllLinear sharded_to_all(const WeightSource& source, const std::str
 /// One that leaves the communication to the module around it.
 nn::PartialLinear partial(const WeightSource& source, const std::string& base, nn::ShardKind kind,
                           const dist::Group& group);
+/// This rank's heads in every layer.
+shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source);
 nn::RMSNorm norm(const ModelConfig& config, const WeightSource& source, const PartPlace& place);
 
 }  // namespace weft::models
