@@ -209,6 +209,12 @@ void expect_flat(const Group& group, int64_t length, at::ScalarType dtype) {
   at::Tensor whole = at::empty({n * length}, own.options());
   group.all_gather_into(whole, own);
   EXPECT_TRUE(at::equal(whole, at::cat(shards, 0)));
+  if (group.shares_memory()) {
+    at::Tensor in_place = at::zeros({n * length}, own.options());
+    const at::Tensor place = in_place.narrow(0, group.rank() * length, length).copy_(own);
+    group.all_gather_into(in_place, place);
+    EXPECT_TRUE(at::equal(in_place, whole));
+  }
   if (dtype == at::kBool) return;
   const auto inputs = test::inputs_of(static_cast<int>(n), {n * length}, dtype, false);
   at::Tensor piece = at::empty({length}, own.options());

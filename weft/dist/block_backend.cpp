@@ -23,6 +23,7 @@ class InlineBlocks : public InlineMoves {
   explicit InlineBlocks(c10::intrusive_ptr<BlockBackend> backend) : backend_(std::move(backend)) {}
 
   void all_reduce_inline(at::Tensor& x, ReduceOp op) override { backend_->all_reduce_now(x, op); }
+  bool shares_memory() const override { return backend_->shares_memory(); }
   float* sum_room(int64_t count) override { return backend_->sum_room_now(count); }
   bool add_sum_inline(at::Tensor& x, float* own) override { return backend_->add_sum_now(x, own); }
   void all_gather_inline(at::Tensor& whole, const at::Tensor& shard) override {

@@ -35,6 +35,9 @@ class BlockCollectives {
   virtual void check_reduction(c10::ScalarType dtype, ReduceOp op) const = 0;
   /// Reduces `count` elements in place.
   virtual void all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op) = 0;
+  /// Whether the ranks move bytes through memory that all of them map; all_gather's `input` may be
+  /// its own place among the outputs then.
+  virtual bool shares_memory() const { return false; }
   /// Memory for `bytes` that the others read in this rank's next call, which must be add_sum; null
   /// if there is none. Not collective.
   virtual std::byte* sum_room(size_t /*bytes*/) { return nullptr; }

@@ -31,6 +31,8 @@ class InlineCollectives {
   virtual ~InlineCollectives() = default;
   /// Reduces contiguous `x` in place over the group. Collective.
   virtual void all_reduce_inline(at::Tensor& x, ReduceOp op) = 0;
+  /// Group::shares_memory.
+  virtual bool shares_memory() const { return false; }
   /// Group::sum_room.
   virtual float* sum_room(int64_t /*count*/) { return nullptr; }
   /// Group::add_sum; false if the backend has nothing better than all_reduce_inline.
@@ -112,6 +114,8 @@ class Group {
   /// computes it writes it there; the group's next collective must be add_sum with it. Null where
   /// the ranks share no memory, or less.
   float* sum_room(int64_t count) const;
+  /// Whether the ranks move bytes through memory that all of them map. Not collective.
+  bool shares_memory() const;
   /// Concatenates the ranks' shards along `dim`, rank order. Sizes along `dim` may differ.
   /// `sizes` are all ranks' lengths along dim; empty: they are exchanged first.
   at::Tensor all_gather(const at::Tensor& shard, int64_t dim,
@@ -122,7 +126,8 @@ class Group {
                             const std::vector<int64_t>& sizes = {}) const;
   /// The same two for contiguous tensors of one length on all ranks, without fresh memory:
   /// `whole` is the ranks' `shard`s end to end; `shard` becomes this rank's part of the sum of
-  /// `whole`. Throw ShapeError unless whole has size() times shard's elements, and its dtype.
+  /// `whole`. Throw ShapeError unless whole has size() times shard's elements, and its dtype. Where
+  /// ranks share memory, the shard of a gather may be this rank's own part of `whole`.
   void all_gather_into(at::Tensor& whole, const at::Tensor& shard) const;
   void reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) const;
   /// Begins all_gather_into and returns at once; null in a group of one, where it is done. What the

@@ -36,6 +36,10 @@ PendingWork::~PendingWork() = default;
 
 void PendingWork::wait() { wait_for(monitor_.get(), OpKind::kAllGather, work_); }
 
+bool Group::shares_memory() const {
+  return inline_collectives_ != nullptr && inline_collectives_->shares_memory();
+}
+
 // What compares the ranks' calls talks through the group itself.
 float* Group::sum_room(int64_t count) const {
   if (inline_collectives_ == nullptr || checker_ != nullptr) return nullptr;

@@ -134,27 +134,52 @@ void PanelInputs::take_row(const kernels::PanelKernel& kernel, const float* x, i
 }
 
 void PanelInputs::take(const kernels::PanelKernel& kernel, const Shape& shape, RowSource row_of) {
-  const auto [rows, in, tokens] = shape;
-  check<ShapeError>(in % kBlockColumns == 0, "quant.PanelInputs: rows of ", in,
+  take_part(kernel, shape, 0, shape.rows, row_of);
+}
+
+void PanelInputs::take_part(const kernels::PanelKernel& kernel, const Shape& shape, int64_t first,
+                            int64_t count, RowSource row_of) {
+  check<ShapeError>(shape.in % kBlockColumns == 0, "quant.PanelInputs: rows of ", shape.in,
                     ", expected whole blocks of ", kBlockColumns);
-  rows_ = rows;
-  in_ = in;
-  is_exact_ = tokens <= kExactRows;
-  make_room(kernel);
-  at::parallel_for(0, rows, rows_per_thread(4 * in), [&](int64_t begin, int64_t end) {
+  check<ShapeError>(kRowRun % kernel.bfloat16_tile == 0 && first % kRowRun == 0,
+                    "quant.PanelInputs: a part from row ", first, ", expected a multiple of ",
+                    kRowRun);
+  rows_ = shape.rows;
+  in_ = shape.in;
+  is_exact_ = shape.tokens <= kExactRows;
+  make_room(kernel, std::max(shape.room, shape.rows));
+  const int64_t grain = rows_per_thread(4 * in_);
+  at::parallel_for(first, first + count, grain, [&](int64_t begin, int64_t end) {
     thread_local core::Scratch<float> memory;
     float* const room = memory.make_room(in_);
     for (int64_t row = begin; row < end; ++row) take_row(kernel, row_of(row, room), row);
   });
 }
 
+std::vector<PanelInputs::Memory> PanelInputs::memory() const {
+  const int64_t blocks = in_ / kBlockColumns;
+  std::vector<Memory> all;
+  const auto add = [&](const auto& scratch, int64_t numbers) {
+    const auto bytes = static_cast<int64_t>(sizeof(*scratch.data()));
+    all.push_back({reinterpret_cast<std::byte*>(scratch.data()), numbers * bytes});
+  };
+  if (is_bfloat16_) add(bfloat16_, in_);
+  if (has_numbers()) add(numbers_, in_);
+  if (!has_codes_) return all;
+  add(codes_, in_);
+  if (wants_.code_bits == 16) add(lower_codes_, in_);
+  add(scales_, blocks);
+  add(sums_, 2 * blocks);
+  return all;
+}
+
 // In the forms in which the kernel wants the rows.
-void PanelInputs::make_room(const kernels::PanelKernel& kernel) {
+void PanelInputs::make_room(const kernels::PanelKernel& kernel, int64_t rows) {
   const bool rounds = !is_exact_ && kernel.multiply_bfloat16 != nullptr;
   const bool rounds_codes = rounds && wants_.code_bits != 0 && kernel.unpack_codes != nullptr;
   is_bfloat16_ = (rounds && wants_.bfloat16) || rounds_codes;
   has_codes_ = wants_.code_bits != 0 && !rounds_codes;
-  const int64_t numbers = rows_ * in_, blocks = numbers / kBlockColumns;
+  const int64_t numbers = rows * in_, blocks = numbers / kBlockColumns;
   if (is_bfloat16_) bfloat16_.make_room(numbers);
   if (has_numbers()) numbers_.make_room(numbers);
   if (!has_codes_) return;

@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "weft/core/scratch.h"
 #include "weft/quant/panel_layout.h"
@@ -44,6 +46,8 @@ class PanelInputs {
     int64_t rows = 0;
     int64_t in = 0;
     int64_t tokens = 0;
+    /// Rows that there is to be memory for, if more than `rows`.
+    int64_t room = 0;
   };
   /// Gives a row: where it lies, or `room`, after writing it there: room for one, of the calling
   /// thread, which goes on to the next row.
@@ -52,6 +56,20 @@ class PanelInputs {
   /// Takes each row once; several threads ask for rows. Throws ShapeError unless shape.in is a
   /// multiple of kBlockColumns.
   void take(const kernels::PanelKernel& kernel, const Shape& shape, RowSource row_of);
+
+  /// Rows from one multiple of this to the next lie together, behind those before.
+  static constexpr int64_t kRowRun = 16;
+  /// The same, but rows [first, first + count) alone are taken, first a multiple of kRowRun; the
+  /// others are the caller's to write to memory() before the next product.
+  void take_part(const kernels::PanelKernel& kernel, const Shape& shape, int64_t first,
+                 int64_t count, RowSource row_of);
+  /// One of the forms that the rows are held in: where the first lies, and the bytes of each.
+  struct Memory {
+    std::byte* data = nullptr;
+    int64_t row_bytes = 0;
+  };
+  std::vector<Memory> memory() const;
+
   kernels::RoundedInputs codes() const {
     return {codes_.data(), wants_.code_bits == 16 ? lower_codes_.data() : nullptr, scales_.data(),
             sums_.data(), rows_};
@@ -69,7 +87,7 @@ class PanelInputs {
   int64_t in_features() const { return in_; }
 
  private:
-  void make_room(const kernels::PanelKernel& kernel);
+  void make_room(const kernels::PanelKernel& kernel, int64_t rows);
   bool has_numbers() const { return wants_.numbers || (wants_.bfloat16 && !is_bfloat16_); }
   void take_row(const kernels::PanelKernel& kernel, const float* x, int64_t row);
 

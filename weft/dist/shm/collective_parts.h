@@ -21,9 +21,9 @@ inline size_t chunk_length(size_t bytes, uint64_t index, size_t chunk) {
   return start >= bytes ? 0 : std::min(chunk, bytes - start);
 }
 
-/// As memcpy, but null pointers will do for no bytes.
+/// As memcpy, but null pointers will do for no bytes, and bytes may stay where they are.
 inline void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
-  if (bytes != 0) std::memcpy(to, from, bytes);
+  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 /// What ranks compare of a call on `count` elements.

@@ -131,18 +131,34 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
   core::check<core::ConfigError>(cache.batch() == x_BTD.size(0),
                                  "models.FusedDecoder: ", x_BTD.size(0), " sequences, expected ",
                                  cache.batch(), " as the cache has");
-  at::Tensor x = at::empty(x_BTD.sizes(), at::kFloat);
+  const int64_t rows = x_BTD.size(0) * x_BTD.size(1);
+  const RowCut own = RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
+  at::Tensor all = at::empty({own.room, width_});
+  at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
   x.copy_(x_BTD);
-  const Pass pass{
-      x.size(0), x.size(1), cache.length(), &angles, &cache, &x, x.mutable_data_ptr<float>()};
-  if (!sum_.defined() || sum_.size(0) != pass.rows()) sum_ = at::empty({pass.rows(), width_});
+  make_sums(own);
+  run_layers({x.size(0), x.size(1), cache.length(), &angles, &cache, &x,
+              x.mutable_data_ptr<float>(), own});
+  if (own.is_cut()) group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
+  return x;
+}
+
+void FusedDecoder::make_sums(const RowCut& own) {
+  if (!sum_.defined() || sum_.size(0) != own.room) sum_ = at::zeros({own.room, width_});
+  if (!own.is_cut()) return;
+  if (!own_sum_.defined() || own_sum_.size(0) != own.each) {
+    own_sum_ = at::empty({own.each, width_});
+  }
+}
+
+void FusedDecoder::run_layers(const Pass& pass) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     attend(pass, static_cast<int64_t>(i));
     feed_forward(pass, layers_[i]);
   }
-  for_rows(pass.rows(), width_,
-           [&](int64_t row) { norm_in_place(last_norm_, pass.x + row * width_, 1); });
-  return x;
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    norm_in_place(last_norm_, pass.x + (pass.own.first + row) * width_, 1);
+  });
 }
 
 // The rows that the next products are of.
@@ -150,14 +166,22 @@ void FusedDecoder::take(const Pass& pass, int64_t in, quant::PanelInputs::RowSou
   inputs_.take(quant::kernels::active_panel_kernel(), {pass.rows(), in, pass.tokens}, row_of);
 }
 
-// x * norm.
+// x * norm, each row by the rank that has it.
 void FusedDecoder::take_normed(const Pass& pass, const Vector& weight) {
   const core::Profiled profiled("norm");
-  take(pass, width_, [&](int64_t row, float* room) {
+  const auto normed = [&](int64_t row, float* room) {
     float scale = 0;
     elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.data, room, &scale});
     return room;
-  });
+  };
+  const RowCut& own = pass.own;
+  inputs_.take_part(quant::kernels::active_panel_kernel(),
+                    {pass.rows(), width_, pass.tokens, own.room}, own.first, own.count, normed);
+  if (!own.is_cut()) return;
+  for (const auto& [data, row_bytes] : inputs_.memory()) {
+    at::Tensor all = at::from_blob(data, {own.room, row_bytes}, at::kByte);
+    group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
+  }
 }
 
 quant::PanelProduct FusedDecoder::product(const quant::PanelView& w, Rows& to) const {
@@ -225,20 +249,34 @@ void FusedDecoder::take_swiglu(const Pass& pass, const Layer& layer) {
   });
 }
 
+// x += sum_ over the ranks, of this rank's own rows.
+void FusedDecoder::add_own_sum(const Pass& pass) {
+  group_.reduce_scatter_into(own_sum_, sum_);
+  const auto* const sum = own_sum_.const_data_ptr<float>();
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    float* const x = pass.x + (pass.own.first + row) * width_;
+    elements().add(x, sum + row * width_, x, width_);
+  });
+}
+
 // x += the ranks' sum of what was taken times the linear.
 void FusedDecoder::add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
                                const Vector& bias) {
-  // Where the ranks share memory, the product is written where the others read it.
-  float* const room = group_.sum_room(pass.rows() * width_);
-  float* const own = room != nullptr ? room : sum_.mutable_data_ptr<float>();
-  multiply(part, std::array{quant::PanelProduct{w, own, width_}});
+  // Where the ranks share memory, few rows are written where the others read them.
+  float* const room = pass.own.is_cut() ? nullptr : group_.sum_room(pass.rows() * width_);
+  float* const sum = room != nullptr ? room : sum_.mutable_data_ptr<float>();
+  multiply(part, std::array{quant::PanelProduct{w, sum, width_}});
   const core::Profiled profiled("all-reduce, residual");
   const bool is_alone = group_.size() == 1;
-  if (!is_alone) group_.add_sum(*pass.x_BTD, own);
+  if (pass.own.is_cut()) {
+    add_own_sum(pass);
+  } else if (!is_alone) {
+    group_.add_sum(*pass.x_BTD, sum);
+  }
   if (!is_alone && bias.data == nullptr) return;
-  for_rows(pass.rows(), width_, [&](int64_t row) {
-    float* x = pass.x + row * width_;
-    if (is_alone) elements().add(x, own + row * width_, x, width_);
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    float* const x = pass.x + (pass.own.first + row) * width_;
+    if (is_alone) elements().add(x, sum + row * width_, x, width_);
     add_bias(bias, x);
   });
 }

@@ -14,6 +14,7 @@
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/decoder/fused_attention.h"
 #include "weft/models/decoder/held_linears.h"
+#include "weft/models/decoder/row_cut.h"
 #include "weft/nn/kv_cache.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/panel_linear.h"
@@ -38,7 +39,8 @@ class FusedDecoder {
   bool is_current() const;
   /// x_BTD: the tokens' embeddings, floating. Writes keys and values behind the cache's positions
   /// and leaves it to the caller to advance it. Returns hidden states after the last norm, float32.
-  /// Throws ConfigError if the cache has no room. Collective: two all-reduces a layer.
+  /// Throws ConfigError if the cache has no room. Collective: two all-reduces a layer, or their
+  /// halves around the norms of long prompts.
   at::Tensor run(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache& cache);
 
  private:
@@ -66,6 +68,8 @@ class FusedDecoder {
     /// Contiguous, of float32; x is where its numbers lie.
     at::Tensor* x_BTD;
     float* x;
+    /// The rows of x that are kept up to date here.
+    RowCut own;
     int64_t rows() const { return batch * tokens; }
   };
   /// Floats that the next pass uses again.
@@ -88,6 +92,8 @@ class FusedDecoder {
   void norm_in_place(const Vector& norm, float* x, int64_t rows) const;
   static void add_bias(const Vector& bias, float* row);
 
+  void make_sums(const RowCut& own);
+  void run_layers(const Pass& pass);
   void take_normed(const Pass& pass, const Vector& weight);
   void take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of);
   quant::PanelProduct product(const quant::PanelView& w, Rows& to) const;
@@ -96,6 +102,7 @@ class FusedDecoder {
   void norm_heads(const Pass& pass, const Layer& layer);
   void feed_forward(const Pass& pass, const Layer& layer);
   void take_swiglu(const Pass& pass, const Layer& layer);
+  void add_own_sum(const Pass& pass);
   void add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
                    const Vector& bias);
 
@@ -112,7 +119,7 @@ class FusedDecoder {
   quant::PanelInputs::Wants wants_;
   quant::PanelInputs inputs_;
   Rows q_, k_, v_, gate_, up_;
-  at::Tensor sum_;
+  at::Tensor sum_, own_sum_;
   bool is_complete_ = false;
 };
 
