@@ -16,6 +16,7 @@
 #include "weft/cli/progress.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
+#include "weft/core/start_code.h"
 #include "weft/cuda/device.h"
 #include "weft/dist/backends.h"
 #include "weft/dist/launch.h"
@@ -170,6 +171,7 @@ Session open_session(const ModelFlags& flags, const dist::World& world) {
   if (flags.device == "cuda") {
     cuda::select_device(kDevice, dist::rank_info_from_env().local_rank);
   }
+  core::release_start_code();
   Session session;
   session.path = flags.model;
   session.file = io::TensorFile::open(session.path);
