@@ -144,10 +144,15 @@ TEST(Bench, ReportsSpeedsLoadAndMemory) {
   EXPECT_GT(report.at("load_s").get<double>(), 0);
   EXPECT_EQ(report.at("peak_rss_bytes").size(), 2U);
   EXPECT_EQ(report.at("tp"), 2);
+  EXPECT_EQ(report.at("dtype"), "float32");
   EXPECT_EQ(report.at("activations"), "int16");
+  EXPECT_EQ(report.at("cache_type"), "f16");
   EXPECT_EQ(report.at("prompt_tokens"), 8);
   EXPECT_EQ(report.at("new_tokens"), 4);
   EXPECT_EQ(report.at("depth"), 0);
+  const json other =
+      weft_json({"bench", "-p", "4", "-n", "2", "-r", "1", "--json", "--cache-type", "f32"});
+  EXPECT_EQ(other.at("cache_type"), "f32");
 }
 
 TEST(Bench, MeasuresBehindOtherTokens) {

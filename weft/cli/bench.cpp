@@ -233,6 +233,10 @@ std::vector<int64_t> parse_batches(const std::string& text) {
   return batches;
 }
 
+std::string cache_type(const models::CausalLM& model) {
+  return model.make_cache(1, 1).dtype() == at::kHalf ? "f16" : "f32";
+}
+
 int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
   const auto& options = *static_cast<const Options*>(untyped);
   watch_interrupt();
@@ -250,7 +254,9 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
                            {"load_s", session.load_seconds},
                            {"peak_rss_bytes", peak_bytes_of_ranks(session.group())},
                            {"tp", session.group().size()},
+                           {"dtype", "float32"},
                            {"activations", flags.activations},
+                           {"cache_type", cache_type(*session.loaded.model)},
                            {"prompt_tokens", options.prompt_tokens},
                            {"new_tokens", options.new_tokens},
                            {"depth", options.depth},
