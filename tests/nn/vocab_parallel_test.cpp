@@ -88,6 +88,20 @@ TEST(VocabParallelHead, EqualsTheWholeTiedOrNot) {
   });
 }
 
+// Few values, so that several are alike; a NaN counts as the largest, as in argmax.
+TEST(VocabParallelHead, FindsTheLikeliestWithoutTheWhole) {
+  on_ranks([](const Group& group) {
+    at::Tensor whole_BTV = seeded({3, 5, kVocab}, 1).mul(2).round();
+    whole_BTV.select(0, 2).select(0, 4).fill_(-INFINITY);
+    whole_BTV[1][1][kVocab - 2] = NAN;
+    VocabParallelHead head(std::make_shared<DenseLinearImpl>(
+                               piece(seeded({kVocab, kWidth}, 2), 0, group), at::Tensor(), true),
+                           kVocab, group);
+    const at::Tensor found_BT = head->likeliest(piece(whole_BTV, -1, group));
+    EXPECT_TRUE(at::equal(found_BT, whole_BTV.argmax(-1)));
+  });
+}
+
 TEST(VocabParallelEmbedding, EqualsTorchsEmbeddingMadeFromSizes) {
   on_ranks([](const Group& group) {
     for (const auto dtype : test::layer_dtypes()) {

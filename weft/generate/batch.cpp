@@ -1,6 +1,5 @@
 #include "weft/generate/batch.h"
 
-#include <ATen/ops/argmax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
@@ -44,7 +43,7 @@ void check_prompts(const models::ModelConfig& config, const at::Tensor& prompts_
 // The likeliest next token of each sequence [B, 1], drawn on rank 0, or -1 in all places to end.
 at::Tensor next_tokens(models::CausalLM& model, const at::Tensor& x_BTD, const GoesOn& goes_on) {
   const at::Tensor last_B1D = x_BTD.narrow(1, x_BTD.size(1) - 1, 1);
-  at::Tensor tokens_B1 = model.logits(last_B1D).argmax(-1).contiguous();
+  at::Tensor tokens_B1 = model.likeliest(last_B1D);
   if (model.group().rank() == 0 && !goes_on()) tokens_B1.fill_(-1);
   model.group().broadcast(tokens_B1, 0);
   return tokens_B1;

@@ -1,6 +1,8 @@
 #include "weft/nn/vocab_parallel.h"
 
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -163,6 +165,22 @@ VocabParallelHeadImpl::VocabParallelHeadImpl(std::shared_ptr<LinearLike> inner, 
 
 at::Tensor VocabParallelHeadImpl::forward(const at::Tensor& x_BTD) {
   return inner_->forward(ops::mp_copy(x_BTD, group()));
+}
+
+at::Tensor VocabParallelHeadImpl::likeliest(const at::Tensor& logits_BTv) {
+  const at::NoGradGuard no_grad;
+  const auto [own_BT, index_BT] = logits_BTv.max(-1);
+  const at::Tensor id_BT = index_BT + vocab().start;
+  if (group().size() == 1) return id_BT;
+  // Both as float64, which holds every float32 and every id.
+  const at::Tensor own_2BT = at::stack({own_BT.to(at::kDouble), id_BT.to(at::kDouble)});
+  auto shape = own_2BT.sizes().vec();
+  shape.insert(shape.begin(), group().size());
+  at::Tensor all_n2BT = at::empty(shape, own_2BT.options());
+  group().all_gather_into(all_n2BT, own_2BT);
+  // Ranks are in the vocabulary's order: the first of several alike is the lowest id.
+  const at::Tensor best_1BT = all_n2BT.select(1, 0).argmax(0, /*keepdim=*/true);
+  return all_n2BT.select(1, 1).gather(0, best_1BT).squeeze(0).to(at::kLong);
 }
 
 at::Tensor VocabParallelHeadImpl::gather(const at::Tensor& logits_BTv) {

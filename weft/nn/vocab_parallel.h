@@ -94,6 +94,9 @@ class VocabParallelHeadImpl : public VocabParallelImpl {
   at::Tensor forward(const at::Tensor& x_BTD);
   /// Joins the ranks' logits_BTv to logits_BTV on every rank. Collective.
   at::Tensor gather(const at::Tensor& logits_BTv);
+  /// Where the ranks' logits_BTv are largest: int64 [B, T] on every rank, the first of several
+  /// alike. Two numbers a token travel. Records no gradients. Collective.
+  at::Tensor likeliest(const at::Tensor& logits_BTv);
 };
 TORCH_MODULE(VocabParallelHead);
 

@@ -134,6 +134,11 @@ class Decoder : public CausalLM {
     return head_->gather(head(x_BTD));
   }
 
+  at::Tensor likeliest(const at::Tensor& x_BTD) override {
+    check_has(stage_.is_last, "head");
+    return head_->likeliest(head(x_BTD));
+  }
+
   at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
     return losses(x_BTD, targets_BT, nn::Reduction::kNone);
   }
