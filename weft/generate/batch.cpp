@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/generate/likeliest_tokens.h"
 
 namespace weft::generate {
 namespace {
@@ -43,7 +45,8 @@ void check_prompts(const models::ModelConfig& config, const at::Tensor& prompts_
 // The likeliest next token of each sequence [B, 1], drawn on rank 0, or -1 in all places to end.
 at::Tensor next_tokens(models::CausalLM& model, const at::Tensor& x_BTD, const GoesOn& goes_on) {
   const at::Tensor last_B1D = x_BTD.narrow(1, x_BTD.size(1) - 1, 1);
-  at::Tensor tokens_B1 = model.likeliest(last_B1D);
+  const std::vector<int64_t> tokens = likeliest_tokens(model, last_B1D);
+  at::Tensor tokens_B1 = at::tensor(tokens, at::kLong).unsqueeze(1);
   if (model.group().rank() == 0 && !goes_on()) tokens_B1.fill_(-1);
   model.group().broadcast(tokens_B1, 0);
   return tokens_B1;

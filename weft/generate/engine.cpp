@@ -9,6 +9,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
+#include "weft/generate/likeliest_tokens.h"
 #include "weft/generate/prompt_lookup.h"
 
 namespace weft::generate {
@@ -87,30 +88,38 @@ size_t Engine::reuse_prefix(const std::vector<int64_t>& prompt) {
   return shared;
 }
 
-// The logits of the last `num_logits` tokens, one row each; they are of one piece.
-at::Tensor Engine::read(std::span<const int64_t> tokens, int64_t num_logits) {
+// Of the last `num_rows` tokens; they are of one piece.
+Engine::Scores Engine::read(std::span<const int64_t> tokens, int64_t num_rows,
+                            const Sampler& sampler) {
   at::Tensor last_TD;
   for (size_t start = 0; start < tokens.size(); start += kPrefillTokens) {
     const auto piece = tokens.subspan(start, std::min(kPrefillTokens, tokens.size() - start));
     const at::Tensor ids_BT =
         at::tensor(at::ArrayRef<int64_t>(piece.data(), piece.size()), at::kLong).unsqueeze(0);
     const at::Tensor x_BTD = model_->forward(ids_BT, &cache_);
-    const int64_t wanted = std::min(num_logits, ids_BT.size(1));
+    const int64_t wanted = std::min(num_rows, ids_BT.size(1));
     last_TD = x_BTD.select(0, 0).narrow(0, ids_BT.size(1) - wanted, wanted);
   }
   read_.insert(read_.end(), tokens.begin(), tokens.end());
-  return model_->logits(last_TD.unsqueeze(0)).select(0, 0).to(at::kFloat).contiguous();
+  const at::Tensor last_BTD = last_TD.unsqueeze(0);
+  if (sampler.is_greedy()) return {{}, likeliest_tokens(*model_, last_BTD)};
+  return {model_->logits(last_BTD).select(0, 0).to(at::kFloat).contiguous(), {}};
+}
+
+int64_t Engine::draw_one(const Scores& scores, size_t row, Sampler& sampler) {
+  if (sampler.is_greedy()) return scores.likeliest[row];
+  const auto size = static_cast<size_t>(scores.logits_TV.size(1));
+  return sampler.sample({scores.logits_TV.const_data_ptr<float>() + row * size, size});
 }
 
 // Row i follows guess i - 1: it is drawn from only if all guesses before it were.
-Engine::Drawn Engine::draw(const at::Tensor& logits_TV, std::span<const int64_t> guesses,
-                           Sampler& sampler, const TokenSink& sink) const {
+Engine::Drawn Engine::draw(const Scores& scores, std::span<const int64_t> guesses, Sampler& sampler,
+                           const TokenSink& sink) const {
   const core::Profiled profiled("draw, broadcast");
   Drawn drawn;
   if (model_->group().rank() != 0) return share(drawn, guesses.size() + 1);
-  const auto size = static_cast<size_t>(logits_TV.size(1));
   for (size_t row = 0; row <= guesses.size(); ++row) {
-    const int64_t token = sampler.sample({logits_TV.const_data_ptr<float>() + row * size, size});
+    const int64_t token = draw_one(scores, row, sampler);
     drawn.verdict = sink(token);
     if (drawn.verdict != Verdict::kContinue) break;
     drawn.tokens.push_back(token);
@@ -158,12 +167,12 @@ GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const Genera
   GenerateResult result;
   result.num_prompt_tokens = static_cast<int64_t>(prompt.size());
   auto start = Clock::now();
-  at::Tensor logits_TV = read(std::span(prompt).subspan(reuse_prefix(prompt)), 1);
+  Scores scores = read(std::span(prompt).subspan(reuse_prefix(prompt)), 1, sampler);
   result.prefill_seconds = seconds_since(start);
   start = Clock::now();
   std::vector<int64_t> guesses;
   while (static_cast<int64_t>(result.tokens.size()) < options.max_tokens) {
-    const Drawn drawn = draw(logits_TV, guesses, sampler, sink);
+    const Drawn drawn = draw(scores, guesses, sampler, sink);
     const size_t right = keep(drawn, guesses.size(), result);
     lookup.learn(static_cast<int64_t>(guesses.size()), static_cast<int64_t>(right));
     for (const int64_t token : drawn.tokens) lookup.add(token);
@@ -177,7 +186,7 @@ GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const Genera
     result.num_guessed += static_cast<int64_t>(guesses.size());
     std::vector<int64_t> next = {result.tokens.back()};
     next.insert(next.end(), guesses.begin(), guesses.end());
-    logits_TV = read(next, static_cast<int64_t>(next.size()));
+    scores = read(next, static_cast<int64_t>(next.size()), sampler);
   }
   result.decode_seconds = seconds_since(start);
   return result;

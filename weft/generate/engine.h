@@ -79,8 +79,14 @@ class Engine {
   };
   void check_prompt(const std::vector<int64_t>& prompt) const;
   size_t reuse_prefix(const std::vector<int64_t>& prompt);
-  at::Tensor read(std::span<const int64_t> tokens, int64_t num_logits);
-  Drawn draw(const at::Tensor& logits_TV, std::span<const int64_t> guesses, Sampler& sampler,
+  /// What tokens are drawn from, a row each: all logits, or the likeliest token, which needs none.
+  struct Scores {
+    at::Tensor logits_TV;
+    std::vector<int64_t> likeliest;
+  };
+  Scores read(std::span<const int64_t> tokens, int64_t num_rows, const Sampler& sampler);
+  static int64_t draw_one(const Scores& scores, size_t row, Sampler& sampler);
+  Drawn draw(const Scores& scores, std::span<const int64_t> guesses, Sampler& sampler,
              const TokenSink& sink) const;
   Drawn share(const Drawn& drawn, size_t most) const;
   size_t keep(const Drawn& drawn, size_t num_guesses, GenerateResult& result);

@@ -1,11 +1,9 @@
 #include "weft/generate/sampler.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "weft/core/error.h"
@@ -15,49 +13,6 @@ namespace {
 
 using core::check;
 using core::ConfigError;
-
-// The largest logit of a run; NaN or infinity if one is broken: minus infinity is how a token is
-// ruled out, the others come from broken weights. Lanes of their own, so that it takes the
-// compiler's vectors.
-float largest_of_run(std::span<const float> logits) {
-  constexpr size_t kLanes = 16;
-  std::array<float, kLanes> most, broken = {};
-  most.fill(-std::numeric_limits<float>::infinity());
-  const auto take = [&](float logit, size_t lane) {
-    most[lane] = logit > most[lane] ? logit : most[lane];
-    // 0 for all numbers and minus infinity, NaN for NaN and infinity.
-    const float least = std::numeric_limits<float>::lowest();
-    broken[lane] += 0 * (logit < least ? least : logit);
-  };
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) take(logits[i + lane], lane);
-  }
-  for (; i < logits.size(); ++i) take(logits[i], 0);
-  const float sum = std::accumulate(broken.begin(), broken.end(), 0.0F);
-  return std::isnan(sum) ? sum : *std::ranges::max_element(most);
-}
-
-struct Likeliest {
-  float logit = -std::numeric_limits<float>::infinity();
-  size_t id = 0;
-};
-
-// The first of the largest logits. Its place is looked for in its run alone.
-Likeliest likeliest(std::span<const float> logits) {
-  constexpr size_t kRun = 1024;
-  Likeliest best;
-  for (size_t start = 0; start < logits.size(); start += kRun) {
-    const auto run = logits.subspan(start, std::min(kRun, logits.size() - start));
-    const float most = largest_of_run(run);
-    if (!std::isnan(most) && most <= best.logit) continue;
-    best = {most, start};
-    if (!std::isfinite(most)) return best;
-  }
-  const auto run = logits.subspan(best.id);
-  best.id += static_cast<size_t>(std::ranges::find(run, best.logit) - run.begin());
-  return best;
-}
 
 }  // namespace
 
@@ -70,6 +25,13 @@ void check_sampler(const SamplerOptions& options) {
   check_range("top-p", options.top_p, 0.0, 1.0);
   check_range("min-p", options.min_p, 0.0, 1.0);
   check<ConfigError>(options.top_k >= 0, "--top-k: ", options.top_k, ", expected 0 or more");
+}
+
+int64_t likeliest_token(const nn::Largest& logit) {
+  check<ConfigError>(std::isfinite(logit.value),
+                     "generate: the model's logits are not finite; its weights or their reading "
+                     "are broken");
+  return logit.place;
 }
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(options.seed) {
@@ -122,15 +84,13 @@ class Sampler::Candidates {
 };
 
 int64_t Sampler::sample(std::span<const float> logits) {
-  const auto [best, id] = likeliest(logits);
-  check<ConfigError>(std::isfinite(best),
-                     "generate: the model's logits are not finite; its weights or their reading "
-                     "are broken");
-  if (options_.temperature == 0.0) return static_cast<int64_t>(id);
+  const nn::Largest best = nn::largest(logits);
+  const int64_t likeliest = likeliest_token(best);
+  if (is_greedy()) return likeliest;
   Candidates candidates(logits);
   if (options_.top_k > 0) candidates.keep(static_cast<size_t>(options_.top_k));
-  keep_likely(candidates, best);
-  return draw(candidates, best);
+  keep_likely(candidates, best.value);
+  return draw(candidates, best.value);
 }
 
 // What top_p and min_p leave.

@@ -4,6 +4,8 @@
 #include <random>
 #include <span>
 
+#include "weft/nn/largest.h"
+
 namespace weft::generate {
 
 /// How the next token is drawn. Filters apply in this order: top_k, top_p, min_p, then temperature.
@@ -22,6 +24,9 @@ struct SamplerOptions {
 /// Throws ConfigError naming the option that is out of range.
 void check_sampler(const SamplerOptions& options);
 
+/// The token of the largest logit. Throws ConfigError unless that is finite.
+int64_t likeliest_token(const nn::Largest& logit);
+
 /// Draws tokens. The same options, logits and number of draws give the same token on every machine.
 class Sampler {
  public:
@@ -32,6 +37,8 @@ class Sampler {
   /// Minus infinity rules a token out. Throws ConfigError if a logit is NaN or plus infinity, or
   /// none is finite.
   int64_t sample(std::span<const float> logits);
+  /// Whether it takes the likeliest token.
+  bool is_greedy() const { return options_.temperature == 0; }
 
  private:
   struct Candidate {

@@ -12,6 +12,7 @@
 #include "weft/dist/group.h"
 #include "weft/models/config.h"
 #include "weft/nn/kv_cache.h"
+#include "weft/nn/largest.h"
 
 namespace weft::models {
 
@@ -58,9 +59,9 @@ class CausalLM : public torch::nn::Module {
   virtual at::Tensor make_stage_input(const TokenBatch& batch) const = 0;
   /// x_BTD: hidden states. Returns logits_BTV, whole, on every rank.
   virtual at::Tensor logits(const at::Tensor& x_BTD) = 0;
-  /// The likeliest next token behind each of x_BTD, hidden states: int64 [B, T], equal on all ranks;
-  /// the first of several alike. Unlike logits, it moves two numbers a token.
-  virtual at::Tensor likeliest(const at::Tensor& x_BTD) = 0;
+  /// The likeliest next token behind each of x_BTD, hidden states, and its logit: B * T of them,
+  /// equal on all ranks. Moves two numbers a token, where logits move all.
+  virtual std::vector<nn::Largest> likeliest(const at::Tensor& x_BTD) = 0;
   /// What the tokens behind x_BTD, hidden states, cost: -ln p of targets_BT (int64, equal on all
   /// ranks), float32 [B, T] on every rank; 0 for the target -100, which counts for nothing. No rank
   /// makes logits outside of its vocabulary's part.

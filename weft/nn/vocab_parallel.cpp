@@ -1,8 +1,8 @@
 #include "weft/nn/vocab_parallel.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/clamp.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -167,20 +167,33 @@ at::Tensor VocabParallelHeadImpl::forward(const at::Tensor& x_BTD) {
   return inner_->forward(ops::mp_copy(x_BTD, group()));
 }
 
-at::Tensor VocabParallelHeadImpl::likeliest(const at::Tensor& logits_BTv) {
-  const at::NoGradGuard no_grad;
-  const auto [own_BT, index_BT] = logits_BTv.max(-1);
-  const at::Tensor id_BT = index_BT + vocab().start;
-  if (group().size() == 1) return id_BT;
-  // Both as float64, which holds every float32 and every id.
-  const at::Tensor own_2BT = at::stack({own_BT.to(at::kDouble), id_BT.to(at::kDouble)});
-  auto shape = own_2BT.sizes().vec();
-  shape.insert(shape.begin(), group().size());
-  at::Tensor all_n2BT = at::empty(shape, own_2BT.options());
-  group().all_gather_into(all_n2BT, own_2BT);
-  // Ranks are in the vocabulary's order: the first of several alike is the lowest id.
-  const at::Tensor best_1BT = all_n2BT.select(1, 0).argmax(0, /*keepdim=*/true);
-  return all_n2BT.select(1, 1).gather(0, best_1BT).squeeze(0).to(at::kLong);
+std::vector<Largest> VocabParallelHeadImpl::likeliest(const at::Tensor& logits_BTv) {
+  const at::Tensor own = logits_BTv.detach().to(at::kFloat).contiguous();
+  const int64_t v = own.size(-1), rows = own.numel() / v, n = group().size();
+  std::vector<Largest> best(static_cast<size_t>(rows));
+  at::parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      Largest& here = best[static_cast<size_t>(row)];
+      here = largest({own.const_data_ptr<float>() + row * v, static_cast<size_t>(v)});
+      here.place += vocab().start;
+    }
+  });
+  if (n == 1) return best;
+  std::vector<Largest> all(static_cast<size_t>(n * rows));
+  const auto bytes = [](std::vector<Largest>& numbers) {
+    const auto count = static_cast<int64_t>(numbers.size() * sizeof(Largest));
+    return at::from_blob(numbers.data(), {count}, at::kByte);
+  };
+  at::Tensor whole = bytes(all);
+  group().all_gather_into(whole, bytes(best));
+  std::vector<Largest> of_ranks(static_cast<size_t>(n));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t r = 0; r < n; ++r) {
+      of_ranks[static_cast<size_t>(r)] = all[static_cast<size_t>(r * rows + row)];
+    }
+    best[static_cast<size_t>(row)] = largest(of_ranks);
+  }
+  return best;
 }
 
 at::Tensor VocabParallelHeadImpl::gather(const at::Tensor& logits_BTv) {

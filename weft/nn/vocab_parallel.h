@@ -11,6 +11,7 @@
 #include "weft/dist/group.h"
 #include "weft/nn/fused_linear.h"
 #include "weft/nn/init.h"
+#include "weft/nn/largest.h"
 #include "weft/nn/linear_like.h"
 #include "weft/shard/split.h"
 
@@ -94,9 +95,9 @@ class VocabParallelHeadImpl : public VocabParallelImpl {
   at::Tensor forward(const at::Tensor& x_BTD);
   /// Joins the ranks' logits_BTv to logits_BTV on every rank. Collective.
   at::Tensor gather(const at::Tensor& logits_BTv);
-  /// Where the ranks' logits_BTv are largest: int64 [B, T] on every rank, the first of several
-  /// alike. Two numbers a token travel. Records no gradients. Collective.
-  at::Tensor likeliest(const at::Tensor& logits_BTv);
+  /// Of each row of the ranks' logits_BTv the largest and its place in the vocabulary, on every
+  /// rank: B * T of them. No more travels. Records no gradients. Collective.
+  std::vector<Largest> likeliest(const at::Tensor& logits_BTv);
 };
 TORCH_MODULE(VocabParallelHead);
 

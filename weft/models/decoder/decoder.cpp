@@ -134,9 +134,11 @@ class Decoder : public CausalLM {
     return head_->gather(head(x_BTD));
   }
 
-  at::Tensor likeliest(const at::Tensor& x_BTD) override {
+  std::vector<nn::Largest> likeliest(const at::Tensor& x_BTD) override {
     check_has(stage_.is_last, "head");
-    return head_->likeliest(head(x_BTD));
+    const at::Tensor logits_BTv = head(x_BTD);
+    const core::Profiled profiled("draw, broadcast");
+    return head_->likeliest(logits_BTv);
   }
 
   at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
