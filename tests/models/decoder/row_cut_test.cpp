@@ -31,5 +31,35 @@ TEST(RowCut, GivesEachRowToOneRank) {
   });
 }
 
+// 385 rows in runs of 128 are 256, 129 and none on 3 ranks.
+TEST(RowCut, BeginsAtAUnitAlsoWhereARankHasNone) {
+  test::on_ranks([](const dist::Group& group) {
+    for (const int64_t rows : {385, 512, 513, 640}) {
+      const RowCut own = RowCut::of(rows, 1024, 128, group);
+      EXPECT_EQ(own.first % 128, 0);
+      at::Tensor sum = at::tensor({own.is_cut() || group.rank() == 0 ? own.count : 0}, at::kLong);
+      group.all_reduce(sum);
+      EXPECT_EQ(sum.item<int64_t>(), rows) << group.size();
+    }
+    if (group.size() == 3 && group.rank() == 2) {
+      const RowCut none = RowCut::of(385, 1024, 128, group);
+      EXPECT_TRUE(none.is_cut());
+      EXPECT_EQ(none.count, 0);
+    }
+  });
+}
+
+TEST(RowCut, LeavesFewRowsOfAWideModelWhole) {
+  test::on_ranks([](const dist::Group& group) {
+    for (const int64_t rows : {7, 16, 31}) {
+      const RowCut own = RowCut::of(rows, 4096, 16, group);
+      EXPECT_TRUE(group.size() == 1 || rows >= 16 * group.size() || !own.is_cut());
+      if (!own.is_cut()) {
+        EXPECT_EQ(own.count, rows);
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace weft::models
