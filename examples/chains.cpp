@@ -10,10 +10,10 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/parallelism.h"
-#include "weft/nn/column_parallel_linear.h"
-#include "weft/nn/parallel_embedding.h"
-#include "weft/nn/row_parallel_linear.h"
-#include "weft/nn/shard_linear.h"
+#include "weft/nn/parallel/column_parallel_linear.h"
+#include "weft/nn/parallel/parallel_embedding.h"
+#include "weft/nn/parallel/row_parallel_linear.h"
+#include "weft/nn/parallel/shard_linear.h"
 
 namespace {
 

@@ -12,9 +12,9 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/world.h"
-#include "weft/nn/attention.h"
-#include "weft/nn/linear.h"
-#include "weft/nn/rope.h"
+#include "weft/nn/attention/attention.h"
+#include "weft/nn/attention/rope.h"
+#include "weft/nn/linear/linear.h"
 #include "weft/ops/collectives.h"
 #include "weft/shard/heads.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what Hugging Face tokenizers makes of all of Unicode in its four normalization forms.
 
-Writes tests/text/data/normalize.json for tests/text/normalize_test.cpp: for each form a hash of the
+Writes tests/text/data/normalize.json for tests/text/tokenizer/normalize_test.cpp: for each form a hash of the
 forms of each block of 4096 code points, and sequences of characters that meet, with their forms.
 
 Needs PyPI: tokenizers.

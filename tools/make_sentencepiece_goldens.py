@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes what the `sentencepiece` package does with a small BPE model, for
-tests/text/sentencepiece_test.cpp: tests/text/data/sentencepiece.json with tokens, scores and kinds
+tests/text/bpe/sentencepiece_test.cpp: tests/text/data/sentencepiece.json with tokens, scores and kinds
 as a GGUF file has them, texts and ids.
 
 Needs PyPI: sentencepiece.    Options: --cases N --seed S --out FOLDER

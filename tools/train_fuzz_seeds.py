@@ -5,7 +5,7 @@ import struct
 
 
 def token_store(tokens=(1, 2, 0, 3, 0), starts=(0, 3), mask=None, start=None, changes=()):
-    """The file as weft/train/data/token_store.h describes it, without the hash: the target adds it."""
+    """The file as weft/train/data/store/token_store.h describes it, without the hash: the target adds it."""
     numbers = {"vocabulary": 1000, "tokens": len(tokens), "documents": len(starts), "mask": int(mask is not None),
                "tokenizer": 1, "sources": 2, "end_of_text": 0, **dict(changes)}
 

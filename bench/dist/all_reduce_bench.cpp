@@ -21,11 +21,11 @@
 
 #include "bench/dist/bare_loop.h"
 #include "weft/core/error.h"
-#include "weft/core/file.h"
-#include "weft/dist/backends.h"
-#include "weft/dist/launch.h"
-#include "weft/dist/peers.h"
-#include "weft/dist/process.h"
+#include "weft/core/files/file.h"
+#include "weft/dist/backends/backends.h"
+#include "weft/dist/launch/launch.h"
+#include "weft/dist/launch/process.h"
+#include "weft/dist/rendezvous/peers.h"
 #include "weft/dist/shm/collectives.h"
 #include "weft/dist/world.h"
 

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/core/file.h"
-#include "weft/io/write_safetensors.h"
-#include "weft/models/load.h"
+#include "weft/core/files/file.h"
+#include "weft/io/formats/write_safetensors.h"
+#include "weft/models/load/load.h"
 
 /// Times how one rank of two loads its part of a file of 1 GB that lies in the page cache, against
 /// reading as many bytes as `cat FILE > /dev/null` does: into one buffer of 128 KiB. Runs take

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <functional>
 
-#include "weft/models/load.h"
-#include "weft/models/new_model.h"
+#include "weft/models/load/load.h"
+#include "weft/models/load/new_model.h"
 #include "weft/models/registry.h"
 
 /// Times planning, from headers alone, for a model of 48 layers with 128 experts each (18,867

@@ -16,9 +16,9 @@
 
 #include "weft/dist/mesh.h"
 #include "weft/dist/world.h"
-#include "weft/models/new_model.h"
-#include "weft/nn/cpu_speed.h"
-#include "weft/nn/parameter_info.h"
+#include "weft/models/load/new_model.h"
+#include "weft/nn/layers/cpu_speed.h"
+#include "weft/nn/parallel/parameter_info.h"
 #include "weft/train/optimizer/optimizer.h"
 #include "weft/train/psdp/sharded_module.h"
 

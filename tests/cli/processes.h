@@ -16,7 +16,7 @@
 #include <string_view>
 #include <thread>
 
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 
 namespace weft::cli {
 

@@ -7,7 +7,7 @@
 
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 #include "weft/io/tensor_file.h"
 
 namespace weft::cli {

@@ -11,8 +11,8 @@
 #include "tests/support/backends.h"
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
-#include "weft/dist/launch.h"
-#include "weft/dist/status_page.h"
+#include "weft/dist/launch/launch.h"
+#include "weft/dist/launch/status_page.h"
 #include "weft/dist/world.h"
 
 namespace weft::dist {

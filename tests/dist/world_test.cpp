@@ -10,8 +10,8 @@
 #include "tests/support/run_command.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
-#include "weft/dist/launch.h"
-#include "weft/dist/process.h"
+#include "weft/dist/launch/launch.h"
+#include "weft/dist/launch/process.h"
 #include "weft/dist/shm/segment.h"
 
 namespace weft::dist {

@@ -1,7 +1,7 @@
 // A *.safetensors.index.json beside two small files.
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/read_tensors.h"
-#include "weft/io/write_safetensors.h"
+#include "weft/io/formats/write_safetensors.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // A safetensors file: headers, every tensor's bytes, pieces by their names.
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/read_tensors.h"
+#include "weft/io/shard_info/shard_plan.h"
 #include "weft/io/views/pieces.h"
-#include "weft/io/views/shard_plan.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;

@@ -1,8 +1,8 @@
 // shard_info.json in all its forms, planned over a small file.
 #include "tests/fuzz/fuzz.h"
+#include "weft/io/formats/write_safetensors.h"
+#include "weft/io/shard_info/shard_plan.h"
 #include "weft/io/views/read_view.h"
-#include "weft/io/views/shard_plan.h"
-#include "weft/io/write_safetensors.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "weft/train/data/batches.h"
-#include "weft/train/data/store_format.h"
+#include "weft/train/data/store/store_format.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "weft/text/tokenizer.h"
+#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::testing {
 

@@ -6,8 +6,8 @@
 #include "tests/core/error_text.h"
 #include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
-#include "weft/models/load.h"
-#include "weft/nn/panel_linear.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/panel_linear.h"
 
 namespace weft::generate {
 namespace {

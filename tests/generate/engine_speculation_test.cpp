@@ -7,9 +7,9 @@
 #include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
 #include "weft/generate/engine.h"
-#include "weft/models/load.h"
-#include "weft/models/sources.h"
-#include "weft/nn/panel_linear.h"
+#include "weft/models/config/sources.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/panel_linear.h"
 
 namespace weft::generate {
 namespace {

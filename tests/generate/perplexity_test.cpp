@@ -6,7 +6,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/support/run_ranks.h"
-#include "weft/models/load.h"
+#include "weft/models/load/load.h"
 
 namespace weft::generate {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/io/gguf_values.h"
+#include "weft/io/formats/gguf_values.h"
 
 namespace weft::testing {
 

@@ -7,8 +7,8 @@
 #include "tests/io/gguf_builder.h"
 #include "tests/io/open_error.h"
 #include "tests/io/safetensors_builder.h"
-#include "weft/io/header_checks.h"
-#include "weft/io/write_safetensors.h"
+#include "weft/io/formats/header_checks.h"
+#include "weft/io/formats/write_safetensors.h"
 
 // Damaged files may only give a weft error, or still be a right file, whose tensors can be read.
 

@@ -4,7 +4,7 @@
 
 #include "tests/io/open_error.h"
 #include "tests/io/safetensors_builder.h"
-#include "weft/io/safetensors.h"
+#include "weft/io/formats/safetensors.h"
 
 namespace weft::io {
 namespace {

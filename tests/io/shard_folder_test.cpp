@@ -11,7 +11,7 @@
 #include "tests/core/error_text.h"
 #include "tests/io/open_error.h"
 #include "tests/io/views/plan_fixture.h"
-#include "weft/io/views/recut.h"
+#include "weft/io/shard_info/recut.h"
 
 namespace weft::io {
 namespace {

@@ -6,8 +6,8 @@
 #include "tests/core/error_text.h"
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/models/load.h"
-#include "weft/nn/dense_linear.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/dense_linear.h"
 
 namespace weft::models {
 namespace {

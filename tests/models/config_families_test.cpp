@@ -7,8 +7,8 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
-#include "weft/core/file.h"
-#include "weft/models/config.h"
+#include "weft/core/files/file.h"
+#include "weft/models/config/config.h"
 
 namespace weft::models {
 namespace {

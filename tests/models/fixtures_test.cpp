@@ -2,8 +2,8 @@
 
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/models/load.h"
-#include "weft/nn/quantized_linear.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/quantized_linear.h"
 
 // Matrices that MLX has quantized, against what it dequantizes them to.
 

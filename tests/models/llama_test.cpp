@@ -5,7 +5,7 @@
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/decoder/decoder.h"
-#include "weft/models/load.h"
+#include "weft/models/load/load.h"
 #include "weft/models/registry.h"
 #include "weft/shard/heads.h"
 

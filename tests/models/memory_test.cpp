@@ -9,7 +9,7 @@
 #include "tests/io/safetensors_builder.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
-#include "weft/models/load.h"
+#include "weft/models/load/load.h"
 
 namespace weft::models {
 namespace {

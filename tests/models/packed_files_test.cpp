@@ -3,8 +3,8 @@
 #include <random>
 
 #include "tests/io/views/plan_fixture.h"
-#include "weft/models/load.h"
-#include "weft/nn/quantized_linear.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/quantized_linear.h"
 
 // Matrices as AutoAWQ and AutoGPTQ write them, read for any number of ranks. The packing here
 // follows the formats' own description; the values are (q - zero) * scale.

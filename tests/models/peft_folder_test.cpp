@@ -9,9 +9,9 @@
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/core/file.h"
-#include "weft/io/write_safetensors.h"
-#include "weft/models/load.h"
+#include "weft/core/files/file.h"
+#include "weft/io/formats/write_safetensors.h"
+#include "weft/models/load/load.h"
 
 namespace weft::models {
 namespace {

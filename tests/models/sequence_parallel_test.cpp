@@ -4,9 +4,9 @@
 #include "tests/core/error_text.h"
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/models/load.h"
-#include "weft/nn/adapt.h"
-#include "weft/nn/parameter_info.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/adapt.h"
+#include "weft/nn/parallel/parameter_info.h"
 
 namespace weft::models {
 namespace {

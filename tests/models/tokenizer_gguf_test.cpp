@@ -8,7 +8,7 @@
 #include "tests/core/temp_dir.h"
 #include "tests/io/gguf_builder.h"
 #include "weft/core/json.h"
-#include "weft/models/sources.h"
+#include "weft/models/config/sources.h"
 
 namespace weft::models {
 namespace {

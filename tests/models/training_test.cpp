@@ -3,8 +3,8 @@
 
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/models/load.h"
-#include "weft/nn/parameter_info.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/parallel/parameter_info.h"
 
 namespace weft::models {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/ops/tensor_checks.h"
-#include "weft/nn/parallel_linear.h"
+#include "weft/nn/parallel/parallel_linear.h"
 
 namespace weft::test {
 

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "tests/ops/tensor_checks.h"
-#include "weft/nn/dense_linear.h"
-#include "weft/nn/linear.h"
-#include "weft/nn/linear_parts.h"
-#include "weft/nn/lora.h"
-#include "weft/nn/parallel_linear.h"
-#include "weft/nn/quantized_linear.h"
+#include "weft/nn/linear/dense_linear.h"
+#include "weft/nn/linear/linear.h"
+#include "weft/nn/linear/linear_parts.h"
+#include "weft/nn/linear/lora.h"
+#include "weft/nn/linear/quantized_linear.h"
+#include "weft/nn/parallel/parallel_linear.h"
 
 namespace weft::nn {
 

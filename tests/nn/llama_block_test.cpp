@@ -1,8 +1,8 @@
 // A Llama block whose seven linear layers are cut over the ranks.
 #include "tests/nn/linear_cases.h"
-#include "weft/dist/status_page.h"
-#include "weft/nn/attention.h"
-#include "weft/nn/rope.h"
+#include "weft/dist/launch/status_page.h"
+#include "weft/nn/attention/attention.h"
+#include "weft/nn/attention/rope.h"
 #include "weft/ops/collectives.h"
 #include "weft/shard/heads.h"
 

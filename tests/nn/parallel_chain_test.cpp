@@ -2,9 +2,9 @@
 #include <torch/utils.h>
 
 #include "tests/nn/layer_checks.h"
-#include "weft/nn/column_parallel_linear.h"
-#include "weft/nn/parallel_embedding.h"
-#include "weft/nn/row_parallel_linear.h"
+#include "weft/nn/parallel/column_parallel_linear.h"
+#include "weft/nn/parallel/parallel_embedding.h"
+#include "weft/nn/parallel/row_parallel_linear.h"
 
 namespace weft::nn {
 namespace {

@@ -78,7 +78,7 @@ class CheckLayers(PolicyTest):
                     "add it to tools/check_layers.py")
 
     def test_refuses_files_without_a_module(self):
-        self.write("weft/nn/norm.h", "#pragma once\n")
+        self.write("weft/nn/layers/norm.h", "#pragma once\n")
         self.expect("weft/nn/CMakeLists.txt:1: no weft_module() for the files of this folder")
 
 

@@ -7,7 +7,7 @@
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/quant/kernels/panel_select.h"
-#include "weft/quant/panel_matrix.h"
+#include "weft/quant/panels/panel_matrix.h"
 
 namespace weft::quant {
 namespace {

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 #include "weft/quant/affine.h"
 #include "weft/quant/affine_reference.h"
+#include "weft/quant/formats/microscaled.h"
+#include "weft/quant/formats/microscaled_reference.h"
 #include "weft/quant/kernels/select.h"
-#include "weft/quant/microscaled.h"
-#include "weft/quant/microscaled_reference.h"
 
 namespace weft::quant::test {
 

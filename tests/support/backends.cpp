@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "weft/core/error.h"
-#include "weft/dist/backends.h"
+#include "weft/dist/backends/backends.h"
 
 namespace weft::test {
 namespace {

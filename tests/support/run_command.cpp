@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 
 namespace weft::test {
 namespace {

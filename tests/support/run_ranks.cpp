@@ -8,7 +8,7 @@
 #include "tests/support/main.h"
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
-#include "weft/dist/launch.h"
+#include "weft/dist/launch/launch.h"
 
 namespace weft::test {
 namespace {

@@ -4,9 +4,9 @@
 #include <fstream>
 #include <string>
 
-#include "weft/text/byte_alphabet.h"
+#include "weft/text/bpe/byte_alphabet.h"
 #include "weft/text/tokenizer_json/write_tokenizer_json.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::testing {
 

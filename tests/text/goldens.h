@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "weft/core/json.h"
-#include "weft/text/tokenizer.h"
+#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::text {
 

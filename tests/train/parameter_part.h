@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "weft/nn/parameter_info.h"
+#include "weft/nn/parallel/parameter_info.h"
 
 namespace weft::train {
 

@@ -5,8 +5,8 @@
 
 #include "weft/cli/progress.h"
 #include "weft/cli/session.h"
-#include "weft/core/atomic_folder.h"
-#include "weft/dist/run_together.h"
+#include "weft/core/files/atomic_folder.h"
+#include "weft/dist/launch/run_together.h"
 
 namespace weft::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "weft/cli/output.h"
 #include "weft/dist/world.h"
-#include "weft/models/export.h"
+#include "weft/models/convert/export.h"
 
 namespace weft::cli {
 

@@ -10,7 +10,7 @@
 
 #include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 #include "weft/generate/engine.h"
 
 namespace weft::cli {

@@ -43,7 +43,7 @@ struct ModelFlags {
   /// allows. Verbs that measure numbers leave it, others set kFastActivations before they add the
   /// flags.
   std::string activations = "float";
-  /// Of the verbs that take one (cli/adapter.h); empty: none.
+  /// Of the verbs that take one (cli/verbs/adapter.h); empty: none.
   std::string adapter;
   /// Of the verbs that take one: "cpu" or "cuda".
   std::string device = "cpu";

@@ -12,7 +12,7 @@
 #include "weft/cli/verbs.h"
 #include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
-#include "weft/dist/status_page.h"
+#include "weft/dist/launch/status_page.h"
 
 namespace weft::cli {
 namespace {

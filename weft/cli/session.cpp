@@ -11,18 +11,18 @@
 #include <optional>
 #include <thread>
 
-#include "weft/cli/adapter.h"
 #include "weft/cli/program.h"
 #include "weft/cli/progress.h"
+#include "weft/cli/verbs/adapter.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
 #include "weft/core/start_code.h"
 #include "weft/cuda/device.h"
-#include "weft/dist/backends.h"
-#include "weft/dist/launch.h"
-#include "weft/dist/status_page.h"
-#include "weft/models/load.h"
-#include "weft/models/sources.h"
+#include "weft/dist/backends/backends.h"
+#include "weft/dist/launch/launch.h"
+#include "weft/dist/launch/status_page.h"
+#include "weft/models/config/sources.h"
+#include "weft/models/load/load.h"
 
 namespace weft::cli {
 namespace {

@@ -9,9 +9,9 @@
 #include "weft/cli/flags.h"
 #include "weft/dist/world.h"
 #include "weft/generate/engine.h"
-#include "weft/models/load.h"
+#include "weft/models/load/load.h"
 #include "weft/text/chat_template.h"
-#include "weft/text/tokenizer.h"
+#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::cli {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "weft/dist/peers.h"
-#include "weft/dist/status_page.h"
+#include "weft/dist/launch/status_page.h"
+#include "weft/dist/rendezvous/peers.h"
 
 namespace c10d {
 class Work;

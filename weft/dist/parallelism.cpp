@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/dist/peers.h"
-#include "weft/dist/rank_info.h"
+#include "weft/dist/rendezvous/peers.h"
+#include "weft/dist/rendezvous/rank_info.h"
 
 namespace weft::dist {
 namespace {

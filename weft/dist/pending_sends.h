@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "weft/dist/work_queue.h"
+#include "weft/dist/backends/work_queue.h"
 
 namespace c10d {
 class Work;

@@ -8,12 +8,12 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "weft/core/error.h"
-#include "weft/dist/backends.h"
+#include "weft/dist/backends/backends.h"
 #include "weft/dist/check/checked_backend.h"
 #include "weft/dist/group_monitor.h"
-#include "weft/dist/handshake.h"
-#include "weft/dist/peers.h"
-#include "weft/dist/rendezvous.h"
+#include "weft/dist/rendezvous/handshake.h"
+#include "weft/dist/rendezvous/peers.h"
+#include "weft/dist/rendezvous/rendezvous.h"
 
 namespace weft::dist {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "weft/dist/group.h"
-#include "weft/dist/rank_info.h"
+#include "weft/dist/rendezvous/rank_info.h"
 
 namespace weft::dist {
 

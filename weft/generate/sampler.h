@@ -4,7 +4,7 @@
 #include <random>
 #include <span>
 
-#include "weft/nn/largest.h"
+#include "weft/nn/layers/largest.h"
 
 namespace weft::generate {
 

@@ -2,9 +2,9 @@
 #include <array>
 #include <filesystem>
 
-#include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/atomic_file.h"
+#include "weft/core/files/file.h"
 #include "weft/io/tensor_folder_writer.h"
 
 namespace weft::io {

@@ -9,8 +9,8 @@
 #include "weft/core/error.h"
 #include "weft/core/new_memory.h"
 #include "weft/io/matrix_rules.h"
-#include "weft/quant/awq_gptq.h"
-#include "weft/quant/gguf_blocks.h"
+#include "weft/quant/formats/awq_gptq.h"
+#include "weft/quant/formats/gguf_blocks.h"
 #include "weft/quant/large_tensor.h"
 
 namespace weft::io {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "weft/io/matrix_format.h"
-#include "weft/io/views/shard_info.h"
+#include "weft/io/shard_info/shard_info.h"
 #include "weft/shard/layout.h"
 
 namespace weft::io {

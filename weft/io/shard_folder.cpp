@@ -3,10 +3,10 @@
 #include <cstdio>
 
 #include "weft/core/error.h"
+#include "weft/io/shard_info/recut.h"
+#include "weft/io/shard_info/shard_plan.h"
 #include "weft/io/tensor_folder_writer.h"
 #include "weft/io/views/read_view.h"
-#include "weft/io/views/recut.h"
-#include "weft/io/views/shard_plan.h"
 
 namespace weft::io {
 namespace {

@@ -4,9 +4,9 @@
 #include <functional>
 #include <string>
 
+#include "weft/io/shard_info/function_table.h"
+#include "weft/io/shard_info/shard_info.h"
 #include "weft/io/tensor_file.h"
-#include "weft/io/views/function_table.h"
-#include "weft/io/views/shard_info.h"
 
 namespace weft::io {
 

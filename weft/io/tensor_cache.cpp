@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/io/header_checks.h"
+#include "weft/io/formats/header_checks.h"
+#include "weft/io/shard_info/shard_info.h"
 #include "weft/io/tensor_file_builder.h"
-#include "weft/io/views/shard_info.h"
 
 namespace weft::io {
 

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "weft/core/file.h"
-#include "weft/core/mapped_window.h"
+#include "weft/core/files/file.h"
+#include "weft/core/files/mapped_window.h"
 #include "weft/io/dtype.h"
 #include "weft/shard/split.h"
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/io/gguf.h"
-#include "weft/io/header_checks.h"
-#include "weft/io/safetensors.h"
+#include "weft/io/formats/gguf.h"
+#include "weft/io/formats/header_checks.h"
+#include "weft/io/formats/safetensors.h"
 
 namespace weft::io {
 

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/atomic_file.h"
+#include "weft/core/files/file.h"
 #include "weft/core/hash.h"
-#include "weft/io/header_checks.h"
+#include "weft/io/formats/header_checks.h"
 #include "weft/io/tensor_file.h"
 
 namespace weft::io {

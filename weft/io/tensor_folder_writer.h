@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/sized_file.h"
-#include "weft/io/write_safetensors.h"
+#include "weft/core/files/sized_file.h"
+#include "weft/io/formats/write_safetensors.h"
 
 namespace weft::io {
 

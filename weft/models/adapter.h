@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "weft/models/load/plan.h"
 #include "weft/models/model.h"
-#include "weft/models/plan.h"
-#include "weft/nn/adapt.h"
+#include "weft/nn/linear/adapt.h"
 
 namespace weft::models {
 

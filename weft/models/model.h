@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "weft/dist/group.h"
-#include "weft/models/config.h"
-#include "weft/nn/kv_cache.h"
-#include "weft/nn/largest.h"
+#include "weft/models/config/config.h"
+#include "weft/nn/attention/kv_cache.h"
+#include "weft/nn/layers/largest.h"
 
 namespace weft::models {
 

@@ -12,13 +12,13 @@
 #include <string_view>
 #include <utility>
 
-#include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/atomic_file.h"
+#include "weft/core/files/file.h"
 #include "weft/core/json.h"
+#include "weft/io/formats/write_safetensors.h"
 #include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
-#include "weft/io/write_safetensors.h"
 
 namespace weft::models {
 namespace {

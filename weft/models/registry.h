@@ -4,10 +4,10 @@
 #include <string>
 
 #include "weft/dist/group.h"
+#include "weft/models/load/stage.h"
+#include "weft/models/load/weight_rules.h"
+#include "weft/models/load/weight_source.h"
 #include "weft/models/model.h"
-#include "weft/models/stage.h"
-#include "weft/models/weight_rules.h"
-#include "weft/models/weight_source.h"
 
 namespace weft::models {
 

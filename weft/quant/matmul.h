@@ -1,8 +1,8 @@
 #pragma once
 
 #include "weft/quant/affine.h"
+#include "weft/quant/formats/microscaled.h"
 #include "weft/quant/kernels/kernel.h"
-#include "weft/quant/microscaled.h"
 
 namespace weft::quant {
 

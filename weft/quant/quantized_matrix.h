@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "weft/quant/affine.h"
-#include "weft/quant/microscaled.h"
+#include "weft/quant/formats/microscaled.h"
 #include "weft/quant/scheme.h"
 
 namespace weft::quant {

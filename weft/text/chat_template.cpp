@@ -6,8 +6,8 @@
 #include "weft/core/error.h"
 #include "weft/core/hash.h"
 #include "weft/text/jinja/eval.h"
-#include "weft/text/jinja/parser.h"
-#include "weft/text/utf8.h"
+#include "weft/text/jinja/syntax/parser.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 

@@ -11,7 +11,7 @@
 #include "tests/support/run_ranks.h"
 #include "tests/support/two_hosts.h"
 #include "weft/core/error.h"
-#include "weft/dist/launch.h"
+#include "weft/dist/launch/launch.h"
 
 namespace weft::dist {
 namespace {

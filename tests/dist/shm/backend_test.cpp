@@ -7,7 +7,7 @@
 #include "tests/dist/oracle.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
-#include "weft/dist/block_backend.h"
+#include "weft/dist/backends/block_backend.h"
 #include "weft/dist/world.h"
 
 namespace weft::dist {

@@ -7,7 +7,7 @@
 
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 
 namespace weft::dist {
 namespace {

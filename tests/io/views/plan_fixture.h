@@ -11,8 +11,8 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/io/views/naive_array.h"
+#include "weft/io/formats/write_safetensors.h"
 #include "weft/io/views/read_view.h"
-#include "weft/io/write_safetensors.h"
 
 namespace weft::testing {
 

@@ -9,7 +9,7 @@
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/models/load.h"
+#include "weft/models/load/load.h"
 
 namespace weft::models {
 namespace {

@@ -6,7 +6,7 @@
 #include "tests/core/error_text.h"
 #include "tests/models/family_files.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/models/load.h"
+#include "weft/models/load/load.h"
 
 namespace weft::models {
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/models/family_files.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/io/shard_folder.h"
-#include "weft/models/load.h"
+#include "weft/models/load/load.h"
 #include "weft/models/registry.h"
 
 namespace weft::models {

@@ -8,8 +8,8 @@
 #include "tests/core/error_text.h"
 #include "tests/models/family_files.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/io/write_safetensors.h"
-#include "weft/models/load.h"
+#include "weft/io/formats/write_safetensors.h"
+#include "weft/models/load/load.h"
 
 namespace weft::models {
 namespace {

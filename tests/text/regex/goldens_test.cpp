@@ -5,7 +5,7 @@
 
 #include "weft/core/error.h"
 #include "weft/text/regex/regex.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 namespace {

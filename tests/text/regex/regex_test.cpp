@@ -6,9 +6,9 @@
 
 #include "tests/text/goldens.h"
 #include "weft/core/error.h"
-#include "weft/text/pre_tokenizer.h"
-#include "weft/text/scanners.h"
-#include "weft/text/utf8.h"
+#include "weft/text/tokenizer/pre_tokenizer.h"
+#include "weft/text/tokenizer/scanners.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 namespace {

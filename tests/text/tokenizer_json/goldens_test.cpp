@@ -4,7 +4,7 @@
 
 #include "tests/text/tokenizer_json/tokenizer_file.h"
 #include "weft/text/chat_template.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 namespace {

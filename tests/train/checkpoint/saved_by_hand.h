@@ -8,7 +8,7 @@
 #include "tests/train/checkpoint/slices.h"
 #include "weft/core/error.h"
 #include "weft/core/hash.h"
-#include "weft/io/write_safetensors.h"
+#include "weft/io/formats/write_safetensors.h"
 #include "weft/train/checkpoint/manifest.h"
 
 namespace weft::train::testing {

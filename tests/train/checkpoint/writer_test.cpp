@@ -17,7 +17,7 @@
 #include "tests/core/small_disk.h"
 #include "tests/support/run_command.h"
 #include "tests/train/checkpoint/trained.h"
-#include "weft/dist/launch.h"
+#include "weft/dist/launch/launch.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/load.h"
 

@@ -17,8 +17,8 @@
 #include "weft/core/error.h"
 #include "weft/io/tensor_file.h"
 #include "weft/text/chat_template.h"
-#include "weft/text/tokenizer.h"
-#include "weft/train/data/token_store_writer.h"
+#include "weft/text/tokenizer/tokenizer.h"
+#include "weft/train/data/store/token_store_writer.h"
 
 namespace weft::train {
 

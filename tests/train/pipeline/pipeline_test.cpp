@@ -15,7 +15,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/support/run_ranks.h"
-#include "weft/models/deferred_model.h"
+#include "weft/models/load/deferred_model.h"
 #include "weft/train/pipeline/stage_layers.h"
 #include "weft/train/trainer/run_optimizer.h"
 #include "weft/train/trainer/train_step.h"

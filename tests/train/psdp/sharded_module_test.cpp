@@ -15,7 +15,7 @@
 #include "tests/support/run_ranks.h"
 #include "tests/train/parameter_part.h"
 #include "weft/core/error.h"
-#include "weft/nn/linear.h"
+#include "weft/nn/linear/linear.h"
 #include "weft/ops/collectives.h"
 
 // Shape letters: B sequences, T tokens, D width, F ffn width, V vocabulary.

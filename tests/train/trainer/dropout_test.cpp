@@ -8,8 +8,8 @@
 #include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
-#include "weft/models/load.h"
-#include "weft/nn/adapt.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/adapt.h"
 #include "weft/train/trainer/run_optimizer.h"
 #include "weft/train/trainer/train_step.h"
 

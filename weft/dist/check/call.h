@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "weft/dist/group.h"
-#include "weft/dist/status_page.h"
+#include "weft/dist/launch/status_page.h"
 
 // What the ranks of a group say to each other of the collectives that they are about to run.
 namespace weft::dist {

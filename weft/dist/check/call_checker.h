@@ -13,9 +13,9 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
+#include "weft/dist/backends/work_queue.h"
 #include "weft/dist/check/call.h"
 #include "weft/dist/group_monitor.h"
-#include "weft/dist/work_queue.h"
 
 namespace weft::dist {
 

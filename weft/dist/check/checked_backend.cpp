@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "weft/core/error.h"
-#include "weft/dist/backend_work.h"
+#include "weft/dist/backends/backend_work.h"
 
 namespace weft::dist {
 namespace {

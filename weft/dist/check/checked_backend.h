@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "weft/dist/backends.h"
+#include "weft/dist/backends/backends.h"
+#include "weft/dist/backends/work_queue.h"
 #include "weft/dist/check/call_checker.h"
-#include "weft/dist/work_queue.h"
 
 namespace weft::dist {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/dist/block_collectives.h"
+#include "weft/dist/backends/block_collectives.h"
 #include "weft/dist/group.h"
 #include "weft/dist/hierarchical/places.h"
 

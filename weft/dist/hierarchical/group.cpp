@@ -2,7 +2,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "weft/core/error.h"
-#include "weft/dist/block_backend.h"
+#include "weft/dist/backends/block_backend.h"
 #include "weft/dist/hierarchical/transport.h"
 #include "weft/dist/shm/transport.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <memory>
 
-#include "weft/dist/backends.h"
+#include "weft/dist/backends/backends.h"
 #include "weft/dist/hierarchical/collectives.h"
 
 namespace weft::dist {

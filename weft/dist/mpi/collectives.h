@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "weft/dist/block_collectives.h"
+#include "weft/dist/backends/block_collectives.h"
 #include "weft/dist/mpi/api.h"
 #include "weft/dist/mpi/reduction.h"
 #include "weft/dist/mpi/wait.h"

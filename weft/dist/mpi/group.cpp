@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "weft/core/error.h"
-#include "weft/dist/block_backend.h"
+#include "weft/dist/backends/block_backend.h"
 #include "weft/dist/mpi/transport.h"
 
 namespace weft::dist {

@@ -8,7 +8,7 @@
 
 #include "weft/dist/group_monitor.h"
 #include "weft/dist/mpi/api.h"
-#include "weft/dist/rank_info.h"
+#include "weft/dist/rendezvous/rank_info.h"
 
 namespace weft::dist {
 

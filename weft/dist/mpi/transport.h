@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "weft/dist/block_collectives.h"
+#include "weft/dist/backends/block_collectives.h"
 #include "weft/dist/mpi/api.h"
 #include "weft/dist/mpi/collectives.h"
 #include "weft/dist/mpi/wait.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/dist/backends.h"
+#include "weft/dist/backends/backends.h"
 
 namespace weft::dist {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "weft/dist/block_collectives.h"
+#include "weft/dist/backends/block_collectives.h"
 #include "weft/dist/group_monitor.h"
 #include "weft/dist/shm/reduce.h"
 #include "weft/dist/shm/sync.h"

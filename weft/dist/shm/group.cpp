@@ -5,8 +5,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "weft/core/error.h"
-#include "weft/dist/block_backend.h"
-#include "weft/dist/peers.h"
+#include "weft/dist/backends/block_backend.h"
+#include "weft/dist/rendezvous/peers.h"
 #include "weft/dist/shm/transport.h"
 
 namespace weft::dist {

@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "weft/core/error.h"
-#include "weft/core/file.h"
-#include "weft/dist/process.h"
+#include "weft/core/files/file.h"
+#include "weft/dist/launch/process.h"
 
 namespace weft::dist {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "weft/core/error.h"
-#include "weft/dist/process.h"
+#include "weft/dist/launch/process.h"
 
 namespace weft::dist {
 namespace {

@@ -3,8 +3,8 @@
 #include <map>
 #include <memory>
 
-#include "weft/dist/backends.h"
-#include "weft/dist/block_collectives.h"
+#include "weft/dist/backends/backends.h"
+#include "weft/dist/backends/block_collectives.h"
 #include "weft/dist/shm/channel.h"
 #include "weft/dist/shm/collectives.h"
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "weft/io/shard_info/shard_info.h"
 #include "weft/io/tensor_file.h"
-#include "weft/io/views/shard_info.h"
 
 namespace weft::io {
 

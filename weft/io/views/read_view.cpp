@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/core/mapped_window.h"
+#include "weft/core/files/mapped_window.h"
 #include "weft/io/views/span_plan.h"
 
 namespace weft::io {

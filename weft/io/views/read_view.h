@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <span>
 
+#include "weft/io/shard_info/shard_plan.h"
 #include "weft/io/tensor_file.h"
-#include "weft/io/views/shard_plan.h"
 #include "weft/io/views/view.h"
 
 namespace weft::io {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/models/convert/export_types.h"
 #include "weft/models/decoder/decoder_names.h"
-#include "weft/models/export_types.h"
 
 namespace weft::models {
 namespace {

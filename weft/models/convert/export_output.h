@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "weft/io/write_safetensors.h"
-#include "weft/models/config.h"
-#include "weft/models/export.h"
-#include "weft/models/plan.h"
+#include "weft/io/formats/write_safetensors.h"
+#include "weft/models/config/config.h"
+#include "weft/models/convert/export.h"
+#include "weft/models/load/plan.h"
 #include "weft/quant/scheme.h"
 
 namespace weft::models {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "weft/io/tensor_file.h"
-#include "weft/models/config.h"
+#include "weft/models/config/config.h"
 
 namespace weft::models {
 

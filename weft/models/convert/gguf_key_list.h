@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/io/write_gguf.h"
+#include "weft/io/formats/write_gguf.h"
 
 namespace weft::models {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "weft/core/error.h"
-#include "weft/nn/rope_scaling.h"
+#include "weft/nn/attention/rope_scaling.h"
 
 namespace weft::models {
 namespace {

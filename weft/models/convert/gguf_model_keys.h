@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "weft/models/config.h"
+#include "weft/models/config/config.h"
 #include "weft/models/convert/gguf_key_list.h"
 
 namespace weft::models {

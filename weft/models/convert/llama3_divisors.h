@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "weft/nn/rope_scaling.h"
+#include "weft/nn/attention/rope_scaling.h"
 
 namespace weft::models {
 

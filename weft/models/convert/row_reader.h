@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "weft/io/load_tensor.h"
-#include "weft/models/plan.h"
+#include "weft/models/load/plan.h"
 
 namespace weft::models {
 

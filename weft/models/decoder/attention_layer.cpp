@@ -1,9 +1,9 @@
 #include "weft/models/decoder/attention_layer.h"
 
 #include "weft/models/decoder/layer_parts.h"
-#include "weft/nn/attention.h"
-#include "weft/nn/fused_linear.h"
-#include "weft/nn/rotary_attention.h"
+#include "weft/nn/attention/attention.h"
+#include "weft/nn/attention/rotary_attention.h"
+#include "weft/nn/linear/fused_linear.h"
 
 // Shape letters: B batch, T tokens, S positions, D width, H head dim; n, k: this rank's heads and
 // kv heads.

@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "weft/models/config.h"
-#include "weft/models/weight_source.h"
-#include "weft/nn/dropout.h"
-#include "weft/nn/fused_linear.h"
-#include "weft/nn/kv_cache.h"
-#include "weft/nn/norm.h"
-#include "weft/nn/parallel_linear.h"
-#include "weft/nn/rope.h"
+#include "weft/models/config/config.h"
+#include "weft/models/load/weight_source.h"
+#include "weft/nn/attention/kv_cache.h"
+#include "weft/nn/attention/rope.h"
+#include "weft/nn/layers/dropout.h"
+#include "weft/nn/layers/norm.h"
+#include "weft/nn/linear/fused_linear.h"
+#include "weft/nn/parallel/parallel_linear.h"
 
 namespace weft::models {
 

@@ -11,17 +11,17 @@
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
 #ifdef WEFT_HAS_CUDA
-#include "weft/models/decoder/cuda_decoder.h"
+#include "weft/models/passes/cuda_decoder.h"
 #endif
 #include "weft/models/decoder/decoder_block.h"
-#include "weft/models/decoder/fused_decoder.h"
 #include "weft/models/decoder/layer_parts.h"
-#include "weft/nn/checkpoint.h"
-#include "weft/nn/fused_linear.h"
-#include "weft/nn/parameter_info.h"
-#include "weft/nn/rope.h"
-#include "weft/nn/vocab_cross_entropy.h"
-#include "weft/nn/vocab_parallel.h"
+#include "weft/models/passes/fused_decoder.h"
+#include "weft/nn/attention/rope.h"
+#include "weft/nn/layers/checkpoint.h"
+#include "weft/nn/linear/fused_linear.h"
+#include "weft/nn/parallel/parameter_info.h"
+#include "weft/nn/parallel/vocab_cross_entropy.h"
+#include "weft/nn/parallel/vocab_parallel.h"
 #include "weft/shard/split.h"
 
 // Shape letters: B batch, T tokens, D width, V vocabulary.

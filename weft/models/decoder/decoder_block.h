@@ -7,7 +7,7 @@
 
 #include "weft/models/decoder/attention_layer.h"
 #include "weft/models/decoder/feed_forward_layer.h"
-#include "weft/nn/norm.h"
+#include "weft/nn/layers/norm.h"
 
 namespace weft::models {
 

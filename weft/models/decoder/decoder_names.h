@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "weft/models/config.h"
+#include "weft/models/config/config.h"
 
 namespace weft::models {
 

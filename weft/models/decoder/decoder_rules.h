@@ -1,8 +1,8 @@
 #pragma once
 
 #include "weft/io/tensor_file.h"
-#include "weft/models/config.h"
-#include "weft/models/weight_rules.h"
+#include "weft/models/config/config.h"
+#include "weft/models/load/weight_rules.h"
 
 namespace weft::models {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "weft/models/config.h"
-#include "weft/models/weight_rules.h"
+#include "weft/models/config/config.h"
+#include "weft/models/load/weight_rules.h"
 
 namespace weft::models {
 

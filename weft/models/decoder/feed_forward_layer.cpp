@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "weft/models/decoder/layer_parts.h"
-#include "weft/nn/fused_linear.h"
-#include "weft/nn/swiglu.h"
+#include "weft/nn/layers/swiglu.h"
+#include "weft/nn/linear/fused_linear.h"
 
 namespace weft::models {
 namespace {

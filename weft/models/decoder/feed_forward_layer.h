@@ -5,11 +5,11 @@
 
 #include <cstdint>
 
-#include "weft/models/config.h"
-#include "weft/models/weight_source.h"
-#include "weft/nn/fused_linear.h"
-#include "weft/nn/mixture_of_experts.h"
-#include "weft/nn/parallel_linear.h"
+#include "weft/models/config/config.h"
+#include "weft/models/load/weight_source.h"
+#include "weft/nn/layers/mixture_of_experts.h"
+#include "weft/nn/linear/fused_linear.h"
+#include "weft/nn/parallel/parallel_linear.h"
 
 namespace weft::models {
 

@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "weft/models/config.h"
+#include "weft/models/config/config.h"
 #include "weft/models/decoder/decoder_names.h"
-#include "weft/models/weight_source.h"
-#include "weft/nn/mixture_of_experts.h"
-#include "weft/nn/norm.h"
-#include "weft/nn/parallel_linear.h"
+#include "weft/models/load/weight_source.h"
+#include "weft/nn/layers/mixture_of_experts.h"
+#include "weft/nn/layers/norm.h"
+#include "weft/nn/parallel/parallel_linear.h"
 #include "weft/shard/heads.h"
 
 namespace weft::models {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "weft/core/error.h"
-#include "weft/dist/run_together.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/models/decoder/decoder_names.h"
 
 namespace weft::models {

@@ -5,7 +5,7 @@
 
 #include "weft/dist/group.h"
 #include "weft/io/tensor_file.h"
-#include "weft/models/config.h"
+#include "weft/models/config/config.h"
 
 namespace weft::models {
 

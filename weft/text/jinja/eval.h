@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "weft/text/jinja/ast.h"
+#include "weft/text/jinja/syntax/ast.h"
 
 namespace weft::text::jinja {
 

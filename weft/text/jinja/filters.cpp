@@ -7,7 +7,7 @@
 
 #include "weft/text/jinja/collections.h"
 #include "weft/text/jinja/strings.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text::jinja {
 namespace {

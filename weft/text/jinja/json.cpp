@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "weft/text/jinja/callable.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text::jinja {
 namespace {

@@ -1,4 +1,4 @@
-#include "weft/text/jinja/parser.h"
+#include "weft/text/jinja/syntax/parser.h"
 
 namespace weft::text::jinja {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "weft/text/jinja/callable.h"
 #include "weft/text/jinja/value.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text::jinja {
 namespace {

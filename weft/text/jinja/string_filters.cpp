@@ -1,5 +1,5 @@
 #include "weft/text/jinja/strings.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text::jinja {
 namespace {

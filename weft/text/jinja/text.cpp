@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "weft/text/unicode.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/unicode.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text::jinja {
 

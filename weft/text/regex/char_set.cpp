@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "weft/text/unicode.h"
+#include "weft/text/unicode/unicode.h"
 
 namespace weft::text {
 

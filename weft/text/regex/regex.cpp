@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "weft/text/scanners.h"
+#include "weft/text/tokenizer/scanners.h"
 
 namespace weft::text {
 

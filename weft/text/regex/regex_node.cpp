@@ -2,7 +2,7 @@
 
 #include "weft/core/error.h"
 #include "weft/text/regex/regex_parser.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 

@@ -1,8 +1,8 @@
 #include "weft/text/regex/regex_parser.h"
 
 #include "weft/core/error.h"
-#include "weft/text/unicode.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/unicode.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 

@@ -1,5 +1,5 @@
 #include "weft/core/error.h"
-#include "weft/text/byte_alphabet.h"
+#include "weft/text/bpe/byte_alphabet.h"
 #include "weft/text/tokenizer_json/parts.h"
 
 namespace weft::text {

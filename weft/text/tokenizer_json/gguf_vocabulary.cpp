@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "weft/core/error.h"
-#include "weft/core/file.h"
-#include "weft/text/pre_tokenizer.h"
+#include "weft/core/files/file.h"
+#include "weft/text/tokenizer/pre_tokenizer.h"
 #include "weft/text/tokenizer_json/field.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
 

@@ -2,9 +2,9 @@
 #include <limits>
 
 #include "weft/core/error.h"
-#include "weft/text/byte_alphabet.h"
+#include "weft/text/bpe/byte_alphabet.h"
 #include "weft/text/tokenizer_json/parts.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 

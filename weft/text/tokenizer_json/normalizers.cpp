@@ -1,5 +1,5 @@
 #include "weft/core/error.h"
-#include "weft/text/normalize.h"
+#include "weft/text/tokenizer/normalize.h"
 #include "weft/text/tokenizer_json/parts.h"
 
 namespace weft::text {

@@ -1,8 +1,8 @@
 #include "weft/core/error.h"
-#include "weft/text/pre_tokenizer.h"
+#include "weft/text/tokenizer/pre_tokenizer.h"
 #include "weft/text/tokenizer_json/parts.h"
-#include "weft/text/unicode.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/unicode.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 namespace {

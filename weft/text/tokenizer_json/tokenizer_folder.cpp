@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 #include "weft/text/tokenizer_json/tokenizer_config.h"
 #include "weft/text/tokenizer_json/tokenizer_json.h"
 

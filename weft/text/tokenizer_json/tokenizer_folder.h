@@ -4,7 +4,7 @@
 #include <string>
 
 #include "weft/text/chat_template.h"
-#include "weft/text/tokenizer.h"
+#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::text {
 

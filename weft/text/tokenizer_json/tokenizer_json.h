@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "weft/text/tokenizer_spec.h"
+#include "weft/text/tokenizer/tokenizer_spec.h"
 
 namespace weft::text {
 

@@ -7,9 +7,9 @@
 
 #include "weft/core/error.h"
 #include "weft/core/json.h"
-#include "weft/text/pre_tokenizer.h"
-#include "weft/text/sentencepiece.h"
-#include "weft/text/utf8.h"
+#include "weft/text/bpe/sentencepiece.h"
+#include "weft/text/tokenizer/pre_tokenizer.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "weft/text/tokenizer.h"
+#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::text {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "weft/core/error.h"
-#include "weft/dist/run_together.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/train/checkpoint/reader.h"
 
 namespace weft::train {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 #include "weft/core/json.h"
 #include "weft/train/checkpoint/slice_runs.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 #include "weft/train/checkpoint/manifest.h"
 
 namespace weft::train {

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <map>
 
-#include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
+#include "weft/core/files/atomic_file.h"
+#include "weft/core/files/sized_file.h"
 #include "weft/core/hash.h"
-#include "weft/core/sized_file.h"
-#include "weft/dist/run_together.h"
-#include "weft/io/write_safetensors.h"
+#include "weft/dist/launch/run_together.h"
+#include "weft/io/formats/write_safetensors.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/manifest.h"
 #include "weft/train/checkpoint/slice_runs.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/atomic_folder.h"
+#include "weft/core/files/atomic_folder.h"
 #include "weft/dist/group.h"
 #include "weft/train/optimizer/optimizer.h"
 

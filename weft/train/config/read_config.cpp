@@ -9,7 +9,7 @@
 
 #include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 #include "weft/train/config/config_fields.h"
 
 namespace weft::train {

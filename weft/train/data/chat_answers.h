@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "weft/text/chat_template.h"
-#include "weft/text/tokenizer.h"
+#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::train {
 

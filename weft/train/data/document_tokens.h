@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "weft/text/tokenizer.h"
+#include "weft/text/tokenizer/tokenizer.h"
 #include "weft/train/data/chat_answers.h"
 #include "weft/train/data/documents.h"
 

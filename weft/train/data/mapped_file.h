@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 
 namespace weft::train {
 

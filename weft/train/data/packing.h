@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "weft/shard/split.h"
-#include "weft/train/data/token_store.h"
+#include "weft/train/data/store/token_store.h"
 
 namespace weft::train {
 

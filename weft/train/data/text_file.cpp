@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/text/utf8.h"
+#include "weft/text/unicode/utf8.h"
 
 namespace weft::train {
 namespace {

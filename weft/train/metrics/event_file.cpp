@@ -9,8 +9,8 @@
 #include <cstring>
 #include <span>
 
-#include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
+#include "weft/core/files/atomic_file.h"
 #include "weft/train/metrics/crc32c.h"
 
 namespace weft::train {

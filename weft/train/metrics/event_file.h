@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 
 namespace weft::train {
 

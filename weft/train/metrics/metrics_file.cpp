@@ -12,8 +12,8 @@
 #include <span>
 #include <string_view>
 
-#include "weft/core/atomic_file.h"
 #include "weft/core/error.h"
+#include "weft/core/files/atomic_file.h"
 
 namespace weft::train {
 namespace {

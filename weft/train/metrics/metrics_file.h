@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/file.h"
+#include "weft/core/files/file.h"
 #include "weft/core/json.h"
 
 namespace weft::train {

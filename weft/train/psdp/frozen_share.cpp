@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "weft/nn/quantized_linear.h"
+#include "weft/nn/linear/quantized_linear.h"
 #include "weft/shard/split.h"
 #include "weft/train/psdp/storage_watch.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "weft/dist/mesh.h"
-#include "weft/nn/shard_inplace.h"
+#include "weft/nn/parallel/shard_inplace.h"
 #include "weft/train/psdp/buffer_pool.h"
 #include "weft/train/psdp/mesh_groups.h"
 #include "weft/train/psdp/sharded_unit.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/nn/parameter_info.h"
+#include "weft/nn/parallel/parameter_info.h"
 #include "weft/train/flat_layout.h"
 #include "weft/train/psdp/buffer_pool.h"
 #include "weft/train/psdp/frozen_share.h"

@@ -6,7 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/json.h"
-#include "weft/models/config.h"
+#include "weft/models/config/config.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/load.h"
 #include "weft/train/config/config_json.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "weft/dist/group.h"
-#include "weft/models/config.h"
+#include "weft/models/config/config.h"
 #include "weft/train/config/train_config.h"
 #include "weft/train/trainer/run_model.h"
 

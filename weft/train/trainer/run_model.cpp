@@ -1,9 +1,9 @@
 #include "weft/train/trainer/run_model.h"
 
 #include "weft/core/error.h"
-#include "weft/models/config.h"
-#include "weft/models/load.h"
-#include "weft/nn/adapt.h"
+#include "weft/models/config/config.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/adapt.h"
 #include "weft/quant/scheme.h"
 #include "weft/train/pipeline/stage_layers.h"
 

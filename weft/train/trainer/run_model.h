@@ -4,7 +4,7 @@
 #include <string>
 
 #include "weft/dist/group.h"
-#include "weft/models/deferred_model.h"
+#include "weft/models/load/deferred_model.h"
 #include "weft/train/config/train_config.h"
 #include "weft/train/plan/model_sizes.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "weft/io/tensor_file.h"
-#include "weft/models/sources.h"
+#include "weft/models/config/sources.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
 
 namespace weft::train {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/dist/run_together.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/train/config/check_config.h"
-#include "weft/train/data/build_store.h"
 #include "weft/train/data/documents.h"
+#include "weft/train/data/store/build_store.h"
 #include "weft/train/trainer/run_tokenizer.h"
 
 namespace weft::train {

@@ -1,0 +1,80 @@
+#include "weft/dist/backends/backends.h"
+
+#include <gtest/gtest.h>
+
+#include "weft/core/error.h"
+#include "weft/dist/launch/launch.h"
+
+namespace weft::dist {
+namespace {
+
+RankInfo on_one_host(int ranks) {
+  RankInfo info;
+  info.size = info.local_size = ranks;
+  return info;
+}
+
+std::string refusal(const std::string& name) {
+  try {
+    return std::string("found ") + find_backend(name, on_one_host(2)).name;
+  } catch (const core::ConfigError& error) {
+    return error.what();
+  }
+}
+
+std::string names() {
+  std::string text;
+  for (const BackendRow& row : backend_table()) text += core::join(row.name, ", ");
+  return text + "auto";
+}
+
+bool is_built(const std::string& name) {
+  for (const BackendRow& row : backend_table()) {
+    if (name == row.name) return true;
+  }
+  return false;
+}
+
+TEST(Backends, SaysWhatABuildWithoutMpiLacks) {
+  const std::string lacks = core::join(
+      "dist.World: backend: this build has no mpi backend: MPI was not found when it was built; "
+      "install libopenmpi-dev and build again, or use one of: ",
+      names());
+  EXPECT_EQ(refusal("mpi"), is_built("mpi") ? "found mpi" : lacks);
+  LaunchOptions options;
+  options.backend = "mpi";
+  options.command = {"true"};
+  if (is_built("mpi")) return;
+  try {
+    launch(options);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const core::ConfigError& error) {
+    EXPECT_EQ(error.what(), lacks);
+  }
+}
+
+TEST(Backends, SaysWhatABuildWithoutNcclLacks) {
+  if (is_built("nccl")) GTEST_SKIP() << "this build has NCCL";
+  EXPECT_EQ(refusal("nccl"),
+            core::join("dist.World: backend: this build has no nccl backend: it was built without "
+                       "CUDA and NCCL; "
+                       "configure with -DWEFT_NCCL=ON and build again, or use one of: ",
+                       names()));
+}
+
+TEST(Backends, ListsTheTableForAnUnknownName) {
+  EXPECT_EQ(refusal("ring"), core::join("dist.World: backend: this build has no ring backend; use "
+                                        "one of: ",
+                                        names()));
+}
+
+TEST(Backends, TakesSharedMemoryInsideHostsByItself) {
+  RankInfo info = on_one_host(4);
+  info.launcher = "openmpi";
+  EXPECT_STREQ(find_backend("auto", info).name, "shm");
+  info.local_size = 2;
+  EXPECT_STREQ(find_backend("auto", info).name, "hierarchical");
+}
+
+}  // namespace
+}  // namespace weft::dist

@@ -1,0 +1,48 @@
+#include "weft/dist/launch/run_together.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "tests/core/error_text.h"
+#include "tests/support/run_ranks.h"
+#include "weft/core/error.h"
+
+namespace weft::dist {
+namespace {
+
+using test::run_ranks;
+using testing::error_text;
+
+TEST(RunTogether, ThrowsTheFirstFailureOnAllRanks) {
+  run_ranks(3, [](World& world) {
+    const Group& group = world.group();
+    int runs = 0;
+    run_together(group, [&] { ++runs; });
+    EXPECT_EQ(runs, 1);
+    EXPECT_EQ(error_text([&] {
+                run_together(group, [&] {
+                  core::check<core::IoError>(group.rank() == 0, "rank ", group.rank(),
+                                             ": disk full");
+                });
+              }),
+              "IoError: rank 1: disk full");
+    EXPECT_EQ(error_text([&] {
+                run_together(group, [&] {
+                  if (group.rank() == 2) throw std::runtime_error("odd");
+                });
+              }),
+              "InternalError: odd");
+    // And the ranks go on together.
+    group.barrier();
+  });
+}
+
+TEST(RunTogether, RunsHereInAGroupOfOne) {
+  EXPECT_EQ(
+      error_text([] { run_together(Group(), [] { core::fail<core::ShapeError>("a: wrong"); }); }),
+      "ShapeError: a: wrong");
+}
+
+}  // namespace
+}  // namespace weft::dist

@@ -1,0 +1,47 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/core/error_text.h"
+#include "tests/models/model_files.h"
+#include "weft/models/config/config.h"
+#include "weft/models/config/sources.h"
+
+namespace weft::models {
+namespace {
+
+using test::model_data;
+using testing::error_text;
+
+ModelConfig config_of(const std::string& name) {
+  return config_from_folder(*io::TensorFile::open(model_data("families/" + name)));
+}
+
+TEST(ConfigJson, SaysEveryFamilysConfiguration) {
+  for (const char* name : {"llama", "llama_bias", "llama_linear", "llama_dynamic", "llama_llama3",
+                           "llama_yarn", "mistral", "qwen2", "qwen2_window", "qwen3", "mixtral",
+                           "qwen2_moe", "qwen3_moe", "qwen3_moe_mixed"}) {
+    const ModelConfig config = config_of(name);
+    const nlohmann::json object = config_json(config);
+    EXPECT_EQ(config_from_json(object, name), config) << name << object.dump();
+  }
+}
+
+TEST(ConfigJson, NamesTheClassOfTransformers) {
+  EXPECT_EQ(config_json(config_of("mixtral")).at("architectures").at(0), "MixtralForCausalLM");
+  EXPECT_EQ(config_json(config_of("qwen2_window")).at("layer_types"),
+            (nlohmann::json{"full_attention", "sliding_attention"}));
+}
+
+TEST(ConfigJson, RefusesWhatTheFamilysFileCanNotSay) {
+  ModelConfig config = config_of("llama");
+  config.has_head_norms = true;
+  EXPECT_EQ(error_text([&] { config_json(config); }),
+            "ConfigError: models.config_json: the family 'llama' has no config.json for these "
+            "biases, norms, windows, experts or this rope; choose another family or change them");
+  config.family = "gpt";
+  EXPECT_EQ(error_text([&] { config_json(config); }),
+            "ConfigError: models.config_json: no config.json can be made for the family 'gpt'");
+}
+
+}  // namespace
+}  // namespace weft::models

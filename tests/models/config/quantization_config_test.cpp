@@ -1,0 +1,119 @@
+#include "weft/models/config/quantization_config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/core/error_text.h"
+#include "tests/core/temp_dir.h"
+#include "tests/models/model_files.h"
+#include "weft/core/error.h"
+#include "weft/models/load/load.h"
+
+namespace weft::models {
+namespace {
+
+using nlohmann::json;
+using test::model_data;
+using testing::error_text;
+using testing::replaced;
+using testing::TempDir;
+
+// A copy of a fixture whose config.json has other keys.
+class Folder {
+ public:
+  explicit Folder(const char* fixture = "affine_b4_g64_f32") {
+    std::filesystem::copy(model_data(core::join("mlx/", fixture)), dir_.path());
+    config_ = json::parse(dir_.read("config.json"));
+    config_.erase("quantization_config");
+  }
+  json& operator[](const char* key) { return config_[key]; }
+
+  std::shared_ptr<const io::TensorFile> open() {
+    dir_.write("config.json", config_.dump());
+    return io::TensorFile::open(dir_.path());
+  }
+  std::string error() {
+    return replaced(error_text([&] { make_plan(*open(), 1); }), dir_.path(), "DIR");
+  }
+
+ private:
+  TempDir dir_;
+  json config_;
+};
+
+TEST(QuantizationConfig, ReadsMlxsWithItsOverrides) {
+  const auto file = io::TensorFile::open(model_data("mlx/mixed_override_f32"));
+  const auto config = read_quantization_config(*file);
+  ASSERT_TRUE(config.has_value());
+  EXPECT_EQ(config->all, (StatedScheme{"affine", 3, 64}));
+  EXPECT_EQ(config->overrides.at("model.layers.1.mlp.gate_proj"), (StatedScheme{"mxfp4", 4, 32}));
+  const LoadPlan plan = make_plan(*file, 1);
+  EXPECT_EQ(plan.require("model.layers.1.mlp.gate_proj.weight").format.text, "mxfp4");
+  EXPECT_EQ(plan.require("model.layers.1.mlp.down_proj.weight").format.text, "affine 6-bit g32");
+  EXPECT_EQ(plan.require("lm_head.weight").format.text, "F32");
+  EXPECT_FALSE(read_quantization_config(*io::TensorFile::open(model_data("mlx/plain_f32"))));
+  EXPECT_FALSE(read_quantization_config(*io::TensorFile::open(test::smollm2_path())));
+}
+
+TEST(QuantizationConfig, RefusesAFileThatDisagrees) {
+  Folder folder;
+  folder["quantization"]["bits"] = 8;
+  EXPECT_EQ(folder.error(),
+            "FormatError: DIR/config.json: quantization: 'model.embed_tokens' is affine 8-bit g64, "
+            "but its tensors are affine 4-bit g64; the file and its config disagree");
+  folder["quantization"]["bits"] = 4;
+  folder["quantization"]["model.layers.0.mlp.up_proj"] = false;
+  EXPECT_EQ(folder.error(),
+            "FormatError: DIR/config.json: quantization: 'model.layers.0.mlp.up_proj' is not "
+            "quantized, but its tensors are affine 4-bit g64; the file and its config disagree");
+  Folder plain("plain_f32");
+  plain["quantization"] = {{"bits", 4}, {"group_size", 64}};
+  plain["quantization"]["model.layers.0.mlp.up_proj"] = {{"bits", 4}, {"group_size", 64}};
+  EXPECT_EQ(plain.error(),
+            "FormatError: DIR/config.json: quantization: 'model.layers.0.mlp.up_proj' is affine "
+            "4-bit g64, but its tensors are not quantized; the file and its config disagree");
+}
+
+TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
+  struct Case {
+    json value;
+    const char* error;
+  };
+  const std::vector<Case> cases = {
+      {{{"bits", 4}}, "FormatError: DIR/config.json: quantization: missing key \"group_size\""},
+      {{{"bits", 9}, {"group_size", 64}},
+       "FormatError: DIR/config.json: quantization.bits: 9, expected 1 to 8"},
+      {{{"bits", 4}, {"group_size", 0}},
+       "FormatError: DIR/config.json: quantization.group_size: 0, expected 1 to 1048576, or -1"},
+      {{{"bits", 4}, {"group_size", 64}, {"mode", "nf4"}},
+       "ConfigError: DIR/config.json: quantization.mode: 'nf4' is not supported; supported: "
+       "affine, "
+       "mxfp4, mxfp8, nvfp4"}};
+  for (const Case& each : cases) {
+    Folder folder;
+    folder["quantization"] = each.value;
+    EXPECT_EQ(folder.error(), each.error);
+  }
+  const auto method_error = [](json value) {
+    Folder folder;
+    folder["quantization"] = nullptr;
+    folder["quantization_config"] = std::move(value);
+    return folder.error();
+  };
+  EXPECT_EQ(method_error({{"quant_method", "fp8"}}),
+            "ConfigError: DIR/config.json: quantization_config.quant_method: 'fp8' is not "
+            "supported; supported: awq, gptq, and MLX's own");
+  EXPECT_EQ(method_error(
+                {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}, {"desc_act", true}}),
+            "ConfigError: DIR/config.json: quantization_config.desc_act: act-order is not "
+            "supported; use a checkpoint made without it");
+  EXPECT_EQ(method_error(
+                {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"version", "gemv"}}),
+            "ConfigError: DIR/config.json: quantization_config.version: 'gemv' is not supported; "
+            "supported: gemm");
+}
+
+}  // namespace
+}  // namespace weft::models

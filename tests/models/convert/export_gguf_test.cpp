@@ -1,0 +1,226 @@
+// Folders to GGUF and back, for every family, against what other programs have written.
+#include "weft/models/convert/export_gguf.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "tests/core/error_text.h"
+#include "tests/models/family_files.h"
+#include "tests/ops/tensor_checks.h"
+#include "weft/models/convert/export.h"
+#include "weft/models/load/load.h"
+
+namespace weft::models {
+namespace {
+
+using dist::Group;
+using test::family_path;
+using testing::error_text;
+using testing::replaced;
+using testing::TempDir;
+
+// Those whose GGUF form another program has written.
+const std::vector<std::string> kFamilies = {
+    "llama",   "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",
+    "mixtral", "qwen2",      "qwen3",        "qwen2_moe",    "qwen3_moe"};
+
+void no_progress(uint64_t, uint64_t) {}
+
+std::string to_gguf(const TempDir& dir, const std::string& name,
+                    std::optional<at::ScalarType> dtype = std::nullopt) {
+  const std::string folder = test::family_with_tokenizer(dir, name);
+  export_gguf(*io::TensorFile::open(folder), dtype, dir.at(name + ".gguf"), no_progress);
+  return dir.at(name + ".gguf");
+}
+
+std::string to_folder(const std::string& gguf) {
+  const std::string folder = gguf + "-folder";
+  std::filesystem::create_directory(folder);
+  const auto file = io::TensorFile::open(gguf);
+  const nlohmann::json quantization = export_weights(*file, {}, Group(), folder, no_progress);
+  export_files(*file, quantization, "", folder);
+  EXPECT_TRUE(quantization.is_null());
+  return folder;
+}
+
+at::Tensor logits_of(const std::string& model, const at::Tensor& ids_BT, const Group& group) {
+  const c10::InferenceMode inference;
+  const LoadedModel loaded = load_model(*io::TensorFile::open(model), group);
+  return loaded.model->logits(loaded.model->forward(ids_BT, nullptr)).squeeze(0);
+}
+
+// Every tensor of `expected` is in `got` with these numbers, and no other.
+void expect_same_numbers(const io::TensorFile& got, const io::TensorFile& expected) {
+  EXPECT_EQ(got.tensors().size(), expected.tensors().size());
+  for (const io::TensorMeta& tensor : expected.tensors()) {
+    ASSERT_NE(got.find(tensor.name), nullptr) << tensor.name;
+    EXPECT_EQ(got.require(tensor.name).shape, tensor.shape) << tensor.name;
+    const at::Tensor own = io::load_tensor(got, tensor.name, at::kFloat);
+    const at::Tensor other = io::load_tensor(expected, tensor.name, at::kFloat);
+    const bool is_computed = tensor.name == "rope_freqs.weight";
+    EXPECT_TRUE(is_computed ? at::allclose(own, other, 1e-6, 0) : at::equal(own, other))
+        << tensor.name;
+  }
+}
+
+TEST(ExportGguf, WritesTheTensorsAndKeysOfAnotherProgram) {
+  const TempDir dir;
+  for (const std::string& name : kFamilies) {
+    SCOPED_TRACE(name);
+    const auto ours = io::TensorFile::open(to_gguf(dir, name));
+    const auto theirs = io::TensorFile::open(family_path(name, "model.gguf"));
+    expect_same_numbers(*ours, *theirs);
+    for (const auto& [key, value] : theirs->metadata()) {
+      // The positions with what linear scaling adds: one program leaves that to the reader.
+      if (name == "llama_linear" && key == "llama.context_length") continue;
+      ASSERT_TRUE(ours->metadata().contains(key)) << key;
+      EXPECT_TRUE(ours->metadata().at(key) == value) << key;
+    }
+  }
+}
+
+TEST(ExportGguf, AndBackGiveTheLogitsOfThePublishedImplementation) {
+  test::on_ranks(
+      [](const Group& group) {
+        const TempDir dir;
+        for (const std::string& name : kFamilies) {
+          const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
+          const std::string gguf = to_gguf(dir, name);
+          for (const std::string& form : {gguf, to_folder(gguf)}) {
+            const at::Tensor logits_TV = logits_of(form, expected.ids_BT, group);
+            ASSERT_EQ(logits_TV.sizes(), expected.logits_TV.sizes()) << form;
+            EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4) << form;
+          }
+        }
+      },
+      {1, 2, 3});
+}
+
+TEST(ExportGguf, AndBackGiveTheFolderAgain) {
+  const TempDir dir;
+  for (const std::string& name : kFamilies) {
+    SCOPED_TRACE(name);
+    const auto back = io::TensorFile::open(to_folder(to_gguf(dir, name)));
+    const auto folder = io::TensorFile::open(family_path(name));
+    expect_same_numbers(*back, *folder);
+    ModelConfig config = read_config(*back);
+    const ModelConfig expected = read_config(*folder);
+    // GGUF has it as float32.
+    EXPECT_FLOAT_EQ(static_cast<float>(config.norm_eps), static_cast<float>(expected.norm_eps));
+    config.norm_eps = expected.norm_eps;
+    EXPECT_TRUE(config == expected) << config_json(config) << config_json(expected);
+  }
+}
+
+// The GGUF of another program has no tokenizer, but weights in blocks.
+TEST(ExportWeights, KeepsExpertsInBlocksQuantizedAndStacked) {
+  const TempDir dir;
+  const auto file = io::TensorFile::open(family_path("mixtral_q8_0", "model.gguf"));
+  nlohmann::json config = config_json(read_config(*file));
+  config["quantization"] = export_weights(*file, {}, Group(), dir.path(), no_progress);
+  EXPECT_EQ(config["quantization"],
+            nlohmann::json({{"bits", 8}, {"group_size", 32}, {"mode", "affine"}}));
+  dir.write("config.json", config.dump());
+  const auto written = io::TensorFile::open(dir.path());
+  EXPECT_EQ(written->require("model.layers.1.block_sparse_moe.switch_mlp.down_proj.scales").shape,
+            (std::vector<int64_t>{3, 64, 2}));
+  const auto expected = test::read_reference(family_path("mixtral_q8_0", "ref.safetensors"));
+  const at::Tensor logits_TV = logits_of(dir.path(), expected.ids_BT, Group());
+  EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4);
+}
+
+TEST(ExportWeights, WritesExpertsThatAreStackedEachByItself) {
+  for (const auto& [name, source] :
+       {std::pair{"mixtral_q8_0", "model.gguf"}, {"mixtral_mlx", ""}}) {
+    const TempDir dir;
+    const auto file = io::TensorFile::open(family_path(name, source));
+    ExportOptions options;
+    options.dtype = at::kFloat;
+    EXPECT_TRUE(export_weights(*file, options, Group(), dir.path(), no_progress).is_null());
+    dir.write("config.json", config_json(read_config(*file)).dump());
+    const auto written = io::TensorFile::open(dir.path());
+    EXPECT_EQ(written->require("model.layers.1.block_sparse_moe.experts.2.w2.weight").shape,
+              (std::vector<int64_t>{64, 64}));
+    const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
+    const at::Tensor logits_TV = logits_of(dir.path(), expected.ids_BT, Group());
+    EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4) << name;
+  }
+}
+
+TEST(ExportWeights, RefusesDivisorsThatConfigJsonCanNotSay) {
+  const TempDir dir;
+  const std::string gguf = to_gguf(dir, "llama_llama3");
+  std::string bytes = dir.read("llama_llama3.gguf");
+  const auto file = io::TensorFile::open(gguf);
+  const io::TensorMeta& divisors = file->require("rope_freqs.weight");
+  const float other = 3;
+  std::memcpy(bytes.data() + divisors.offset, &other, sizeof other);
+  dir.write("other.gguf", bytes);
+  const auto changed = io::TensorFile::open(dir.at("other.gguf"));
+  std::filesystem::create_directory(dir.at("out"));
+  EXPECT_EQ(
+      replaced(
+          error_text([&] { export_weights(*changed, {}, Group(), dir.at("out"), no_progress); }),
+          changed->path(), "FILE"),
+      "ConfigError: FILE: tensor 'rope_freqs.weight' is no rope scaling of Llama 3's kind, so "
+      "config.json can't say it; keep the GGUF");
+  EXPECT_TRUE(std::filesystem::is_empty(dir.at("out")));
+}
+
+// What a folder says that GGUF can't: an error before anything is written.
+TEST(ExportGguf, RefusesWhatGgufCanNotSay) {
+  const auto error = [](const std::string& name, const std::string& text = "",
+                        const std::string& instead = "") {
+    const TempDir dir;
+    const std::string folder = test::family_with_tokenizer(dir, name);
+    const std::string config = name + "/config.json";
+    if (!text.empty()) dir.write(config, replaced(dir.read(config), text, instead));
+    const auto file = io::TensorFile::open(folder);
+    const std::string got =
+        error_text([&] { export_gguf(*file, std::nullopt, dir.at("out.gguf"), no_progress); });
+    EXPECT_FALSE(std::filesystem::exists(dir.at("out.gguf")));
+    return replaced(got, folder, "DIR");
+  };
+  EXPECT_EQ(error("llama_dynamic"),
+            "ConfigError: DIR: GGUF has no dynamic rope scaling; keep the folder, or take "
+            "rope_scaling out of config.json for texts of at most 12 tokens");
+  EXPECT_EQ(error("llama_yarn", "\"factor\": 4.0", "\"truncate\": false, \"factor\": 4.0"),
+            "ConfigError: DIR: GGUF's yarn rope scaling begins and ends at whole dims, but "
+            "truncate is false; keep the folder");
+  EXPECT_EQ(error("qwen2_window"),
+            "ConfigError: DIR: a sliding window in some layers only can't be written as GGUF; keep "
+            "the folder");
+  EXPECT_EQ(error("qwen3_moe_mixed"),
+            "ConfigError: DIR: layers without experts beside those that have some can't be "
+            "written as GGUF; keep the folder");
+  EXPECT_EQ(error("qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"),
+            "ConfigError: DIR: norm_topk_prob is false, but readers of GGUF's 'qwen3moe' take the "
+            "other; keep the folder");
+}
+
+TEST(ExportGguf, SaysYarnsNumbersInKeys) {
+  const TempDir dir;
+  const std::string folder = test::family_with_tokenizer(dir, "llama_yarn");
+  dir.write("llama_yarn/config.json",
+            replaced(dir.read("llama_yarn/config.json"), "\"factor\": 4.0",
+                     "\"beta_fast\": 16.0, \"beta_slow\": 2.0, \"attention_factor\": 1.25, "
+                     "\"factor\": 4.0"));
+  const auto file = io::TensorFile::open(folder);
+  export_gguf(*file, std::nullopt, dir.at("out.gguf"), no_progress);
+  const auto gguf = io::TensorFile::open(dir.at("out.gguf"));
+  EXPECT_EQ(std::get<double>(gguf->metadata().at("llama.rope.scaling.yarn_beta_fast")), 16);
+  EXPECT_EQ(std::get<double>(gguf->metadata().at("llama.rope.scaling.yarn_beta_slow")), 2);
+  EXPECT_NEAR(std::get<double>(gguf->metadata().at("llama.rope.scaling.attn_factor")),
+              1.25 / (1 + 0.1 * std::log(4.0)), 1e-6);
+  const nn::RopeScaling got = read_config(*gguf).rope_scaling;
+  const nn::RopeScaling expected = read_config(*file).rope_scaling;
+  EXPECT_EQ(got.beta_fast, expected.beta_fast);
+  EXPECT_EQ(got.beta_slow, expected.beta_slow);
+  EXPECT_NEAR(got.attention_factor.value(), 1.25, 1e-6);
+}
+
+}  // namespace
+}  // namespace weft::models

@@ -1,0 +1,186 @@
+// The pass on the GPU against the modules that it stands for.
+#include "weft/models/passes/cuda_decoder.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <map>
+
+#include "tests/core/error_text.h"
+#include "tests/ops/tensor_checks.h"
+#include "tests/support/needs_cuda.h"
+#include "weft/models/load/new_model.h"
+#include "weft/nn/linear/adapt.h"
+
+namespace weft::models {
+namespace {
+
+using dist::Group;
+using test::expect_close;
+using testing::error_text;
+
+ModelConfig config_of(const std::string& family) {
+  ModelConfig config;
+  config.family = family;
+  config.vocab_size = 48;
+  config.width = 32;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = family == "qwen3" ? 72 : 16;
+  config.ffn_width = 64;
+  config.max_positions = 64;
+  config.has_head_norms = family == "qwen3";
+  config.has_qkv_bias = family == "qwen2";
+  config.has_output_bias = config.has_mlp_bias = family == "llama";
+  if (family == "mistral") config.windows = {5, 5};
+  return config;
+}
+
+// The same weights on the processor, in 4 bits or plain, and on the GPU.
+struct Models {
+  Models(const std::string& family, const Group& group, bool is_quantized)
+      : reference(make(family, group, is_quantized)), moved(make(family, group, is_quantized)) {
+    std::map<const nn::LinearLike*, std::shared_ptr<nn::LinearLike>> made;
+    for (const nn::HeldLinear& each : nn::find_linears(*moved)) {
+      auto& own = made[each.holder->inner().get()];
+      if (own == nullptr) own = nn::on_cuda(*each.holder->inner());
+      keep.push_back(each.holder->inner());
+      each.holder->set_inner(own);
+    }
+  }
+
+  static std::shared_ptr<CausalLM> make(const std::string& family, const Group& group,
+                                        bool is_quantized) {
+    InitOptions options;
+    options.std = 0.2;
+    auto model = make_model(config_of(family), group, options);
+    model->eval();
+    for (const at::Tensor& parameter : model->parameters()) {
+      if (parameter.dim() == 1) {
+        parameter.detach().add_(at::arange(parameter.numel(), at::kFloat).sin(), 0.3);
+      }
+    }
+    quant::Scheme scheme;
+    scheme.group_size = 16;
+    scheme.scale_dtype = at::kHalf;
+    if (is_quantized) nn::quantize(*model, scheme);
+    return model;
+  }
+
+  std::shared_ptr<CausalLM> reference, moved;
+  std::vector<std::shared_ptr<nn::LinearLike>> keep;
+};
+
+at::Tensor ids_of(int64_t batch, int64_t tokens) {
+  return at::arange(batch * tokens).mul(31).remainder(48).view({batch, tokens});
+}
+
+at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
+                            const std::vector<int64_t>& pieces) {
+  nn::KvCache cache = model.make_cache(ids_BT.size(0), ids_BT.size(1));
+  std::vector<at::Tensor> parts;
+  for (const int64_t tokens : pieces) {
+    parts.push_back(model.logits(model.forward(ids_BT.narrow(1, cache.length(), tokens), &cache)));
+  }
+  return at::cat(parts, 1);
+}
+
+class CudaDecoderPass : public test::NeedsCuda {};
+
+TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
+  const c10::InferenceMode inference;
+  for (const std::string family : {"llama", "qwen2", "qwen3", "mistral"}) {
+    const Models models(family, {}, family != "qwen2");
+    for (const int64_t batch : {1, 2}) {
+      const at::Tensor ids_BT = ids_of(batch, 22);
+      const at::Tensor expected =
+          models.reference->logits(models.reference->forward(ids_BT, nullptr));
+      const auto check = [&](const at::Tensor& got, const char* what) {
+        expect_close(got, expected, core::join(family, ", ", batch, " sequences, ", what), 1e-4);
+      };
+      check(models.moved->logits(models.moved->forward(ids_BT, nullptr)), "alone");
+      check(logits_in_pieces(*models.moved, ids_BT, {22}), "at once");
+      check(logits_in_pieces(*models.moved, ids_BT, {10, 1, 1, 1, 4, 1, 1, 1, 1, 1}), "in pieces");
+    }
+  }
+}
+
+TEST_F(CudaDecoderPass, FewTokensAtOnceHaveTheBitsOfOneByOne) {
+  const c10::InferenceMode inference;
+  const Models models("llama", {}, true);
+  const at::Tensor ids_BT = ids_of(1, 14);
+  const at::Tensor expected = logits_in_pieces(*models.moved, ids_BT, {10, 1, 1, 1, 1});
+  EXPECT_TRUE(at::equal(logits_in_pieces(*models.moved, ids_BT, {10, 4}), expected));
+  EXPECT_TRUE(at::equal(logits_in_pieces(*models.moved, ids_BT, {10, 1, 3}), expected));
+}
+
+TEST_F(CudaDecoderPass, ARecordedPassReadsItsPositionAnew) {
+  const c10::InferenceMode inference;
+  const Models models("llama", {}, true);
+  const at::Tensor ids_BT = ids_of(1, 8);
+  const at::Tensor expected = logits_in_pieces(*models.moved, ids_BT, {8});
+  nn::KvCache cache = models.moved->make_cache(1, 8);
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t t = 0; t < 8; ++t) {
+      const at::Tensor x_BTD = models.moved->forward(ids_BT.narrow(1, t, 1), &cache);
+      expect_close(models.moved->logits(x_BTD), expected.narrow(1, t, 1),
+                   core::join("token ", t, " of round ", round), 1e-5);
+    }
+    cache.truncate(0);
+    // Another cache in between, and more rows than before.
+    expect_close(logits_in_pieces(*models.moved, ids_of(2, 8).narrow(0, 0, 1).expand({2, 8}), {8}),
+                 expected.expand({2, -1, -1}), "another cache", 1e-5);
+  }
+}
+
+// The third of the single tokens is a recorded pass where sums do not travel.
+void check_ranks(const Group& group) {
+  cuda::select_device("test", group.rank());
+  const c10::InferenceMode inference;
+  const Models models("llama", group, true);
+  const at::Tensor ids_BT = ids_of(1, 9);
+  const at::Tensor expected = models.reference->logits(models.reference->forward(ids_BT, nullptr));
+  for (const std::string round : {"first", "second"}) {
+    expect_close(logits_in_pieces(*models.moved, ids_BT, {6, 1, 1, 1}), expected,
+                 core::join(group.size(), " ranks, ", round, " cache"), 1e-4);
+  }
+}
+
+TEST_F(CudaDecoderPass, RanksWithGpusOfTheirOwnGiveWhatOneGives) {
+  test::on_ranks(check_ranks, {2});
+}
+
+TEST_F(CudaDecoderPass, RanksThatShareAGpuGiveWhatOneGives) {
+  ::setenv("CUDA_ON_CPU_SHARED", "1", 1);
+  test::on_ranks(check_ranks, {2});
+  ::unsetenv("CUDA_ON_CPU_SHARED");
+}
+
+TEST_F(CudaDecoderPass, RefusesACacheThatDoesNotFit) {
+  const c10::InferenceMode inference;
+  const Models models("llama", {}, true);
+  nn::KvCache of_cpu = models.reference->make_cache(1, 4);
+  EXPECT_EQ(error_text([&] { models.moved->forward(ids_of(1, 2), &of_cpu); }),
+            "ConfigError: models.CudaDecoder: a cache of the CPU, expected one on the GPU; make it "
+            "of the model as it is now");
+  models.moved->set_cache_dtype(at::kHalf);
+  EXPECT_EQ(error_text([&] { models.moved->make_cache(1, 3); }),
+            "ConfigError: models.CausalLM: a cache of float16 on a GPU, expected one of float32");
+  models.moved->set_cache_dtype(std::nullopt);
+  nn::KvCache cache = models.moved->make_cache(1, 3);
+  EXPECT_EQ(cache.num_bytes(), 2 * 2 * 2 * 3 * 16 * 4);
+  EXPECT_EQ(error_text([&] { models.moved->forward(ids_of(2, 2), &cache); }),
+            "ConfigError: models.CudaDecoder: 2 sequences, expected 1 as the cache has");
+  models.moved->forward(ids_of(1, 2), &cache);
+  EXPECT_EQ(error_text([&] { models.moved->forward(ids_of(1, 2), &cache); }),
+            "ConfigError: nn.KvCache: 4 positions, expected at most 3; use a larger --ctx-size or "
+            "fewer tokens");
+  EXPECT_EQ(
+      error_text([&] { models.reference->forward(ids_of(1, 1), &cache); }),
+      "ConfigError: nn.KvCache.append: the cache lies on a GPU, expected one of tensors; make "
+      "a new one of the model as it is now");
+}
+
+}  // namespace
+}  // namespace weft::models

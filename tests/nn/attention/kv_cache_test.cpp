@@ -1,0 +1,71 @@
+#include "weft/nn/attention/kv_cache.h"
+
+#include "tests/core/error_text.h"
+#include "tests/ops/tensor_checks.h"
+
+namespace weft::nn {
+namespace {
+
+using test::expect_close;
+using test::seeded;
+using testing::error_text;
+
+KvCache make_cache() {
+  return KvCache({.num_layers = 2, .batch = 1, .num_kv_heads = 3, .head_dim = 4, .capacity = 8});
+}
+
+at::Tensor tokens(int64_t count, uint64_t seed) {
+  return seeded({1, 3, count, 4}, seed, at::kFloat);
+}
+
+TEST(KvCache, KeepsEachLayersPositionsInOrder) {
+  KvCache cache = make_cache();
+  EXPECT_EQ(cache.num_bytes(), 2 * 2 * 3 * 8 * 4 * 4);
+  for (const int64_t layer : {0, 1}) cache.append(layer, tokens(5, layer), tokens(5, 10 + layer));
+  EXPECT_EQ(cache.length(), 0) << "counted once all layers have theirs";
+  cache.advance(5);
+  for (const int64_t layer : {0, 1}) {
+    const auto [k, v] = cache.append(layer, tokens(2, 20 + layer), tokens(2, 30 + layer));
+    expect_close(k, at::cat({tokens(5, layer), tokens(2, 20 + layer)}, 2), "keys", 0);
+    expect_close(v, at::cat({tokens(5, 10 + layer), tokens(2, 30 + layer)}, 2), "values", 0);
+  }
+  cache.advance(2);
+  EXPECT_EQ(cache.length(), 7);
+}
+
+TEST(KvCache, RoundsToItsType) {
+  KvCache cache(
+      {.num_layers = 1, .num_kv_heads = 3, .head_dim = 4, .capacity = 8, .dtype = at::kHalf});
+  EXPECT_EQ(cache.dtype(), at::kHalf);
+  EXPECT_EQ(cache.num_bytes(), 2 * 3 * 8 * 4 * 2);
+  const auto [k, v] = cache.append(0, tokens(5, 1), tokens(5, 2));
+  EXPECT_TRUE(at::equal(k, tokens(5, 1).to(at::kHalf)));
+  EXPECT_TRUE(at::equal(v, tokens(5, 2).to(at::kHalf)));
+}
+
+TEST(KvCache, ForgetsWhatIsTruncated) {
+  KvCache cache = make_cache();
+  cache.append(0, tokens(6, 1), tokens(6, 2));
+  cache.advance(6);
+  cache.truncate(2);
+  EXPECT_EQ(cache.length(), 2);
+  const auto [k, v] = cache.append(0, tokens(1, 3), tokens(1, 4));
+  expect_close(k, at::cat({tokens(6, 1).narrow(2, 0, 2), tokens(1, 3)}, 2), "keys", 0);
+  expect_close(v, at::cat({tokens(6, 2).narrow(2, 0, 2), tokens(1, 4)}, 2), "values", 0);
+  EXPECT_EQ(error_text([&] { cache.truncate(3); }),
+            "InternalError: nn.KvCache: truncate to 3 of 2");
+}
+
+TEST(KvCache, RefusesMoreThanItsCapacity) {
+  KvCache cache = make_cache();
+  cache.append(0, tokens(8, 1), tokens(8, 2));
+  cache.advance(8);
+  EXPECT_EQ(error_text([&] { cache.append(0, tokens(1, 1), tokens(1, 2)); }),
+            "ConfigError: nn.KvCache: 9 positions, expected at most 8; use a larger --ctx-size or "
+            "fewer tokens");
+  EXPECT_EQ(error_text([] { KvCache({.num_layers = 1}); }),
+            "ConfigError: nn.KvCache: capacity 0, expected at least 1 position");
+}
+
+}  // namespace
+}  // namespace weft::nn

@@ -1,0 +1,102 @@
+#include "weft/quant/formats/gguf_blocks.h"
+
+#include "tests/quant/quant_cases.h"
+#include "weft/core/error.h"
+#include "weft/quant/panels/panel_layout.h"
+
+namespace weft::quant {
+namespace {
+
+using core::ShapeError;
+using test::Golden;
+using test::message_of;
+
+constexpr int64_t kRows = 3;
+constexpr int64_t kColumns = 512;
+
+size_t golden_bytes(const GgufBlockInfo& info) {
+  return static_cast<size_t>(kRows * kColumns / info.elements * info.bytes);
+}
+
+class GgufBlocks : public testing::TestWithParam<GgufBlock> {
+ protected:
+  const GgufBlockInfo& info() const { return gguf_block_info(GetParam()); }
+  Golden golden() const { return Golden(std::string("gguf_") + info().name + ".bin"); }
+};
+
+TEST_P(GgufBlocks, EqualTheGgufPackagesValues) {
+  auto file = golden();
+  const auto blocks = file.take_bytes(golden_bytes(info()));
+  const auto expected = file.take({kRows, kColumns}, at::kFloat);
+  ASSERT_TRUE(file.is_at_end());
+  const auto w = from_gguf_blocks(GetParam(), blocks, kRows, kColumns);
+  check_affine(w, "gguf");
+  EXPECT_EQ(w.bits, info().bits);
+  EXPECT_EQ(w.group_size, info().group_size);
+  EXPECT_EQ(w.is_symmetric(), info().is_symmetric);
+  EXPECT_EQ(w.scales.scalar_type(), info().is_two_level ? at::kFloat : at::kHalf);
+  EXPECT_TRUE(at::equal(dequantize(w, at::kFloat), expected));
+}
+
+TEST_P(GgufBlocks, KeepTheirValuesInPanelsOfAboutTheirSize) {
+  auto file = golden();
+  const auto blocks = file.take_bytes(golden_bytes(info()));
+  const auto values = file.take({kRows, kColumns}, at::kFloat);
+  const PanelMatrix panels = to_panels(from_gguf_blocks(GetParam(), blocks, kRows, kColumns));
+  EXPECT_TRUE(at::equal(panel_values(panels), values));
+  EXPECT_EQ(panels.form.scales,
+            info().is_two_level ? kernels::PanelScales::kInt8 : kernels::PanelScales::kFloat16);
+  // Bits of a number: codes of 4, 6 or 8, a byte for each scale or offset, one more for their
+  // halves or, with two levels, an eighth for what 256 columns share.
+  const double codes = info().bits <= 4 ? 4 : info().bits <= 6 ? 6 : 8;
+  const double numbers = info().is_symmetric ? 1 : 2,
+               group = static_cast<double>(info().group_size);
+  const double scales = info().is_two_level ? 8 / group + 1.0 / 8 : 16 / group;
+  EXPECT_EQ(8 * static_cast<double>(panels.num_bytes()) / (16 * kColumns),
+            codes + numbers * scales);
+}
+
+TEST_P(GgufBlocks, OfARanksRowsAndColumnsEqualTheSliceOfTheWhole) {
+  auto file = golden();
+  const auto blocks = file.take_bytes(golden_bytes(info()));
+  const auto values = file.take({kRows, kColumns}, at::kFloat);
+  const auto row_bytes = blocks.size() / kRows;
+  const auto half = row_bytes / 2;
+  const std::span<const std::byte> second(blocks.data() + row_bytes, half);
+  const auto part = from_gguf_blocks(GetParam(), second, 1, kColumns / 2);
+  EXPECT_TRUE(at::equal(dequantize(part, at::kFloat)[0], values[1].narrow(0, 0, kColumns / 2)));
+}
+
+TEST_P(GgufBlocks, RefuseRowsThatCutABlock) {
+  const auto message =
+      message_of<ShapeError>([&] { from_gguf_blocks(GetParam(), {}, 2, info().elements + 8); });
+  EXPECT_EQ(message,
+            core::join("quant.from_gguf_blocks: ", info().name,
+                       " matrix, expected rows of whole blocks of ", info().elements,
+                       " columns, got shape [2, ", info().elements + 8, "]; cut between blocks"));
+}
+
+TEST_P(GgufBlocks, RefuseAnotherNumberOfBytes) {
+  const std::vector<std::byte> blocks(static_cast<size_t>(info().bytes) * 2 - 1);
+  const auto message =
+      message_of<ShapeError>([&] { from_gguf_blocks(GetParam(), blocks, 2, info().elements); });
+  EXPECT_EQ(message, core::join("quant.from_gguf_blocks: ", info().name, " blocks of a [2, ",
+                                info().elements, "] matrix, expected ", info().bytes * 2,
+                                " bytes, got ", blocks.size(), "; check the shape"));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKinds, GgufBlocks,
+                         testing::Values(GgufBlock::kQ4_0, GgufBlock::kQ4_1, GgufBlock::kQ5_0,
+                                         GgufBlock::kQ5_1, GgufBlock::kQ8_0, GgufBlock::kQ2K,
+                                         GgufBlock::kQ3K, GgufBlock::kQ4K, GgufBlock::kQ5K,
+                                         GgufBlock::kQ6K),
+                         [](const auto& info) { return gguf_block_info(info.param).name; });
+
+TEST(GgufBlockSize, RefusesShapesWhoseBytesOverflow) {
+  const auto message = message_of<ShapeError>(
+      [] { from_gguf_blocks(GgufBlock::kQ8_0, {}, int64_t{1} << 40, int64_t{1} << 40); });
+  EXPECT_NE(message.find("more than fit in memory"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace weft::quant

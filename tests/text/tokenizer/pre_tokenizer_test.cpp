@@ -1,0 +1,67 @@
+#include "weft/text/tokenizer/pre_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/text/goldens.h"
+#include "weft/text/unicode/utf8.h"
+
+namespace weft::text {
+namespace {
+
+// The pieces of a text with bars between them.
+std::string split(const std::string& name, const std::string& text) {
+  std::string out;
+  for (const std::string_view piece : find_pre_tokenizer(name, "t").split(text)) {
+    if (!out.empty()) out += '|';
+    out += piece;
+  }
+  return out;
+}
+
+TEST(PreTokenizer, CutsWordsNumbersAndSpaces) {
+  const std::string text = "It's 2024,  DON'T\n\n x";
+  EXPECT_EQ(split("gpt-2", text), "It|'s| 2024|,| | DON|'|T|\n\n| x");
+  EXPECT_EQ(split("smollm", text), "It|'s| |2|0|2|4|,| | DON|'|T|\n\n| x");
+  EXPECT_EQ(split("llama-bpe", text), "It|'s| |202|4|,| | DON|'T|\n\n| x");
+  EXPECT_EQ(split("qwen2", text), "It|'s| |2|0|2|4|,| | DON|'T|\n\n| x");
+  EXPECT_EQ(split("gpt-4o", text), "It's| |202|4|,| | DON'T|\n\n| x");
+  EXPECT_EQ(split("tekken", text), "It|'s| |2|0|2|4|,| | DON|'T|\n\n| x");
+}
+
+TEST(PreTokenizer, LeavesTheLastSpaceToTheNextWord) {
+  EXPECT_EQ(split("gpt-2", "a   b"), "a|  | b");
+  EXPECT_EQ(split("gpt-2", "a   "), "a|   ");
+  // A digit that is cut out first ends the text before it.
+  EXPECT_EQ(split("smollm", "a   1"), "a|   |1");
+  EXPECT_EQ(split("llama-bpe", "a \n  b"), "a| \n| | b");
+}
+
+TEST(PreTokenizer, SeesCaseWhereTheFamilyDoes) {
+  EXPECT_EQ(split("gpt-4o", "camelCaseABCdef 日本ABC"), "camel|Case|ABCdef| 日本|ABC");
+  EXPECT_EQ(split("llama-bpe", "camelCaseABCdef 日本ABC"), "camelCaseABCdef| 日本ABC");
+}
+
+TEST(PreTokenizer, LosesNoByteOfAnyText) {
+  std::mt19937 random(9);
+  for (const char* name :
+       {"smollm", "command-r", "gpt-2", "llama-bpe", "qwen2", "gpt-4o", "tekken"}) {
+    const PreTokenizer& pre_tokenizer = find_pre_tokenizer(name, "t");
+    for (int round = 0; round < 1000; ++round) {
+      std::string text;
+      for (int i = 0; i < 20; ++i) {
+        append_utf8(text, random() % 3 == 0 ? random() % 0xD000 : random() % 0x80);
+      }
+      std::string joined;
+      for (const std::string_view piece : pre_tokenizer.split(text)) {
+        EXPECT_FALSE(piece.empty());
+        joined += piece;
+      }
+      EXPECT_EQ(joined, text);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::text

@@ -1,0 +1,309 @@
+#include <ATen/ops/tensor.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "weft/cli/session.h"
+#include "weft/cli/verbs.h"
+#include "weft/cli/verbs/adapter.h"
+#include "weft/cli/verbs/bench_profile.h"
+#include "weft/core/error.h"
+#include "weft/core/json.h"
+#include "weft/core/profile.h"
+#include "weft/generate/batch.h"
+
+namespace weft::cli {
+namespace {
+
+struct Options {
+  int64_t prompt_tokens = 512;
+  int64_t new_tokens = 128;
+  /// Tokens before either.
+  int64_t depth = 0;
+  int64_t runs = 5;
+  int64_t speculate = 0;
+  /// Sequences at once; empty: not measured.
+  std::vector<int64_t> batches;
+  bool is_json = false;
+  bool is_profiled = false;
+};
+
+struct Speeds {
+  std::vector<double> prefill;
+  std::vector<double> decode;
+  /// Of a run that writes.
+  int64_t num_guessed = 0;
+  int64_t num_guessed_right = 0;
+};
+
+// Positions that a run takes.
+int64_t positions_of(const Options& options) {
+  return options.depth + std::max(options.prompt_tokens, options.new_tokens + 1);
+}
+
+void check_positions(const Options& options, const models::CausalLM& model) {
+  core::check<core::ConfigError>(positions_of(options) <= model.config().max_positions,
+                                 "bench: ", positions_of(options), " positions, expected at most ",
+                                 model.config().max_positions,
+                                 " for this model; give a smaller -d, -p or -n");
+}
+
+// Tokens of no meaning, the same in every run: the speed does not depend on them.
+std::vector<int64_t> prompt_of(int64_t length, int64_t vocab_size) {
+  std::vector<int64_t> tokens(static_cast<size_t>(length));
+  uint64_t state = 1;
+  for (int64_t& token : tokens) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    token = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(vocab_size));
+  }
+  return tokens;
+}
+
+// Reading a prompt and writing behind a single token are measured apart, as others do.
+class Runs {
+ public:
+  Runs(const Options& options, const Session& session)
+      : options_(options),
+        engine_(session.loaded.model, positions_of(options)),
+        prompt_(prompt_of(options.depth + options.prompt_tokens,
+                          engine_.model().config().vocab_size)) {}
+
+  // Reads what stands before both; the engine keeps it for the next two.
+  void prepare() {
+    engine_.reset();
+    if (options_.depth > 0) run(first(options_.depth), 0);
+  }
+  generate::GenerateResult read() { return run(prompt_, 0); }
+  generate::GenerateResult write() { return run(first(options_.depth + 1), options_.new_tokens); }
+
+ private:
+  std::span<const int64_t> first(int64_t tokens) const {
+    return std::span(prompt_).first(static_cast<size_t>(tokens));
+  }
+
+  generate::GenerateResult run(std::span<const int64_t> tokens, int64_t new_tokens) {
+    generate::GenerateOptions generate_options;
+    generate_options.max_tokens = new_tokens;
+    generate_options.speculate = options_.speculate;
+    return engine_.generate({tokens.begin(), tokens.end()}, generate_options, [](int64_t) {
+      return is_interrupted() ? generate::Verdict::kCancel : generate::Verdict::kContinue;
+    });
+  }
+
+  const Options& options_;
+  generate::Engine engine_;
+  std::vector<int64_t> prompt_;
+};
+
+Speeds measure(const Options& options, Runs& runs) {
+  Speeds speeds;
+  // The first round warms caches up and is not counted.
+  for (int64_t round = 0; round <= options.runs; ++round) {
+    runs.prepare();
+    const auto read = runs.read();
+    const auto written = runs.write();
+    if (round == 0) continue;
+    speeds.prefill.push_back(static_cast<double>(options.prompt_tokens) / read.prefill_seconds);
+    // The first new token comes with the prompt.
+    const auto tokens = static_cast<double>(written.tokens.size() - 1);
+    speeds.decode.push_back(tokens / written.decode_seconds);
+    speeds.num_guessed = written.num_guessed;
+    speeds.num_guessed_right = written.num_guessed_right;
+  }
+  return speeds;
+}
+
+// What one more run of each kind takes by parts, and what the machine could do.
+void add_profile(const Options& options, const Session& session, Runs& runs,
+                 nlohmann::json& report) {
+  const dist::Group& group = session.group();
+  runs.prepare();
+  core::set_profiling(true);
+  runs.read();
+  report["prefill_profile"] = profile_of_ranks(group, options.prompt_tokens);
+  core::set_profiling(true);
+  runs.write();
+  report["decode_profile"] = profile_of_ranks(group, options.new_tokens);
+  core::set_profiling(false);
+  report["roofline"] = roofline(work_of(*session.loaded.model), measure_limits(group),
+                                report["prefill_tokens_per_s"]["median"].get<double>(),
+                                report["decode_tokens_per_s"]["median"].get<double>());
+}
+
+// Sequences behind a token each, all different, in tokens per second of all together.
+std::vector<double> measure_batch(const Options& options, int64_t sequences,
+                                  const Session& session) {
+  models::CausalLM& model = *session.loaded.model;
+  const auto firsts = prompt_of(sequences, model.config().vocab_size);
+  const at::Tensor prompts_BT = at::tensor(firsts, at::kLong).unsqueeze(1);
+  std::vector<double> speeds;
+  for (int64_t round = 0; round <= options.runs; ++round) {
+    const auto written = generate::generate_batch(model, prompts_BT, options.new_tokens,
+                                                  [] { return !is_interrupted(); });
+    const auto steps = static_cast<double>(written.tokens_BT.size(1) - 1);
+    if (round > 0) {
+      speeds.push_back(steps * static_cast<double>(sequences) / written.decode_seconds);
+    }
+  }
+  return speeds;
+}
+
+nlohmann::json summary(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  const double median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+  return {{"median", median}, {"min", values.front()}, {"max", values.back()}};
+}
+
+nlohmann::json measure_batches(const Options& options, const Session& session) {
+  nlohmann::json batches = nlohmann::json::array();
+  for (const int64_t sequences : options.batches) {
+    const nlohmann::json all = summary(measure_batch(options, sequences, session));
+    const double each = all["median"].get<double>() / static_cast<double>(sequences);
+    batches.push_back({{"sequences", sequences},
+                       {"decode_tokens_per_s", all},
+                       {"decode_tokens_per_s_of_each", each}});
+  }
+  return batches;
+}
+
+std::vector<int64_t> peak_bytes_of_ranks(const dist::Group& group) {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const at::Tensor own = at::tensor({static_cast<int64_t>(usage.ru_maxrss) * 1024}, at::kLong);
+  const std::vector<int64_t> sizes(static_cast<size_t>(group.size()), 1);
+  const at::Tensor all = group.all_gather(own, 0, sizes);
+  const auto* data = all.const_data_ptr<int64_t>();
+  return {data, data + all.numel()};
+}
+
+std::string row(const std::string& title, const nlohmann::json& value) {
+  char line[160];
+  std::snprintf(line, sizeof line, "%-22s %10.1f tokens/s  (%.1f to %.1f)", title.c_str(),
+                value["median"].get<double>(), value["min"].get<double>(),
+                value["max"].get<double>());
+  return line;
+}
+
+std::string batch_rows(const nlohmann::json& batches) {
+  std::string rows;
+  for (const nlohmann::json& each : batches) {
+    char of_each[48];
+    std::snprintf(of_each, sizeof of_each, ", %.1f each\n",
+                  each["decode_tokens_per_s_of_each"].get<double>());
+    rows += row(core::join("generation of ", each["sequences"].get<int64_t>()),
+                each["decode_tokens_per_s"]) +
+            of_each;
+  }
+  return rows;
+}
+
+std::string table(const nlohmann::json& report) {
+  const nlohmann::json& speculation = report["speculation"];
+  const auto guessed = speculation["guessed"].get<int64_t>();
+  std::string text = row("prompt", report["prefill_tokens_per_s"]) + "\n" +
+                     row("generation", report["decode_tokens_per_s"]) + "\n";
+  if (guessed > 0) {
+    text += core::join("guessed ", guessed, " tokens a run, ", speculation["right"].dump(),
+                       " of them right\n");
+  }
+  return text + batch_rows(report["batches"]) +
+         core::join("load ", report["load_s"].get<double>(), " s, peak memory per rank ",
+                    report["peak_rss_bytes"].dump(), " bytes, tp ", report["tp"].get<int>(), "\n");
+}
+
+std::string profile_table(const nlohmann::json& report) {
+  if (!report.contains("roofline")) return "";
+  return roofline_text(report["roofline"]) + profile_text("prompt", report["prefill_profile"]) +
+         profile_text("generation", report["decode_profile"]);
+}
+
+std::vector<int64_t> parse_batches(const std::string& text) {
+  constexpr int64_t kMostSequences = 1024;
+  const auto batches = parse_list("--batch", text, "numbers of sequences like 1,4,16");
+  for (const int64_t sequences : batches) {
+    core::check<core::ConfigError>(sequences >= 1 && sequences <= kMostSequences,
+                                   "--batch: ", sequences, " sequences, expected 1 to ",
+                                   kMostSequences);
+  }
+  return batches;
+}
+
+std::string cache_type(const models::CausalLM& model) {
+  return model.make_cache(1, 1).dtype() == at::kHalf ? "f16" : "f32";
+}
+
+int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const Options*>(untyped);
+  watch_interrupt();
+  const Session session = open_session(flags, world);
+  check_positions(options, *session.loaded.model);
+  Runs runs(options, session);
+  const Speeds speeds = measure(options, runs);
+  nlohmann::json report = {{"prefill_tokens_per_s", summary(speeds.prefill)},
+                           {"decode_tokens_per_s", summary(speeds.decode)},
+                           {"speculation",
+                            {{"most", options.speculate},
+                             {"guessed", speeds.num_guessed},
+                             {"right", speeds.num_guessed_right}}},
+                           {"batches", measure_batches(options, session)},
+                           {"load_s", session.load_seconds},
+                           {"peak_rss_bytes", peak_bytes_of_ranks(session.group())},
+                           {"tp", session.group().size()},
+                           {"dtype", "float32"},
+                           {"activations", flags.activations},
+                           {"cache_type", cache_type(*session.loaded.model)},
+                           {"prompt_tokens", options.prompt_tokens},
+                           {"new_tokens", options.new_tokens},
+                           {"depth", options.depth},
+                           {"runs", options.runs},
+                           {"model", session.path}};
+  if (options.is_profiled) add_profile(options, session, runs, report);
+  if (session.is_root()) {
+    TextOutput().write(options.is_json ? core::dump_json(report) + "\n"
+                                       : table(report) + profile_table(report));
+  }
+  return is_interrupted() ? 130 : 0;
+}
+
+}  // namespace
+
+int run_bench(const Args& args) {
+  CLI::App app("Measures prompt and generation speed: medians over runs.", "bench");
+  ModelFlags flags;
+  Options options;
+  flags.activations = kFastActivations;
+  add_model_flags(app, flags);
+  add_device_flag(app, flags);
+  add_cache_flag(app, flags);
+  add_adapter_flag(app, flags);
+  app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
+      ->check(whole_number(1, 1 << 20));
+  app.add_option("-n,--n-gen", options.new_tokens, "new tokens (default: 128)")
+      ->check(whole_number(2, 1 << 20));
+  app.add_option("-d,--n-depth", options.depth,
+                 "tokens that stand before the prompt, or the new tokens, already (default: 0)")
+      ->check(whole_number(0, 1 << 20));
+  app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
+      ->check(whole_number(1, 1000));
+  app.add_flag("--json", options.is_json, "print one JSON object");
+  add_speculate_flag(app, options.speculate);
+  std::string batches;
+  app.add_option("-b,--batch", batches,
+                 "also generate so many sequences at once, e.g. 1,4,16 (default: none)");
+  app.add_flag("--profile", options.is_profiled,
+               "also show what a token takes by parts on each rank, and what the machine could do");
+  if (!parse_flags(app, args)) return 0;
+  if (!batches.empty()) options.batches = parse_batches(batches);
+  core::check<core::ConfigError>(
+      !options.is_profiled || flags.device == "cpu",
+      "--profile: with --device cuda, expected cpu: parts and limits are "
+      "the processor's; leave one of them out");
+  return run_on_ranks(flags, "bench", args, run_body, &options);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,115 @@
+#include "weft/cli/verbs/export_run.h"
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "weft/core/error.h"
+#include "weft/core/files/atomic_file.h"
+#include "weft/core/files/atomic_folder.h"
+#include "weft/core/json.h"
+#include "weft/models/convert/export.h"
+#include "weft/models/convert/export_loaded.h"
+#include "weft/models/peft_folder.h"
+#include "weft/nn/linear/adapt.h"
+#include "weft/nn/parallel/parameter_info.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/checkpoint/reader.h"
+#include "weft/train/checkpoint/write_weights.h"
+#include "weft/train/config/config_json.h"
+#include "weft/train/trainer/run_adapter.h"
+#include "weft/train/trainer/run_model.h"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_at(const core::Json& json, const char* key, const std::string& where) {
+  const auto found = json.find(key);
+  core::check<core::FormatError>(found != json.end() && found->is_string(), where, ": trainer.",
+                                 key, ": expected a text; it is no checkpoint of weft train");
+  return found->get<std::string>();
+}
+
+core::Json object_at(const core::Json& json, const char* key, const std::string& where) {
+  const auto found = json.find(key);
+  core::check<core::FormatError>(found != json.end() && found->is_object(), where, ": trainer.",
+                                 key, ": expected an object; it is no checkpoint of weft train");
+  return *found;
+}
+
+bool has_adapters(const core::Json& trainer) {
+  const auto found = trainer.find("adapters");
+  return found != trainer.end() && found->is_boolean() && found->get<bool>();
+}
+
+io::Dtype io_dtype(const std::string& name) {
+  return name == "bfloat16" ? io::Dtype::kBF16 : io::Dtype::kF32;
+}
+
+void write_rest(const core::Json& trainer, const std::string& checkpoint, const std::string& dtype,
+                const std::string& folder) {
+  models::export_new_files(object_at(trainer, "model", checkpoint),
+                           text_at(trainer, "tokenizer", checkpoint), dtype, folder);
+}
+
+}  // namespace
+
+std::optional<std::string> find_checkpoint(const std::string& path) {
+  if (!fs::is_directory(path)) return std::nullopt;
+  if (fs::exists(fs::path(path) / train::kManifestName)) return path;
+  return train::find_latest(path);
+}
+
+void export_run(const std::string& checkpoint, const std::string& dtype,
+                const OutputFlags& output) {
+  train::CheckpointReader reader(checkpoint);
+  const core::Json trainer = core::parse_json(reader.manifest().trainer, checkpoint);
+  core::check<core::ConfigError>(!has_adapters(trainer), checkpoint,
+                                 ": has adapters alone; weft fuse makes a model of them, convert "
+                                 "--peft a folder of peft");
+  core::AtomicFolder folder(output.out, output.force, kModelMarker);
+  train::write_weights(reader, io_dtype(dtype), output.max_file_bytes, folder.temporary_path());
+  write_rest(trainer, checkpoint, dtype, folder.temporary_path());
+  folder.commit();
+}
+
+void export_peft(const std::string& checkpoint, const OutputFlags& output) {
+  const train::RunAdapter run = train::open_run_adapter(checkpoint);
+  core::AtomicFolder folder(output.out, output.force, models::kPeftConfigName);
+  models::PeftConfig config;
+  config.base_model = run.config.model.from;
+  config.rank = run.config.lora.rank;
+  config.alpha = run.config.lora.alpha;
+  config.dropout = run.config.lora.dropout;
+  config.targets = run.config.lora.targets;
+  models::write_peft_folder(*run.adapters, config, folder.temporary_path());
+  folder.commit();
+}
+
+void fuse_run(const std::string& checkpoint, const std::string& dtype, const OutputFlags& output) {
+  train::CheckpointReader reader(checkpoint);
+  const core::Json trainer = core::parse_json(reader.manifest().trainer, checkpoint);
+  core::check<core::ConfigError>(has_adapters(trainer), checkpoint,
+                                 ": has no adapters; weft convert writes its model");
+  const auto config = train::config_from_json(object_at(trainer, "config", checkpoint), checkpoint);
+  const auto model =
+      train::make_run_model(config, train::TrainedPart::kAdapters, 0, dist::Group()).model;
+  for (const nn::ParameterInfo& info : nn::describe_parameters(*model)) {
+    at::Tensor values = at::empty(info.sizes, at::kFloat);
+    const std::span<float> span(values.mutable_data_ptr<float>(),
+                                static_cast<size_t>(values.numel()));
+    reader.read("master", {info.name, info.sizes, std::nullopt, 0, {0, values.numel()}}, span);
+    const at::NoGradGuard no_grad;
+    info.tensor.copy_(values);
+  }
+  nn::fuse_lora(*model);
+  core::AtomicFolder folder(output.out, output.force, kModelMarker);
+  models::export_loaded(*model, io_dtype(dtype), output.max_file_bytes, folder.temporary_path());
+  write_rest(trainer, checkpoint, dtype, folder.temporary_path());
+  folder.commit();
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,62 @@
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include "weft/cli/session.h"
+#include "weft/cli/verbs.h"
+#include "weft/cli/verbs/adapter.h"
+#include "weft/core/error.h"
+#include "weft/io/formats/write_safetensors.h"
+
+namespace weft::cli {
+namespace {
+
+struct Options {
+  std::vector<int64_t> tokens;
+  std::string out;
+};
+
+// From the headers alone, so that a bad request costs no loading.
+void check_tokens(const std::vector<int64_t>& tokens, const models::ModelConfig& config) {
+  const auto num_tokens = static_cast<int64_t>(tokens.size());
+  core::check<core::ConfigError>(num_tokens <= config.max_positions, "--tokens: ", num_tokens,
+                                 " tokens, expected at most ", config.max_positions);
+  for (const int64_t token : tokens) {
+    core::check<core::ConfigError>(token < config.vocab_size, "--tokens: ", token,
+                                   ", expected 0 to ", config.vocab_size - 1);
+  }
+}
+
+int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const Options*>(untyped);
+  const c10::InferenceMode inference;
+  const Session session = open_session(flags, world);
+  models::CausalLM& model = *session.loaded.model;
+  const at::Tensor ids_BT = at::tensor(options.tokens, at::kLong).unsqueeze(0);
+  const at::Tensor logits_TV =
+      model.logits(model.forward(ids_BT, nullptr)).squeeze(0).to(at::kFloat).contiguous();
+  if (!session.is_root()) return 0;
+  const auto* bytes = static_cast<const std::byte*>(logits_TV.const_data_ptr());
+  io::write_safetensors(
+      options.out,
+      {{"logits", io::Dtype::kF32, logits_TV.sizes().vec(), {bytes, logits_TV.nbytes()}}}, {});
+  return 0;
+}
+
+}  // namespace
+
+int run_logits(const Args& args) {
+  CLI::App app("Writes the float32 logits [tokens, vocab] of given tokens.", "logits");
+  ModelFlags flags;
+  Options options;
+  std::string tokens;
+  add_model_flags(app, flags);
+  add_adapter_flag(app, flags);
+  app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3");
+  app.add_option("-o,--out", options.out, "the safetensors file to write");
+  if (!parse_flags(app, args, {"--tokens", "--out"})) return 0;
+  options.tokens = parse_list("--tokens", tokens, "ids like 1,2,3");
+  check_tokens(options.tokens, models::read_config(*io::TensorFile::open(base_path(flags))));
+  return run_on_ranks(flags, "logits", args, run_body, &options);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,74 @@
+#include <nlohmann/json.hpp>
+
+#include "weft/cli/session.h"
+#include "weft/cli/verbs.h"
+#include "weft/cli/verbs/train_flags.h"
+#include "weft/core/error.h"
+#include "weft/core/json.h"
+#include "weft/train/config/check_config.h"
+#include "weft/train/plan/plan_text.h"
+
+namespace weft::cli {
+namespace {
+
+using train::Hardware;
+
+struct Options {
+  TrainFlags train;
+  /// 0: the file's own mesh.
+  int64_t ranks = 0;
+  std::string hardware = "cpu";
+  int64_t top = 8;
+  bool is_json = false;
+};
+
+// The file's own mesh, which its batch must fit.
+std::string own_mesh(const train::TrainConfig& config, const train::ModelSizes& model,
+                     const Hardware& hardware, bool is_json) {
+  train::check_config(config);
+  train::check_model_fits(
+      config, {model.num_layers, model.num_heads, model.vocab_size, model.intermediate_size});
+  const train::MeshPlan plan = train::plan_mesh(train::plan_job(config, model), hardware);
+  if (is_json) return core::dump_json(train::mesh_plan_json(plan, hardware)) + "\n";
+  return train::run_header(plan.job) + "\n" + train::mesh_plan_text(plan, hardware);
+}
+
+// Any mesh of so many ranks.
+std::string best_meshes(train::TrainConfig config, const train::ModelSizes& model,
+                        const Hardware& hardware, const Options& options) {
+  const int64_t microbatch = config.batch.microbatch;
+  config.mesh.replicas = config.mesh.dp = config.mesh.tp = 1;
+  config.batch.microbatch = 0;
+  train::check_config(config);
+  const train::PlanJob job = train::plan_job(config, model);
+  const auto search = train::search_meshes(job, options.ranks, hardware, microbatch);
+  if (!options.is_json) return train::search_text(search, job, hardware, options.top);
+  return core::dump_json(train::search_json(search, job, hardware, options.top)) + "\n";
+}
+
+}  // namespace
+
+int run_plan(const Args& args) {
+  CLI::App app(
+      "Predicts memory per rank, bytes per collective and step time of a training run: of the "
+      "file's own mesh, or of the fastest meshes of --ranks ranks.",
+      "plan");
+  Options options;
+  add_train_flags(app, options.train);
+  app.add_option("-n,--ranks", options.ranks, "ranks to find meshes for (default: the file's mesh)")
+      ->check(whole_number(1, 1'000'000));
+  app.add_option("--hardware", options.hardware,
+                 "a100, h100, h200, b200 or cpu, a core (default: cpu)");
+  app.add_option("--top", options.top, "meshes to show (default: 8)")
+      ->check(whole_number(1, 1'000'000));
+  app.add_flag("--json", options.is_json, "print one object");
+  if (!parse_flags(app, args)) return 0;
+  const Hardware& hardware = train::find_hardware(options.hardware);
+  train::TrainConfig config = read_config(options.train);
+  const train::ModelSizes model = model_sizes(config);
+  TextOutput().write(options.ranks == 0 ? own_mesh(config, model, hardware, options.is_json)
+                                        : best_meshes(config, model, hardware, options));
+  return 0;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,212 @@
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "weft/cli/session.h"
+#include "weft/cli/verbs.h"
+#include "weft/cli/verbs/train_flags.h"
+#include "weft/core/error.h"
+#include "weft/nn/layers/cpu_speed.h"
+#include "weft/train/config/check_config.h"
+#include "weft/train/config/read_config.h"
+#include "weft/train/metrics/event_file.h"
+#include "weft/train/metrics/human_text.h"
+#include "weft/train/metrics/progress_line.h"
+#include "weft/train/plan/plan_text.h"
+#include "weft/train/trainer/run_checkpoint.h"
+#include "weft/train/trainer/trainer.h"
+
+namespace weft::cli {
+namespace {
+
+using train::TrainConfig;
+using train::Trainer;
+
+constexpr char kAbout[] =
+    "Trains a model as CONFIG.toml says, on one process or many.\n"
+    "The run's folder gets checkpoints, metrics.jsonl and TensorBoard event files. Ctrl-C saves "
+    "and "
+    "stops; --resume goes on from the newest checkpoint, on any mesh.";
+
+// As shells tell that Ctrl-C ended a program.
+constexpr int kInterruptedStatus = 128 + SIGINT;
+
+constexpr char kAboutLora[] =
+    "Trains low-rank adapters (LoRA) beside the frozen weights of model.from, without one those of "
+    "the installed model.\n"
+    "Frozen weights may be quantized, in the file or by lora.quantize_bits. weft fuse makes one "
+    "model of both.";
+
+struct Options {
+  train::TrainedPart part = train::TrainedPart::kAll;
+  std::string config_path;
+  std::vector<train::GivenValue> given;
+  bool resumes = false;
+};
+
+std::string tokenizer_path(const TrainConfig& config) {
+  if (!config.model.tokenizer.empty()) return config.model.tokenizer;
+  return config.model.from.empty() ? model_path("") : config.model.from;
+}
+
+TrainConfig read_checked(const Options& options) {
+  TrainConfig config = train::read_train_config(options.config_path, options.given);
+  const bool adapts = options.part == train::TrainedPart::kAdapters;
+  if (adapts && config.model.from.empty()) config.model.from = model_path("");
+  train::complete_model(config);
+  train::check_config(config);
+  train::check_inputs(config);
+  train::check_run_folder(config, options.resumes);
+  const train::ModelSizes sizes =
+      config.model.from.empty()
+          ? model_sizes(config)
+          : train::sizes_of(models::read_config(*io::TensorFile::open(config.model.from)));
+  train::check_model_fits(
+      config, {sizes.num_layers, sizes.num_heads, sizes.vocab_size, sizes.intermediate_size});
+  return config;
+}
+
+// What rank 0 writes of a run: a line for people, metrics.jsonl and an event file.
+class RunLog {
+ public:
+  RunLog(const TrainConfig& config, int64_t resumed_step)
+      : config_(config),
+        metrics_(std::filesystem::path(config.checkpoint.folder) / train::kMetricsName,
+                 resumed_step) {
+    if (config.log.tensorboard) events_.emplace(config.checkpoint.folder, resumed_step);
+  }
+
+  void write(const train::StepMetrics& metrics) {
+    metrics_.append(metrics);
+    eta_.add(metrics.seconds);
+    if (events_.has_value()) events_->append(metrics.step, scalars_of(metrics));
+    const bool is_last = metrics.step == config_.train.steps;
+    if (metrics.step % config_.log.every != 0 && !is_last) return;
+    const double left = eta_.seconds_left(config_.train.steps - metrics.step);
+    std::fprintf(stderr, "%s\n", train::progress_line(metrics, config_.train.steps, left).c_str());
+  }
+
+ private:
+  static train::Scalars scalars_of(const train::StepMetrics& metrics) {
+    train::Scalars scalars = {{"train/loss", metrics.loss},
+                              {"train/grad_norm", metrics.grad_norm},
+                              {"train/lr", metrics.lr},
+                              {"throughput/tokens_per_s", metrics.tokens_per_s},
+                              {"memory/rss_bytes", static_cast<double>(metrics.rss_bytes)}};
+    if (metrics.mfu.has_value()) scalars.emplace_back("throughput/mfu", *metrics.mfu);
+    if (metrics.eval_loss.has_value()) scalars.emplace_back("eval/loss", *metrics.eval_loss);
+    return scalars;
+  }
+
+  const TrainConfig& config_;
+  train::MetricsFile metrics_;
+  std::optional<train::EventFile> events_;
+  train::EtaEstimate eta_;
+};
+
+// What a new model's run will take; of one that is read, what it has taken.
+void print_sizes(Trainer& trainer) {
+  if (trainer.config().model.from.empty()) {
+    TrainConfig config = trainer.config();
+    const auto job = train::plan_job(config, model_sizes(config));
+    std::fprintf(stderr, "%s\n", train::run_header(job).c_str());
+    return;
+  }
+  uint64_t share = 0, elements = 0, frozen = 0;
+  for (const auto& unit : trainer.sharded().units()) {
+    share += unit->parameter_bytes() + unit->gradient_bytes() + unit->master_bytes();
+    elements += static_cast<uint64_t>(unit->layout().num_elements());
+    frozen += unit->frozen_bytes();
+  }
+  std::string held;
+  if (frozen > 0) {
+    held =
+        core::join(" and ", train::bytes_text(static_cast<double>(frozen)), " of frozen weights");
+  }
+  std::fprintf(stderr,
+               "%s parameters on a model rank; %s of parameters, gradients and masters%s on this "
+               "one; %lld sequences an epoch\n",
+               train::count_text(static_cast<double>(elements)).c_str(),
+               train::bytes_text(static_cast<double>(share)).c_str(), held.c_str(),
+               static_cast<long long>(trainer.data().num_sequences()));
+}
+
+void print_header(Trainer& trainer) {
+  print_sizes(trainer);
+  const bool is_given = trainer.config().log.peak_flops > 0;
+  std::fprintf(stderr, "peak    %sflop/s of all ranks, %s: what MFU is the share of\n",
+               train::count_text(trainer.peak_flops()).c_str(),
+               is_given ? "given" : "measured by a matrix product");
+}
+
+int run_body(const TrainConfig& config, const Options& options, const dist::World& world) {
+  Trainer trainer(config, world, tokenizer_path(config), options.part);
+  train::RunCheckpoints checkpoints(trainer);
+  if (options.resumes) checkpoints.load_newest();
+  std::optional<RunLog> log;
+  if (world.rank() == 0) {
+    print_header(trainer);
+    log.emplace(trainer.config(), trainer.progress().step);
+  }
+  watch_interrupt();
+  train::TrainerHooks hooks;
+  hooks.on_step = [&](const train::StepMetrics& metrics) {
+    if (log.has_value()) log->write(metrics);
+  };
+  hooks.is_interrupted = is_interrupted;
+  hooks.save = [&] { checkpoints.save(); };
+  const bool is_done = trainer.run(hooks);
+  checkpoints.finish();
+  if (is_done) return 0;
+  if (world.rank() == 0) {
+    std::fprintf(stderr, "stopped after step %lld; --resume goes on from there\n",
+                 static_cast<long long>(trainer.progress().step));
+  }
+  return kInterruptedStatus;
+}
+
+void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const char* about,
+                   Options& options) {
+  app.add_option_function<std::string>(
+      flag,
+      [&options, flag, name](const std::string& text) {
+        options.given.push_back({name, text, flag});
+      },
+      about);
+}
+
+int run_verb(const char* verb, const char* about, train::TrainedPart part, const Args& args) {
+  CLI::App app(about, verb);
+  Options options;
+  options.part = part;
+  app.add_option("config", options.config_path, "the run's configuration");
+  add_mesh_flag(app, "--replicas", "mesh.replicas", "copies of the parameters", options);
+  add_mesh_flag(app, "--dp", "mesh.dp", "ranks that cut a replica's parameters", options);
+  add_mesh_flag(app, "--tp", "mesh.tp", "ranks that cut every matrix", options);
+  add_mesh_flag(app, "--pipe", "mesh.pipe", "pipeline stages", options);
+  add_mesh_flag(app, "--backend", "mesh.backend", "auto, shm, gloo, mpi, hierarchical or nccl",
+                options);
+  add_mesh_flag(app, "--steps", "train.steps", "optimizer steps", options);
+  app.add_flag("--resume", options.resumes, "go on from the newest checkpoint");
+  if (!parse_flags(app, args, {"config"})) return 0;
+  const TrainConfig config = read_checked(options);
+  nn::use_fast_cpu();
+  const RankRequest request{config.mesh.num_ranks(), "the mesh", config.train.threads,
+                            config.mesh.backend};
+  return run_ranks(
+      request, verb, args, [] {},
+      [&](const dist::World& world) { return run_body(config, options, world); });
+}
+
+}  // namespace
+
+int run_train(const Args& args) {
+  return run_verb("train", kAbout, train::TrainedPart::kAll, args);
+}
+
+int run_lora(const Args& args) {
+  return run_verb("lora", kAboutLora, train::TrainedPart::kAdapters, args);
+}
+
+}  // namespace weft::cli

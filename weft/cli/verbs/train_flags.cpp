@@ -1,0 +1,81 @@
+#include "weft/cli/verbs/train_flags.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/models/config/config.h"
+#include "weft/models/config/sources.h"
+#include "weft/text/tokenizer_json/tokenizer_folder.h"
+#include "weft/train/config/check_config.h"
+#include "weft/train/trainer/run_model.h"
+
+namespace weft::cli {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+constexpr int64_t kMaxAxis = 1'000'000;
+
+train::ModelSizes sizes_of_file(const std::string& path) {
+  const models::ModelConfig config = models::read_config(*io::TensorFile::open(path));
+  check<ConfigError>(config.experts.num_experts == 0, path,
+                     ": a model with experts, which training does not know; use one without");
+  return train::sizes_of(config);
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_option("file", flags.config, "TOML file: [model], [mesh], [batch], [train], …");
+  app.add_option("--replicas", flags.replicas, "copies of the parameters (default: the file's)")
+      ->check(whole_number(1, kMaxAxis));
+  app.add_option("--dp", flags.dp, "ranks that a copy is cut over (default: the file's)")
+      ->check(whole_number(1, kMaxAxis));
+  app.add_option("--pipe", flags.pipe, "pipeline stages (default: the file's)")
+      ->check(whole_number(1, kMaxAxis));
+  app.add_option("--tp,--tensor-parallel-size", flags.tp,
+                 "ranks that every matrix is cut over (default: the file's)")
+      ->check(whole_number(1, kMaxAxis));
+}
+
+train::TrainConfig read_config(const TrainFlags& flags) {
+  check<ConfigError>(!flags.config.empty(), "CONFIG: none given; name a TOML file");
+  std::vector<train::GivenValue> given;
+  const std::pair<const char*, const std::string&> axes[] = {
+      {"replicas", flags.replicas}, {"dp", flags.dp}, {"pipe", flags.pipe}, {"tp", flags.tp}};
+  for (const auto& [axis, text] : axes) {
+    if (text.empty()) continue;
+    const std::string name = core::join("mesh.", axis);
+    // Flags have the environment's values, too.
+    const std::string variable = train::environment_name(name);
+    const char* value = std::getenv(variable.c_str());
+    const bool is_environment = value != nullptr && text == value;
+    given.push_back({name, text, is_environment ? variable : core::join("--", axis)});
+  }
+  return train::read_train_config(flags.config, given);
+}
+
+text::Tokenizer tokenizer_of(const train::TrainConfig& config) {
+  const std::filesystem::path path = config.model.tokenizer;
+  if (path.empty()) {
+    return models::load_tokenizer(*io::TensorFile::open(model_path(config.model.from)));
+  }
+  if (path.extension() == ".gguf") return models::load_tokenizer(*io::TensorFile::open(path));
+  const bool is_file = path.filename() == "tokenizer.json";
+  const auto folder = is_file ? std::filesystem::absolute(path).parent_path() : path;
+  return text::read_tokenizer_folder(folder.string()).tokenizer;
+}
+
+train::ModelSizes model_sizes(train::TrainConfig& config) {
+  train::complete_model(config);
+  if (!config.model.from.empty()) return sizes_of_file(config.model.from);
+  if (config.model.vocab_size == 0) {
+    config.model.vocab_size = static_cast<int64_t>(tokenizer_of(config).vocab_size());
+  }
+  return train::sizes_of(config.model);
+}
+
+}  // namespace weft::cli

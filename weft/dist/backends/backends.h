@@ -1,0 +1,65 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "weft/dist/group.h"
+#include "weft/dist/group_monitor.h"
+#include "weft/dist/rendezvous/rank_info.h"
+
+namespace c10d {
+class ProcessGroup;
+class Store;
+}  // namespace c10d
+
+namespace weft::dist {
+
+/// What a backend needs to make one group. The store's keys are the group's own.
+struct GroupRequest {
+  const RankInfo& info;
+  c10::intrusive_ptr<c10d::Store> store;
+  std::shared_ptr<GroupMonitor> monitor;
+  /// This process's rank in the group, and the group's size.
+  int rank = 0;
+  int size = 1;
+  /// Tells it from the job's other groups, e.g. "3-0".
+  std::string id;
+  std::chrono::milliseconds start_timeout{};
+};
+
+/// What a backend makes of it.
+struct GroupHandles {
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  /// Null if the backend cannot run collectives inline.
+  std::shared_ptr<InlineCollectives> inline_collectives;
+};
+
+/// One row of the table of backends.
+struct BackendRow {
+  const char* name;
+  GroupHandles (*make)(const GroupRequest& request);
+  /// Why `info`'s ranks cannot use it; empty if they can.
+  std::string (*why_not)(const RankInfo& info);
+  /// True if `auto` takes it when the ranks can use it.
+  bool (*is_automatic)(const RankInfo& info);
+};
+
+/// All backends of this build, in the order in which `auto` tries them.
+std::span<const BackendRow> backend_table();
+
+/// The row named `name`, or the first that can serve `info` for "auto". Throws ConfigError, listing
+/// the table, if there is none.
+const BackendRow& find_backend(const std::string& name, const RankInfo& info);
+
+/// A group over the network alone: mpi where mpirun has started the ranks and this build has it,
+/// else gloo.
+GroupHandles make_plain_group(const GroupRequest& request);
+
+/// A c10d process group for CPU tensors around one backend.
+c10::intrusive_ptr<c10d::ProcessGroup> wrap_backend(const GroupRequest& request, bool is_gloo,
+                                                    c10::intrusive_ptr<c10d::Backend> backend);
+
+}  // namespace weft::dist

@@ -1,0 +1,178 @@
+#include "weft/dist/launch/host_link.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "weft/core/error.h"
+
+namespace weft::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPeriod = 250ms;
+constexpr auto kTryTime = 2000ms;
+constexpr int kSilentRounds = 28;  // seven seconds, as for ranks
+constexpr int kLostStatus = 4;
+constexpr const char* kFailure = "weft/launch/failure";
+
+std::string key_of(const char* what, int host) {
+  return core::join("weft/launch/", what, "/", host);
+}
+
+}  // namespace
+
+HostLink::HostLink(int hosts, int host, std::string name, Opener open)
+    : hosts_(hosts),
+      host_(host),
+      name_(std::move(name)),
+      open_(std::move(open)),
+      others_(static_cast<size_t>(hosts)) {
+  // Signals are for the launcher's own thread.
+  sigset_t all;
+  sigset_t former;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &former);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &former, nullptr);
+}
+
+HostLink::~HostLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void HostLink::tell(int status, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (!to_tell_) to_tell_ = ForeignEnd{status, text};
+  changed_.notify_all();
+}
+
+void HostLink::leave() {
+  const std::lock_guard lock(mutex_);
+  leaves_ = true;
+  changed_.notify_all();
+}
+
+std::optional<ForeignEnd> HostLink::foreign_end() {
+  const std::lock_guard lock(mutex_);
+  return foreign_;
+}
+
+bool HostLink::may_go() {
+  const std::lock_guard lock(mutex_);
+  return foreign_ || lost_ || (said_leave_ && (host_ != 0 || all_left_));
+}
+
+void HostLink::end_by(int status, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (!foreign_) foreign_ = ForeignEnd{status, text};
+}
+
+// A first connection may get lost while the network of a host comes up, so each try is short.
+c10::intrusive_ptr<c10d::Store> HostLink::open_store() {
+  const auto deadline = std::chrono::steady_clock::now() + kOpenTime;
+  while (true) {
+    try {
+      return open_(kTryTime);
+    } catch (const std::exception&) {
+      std::unique_lock lock(mutex_);
+      if (stop_ || std::chrono::steady_clock::now() > deadline) throw;
+      changed_.wait_for(lock, kPeriod);
+    }
+  }
+}
+
+void HostLink::run() {
+  try {
+    const auto store = open_store();
+    std::unique_lock lock(mutex_);
+    while (true) {
+      const bool stops = stop_;
+      lock.unlock();
+      round(*store);
+      lock.lock();
+      if (stops) return;
+      changed_.wait_for(lock, kPeriod);
+    }
+  } catch (const std::exception&) {
+    const std::lock_guard lock(mutex_);
+    lost_ = true;
+    // Host 0 goes when all have said that they are done.
+    if (leaves_ || stop_ || foreign_) return;
+    foreign_ = ForeignEnd{kLostStatus,
+                          "weft launch: CommError: host 0, where the ranks meet, does not answer; "
+                          "the ranks of this host were ended\n"};
+  }
+}
+
+void HostLink::round(c10d::Store& store) {
+  say(store);
+  listen(store);
+}
+
+void HostLink::say(c10d::Store& store) {
+  store.set(key_of("beat", host_), core::join(++beat_, ' ', name_));
+  std::optional<ForeignEnd> telling;
+  bool leaving = false;
+  {
+    const std::lock_guard lock(mutex_);
+    telling = to_tell_;
+    leaving = leaves_ && !said_leave_;
+  }
+  if (telling && !store.check({kFailure})) {
+    store.set(kFailure, core::join(host_, ' ', telling->status, ' ', telling->text));
+  }
+  if (!leaving) return;
+  store.set(key_of("left", host_), std::string("left"));
+  const std::lock_guard lock(mutex_);
+  said_leave_ = true;
+}
+
+void HostLink::listen(c10d::Store& store) {
+  if (store.check({kFailure})) {
+    std::istringstream fields(store.get_to_str(kFailure));
+    int host = 0;
+    int status = 0;
+    fields >> host >> status;
+    fields.get();
+    std::string text{std::istreambuf_iterator<char>(fields), {}};
+    if (host != host_) end_by(status, text);
+  }
+  for (int host = 0; host < hosts_; ++host) {
+    if (host != host_) look_after(store, host);
+  }
+  const std::lock_guard lock(mutex_);
+  all_left_ = true;
+  for (int host = 0; host < hosts_; ++host) {
+    all_left_ = all_left_ && (host == host_ || others_[static_cast<size_t>(host)].left);
+  }
+}
+
+// A host that has not come yet is waited for by the ranks themselves.
+void HostLink::look_after(c10d::Store& store, int host) {
+  Other& other = others_[static_cast<size_t>(host)];
+  other.left = other.left || store.check({key_of("left", host)});
+  if (other.left || !store.check({key_of("beat", host)})) return;
+  std::istringstream fields(store.get_to_str(key_of("beat", host)));
+  int64_t beat = 0;
+  fields >> beat >> other.name;
+  other.silent_rounds = beat == other.beat ? other.silent_rounds + 1 : 0;
+  other.beat = beat;
+  if (other.silent_rounds < kSilentRounds) return;
+  end_by(kLostStatus,
+         core::join("weft launch: CommError: the launcher on host ", host, " (", other.name,
+                    ") has not answered for ", kSilentRounds * kPeriod / 1s,
+                    " s; the ranks of this host were ended\n"));
+}
+
+}  // namespace weft::dist

@@ -1,0 +1,380 @@
+#include "weft/dist/launch/job.h"
+
+#include <fcntl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <random>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "weft/core/error.h"
+#include "weft/dist/launch/process.h"
+#include "weft/dist/launch/rank_process.h"
+#include "weft/dist/rendezvous/rendezvous.h"
+
+namespace weft::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Others may be about to report the same error, or to notice the dead rank by themselves.
+constexpr auto kSettleTime = 500ms;
+// Ranks notice a silent peer themselves after 5 s; the launcher is there for those that cannot.
+constexpr auto kSilenceLimit = 7000ms;
+constexpr auto kCheckPeriod = 500ms;
+constexpr auto kStoreTimeout = 30s;
+constexpr int kCommErrorStatus = 4;
+
+// All hosts must come to the same id; only one job at a time can meet at an address.
+std::string new_job_id(const LaunchOptions& options) {
+  if (options.num_hosts > 1) return core::join("weft-", options.address, "-", options.port);
+  std::random_device random;
+  return core::join("weft-", getpid(), "-", process_start_time(getpid()), "-", random());
+}
+
+}  // namespace
+
+SignalReader::SignalReader() {
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    sigaddset(&handled, number);
+  }
+  sigprocmask(SIG_BLOCK, &handled, &former_);
+  struct sigaction action {};
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, &former_pipe_);
+  action.sa_handler = SIG_DFL;  // an inherited SIG_IGN would reap the ranks behind our back
+  sigaction(SIGCHLD, &action, &former_child_);
+  fd_ = core::FileDescriptor(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_.is_open()) core::fail_errno("weft launch", "signalfd", errno);
+}
+
+SignalReader::~SignalReader() {
+  sigaction(SIGPIPE, &former_pipe_, nullptr);
+  sigaction(SIGCHLD, &former_child_, nullptr);
+  sigprocmask(SIG_SETMASK, &former_, nullptr);
+}
+
+std::optional<siginfo_t> SignalReader::next() {
+  signalfd_siginfo raw{};
+  if (read(fd_.get(), &raw, sizeof(raw)) != sizeof(raw)) return std::nullopt;
+  siginfo_t info{};
+  info.si_signo = static_cast<int>(raw.ssi_signo);
+  info.si_code = raw.ssi_code;
+  return info;
+}
+
+// In a terminal the ranks stay in the foreground group, where rank 0 can read the keyboard and
+// Ctrl-C reaches every rank once; elsewhere they get a group of their own.
+Job::Job(const LaunchOptions& options)
+    : options_(options),
+      all_ranks_(options.num_ranks * options.num_hosts),
+      first_rank_(options.num_ranks * options.host),
+      page_(StatusPage::create(all_ranks_)),
+      port_(options.port),
+      socket_(options.host == 0 ? listen_on(options.address, port_) : core::FileDescriptor()),
+      job_id_(new_job_id(options)),
+      own_process_group_(isatty(STDIN_FILENO) == 0),
+      ranks_(static_cast<size_t>(options.num_ranks)),
+      out_(STDOUT_FILENO),
+      err_(STDERR_FILENO),
+      started_(Clock::now()),
+      last_check_(started_) {}
+
+Job::~Job() {
+  signal_all(SIGKILL);
+  for (const Rank& rank : ranks_) {
+    if (rank.alive) waitpid(rank.pid, nullptr, 0);
+  }
+}
+
+int Job::run() {
+  start_all();
+  // Only now: threads must not exist when ranks are forked.
+  open_store();
+  while (any_alive()) step();
+  drain_output();
+  if (link_) agree_on_cause();
+  // The error is not held back until hosts come that are still to hear of it.
+  const bool is_known = has_failed() || foreign_;
+  if (is_known) report();
+  if (link_) wait_for_other_hosts();
+  if (!is_known) report();
+  return status_;
+}
+
+void Job::open_store() {
+  if (options_.host == 0) {
+    store_ = serve_store(std::move(socket_), options_.address, port_, kStoreTimeout);
+  }
+  if (options_.num_hosts == 1) return;
+  link_ = std::make_unique<HostLink>(
+      options_.num_hosts, options_.host, host_name(),
+      [this](std::chrono::milliseconds time) { return find_store(options_.address, port_, time); });
+}
+
+void Job::start_all() {
+  if (options_.backend == "mpi") {
+    places_ = std::make_unique<MpiPlaces>(options_.num_ranks, signals_.former_mask());
+  }
+  for (int index = 0; index < options_.num_ranks; ++index) start_rank(index);
+}
+
+void Job::start_rank(int index) {
+  const int rank = first_rank_ + index;
+  SpawnRequest request;
+  request.command = options_.command;
+  const bool needs_exec = options_.backend == "mpi" || options_.backend == "nccl";
+  if (!needs_exec) request.body = options_.body;
+  request.name = core::join("weft rank ", rank);
+  request.variables = variables_for(index);
+  request.kept_fd = page_.fd();
+  request.process_group = own_process_group_ ? process_group_ : -1;
+  request.signal_mask = signals_.former_mask();
+  core::FileDescriptor null;
+  if (rank > 0) {
+    null = core::FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    request.stdin_fd = null.get();
+  }
+  std::array<core::FileDescriptor, 2> writers;
+  if (options_.prefix_output) {
+    const std::string prefix = core::join("[", rank, "] ");
+    for (size_t i = 0; i < writers.size(); ++i) {
+      auto [reader, writer] = make_pipe();
+      OutputSink* sink = i == 0 ? &out_ : &err_;
+      streams_.push_back(
+          std::make_unique<Stream>(Stream{std::move(reader), LinePrefixer(prefix), sink}));
+      writers[i] = std::move(writer);
+    }
+    request.stdout_fd = writers[0].get();
+    request.stderr_fd = writers[1].get();
+  }
+  Rank& entry = ranks_[static_cast<size_t>(index)];
+  entry.pid = spawn_rank(request);
+  entry.alive = true;
+  status_of(index).pid.store(entry.pid);
+  if (own_process_group_ && process_group_ == 0) process_group_ = entry.pid;
+}
+
+std::vector<std::pair<std::string, std::string>> Job::variables_for(int index) const {
+  const std::string rank_text = std::to_string(first_rank_ + index);
+  const std::string local_text = std::to_string(index);
+  const std::string size_text = std::to_string(all_ranks_);
+  const std::string local_size_text = std::to_string(options_.num_ranks);
+  std::vector<std::pair<std::string, std::string>> variables = {
+      {"RANK", rank_text},
+      {"LOCAL_RANK", local_text},
+      {"WORLD_SIZE", size_text},
+      {"LOCAL_WORLD_SIZE", local_size_text},
+      {"MASTER_ADDR", options_.address},
+      {"MASTER_PORT", std::to_string(port_)},
+      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"WEFT_RANK", rank_text},
+      {"WEFT_LOCAL_RANK", local_text},
+      {"WEFT_WORLD_SIZE", size_text},
+      {"WEFT_LOCAL_WORLD_SIZE", local_size_text},
+      {"WEFT_JOB_ID", job_id_},
+      {"WEFT_BACKEND", options_.backend},
+      {"WEFT_STATUS_FD", std::to_string(page_.fd())},
+  };
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    variables.emplace_back("TORCH_CPP_LOG_LEVEL", "FATAL");
+  }
+  // More threads than processors would make every rank wait for every other.
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+    const int threads = std::max(1, available_cpus() / options_.num_ranks);
+    variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+  }
+  if (places_ != nullptr) {
+    const auto& lent = places_->variables(index);
+    variables.insert(variables.end(), lent.begin(), lent.end());
+  }
+  return variables;
+}
+
+void Job::step() {
+  wait_for_events();
+  handle_signals();
+  reap();
+  check_heartbeats();
+  follow_other_hosts();
+  advance_ending();
+}
+
+int Job::timeout_ms() const {
+  auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(kCheckPeriod);
+  for (const auto& deadline : {terminate_at_, kill_at_}) {
+    if (!deadline) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
+    wait = std::clamp<std::chrono::milliseconds>(left, 0ms, wait);
+  }
+  return static_cast<int>(wait.count());
+}
+
+void Job::wait_for_events() {
+  std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0}};
+  for (OutputSink* sink : {&out_, &err_}) {
+    polled.push_back({sink->has_pending() ? sink->fd() : -1, POLLOUT, 0});
+  }
+  for (const auto& stream : streams_) {
+    polled.push_back({stream->sink->is_full() ? -1 : stream->fd.get(), POLLIN, 0});
+  }
+  if (::poll(polled.data(), polled.size(), timeout_ms()) <= 0) return;
+  if (polled[1].revents != 0) out_.write_some();
+  if (polled[2].revents != 0) err_.write_some();
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    if (polled[i + 3].revents != 0) read_stream(*streams_[i]);
+  }
+  std::erase_if(streams_, [](const auto& stream) { return !stream->fd.is_open(); });
+}
+
+void Job::read_stream(Stream& stream) {
+  std::array<char, 64 << 10> bytes;
+  const ssize_t length = read(stream.fd.get(), bytes.data(), bytes.size());
+  if (length < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  std::string text;
+  if (length > 0) {
+    stream.lines.feed({bytes.data(), static_cast<size_t>(length)}, text);
+  } else {
+    stream.lines.finish(text);
+    stream.fd.reset();
+  }
+  stream.sink->add(text);
+  // Nobody reads any more: the rank gets SIGPIPE, as it would without us.
+  if (stream.sink->is_broken()) stream.fd.reset();
+}
+
+void Job::handle_signals() {
+  while (const auto info = signals_.next()) {
+    if (info->si_signo == SIGCHLD) continue;
+    const bool ends = info->si_signo != SIGUSR1 && info->si_signo != SIGUSR2;
+    if (ends) asked_signal_ = info->si_signo;
+    if (ends && link_) {
+      link_->tell(128 + info->si_signo,
+                  core::join("weft launch: the job was ended by ", signal_name(info->si_signo),
+                             " on host ", host_name(), "\n"));
+    }
+    // The terminal has sent it to every process of the foreground group already.
+    const bool reached_all = !own_process_group_ && info->si_code == SI_KERNEL;
+    if (!reached_all) signal_all(info->si_signo);
+  }
+}
+
+void Job::reap() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    if (!rank.alive) continue;
+    if (waitpid(rank.pid, &rank.wait_status, WNOHANG) != rank.pid) continue;
+    rank.alive = false;
+    note_end(static_cast<int>(i));
+  }
+}
+
+void Job::note_end(int rank) {
+  const int wait_status = ranks_[static_cast<size_t>(rank)].wait_status;
+  const bool killed = WIFSIGNALED(wait_status);
+  if (!killed && WEXITSTATUS(wait_status) == 0) return;
+  if (killed && WTERMSIG(wait_status) == SIGPIPE && out_.is_broken()) {
+    return note_failure(rank, 128 + SIGPIPE, "");
+  }
+  if (!killed) {
+    const int status = WEXITSTATUS(wait_status);
+    return note_failure(rank, status, core::join("ended with status ", status));
+  }
+  note_failure(rank, kCommErrorStatus,
+               "was killed by " + signal_name(WTERMSIG(wait_status)) + " " +
+                   describe_operation(status_of(rank)));
+}
+
+// The first failure is the cause, but a rank that only complains of another gives way to one that
+// failed of its own, as long as nobody was ended by us: it ended with status 4 by itself, or, as
+// Gloo's threads write, by SIGPIPE when another had gone.
+void Job::note_failure(int rank, int status, const std::string& what) {
+  if (ended_by_us_) return;
+  const Rank& entry = ranks_[static_cast<size_t>(rank)];
+  const bool exited = !entry.alive && WIFEXITED(entry.wait_status);
+  const bool lost_peer = !entry.alive && WIFSIGNALED(entry.wait_status) &&
+                         WTERMSIG(entry.wait_status) == SIGPIPE && !out_.is_broken();
+  const bool complains = lost_peer || (exited && status == kCommErrorStatus);
+  if (failed_rank_ < 0 || (cause_complains_ && !complains)) {
+    failed_rank_ = rank;
+    status_ = status;
+    failure_ = what;
+    cause_complains_ = complains;
+  }
+  const auto settle = asked_signal_ != 0 ? options_.grace : kSettleTime;
+  if (!terminate_at_) terminate_at_ = Clock::now() + settle;
+}
+
+void Job::check_heartbeats() {
+  const auto now = Clock::now();
+  if (now - last_check_ < kCheckPeriod) return;
+  last_check_ = now;
+  for (int i = 0; i < options_.num_ranks; ++i) {
+    Rank& rank = ranks_[static_cast<size_t>(i)];
+    const uint32_t beat = status_of(i).beat.load(std::memory_order_relaxed);
+    // Counted in our own steps, so that a job that was stopped as a whole is not taken for stuck.
+    rank.silent =
+        rank.alive && beat != 0 && beat == rank.last_beat ? rank.silent + kCheckPeriod : 0ms;
+    rank.last_beat = beat;
+    if (rank.silent < kSilenceLimit || failed_rank_ >= 0) continue;
+    note_failure(i, kCommErrorStatus,
+                 core::join("has not answered for ", rank.silent / 1s, " s (stopped or stuck) ",
+                            describe_operation(status_of(i))));
+  }
+}
+
+void Job::advance_ending() {
+  const auto now = Clock::now();
+  if (terminate_at_ && now >= *terminate_at_) {
+    terminate_at_.reset();
+    kill_at_ = now + options_.grace;
+    // Ranks that only complain of others may do so because of another host, which tells why.
+    if (link_ && failed_rank_ >= 0 && !cause_complains_) link_->tell(status_, report_text());
+    ended_by_us_ = true;
+    signal_all(SIGTERM);
+    signal_all(SIGCONT);  // a stopped process would not get the signal
+  }
+  if (kill_at_ && now >= *kill_at_) {
+    kill_at_.reset();
+    signal_all(SIGKILL);
+  }
+}
+
+void Job::signal_all(int signal_number) {
+  if (own_process_group_ && process_group_ != 0 && any_alive()) {
+    kill(-process_group_, signal_number);
+    return;
+  }
+  for (const Rank& rank : ranks_) {
+    if (rank.alive) kill(rank.pid, signal_number);
+  }
+}
+
+bool Job::any_alive() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.alive; });
+}
+
+// What the ranks wrote before they ended; a process that they left behind may keep a pipe open.
+void Job::drain_output() {
+  const auto deadline = Clock::now() + 200ms;
+  while (!streams_.empty() && Clock::now() < deadline) {
+    terminate_at_ = deadline;
+    wait_for_events();
+  }
+  for (const auto& stream : streams_) {
+    std::string text;
+    stream->lines.finish(text);
+    stream->sink->add(text);
+  }
+  out_.flush();
+  err_.flush();
+}
+
+}  // namespace weft::dist

@@ -1,0 +1,115 @@
+// What a job says at its end, here and to the launchers of other hosts.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "weft/core/error.h"
+#include "weft/dist/launch/job.h"
+#include "weft/dist/launch/process.h"
+
+namespace weft::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A host notices its own dead rank, and tells it, well within this.
+constexpr auto kReasonTime = 3s;
+constexpr int kCommErrorStatus = 4;
+
+}  // namespace
+
+bool Job::all_ended_alike() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [this](const Rank& rank) {
+    return WIFEXITED(rank.wait_status) && rank.wait_status == ranks_[0].wait_status;
+  });
+}
+
+std::string Job::name_of(int rank) const {
+  return core::join("rank ", first_rank_ + rank, " (pid ", ranks_[static_cast<size_t>(rank)].pid,
+                    ", host ", host_name(), ")");
+}
+
+// What the ranks said themselves. Complaints about another rank count only where nobody says more;
+// what all say is said once, what some say with their numbers.
+std::string Job::last_words_of_ranks() const {
+  std::vector<std::pair<int, std::string>> causes, complaints;
+  for (int rank = 0; rank < options_.num_ranks; ++rank) {
+    const std::string words = last_words(status_of(rank));
+    if (words.empty()) continue;
+    const bool complains = words.find("CommError: ") != std::string::npos;
+    (complains ? complaints : causes).emplace_back(rank, words);
+  }
+  const auto& said = causes.empty() ? complaints : causes;
+  const bool all_alike = std::all_of(said.begin(), said.end(), [&](const auto& each) {
+    return each.second == said.front().second;
+  });
+  if (all_alike && static_cast<int>(said.size()) == options_.num_ranks) {
+    return said.front().second + "\n";
+  }
+  std::string text;
+  for (const auto& [rank, words] : said)
+    text += core::join("[", first_rank_ + rank, "] ", words, "\n");
+  return text;
+}
+
+// Empty if there is nobody to name: all said the same by themselves.
+std::string Job::report_text() const {
+  const bool exited = WIFEXITED(ranks_[static_cast<size_t>(failed_rank_)].wait_status);
+  std::string text = exited ? last_words_of_ranks() : "";
+  if (!text.empty() || (all_ended_alike() && !ended_by_us_)) return text;
+  const char* type = status_ == kCommErrorStatus ? "CommError: " : "";
+  return core::join("weft launch: ", type, name_of(failed_rank_), " ", failure_,
+                    all_ranks_ > 1 ? "; the other ranks were ended" : "", "\n");
+}
+
+void Job::report() {
+  if (asked_signal_ != 0) {
+    status_ = 128 + asked_signal_;
+    return;
+  }
+  const bool failed_here = failed_rank_ >= 0 && !(foreign_ && cause_complains_);
+  std::string text;
+  if (failed_here && !failure_.empty()) {
+    text = report_text();
+  } else if (!failed_here && foreign_) {
+    status_ = foreign_->status;
+    text = foreign_->text;
+  }
+  err_.add(text);
+  err_.flush();
+}
+
+// What ended the job elsewhere ends it here.
+void Job::follow_other_hosts() {
+  if (!link_ || foreign_) return;
+  foreign_ = link_->foreign_end();
+  if (foreign_ && !terminate_at_ && !ended_by_us_) terminate_at_ = Clock::now();
+}
+
+// The ranks of this host have ended. Those that complain of others have the reason on another host,
+// which is about to tell it.
+void Job::agree_on_cause() {
+  const bool complains = failed_rank_ >= 0 && cause_complains_;
+  const auto ended = Clock::now();
+  while (complains && !foreign_ && asked_signal_ == 0 && Clock::now() - ended < kReasonTime) {
+    std::this_thread::sleep_for(50ms);
+    handle_signals();
+    foreign_ = link_->foreign_end();
+  }
+  if (failed_rank_ >= 0 && !(complains && foreign_)) link_->tell(status_, report_text());
+}
+
+// Host 0 serves the store until the others are done. A failure is told to hosts that are yet to
+// come, too, for as long as the ranks would have waited for them; otherwise theirs would wait.
+void Job::wait_for_other_hosts() {
+  link_->leave();
+  const auto deadline = std::max(started_ + HostLink::kOpenTime, Clock::now() + kReasonTime);
+  while (!link_->may_go() && asked_signal_ == 0 && (!has_failed() || Clock::now() < deadline)) {
+    std::this_thread::sleep_for(20ms);
+    handle_signals();
+  }
+  if (!foreign_) foreign_ = link_->foreign_end();
+}
+
+}  // namespace weft::dist

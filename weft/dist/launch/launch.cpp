@@ -1,0 +1,37 @@
+#include "weft/dist/launch/launch.h"
+
+#include <optional>
+
+#include "weft/core/error.h"
+#include "weft/dist/backends/backends.h"
+#include "weft/dist/launch/job.h"
+
+namespace weft::dist {
+
+int launch(const LaunchOptions& options) {
+  using core::check;
+  using core::ConfigError;
+  check<ConfigError>(options.num_ranks >= 1, "weft launch: -n: expected at least 1 rank, got ",
+                     options.num_ranks);
+  check<ConfigError>(!options.command.empty(),
+                     "weft launch: expected a program to start, got none; write it after --");
+  check<ConfigError>(options.port >= 0 && options.port <= 65535,
+                     "weft launch: --port: expected 0 to 65535, got ", options.port);
+  const bool many = options.num_hosts > 1;
+  check<ConfigError>(
+      options.num_hosts >= 1 && options.host >= 0 && options.host < options.num_hosts,
+      "weft launch: --host: expected a host below --hosts=", options.num_hosts, ", got ",
+      options.host);
+  check<ConfigError>(!many || options.port != 0,
+                     "weft launch: --hosts: the hosts don't know where to meet; give all of them "
+                     "the same --address of host 0 and --port");
+  check<ConfigError>(!many || options.backend != "mpi",
+                     "weft launch: --backend mpi: expected one host; across hosts start the "
+                     "program by mpirun, or use auto");
+  // What this build lacks is said before mpirun is looked for.
+  if (options.backend != "auto") find_backend(options.backend, RankInfo());
+  Job job(options);
+  return job.run();
+}
+
+}  // namespace weft::dist

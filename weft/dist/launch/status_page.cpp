@@ -1,0 +1,174 @@
+#include "weft/dist/launch/status_page.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "weft/core/error.h"
+#include "weft/dist/rendezvous/rank_info.h"
+
+namespace weft::dist {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+constexpr uint64_t kDoneBit = 1ULL << 55;
+
+size_t page_bytes(int num_ranks) { return sizeof(RankStatus) * static_cast<size_t>(num_ranks); }
+
+template <size_t N>
+void copy_text(std::array<char, N>& to, std::string_view text) {
+  const size_t length = std::min(text.size(), N - 1);
+  std::memcpy(to.data(), text.data(), length);
+  to[length] = '\0';
+}
+
+template <size_t N>
+std::string read_text(const std::array<char, N>& from) {
+  return {from.data(), strnlen(from.data(), N)};
+}
+
+// Where this process writes its own status.
+struct OwnPage {
+  std::unique_ptr<StatusPage> shared;
+  std::unique_ptr<StatusPage> alone;
+  int rank = 0;
+  /// The page came from weft's launcher, which reports for all ranks.
+  bool has_launcher = false;
+};
+
+OwnPage open_own_page() {
+  OwnPage own;
+  const char* text = std::getenv("WEFT_STATUS_FD");
+  if (text != nullptr) {
+    const RankInfo info = rank_info_from_env();
+    core::FileDescriptor fd(std::atoi(text));
+    fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
+    own.shared = std::make_unique<StatusPage>(StatusPage::attach(std::move(fd), info.size));
+    own.rank = info.rank;
+    own.has_launcher = true;
+    // A process that this one starts is no rank and must not write here.
+    unsetenv("WEFT_STATUS_FD");
+  } else {
+    own.alone = std::make_unique<StatusPage>(StatusPage::create(1));
+  }
+  return own;
+}
+
+OwnPage& own_page() {
+  static OwnPage own = open_own_page();
+  return own;
+}
+
+}  // namespace
+
+const char* op_name(OpKind kind) {
+  constexpr std::array<const char*, 12> kNames = {
+      "nothing", "all_reduce",     "reduce",     "broadcast", "all_gather", "gather",
+      "scatter", "reduce_scatter", "all_to_all", "barrier",   "send",       "receive"};
+  const auto index = static_cast<size_t>(kind);
+  return index < kNames.size() ? kNames[index] : "an unknown operation";
+}
+
+std::string describe_operation(const RankStatus& status) {
+  const uint64_t word = status.operation.load(std::memory_order_relaxed);
+  const auto kind = static_cast<OpKind>(word >> 56);
+  const std::string activity = read_text(status.activity);
+  const bool done = (word & kDoneBit) != 0;
+  if ((kind == OpKind::kNone || done) && !activity.empty()) return "during " + activity;
+  if (kind == OpKind::kNone) return "before its first operation";
+  const auto group = static_cast<size_t>((word >> 40) & 0x7fff);
+  std::string text =
+      core::join(done ? "after " : "during ", op_name(kind), " #", word & ((1ULL << 40) - 1));
+  if (group < RankStatus::kGroups) text += " of group " + read_text(status.group_names[group]);
+  return text;
+}
+
+StatusPage::StatusPage(core::FileDescriptor fd, int num_ranks)
+    : fd_(std::move(fd)), num_ranks_(num_ranks) {
+  void* memory =
+      mmap(nullptr, page_bytes(num_ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (memory == MAP_FAILED) core::fail_errno("dist.status_page", "mmap", errno);
+  ranks_ = static_cast<RankStatus*>(memory);
+}
+
+StatusPage StatusPage::create(int num_ranks) {
+  core::FileDescriptor fd(memfd_create("weft-status", MFD_CLOEXEC));
+  if (!fd.is_open()) core::fail_errno("dist.status_page", "memfd_create", errno);
+  if (ftruncate(fd.get(), static_cast<off_t>(page_bytes(num_ranks))) != 0) {
+    core::fail_errno("dist.status_page", "ftruncate", errno);
+  }
+  return {std::move(fd), num_ranks};
+}
+
+StatusPage StatusPage::attach(core::FileDescriptor fd, int num_ranks) {
+  struct stat info {};
+  const bool fits =
+      fstat(fd.get(), &info) == 0 && info.st_size == static_cast<off_t>(page_bytes(num_ranks));
+  check<ConfigError>(fits, "dist.status_page: WEFT_STATUS_FD: expected a descriptor of ",
+                     page_bytes(num_ranks),
+                     " bytes from `weft launch` of the same version; unset it otherwise");
+  return {std::move(fd), num_ranks};
+}
+
+StatusPage::StatusPage(StatusPage&& other) noexcept
+    : fd_(std::move(other.fd_)), num_ranks_(other.num_ranks_), ranks_(other.ranks_) {
+  other.ranks_ = nullptr;
+}
+
+StatusPage::~StatusPage() {
+  if (ranks_ != nullptr) munmap(ranks_, page_bytes(num_ranks_));
+}
+
+uint32_t register_group_name(RankStatus& status, std::string_view name) {
+  const uint32_t last = RankStatus::kGroups - 1;
+  for (uint32_t i = 0; i < last; ++i) {
+    const std::string known = read_text(status.group_names[i]);
+    if (known.empty()) copy_text(status.group_names[i], name);
+    if (known.empty() || known == name) return i;
+  }
+  copy_text(status.group_names[last], "(others)");
+  return last;
+}
+
+RankStatus& own_status() {
+  OwnPage& own = own_page();
+  return own.shared ? own.shared->rank(own.rank) : own.alone->rank(0);
+}
+
+const StatusPage* shared_status_page() { return own_page().shared.get(); }
+
+void share_status_page(StatusPage page, int rank) {
+  OwnPage& own = own_page();
+  if (own.shared != nullptr) return;
+  own.rank = rank;
+  own.shared = std::make_unique<StatusPage>(std::move(page));
+}
+
+void set_activity(std::string_view activity) { copy_text(own_status().activity, activity); }
+
+bool should_report(std::string_view message) {
+  RankStatus& status = own_status();
+  copy_text(status.error, message);
+  const size_t length = std::min(message.size(), RankStatus::kErrorBytes - 1);
+  status.error_length.store(static_cast<uint32_t>(length), std::memory_order_release);
+  return !own_page().has_launcher;
+}
+
+std::string last_words(const RankStatus& status) {
+  const uint32_t length = status.error_length.load(std::memory_order_acquire);
+  return {status.error.data(), std::min<size_t>(length, RankStatus::kErrorBytes)};
+}
+
+}  // namespace weft::dist

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "weft/core/files/file.h"
+
+namespace weft::dist {
+
+/// The operations that a rank can be in.
+enum class OpKind : uint8_t {
+  kNone = 0,
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kGather,
+  kScatter,
+  kReduceScatter,
+  kAllToAll,
+  kBarrier,
+  kSend,
+  kReceive,
+};
+
+/// "all_reduce", "receive" …; "nothing" for kNone.
+const char* op_name(OpKind kind);
+
+/// What one rank says of itself, in memory that its launcher and the ranks of its host share.
+struct alignas(64) RankStatus {
+  static constexpr size_t kGroups = 30;
+  static constexpr size_t kGroupNameBytes = 32;
+  static constexpr size_t kErrorBytes = 1536;
+
+  std::atomic<int32_t> pid;
+  /// Counts up several times a second while the process runs; 0: nobody counts yet.
+  std::atomic<uint32_t> beat;
+  /// kind (8 bits), done (1), group (15), sequence number (40).
+  std::atomic<uint64_t> operation;
+  std::atomic<uint32_t> error_length;
+  std::array<char, 64> activity;
+  std::array<std::array<char, kGroupNameBytes>, kGroups> group_names;
+  std::array<char, kErrorBytes> error;
+};
+
+/// Notes that `status`'s rank enters operation `sequence` of group number `group`.
+inline void note_operation(RankStatus& status, OpKind kind, uint32_t group, uint64_t sequence) {
+  const uint64_t word = (static_cast<uint64_t>(kind) << 56) |
+                        (static_cast<uint64_t>(group & 0x7fff) << 40) |
+                        (sequence & ((1ULL << 40) - 1));
+  status.operation.store(word, std::memory_order_relaxed);
+}
+
+/// Notes that the operation noted last has ended.
+inline void note_operation_done(RankStatus& status) {
+  constexpr uint64_t kDone = 1ULL << 55;
+  status.operation.store(status.operation.load(std::memory_order_relaxed) | kDone,
+                         std::memory_order_relaxed);
+}
+
+/// "during all_reduce #42 of group model", "after …", "during load", or "before its first
+/// operation".
+std::string describe_operation(const RankStatus& status);
+
+/// One RankStatus for each rank, mapped from a file in memory.
+class StatusPage {
+ public:
+  /// A new page of `num_ranks` in an anonymous memory file (closed on exec).
+  /// Throws IoError.
+  static StatusPage create(int num_ranks);
+  /// The page behind an inherited descriptor. Throws ConfigError if it is no such page.
+  static StatusPage attach(core::FileDescriptor fd, int num_ranks);
+
+  StatusPage(StatusPage&& other) noexcept;
+  StatusPage& operator=(StatusPage&&) = delete;
+  StatusPage(const StatusPage&) = delete;
+  StatusPage& operator=(const StatusPage&) = delete;
+  ~StatusPage();
+
+  RankStatus& rank(int rank) const { return ranks_[rank]; }
+  int num_ranks() const { return num_ranks_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  StatusPage(core::FileDescriptor fd, int num_ranks);
+
+  core::FileDescriptor fd_;
+  int num_ranks_;
+  RankStatus* ranks_ = nullptr;
+};
+
+/// Number for a group's name in `status`, for note_operation. The table is small; when it is full
+/// the last number stands for all further groups.
+uint32_t register_group_name(RankStatus& status, std::string_view name);
+
+/// This process's own entry: in the launcher's page if there is one, else in a private one.
+RankStatus& own_status();
+/// The page that own_status() lives in; null if it is private to this process.
+const StatusPage* shared_status_page();
+
+/// Makes `rank`'s entry of `page` this process's own. Does nothing if a page is shared already.
+/// Call before other threads use own_status().
+void share_status_page(StatusPage page, int rank);
+
+/// Says in a word what this process does outside of collectives, e.g. "load"; shown when it dies.
+void set_activity(std::string_view activity);
+
+/// Leaves `message`, e.g. "weft: ConfigError: …", as this rank's last words. True if it should
+/// print them itself; under weft's own launcher that one prints what the ranks agree on, once.
+bool should_report(std::string_view message);
+
+/// What should_report left there, or nothing.
+std::string last_words(const RankStatus& status);
+
+}  // namespace weft::dist

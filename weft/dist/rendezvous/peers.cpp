@@ -1,0 +1,146 @@
+#include "weft/dist/rendezvous/peers.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "weft/core/error.h"
+#include "weft/dist/launch/process.h"
+
+namespace weft::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kBeatPeriod = 200ms;
+
+class HeartbeatThread {
+ public:
+  HeartbeatThread() {
+    // Counts from now on, so that a rank that stops right after is noticed.
+    own_status().beat.store(1, std::memory_order_relaxed);
+    // Signals are for the program's own threads.
+    sigset_t all;
+    sigset_t former;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &former);
+    thread_ = std::thread([this] { run(); });
+    pthread_sigmask(SIG_SETMASK, &former, nullptr);
+  }
+
+  ~HeartbeatThread() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+    // An ending process no longer beats, and is not stuck for that.
+    own_status().beat.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, kBeatPeriod, [this] { return stop_; })) {
+      auto& beat = own_status().beat;
+      const uint32_t next = beat.load(std::memory_order_relaxed) + 1;
+      beat.store(next == 0 ? 1 : next, std::memory_order_relaxed);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+core::FileDescriptor open_process(const Peer& peer, const std::string& own_host) {
+  if (peer.host != own_host) return core::FileDescriptor();
+  core::FileDescriptor fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  // Another process may have got the number since, or we see another set of process numbers.
+  if (process_start_time(peer.pid) != peer.start_time) fd.reset();
+  return fd;
+}
+
+std::chrono::milliseconds silence_limit() {
+  const char* text = std::getenv("WEFT_HEARTBEAT_TIMEOUT_S");
+  const double seconds = text == nullptr ? 5.0 : std::strtod(text, nullptr);
+  return seconds > 0 ? std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000))
+                     : std::chrono::milliseconds::max();
+}
+
+}  // namespace
+
+void start_heartbeat() {
+  own_status();  // made first, so that it goes last
+  static HeartbeatThread thread;
+}
+
+Peers::Peers(std::vector<Peer> peers, int own_rank, const StatusPage* page)
+    : peers_(std::move(peers)), own_rank_(own_rank), page_(page) {
+  const std::string own_host = peers_[static_cast<size_t>(own_rank)].host;
+  for (const Peer& peer : peers_) process_fds_.push_back(open_process(peer, own_host));
+}
+
+std::string Peers::name(int rank) const {
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  return core::join("rank ", rank, " (pid ", peer.pid, ", host ", peer.host, ")");
+}
+
+bool Peers::is_dead(int rank) const {
+  const int fd = process_fds_[static_cast<size_t>(rank)].get();
+  if (fd < 0) return false;
+  pollfd ended{fd, POLLIN, 0};
+  return ::poll(&ended, 1, 0) > 0;
+}
+
+uint32_t Peers::beat(int rank) const {
+  return page_ == nullptr ? 0 : page_->rank(rank).beat.load(std::memory_order_relaxed);
+}
+
+std::string Peers::last_operation(int rank) const {
+  // What ranks of other hosts do cannot be seen from here.
+  if (page_ == nullptr || page_->rank(rank).pid.load() == 0) return {};
+  return core::join(" ", describe_operation(page_->rank(rank)));
+}
+
+PeerWatch::PeerWatch(const Peers& peers, std::vector<int> ranks)
+    : peers_(peers),
+      ranks_(std::move(ranks)),
+      silent_(ranks_.size(), 0ms),
+      last_look_(Clock::now()) {
+  std::erase(ranks_, peers.own_rank());
+  for (const int rank : ranks_) beats_.push_back(peers.beat(rank));
+}
+
+std::optional<std::string> PeerWatch::trouble() {
+  static const std::chrono::milliseconds kLimit = silence_limit();
+  const auto now = Clock::now();
+  const auto looked = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_look_);
+  last_look_ = now;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const int rank = ranks_[i];
+    if (peers_.is_dead(rank)) {
+      return peers_.name(rank) + " was killed or has ended" + peers_.last_operation(rank);
+    }
+    const uint32_t beat = peers_.beat(rank);
+    const bool silent = beat != 0 && beat == beats_[i];
+    silent_[i] = silent ? silent_[i] + std::min(looked, 2 * kBeatPeriod) : 0ms;
+    beats_[i] = beat;
+    if (silent_[i] < kLimit) continue;
+    return core::join(peers_.name(rank), " has not answered for ", silent_[i] / 1s,
+                      " s: stopped or stuck", peers_.last_operation(rank));
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft::dist

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/core/files/file.h"
+#include "weft/dist/launch/status_page.h"
+
+namespace weft::dist {
+
+/// Keeps this process's heartbeat going in own_status() from now on. Safe to call again.
+void start_heartbeat();
+
+/// Another rank as the others know it.
+struct Peer {
+  int rank = 0;
+  pid_t pid = 0;
+  uint64_t start_time = 0;
+  std::string host;
+};
+
+/// The processes of all ranks, and whether they still run. What cannot be seen from here (ranks of
+/// other hosts) counts as running.
+class Peers {
+ public:
+  /// `page` may be null: then only death is noticed, not silence.
+  Peers(std::vector<Peer> peers, int own_rank, const StatusPage* page);
+
+  int own_rank() const { return own_rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  const Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
+  /// "rank 1 (pid 123, host x)".
+  std::string name(int rank) const;
+  /// True if the rank's process has ended.
+  bool is_dead(int rank) const;
+  /// The rank's heartbeat; 0 if it cannot be seen.
+  uint32_t beat(int rank) const;
+  /// "; it was killed or ended during all_reduce #4 of group world", or nothing if not known.
+  std::string last_operation(int rank) const;
+
+ private:
+  std::vector<Peer> peers_;
+  std::vector<core::FileDescriptor> process_fds_;
+  int own_rank_;
+  const StatusPage* page_;
+};
+
+/// Looks after some ranks during one wait and says when one of them is gone.
+class PeerWatch {
+ public:
+  PeerWatch(const Peers& peers, std::vector<int> ranks);
+
+  /// Call several times a second. What is wrong, e.g. "rank 1 (pid 5, host x) has ended", or
+  /// nothing. A rank is silent when its heartbeat stands still for five seconds (0 in
+  /// WEFT_HEARTBEAT_TIMEOUT_S: never) of this rank's own watching: a job that is stopped as a
+  /// whole and continued is not taken for stuck.
+  std::optional<std::string> trouble();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const Peers& peers_;
+  std::vector<int> ranks_;
+  std::vector<uint32_t> beats_;
+  std::vector<std::chrono::milliseconds> silent_;
+  Clock::time_point last_look_;
+};
+
+}  // namespace weft::dist

@@ -1,0 +1,94 @@
+#include "weft/models/config/config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/core/error.h"
+#include "weft/models/config/sources.h"
+
+namespace weft::models {
+namespace {
+
+using core::check;
+using core::FormatError;
+
+constexpr int64_t kMaxLayers = 1'000;
+constexpr int64_t kMaxExperts = 10'000;
+constexpr int64_t kMaxSize = int64_t{1} << 31;
+
+void check_size(int64_t value, int64_t limit, const char* name, const std::string& where) {
+  check<FormatError>(value >= 1 && value <= limit, where, ": config: ", name, " is ", value,
+                     ", expected 1 to ", limit);
+}
+
+void check_experts(const ExpertsConfig& experts, int64_t num_layers, const std::string& where) {
+  if (experts.num_experts == 0) return;
+  check_size(experts.num_experts, kMaxExperts, "number of experts", where);
+  check_size(experts.experts_per_token, experts.num_experts, "number of experts per token", where);
+  check_size(experts.ffn_width, kMaxSize, "ffn width of an expert", where);
+  check<FormatError>(experts.shared_ffn_width >= 0 && experts.shared_ffn_width <= kMaxSize, where,
+                     ": config: ffn width of the shared expert is ", experts.shared_ffn_width,
+                     ", expected 0 to ", kMaxSize);
+  check_size(experts.layer_step, kMaxLayers, "step of layers with experts", where);
+  for (const int64_t layer : experts.plain_layers) {
+    check<FormatError>(layer >= 0 && layer < num_layers, where, ": config: layer ", layer,
+                       " without experts, expected 0 to ", num_layers - 1);
+  }
+}
+
+void check_windows(const ModelConfig& config, const std::string& where) {
+  if (config.windows.empty()) return;
+  check<FormatError>(static_cast<int64_t>(config.windows.size()) == config.num_layers, where,
+                     ": config: attention of ", config.windows.size(), " layers, expected ",
+                     config.num_layers);
+  for (const int64_t window : config.windows) {
+    check<FormatError>(window >= 0, where, ": config: sliding window is ", window,
+                       ", expected at least 1");
+  }
+}
+
+}  // namespace
+
+int64_t ModelConfig::window(int64_t layer) const {
+  return windows.empty() ? 0 : windows.at(static_cast<size_t>(layer));
+}
+
+bool ModelConfig::has_experts(int64_t layer) const {
+  const auto& plain = experts.plain_layers;
+  return experts.num_experts > 0 && (layer + 1) % experts.layer_step == 0 &&
+         std::find(plain.begin(), plain.end(), layer) == plain.end();
+}
+
+void check_config(const ModelConfig& config, const std::string& where) {
+  check_size(config.vocab_size, kMaxSize, "vocabulary size", where);
+  check_size(config.width, kMaxSize, "width", where);
+  check_size(config.num_layers, kMaxLayers, "number of layers", where);
+  check_size(config.num_heads, kMaxSize, "number of heads", where);
+  check_size(config.num_kv_heads, config.num_heads, "number of kv heads", where);
+  check_size(config.head_dim, kMaxSize, "head dim", where);
+  check_size(config.ffn_width, kMaxSize, "ffn width", where);
+  check_size(config.max_positions, kMaxSize, "number of positions", where);
+  check<FormatError>(config.num_heads % config.num_kv_heads == 0, where,
+                     ": config: ", config.num_heads, " heads over ", config.num_kv_heads,
+                     " kv heads, expected a multiple");
+  check<FormatError>(config.head_dim % 2 == 0, where, ": config: head dim ", config.head_dim,
+                     ", expected an even number for rope");
+  check<FormatError>(config.head_dim <= kMaxSize / config.num_heads, where,
+                     ": config: ", config.num_heads, " heads of ", config.head_dim,
+                     ", expected at most ", kMaxSize, " features");
+  check<FormatError>(std::isfinite(config.norm_eps) && config.norm_eps > 0, where,
+                     ": config: norm epsilon ", config.norm_eps, ", expected a positive number");
+  check<FormatError>(std::isfinite(config.rope_base) && config.rope_base > 0, where,
+                     ": config: rope base ", config.rope_base, ", expected a positive number");
+  nn::check_rope_scaling(config.rope_scaling, where + ": config");
+  check_windows(config, where);
+  check_experts(config.experts, config.num_layers, where);
+}
+
+ModelConfig read_config(const io::TensorFile& file) {
+  ModelConfig config = file.is_gguf() ? config_from_gguf(file) : config_from_folder(file);
+  check_config(config, file.path());
+  return config;
+}
+
+}  // namespace weft::models

@@ -1,0 +1,138 @@
+#include "weft/models/config/config_rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "weft/core/error.h"
+
+namespace weft::models {
+namespace {
+
+using core::check;
+using core::ConfigError;
+using core::FormatError;
+using core::Json;
+using nn::RopeScaling;
+using nn::RopeType;
+
+constexpr double kMostPositions = 1e15;
+
+// "rope_type", in older files "type"; transformers writes both.
+std::string type_name(const JsonKeys& keys) {
+  const std::string type = keys.text_or("type", "default");
+  const std::string name = keys.text_or("rope_type", type);
+  check<FormatError>(!keys.has("type") || name == type, keys.where(), ": rope_type ",
+                     core::quote(name), " and type ", core::quote(type), ", expected the same");
+  return name;
+}
+
+// In Python 0 and null are as good as missing.
+double nonzero_or(const JsonKeys& keys, const char* key, double fallback) {
+  const double value = keys.real_or(key, fallback);
+  return value == 0 ? fallback : value;
+}
+
+RopeScaling scaling_from(const JsonKeys& keys, int64_t positions) {
+  RopeScaling scaling;
+  scaling.type = nn::rope_type_of(type_name(keys), keys.where());
+  if (scaling.type == RopeType::kDefault) return scaling;
+  scaling.factor = keys.real("factor");
+  if (scaling.type == RopeType::kDynamic) scaling.original_positions = positions;
+  if (scaling.type == RopeType::kLlama3) {
+    scaling.low_freq_factor = keys.real("low_freq_factor");
+    scaling.high_freq_factor = keys.real("high_freq_factor");
+    scaling.original_positions = keys.integer("original_max_position_embeddings");
+  } else if (scaling.type == RopeType::kYarn) {
+    scaling.original_positions = keys.integer_or("original_max_position_embeddings", positions);
+    scaling.beta_fast = nonzero_or(keys, "beta_fast", 32);
+    scaling.beta_slow = nonzero_or(keys, "beta_slow", 1);
+    scaling.mscale = keys.real_or("mscale", 0);
+    scaling.mscale_all_dim = keys.real_or("mscale_all_dim", 0);
+    scaling.truncate = keys.flag_or("truncate", true);
+    if (keys.has("attention_factor")) scaling.attention_factor = keys.real("attention_factor");
+  }
+  return scaling;
+}
+
+// What the model reads with its scaling; llama3's files count it in already.
+int64_t extended_positions(int64_t positions, const RopeScaling& scaling) {
+  if (scaling.type == RopeType::kDefault || scaling.type == RopeType::kLlama3) return positions;
+  const int64_t from = scaling.type == RopeType::kYarn ? scaling.original_positions : positions;
+  const double most = std::floor(static_cast<double>(from) * scaling.factor);
+  return std::max(positions, static_cast<int64_t>(std::min(most, kMostPositions)));
+}
+
+const Json* scaling_json(const JsonKeys& keys) {
+  const Json* old = keys.find("rope_scaling");
+  const Json* parameters = keys.find("rope_parameters");
+  if (old == nullptr || parameters == nullptr) return old == nullptr ? parameters : old;
+  const auto type = [&](const Json* json, const char* name) {
+    return type_name(JsonKeys(*json, keys.where() + ": " + name));
+  };
+  check<FormatError>(type(old, "rope_scaling") == type(parameters, "rope_parameters"), keys.where(),
+                     ": rope_scaling and rope_parameters differ; keep one of them");
+  return parameters;
+}
+
+void refuse_unless(double value, double neutral, const char* key, const GgufKeys& keys) {
+  check<ConfigError>(value == neutral, keys.path(), ": key '", key, "' is ", value,
+                     ", which is not supported, expected ", neutral);
+}
+
+RopeType gguf_rope_type(const GgufKeys& keys, const std::string& key) {
+  const std::string name = keys.text_or(key, "none");
+  check<ConfigError>(name == "none" || name == "linear" || name == "yarn", keys.path(),
+                     ": rope scaling ", core::quote(name),
+                     " is not supported, expected one of [none, linear, yarn]");
+  if (name == "none") return RopeType::kDefault;
+  return name == "linear" ? RopeType::kLinear : RopeType::kYarn;
+}
+
+}  // namespace
+
+void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& config) {
+  const int64_t positions = keys.integer_or("max_position_embeddings", defaults.positions);
+  config.max_positions = positions;
+  config.rope_base = keys.real_or("rope_theta", defaults.base);
+  const Json* json = scaling_json(keys);
+  if (json == nullptr) return;
+  const JsonKeys inner(*json, keys.where() + ": rope scaling");
+  if (!keys.has("rope_theta")) config.rope_base = inner.real_or("rope_theta", defaults.base);
+  config.rope_scaling = scaling_from(inner, positions);
+  nn::check_rope_scaling(config.rope_scaling, keys.where());
+  config.max_positions = extended_positions(positions, config.rope_scaling);
+}
+
+void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfig& config) {
+  const std::string rope = architecture + ".rope.";
+  config.max_positions = keys.integer(architecture + ".context_length");
+  config.rope_base = keys.real_or(rope + "freq_base", 10'000);
+  const int64_t rotated = keys.integer_or(rope + "dimension_count", config.head_dim);
+  check<FormatError>(rotated == config.head_dim, keys.path(), ": config: rope over ", rotated,
+                     " of ", config.head_dim, " head dims is not supported, expected all");
+  RopeScaling& scaling = config.rope_scaling;
+  scaling.type = gguf_rope_type(keys, rope + "scaling.type");
+  const bool is_yarn = scaling.type == RopeType::kYarn;
+  const double attention = keys.real_or(rope + "scaling.attn_factor", 1);
+  if (!is_yarn) refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
+  refuse_unless(keys.real_or(rope + "scaling.yarn_log_multiplier", 0), 0,
+                "rope.scaling.yarn_log_multiplier", keys);
+  refuse_unless(keys.real_or(rope + "scaling.yarn_ext_factor", 1), 1,
+                "rope.scaling.yarn_ext_factor", keys);
+  if (scaling.type == RopeType::kDefault) return;
+  scaling.factor = keys.real(rope + "scaling.factor");
+  if (!is_yarn) return;
+  scaling.original_positions =
+      keys.integer_or(rope + "scaling.original_context_length", config.max_positions);
+  scaling.beta_fast = keys.real_or(rope + "scaling.yarn_beta_fast", 32);
+  scaling.beta_slow = keys.real_or(rope + "scaling.yarn_beta_slow", 1);
+  const double more = keys.real_or(rope + "scaling.yarn_attn_factor", 1);
+  if (attention * more != 1 && scaling.factor >= 1) {
+    scaling.attention_factor = attention * more * (1 + 0.1 * std::log(scaling.factor));
+  }
+  nn::check_rope_scaling(scaling, keys.path() + ": config");
+  config.max_positions = extended_positions(config.max_positions, scaling);
+}
+
+}  // namespace weft::models

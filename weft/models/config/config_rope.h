@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "weft/models/config/config.h"
+#include "weft/models/config/json_keys.h"
+#include "weft/models/config/sources_gguf.h"
+
+namespace weft::models {
+
+/// What a family's configuration class has where the file says nothing.
+struct RopeDefaults {
+  int64_t positions = 2048;
+  double base = 10'000;
+};
+
+/// Rope's base, scaling and the number of positions from config.json: `rope_theta`,
+/// `rope_scaling`, or `rope_parameters` of newer transformers, which holds both.
+/// Throws FormatError, ConfigError for a type of scaling that weft does not know.
+void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& config);
+
+/// The same from a GGUF's <architecture>.rope.* keys, once head_dim is known. Throws as the other.
+void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfig& config);
+
+}  // namespace weft::models

@@ -1,0 +1,234 @@
+#include "weft/models/convert/export_gguf.h"
+
+#include <filesystem>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "weft/core/error.h"
+#include "weft/io/formats/write_gguf.h"
+#include "weft/models/config/sources.h"
+#include "weft/models/convert/export_types.h"
+#include "weft/models/convert/gguf_model_keys.h"
+#include "weft/models/convert/llama3_divisors.h"
+#include "weft/models/convert/row_reader.h"
+#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/tied_head.h"
+#include "weft/models/load/load.h"
+#include "weft/text/tokenizer_json/gguf_vocabulary.h"
+#include "weft/text/tokenizer_json/tokenizer_folder.h"
+
+namespace weft::models {
+namespace {
+
+using core::check;
+using core::ConfigError;
+using io::GgufKey;
+using io::GgufType;
+
+// llama_token_type of the GGUF specification.
+int64_t token_type(text::TokenKind kind) {
+  switch (kind) {
+    case text::TokenKind::kUnknown:
+      return 2;
+    case text::TokenKind::kControl:
+      return 3;
+    case text::TokenKind::kUserDefined:
+      return 4;
+    case text::TokenKind::kUnused:
+      return 5;
+    case text::TokenKind::kByte:
+      return 6;
+    default:
+      return 1;
+  }
+}
+
+void add_tokenizer(const text::Vocabulary& vocabulary, int64_t vocab_size, GgufKeyList& keys) {
+  std::vector<std::string> tokens = vocabulary.tokens;
+  std::vector<int64_t> types;
+  for (const text::TokenKind kind : vocabulary.kinds) types.push_back(token_type(kind));
+  // Rows of the embedding without a token get one that nothing makes.
+  while (static_cast<int64_t>(tokens.size()) < vocab_size) {
+    tokens.push_back(core::join("[PAD", tokens.size(), "]"));
+    types.push_back(token_type(text::TokenKind::kUnused));
+  }
+  keys.text("tokenizer.ggml.model", vocabulary.model);
+  keys.text("tokenizer.ggml.pre", vocabulary.pre_tokenizer);
+  keys.add({"tokenizer.ggml.tokens", GgufType::kString, std::move(tokens)});
+  keys.add({"tokenizer.ggml.token_type", GgufType::kI32, std::move(types)});
+  keys.add({"tokenizer.ggml.merges", GgufType::kString, vocabulary.merges});
+  if (vocabulary.bos >= 0) keys.number("tokenizer.ggml.bos_token_id", vocabulary.bos);
+  if (vocabulary.eos >= 0) keys.number("tokenizer.ggml.eos_token_id", vocabulary.eos);
+  if (vocabulary.unknown >= 0) keys.number("tokenizer.ggml.unknown_token_id", vocabulary.unknown);
+  keys.flag("tokenizer.ggml.add_bos_token", vocabulary.add_bos);
+  keys.flag("tokenizer.ggml.add_eos_token", vocabulary.add_eos);
+}
+
+// One weight that is written to a tensor, or to a part of one (an expert).
+struct Source {
+  const PlannedWeight* weight = nullptr;
+  /// Heads whose rows GGUF's "llama" keeps in pairs; 0: rows stay.
+  int64_t paired_heads = 0;
+};
+
+// A tensor of the GGUF file.
+struct Output {
+  io::TensorSpec spec;
+  at::ScalarType type = at::kFloat;
+  std::vector<Source> sources;
+};
+
+// What the tensors are, in the order of the plan.
+class Chooser {
+ public:
+  Chooser(const LoadPlan& plan, const ModelConfig& config, std::optional<at::ScalarType> dtype)
+      : plan_(plan), config_(config), dtype_(dtype), places_(part_places(config)) {}
+
+  std::vector<Output> choose(bool pairs_rows) {
+    for (const PlannedWeight& weight : plan_.weights()) add(weight, pairs_rows);
+    return std::move(outputs_);
+  }
+
+ private:
+  void add(const PlannedWeight& weight, bool pairs_rows) {
+    const std::string& name = weight.rule.name;
+    const size_t dot = name.rfind('.');
+    const auto found = places_.find(name.substr(0, dot));
+    check<ConfigError>(found != places_.end(), "models.export_gguf: ", core::quote(name),
+                       " has no name in GGUF");
+    const PartPlace& place = found->second;
+    Output output;
+    output.spec.name = gguf_name(place) + name.substr(dot);
+    output.type = type_of(weight, place.part);
+    output.spec.dtype = file_type(output.type);
+    output.spec.shape = {weight.rule.out, weight.rule.in};
+    if (weight.rule.is_vector() || place.part == Part::kSharedRouter) {
+      output.spec.shape = {weight.rule.in};
+    }
+    const int64_t heads = pairs_rows ? heads_of(place.part) : 0;
+    output.sources.push_back({&weight, heads});
+    if (is_expert_part(place.part)) {
+      stack(std::move(output));
+    } else {
+      outputs_.push_back(std::move(output));
+    }
+  }
+
+  // Routers and vectors take little and are kept exact.
+  at::ScalarType type_of(const PlannedWeight& weight, Part part) const {
+    const bool is_small =
+        weight.rule.is_vector() || part == Part::kRouter || part == Part::kSharedRouter;
+    if (is_small || dtype_) return is_small ? at::kFloat : *dtype_;
+    const bool is_dense = weight.format.kind == io::MatrixKind::kDense;
+    return is_dense ? torch_type(plan_.recipe(weight, 0, 0).result.dtype()) : at::kHalf;
+  }
+
+  int64_t heads_of(Part part) const {
+    if (part == Part::kQuery) return config_.num_heads;
+    return part == Part::kKey ? config_.num_kv_heads : 0;
+  }
+
+  void stack(Output output) {
+    const auto [entry, is_first] = stacks_.emplace(output.spec.name, outputs_.size());
+    if (is_first) {
+      output.spec.shape.insert(output.spec.shape.begin(), config_.experts.num_experts);
+      outputs_.push_back(std::move(output));
+      return;
+    }
+    Output& whole = outputs_[entry->second];
+    check<ConfigError>(whole.type == output.type,
+                       "models.export_gguf: ", core::quote(output.sources[0].weight->rule.name),
+                       " is of another type than the layer's other experts, which GGUF has in one "
+                       "tensor; give --dtype");
+    whole.sources.push_back(output.sources[0]);
+  }
+
+  const LoadPlan& plan_;
+  const ModelConfig& config_;
+  std::optional<at::ScalarType> dtype_;
+  std::map<std::string, PartPlace> places_;
+  std::vector<Output> outputs_;
+  std::map<std::string, size_t> stacks_;
+};
+
+// Rows of whole heads from halves to pairs, for GGUF's own rope.
+at::Tensor with_pairs(const at::Tensor& rows, int64_t head_dim) {
+  return rows.reshape({rows.size(0) / head_dim, 2, head_dim / 2, -1})
+      .transpose(1, 2)
+      .reshape(rows.sizes());
+}
+
+class Exporter {
+ public:
+  Exporter(const io::TensorFile& file, const LoadPlan& plan, io::GgufWriter& writer)
+      : reader_(file, plan), writer_(writer) {}
+
+  void write(const Source& source, at::ScalarType type) {
+    const PlannedWeight& weight = *source.weight;
+    const int64_t out = weight.rule.is_vector() ? weight.rule.in : weight.rule.out;
+    const int64_t head_dim = source.paired_heads > 0 ? out / source.paired_heads : 1;
+    if (weight.rule.is_vector()) {
+      put(reader_.vector(weight, type), source, head_dim, type);
+      return;
+    }
+    for (const shard::Range& rows : RowReader::runs(weight, {0, out}, head_dim)) {
+      put(reader_.plain_rows(weight, rows, at::kFloat), source, head_dim, type);
+    }
+  }
+
+ private:
+  void put(const at::Tensor& rows, const Source& source, int64_t head_dim, at::ScalarType type) {
+    const at::Tensor ordered = source.paired_heads > 0 ? with_pairs(rows, head_dim) : rows;
+    writer_.write(bytes_of(converted(ordered, type, source.weight->rule.name)));
+  }
+
+  RowReader reader_;
+  io::GgufWriter& writer_;
+};
+
+std::vector<GgufKey> make_keys(const io::TensorFile& file, const ModelConfig& config,
+                               const std::string& architecture) {
+  GgufKeyList keys(architecture);
+  add_model_keys(config, keys);
+  keys.text("general.name", std::filesystem::path(folder_of(file)).filename().string());
+  add_tokenizer(text::read_gguf_vocabulary(folder_of(file)), config.vocab_size, keys);
+  const auto templates = text::read_tokenizer_folder(folder_of(file)).chat_templates;
+  const auto usual = templates.find("default");
+  if (usual != templates.end()) keys.text("tokenizer.chat_template", usual->second);
+  return keys.take();
+}
+
+}  // namespace
+
+void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype,
+                 const std::string& path, const ExportProgress& progress) {
+  check<ConfigError>(!file.is_gguf(), file.path(),
+                     ": a GGUF file already; convert it to a folder first");
+  const ModelConfig config = read_config(file);
+  const std::string architecture = gguf_architecture(config, file.path());
+  const LoadPlan plan = make_plan(file, 1);
+  check_copied_head(config, file, dist::Group());
+  const std::vector<Output> outputs = Chooser(plan, config, dtype).choose(architecture == "llama");
+  const bool is_llama3 = config.rope_scaling.type == nn::RopeType::kLlama3;
+  std::vector<io::TensorSpec> specs;
+  for (const Output& output : outputs) specs.push_back(output.spec);
+  if (is_llama3) specs.push_back({kRopeDivisors, io::Dtype::kF32, {config.head_dim / 2}});
+  io::GgufWriter writer(path, make_keys(file, config, architecture), specs);
+  Exporter exporter(file, plan, writer);
+  const uint64_t all = plan.params().planned_bytes(0);
+  uint64_t done = 0;
+  for (const Output& output : outputs) {
+    for (const Source& source : output.sources) {
+      exporter.write(source, output.type);
+      done += plan.planned_bytes(*source.weight, 0);
+      progress(done, all);
+    }
+  }
+  if (is_llama3) {
+    writer.write(bytes_of(llama3_divisors(config.head_dim, config.rope_base, config.rope_scaling)));
+  }
+  writer.commit();
+}
+
+}  // namespace weft::models

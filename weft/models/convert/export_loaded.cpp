@@ -1,0 +1,57 @@
+#include "weft/models/convert/export_loaded.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "weft/io/tensor_folder_writer.h"
+#include "weft/nn/linear/adapt.h"
+#include "weft/nn/linear/linear_like.h"
+#include "weft/nn/parallel/parameter_info.h"
+
+namespace weft::models {
+namespace {
+
+// Linear layers by what they compute with, then what else is a parameter (norms). A tied head is
+// its embedding's.
+std::map<std::string, at::Tensor> weights_of(CausalLM& model) {
+  std::map<std::string, at::Tensor> weights;
+  for (const nn::HeldLinear& held : nn::find_linears(model)) {
+    const auto inner = held.holder->inner();
+    if (inner == nullptr || (held.path == "lm_head" && model.config().is_tied)) continue;
+    weights[held.path + ".weight"] = inner->dense_weight();
+    const at::Tensor bias = inner->bias_or_undefined();
+    if (bias.defined()) weights[held.path + ".bias"] = bias.detach();
+  }
+  for (at::Tensor& parameter : model.parameters()) parameter.set_requires_grad(true);
+  for (const nn::ParameterInfo& info : nn::describe_parameters(model)) {
+    weights.emplace(info.name, info.tensor.detach());
+  }
+  return weights;
+}
+
+}  // namespace
+
+void export_loaded(CausalLM& model, io::Dtype dtype, uint64_t max_file_bytes,
+                   const std::string& folder) {
+  const auto weights = weights_of(model);
+  std::vector<io::TensorSpec> tensors;
+  for (const auto& [name, weight] : weights) {
+    tensors.push_back({name, dtype, weight.sizes().vec()});
+  }
+  io::TensorFolderWriter writer(folder,
+                                io::spread_over_files(tensors, max_file_bytes, {{"format", "pt"}}),
+                                io::TensorFolderWriter::Role::kLaysOut);
+  for (const auto& [name, weight] : weights) {
+    const at::Tensor values =
+        weight.to(dtype == io::Dtype::kBF16 ? at::kBFloat16 : at::kFloat).contiguous();
+    const auto* bytes = static_cast<const std::byte*>(values.const_data_ptr());
+    writer.write(name, 0, std::span(bytes, values.nbytes()));
+  }
+  writer.sync();
+  writer.verify();
+}
+
+}  // namespace weft::models

@@ -1,0 +1,135 @@
+#include "weft/models/load/load.h"
+
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/cuda/device.h"
+#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/expert_split.h"
+#include "weft/models/decoder/tied_head.h"
+#include "weft/models/load/presharded.h"
+#include "weft/models/registry.h"
+#ifdef WEFT_HAS_CUDA
+#include "weft/nn/linear/cuda_linear.h"
+#endif
+#include "weft/nn/linear/dense_linear.h"
+#include "weft/nn/linear/panel_linear.h"
+#include "weft/nn/linear/quantized_linear.h"
+
+namespace weft::models {
+
+WeightReader::WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
+                           Progress progress, at::ScalarType dtype, MatrixPlace place)
+    : WeightSource(plan, rank),
+      file_(file),
+      progress_(std::move(progress)),
+      dtype_(dtype),
+      place_(place),
+      planned_bytes_(plan.params().planned_bytes(rank)) {}
+
+std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
+                                                     bool with_bias) const {
+  const std::string name = base + ".weight";
+  const PlannedWeight& weight = plan().require(name);
+  if (weight.rule.is_vector()) {
+    return std::make_shared<nn::DenseLinearImpl>(vector(name).unsqueeze(0));
+  }
+  const io::MatrixSlice wanted = plan().slice(weight, rank());
+  io::MatrixSource source{weight.format, {}, wanted};
+  for (size_t i = 0; i < weight.parts.size(); ++i) {
+    source.parts.push_back(&plan().recipe(weight, i, rank()));
+  }
+  io::LoadedMatrix loaded = io::load_matrix(file_, source, matrix_dtype(weight), &stats_);
+  report();
+  at::Tensor bias = with_bias ? vector_or_undefined(base + ".bias") : at::Tensor();
+  if (auto* dense = std::get_if<at::Tensor>(&loaded)) {
+    return in_order(std::make_shared<nn::DenseLinearImpl>(std::move(*dense), std::move(bias)));
+  }
+  return in_order(std::make_shared<nn::QuantizedLinearImpl>(
+      std::get<quant::QuantizedMatrix>(std::move(loaded)), std::move(bias)));
+}
+
+at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
+  if (!place_.keeps_halves()) return dtype_;
+  switch (plan().recipe(weight, 0, rank()).file_view().dtype()) {
+    case io::Dtype::kF16:
+      return at::kHalf;
+    case io::Dtype::kBF16:
+      return at::kBFloat16;
+    default:
+      return dtype_;
+  }
+}
+
+// The linear where it is wanted: on the GPU, or in panels if it fits.
+std::shared_ptr<nn::LinearLike> WeightReader::in_order(
+    std::shared_ptr<nn::LinearLike> linear) const {
+#ifdef WEFT_HAS_CUDA
+  if (place_.on_cuda) return nn::on_cuda(*linear);
+#endif
+  if (place_.panel_activation_bits == 0) return linear;
+  if (auto panels = nn::in_panels(*linear, place_.panel_activation_bits)) return panels;
+  if (auto* dense = dynamic_cast<nn::DenseLinearImpl*>(linear.get())) {
+    return std::make_shared<nn::DenseLinearImpl>(dense->weight.to(dtype_), dense->bias);
+  }
+  return linear;
+}
+
+at::Tensor WeightReader::vector(const std::string& name) const {
+  // Rope is always computed in float32.
+  const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : dtype_;
+  at::Tensor vector =
+      io::load_tensor(file_, plan().recipe(plan().require(name), 0, rank()), dtype, &stats_);
+  report();
+  return vector;
+}
+
+void WeightReader::report() const {
+  if (progress_) progress_(stats_.planned_bytes, planned_bytes_);
+}
+
+void require_gradients(torch::nn::Module& model) {
+  for (at::Tensor& parameter : model.parameters()) parameter.set_requires_grad(true);
+}
+
+LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOptions& options) {
+  const ModelConfig config = read_config(file);
+  PlanOptions plan_options;
+  plan_options.shard_info = options.shard_info;
+  plan_options.functions = options.functions;
+  plan_options.quantization = read_quantization_config(file);
+  WeightRules rules = find_family(config.family).rules(config, file);
+  if (options.expert_split == ExpertSplit::kExperts) split_by_experts(config, rules);
+  std::optional<io::ShardInfo> pieces;
+  if (options.shard_info == nullptr) pieces = presharded_info(file, rules, options.functions);
+  if (pieces) plan_options.shard_info = &*pieces;
+  const io::ShardInfo* cuts = plan_options.shard_info;
+  set_head_split(cuts == nullptr ? options.head_split : head_split_of(*cuts), rules);
+  return LoadPlan(file, rules, num_ranks, plan_options);
+}
+
+LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
+                       const LoadOptions& options) {
+  if (options.on_cuda) {
+    cuda::require_built("models.load_model");
+    core::check<core::ConfigError>(!options.is_trainable,
+                                   "models.load_model: a model to train on cuda, expected one for "
+                                   "inference; load it on the CPU");
+  }
+  const ModelConfig config = read_config(file);
+  const LoadPlan plan = make_plan(file, group.size(), options);
+  group.check_agreement("model file", core::join(file.tensors().size(), " tensors, plan hash ",
+                                                 std::hex, plan.params().hash()));
+  check_copied_head(config, file, group);
+  const WeightReader reader(file, plan, group.rank(), options.progress, options.dtype,
+                            {options.panel_activation_bits, options.on_cuda});
+  LoadedModel loaded;
+  const Stage stage = make_stage(options.layers, config.num_layers);
+  loaded.model = find_family(config.family).make(config, reader, stage, group);
+  loaded.model->train(options.is_trainable);
+  if (options.is_trainable) require_gradients(*loaded.model);
+  loaded.stats = reader.stats();
+  return loaded;
+}
+
+}  // namespace weft::models

@@ -1,0 +1,232 @@
+#include "weft/models/load/plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "weft/core/error.h"
+
+namespace weft::models {
+namespace {
+
+using core::check;
+using core::fail;
+using core::FormatError;
+using core::join;
+using core::list_text;
+using core::quote;
+using core::ShapeError;
+
+// Recomputed by every implementation; old files hold them nevertheless.
+bool is_derived(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
+
+std::string param_name(const WeightRule& rule, const io::MatrixPart& part) {
+  return rule.is_vector() ? rule.name : rule.base() + part.suffix;
+}
+
+// What a user's rules make of a matrix that the file does not have under its own name: one dense or
+// block part, or MLX's three. `columns` are those that each rank wants.
+class MadeFormat {
+ public:
+  MadeFormat(const io::ShardPlan& params, const WeightRule& rule, std::vector<int64_t> columns)
+      : params_(params), rule_(rule), columns_(std::move(columns)) {}
+
+  io::MatrixFormat find() const {
+    const io::View& weight = part(".weight");
+    io::MatrixFormat format;
+    if (weight.dtype() == io::Dtype::kU32) return affine(weight);
+    format.group_size = io::info(weight.dtype()).block_elements;
+    format.in_unit = format.group_size;
+    format.kind = format.group_size > 1 ? io::MatrixKind::kGgufBlocks : io::MatrixKind::kDense;
+    format.text = io::info(weight.dtype()).name;
+    format.parts.emplace_back().suffix = ".weight";
+    return format;
+  }
+
+ private:
+  io::MatrixFormat affine(const io::View& weight) const {
+    const int64_t groups = part(".scales").size(1);
+    part(".biases");
+    const io::Packing packing = weight.packing();
+    check<ShapeError>(packing.unit_elements > 1 && groups > 0 && weight.size(1) % groups == 0,
+                      "parameter ", quote(rule_.name), ": rank 0 gets ", io::to_text(weight.type()),
+                      " with ", groups, " scales a row, expected packed values for ", columns_[0],
+                      " columns; begin with as_bits");
+    const int64_t read = weight.size(1);
+    io::MatrixFormat format;
+    format.kind = io::MatrixKind::kAffine;
+    format.bits = packing.unit_bits / packing.unit_elements;
+    format.group_size = read / groups;
+    format.in_unit = reads_what_is_wanted() ? 1 : format.group_size;
+    format.text = join("affine ", format.bits, "-bit g", format.group_size);
+    for (const char* suffix : {".weight", ".scales", ".biases"}) {
+      format.parts.emplace_back().suffix = suffix;
+    }
+    format.parts[1].per_in = format.parts[2].per_in = format.group_size;
+    return format;
+  }
+
+  // Otherwise it reads whole quant groups.
+  bool reads_what_is_wanted() const {
+    const io::PlannedParam& weight = *params_.find(rule_.name);
+    for (size_t rank = 0; rank < columns_.size(); ++rank) {
+      if (weight.of(static_cast<int64_t>(rank)).result.size(1) != columns_[rank]) return false;
+    }
+    return true;
+  }
+
+  const io::View& part(const char* suffix) const {
+    const io::PlannedParam* param = params_.find(rule_.base() + suffix);
+    check<ShapeError>(param != nullptr && param->of(0).result.num_dims() == 2, "parameter ",
+                      quote(rule_.base() + suffix), ": expected a matrix; add a rule for it");
+    return param->of(0).result;
+  }
+
+  const io::ShardPlan& params_;
+  const WeightRule& rule_;
+  std::vector<int64_t> columns_;
+};
+
+int64_t num_indices(const std::vector<shard::Range>& wanted, int64_t cover, int64_t per) {
+  return shard::total_length(io::covering(wanted, cover)) / per;
+}
+
+io::MatrixFormat vector_format(const io::PlannedParam& param) {
+  io::MatrixFormat format;
+  format.text = io::info(param.of(0).result.dtype()).name;
+  format.parts.emplace_back();
+  return format;
+}
+
+}  // namespace
+
+LoadPlan::LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t num_ranks,
+                   const PlanOptions& options) {
+  const io::ShardInfo* override = options.shard_info;
+  for (const auto& [name, split] : rules.splits) {
+    layouts_[name] = split.layout(num_ranks, join(file.path(), ": ", name));
+  }
+  params_ =
+      io::ShardPlan::make(file, shard_info(file, rules, override), num_ranks, options.functions);
+  for (const WeightRule& rule : rules.weights) add_weight(file, rule);
+  if (options.quantization) check_quantization(*options.quantization);
+  check_all_used(file, override);
+  for (const PlannedWeight& weight : weights_) {
+    check_shapes(weight, override == nullptr ? file.path() : override->where);
+  }
+}
+
+void LoadPlan::check_quantization(const QuantizationConfig& config) {
+  for (PlannedWeight& weight : weights_) {
+    if (weight.rule.is_vector()) continue;
+    check_stated(config, weight.rule.matrix().base, weight.format);
+    weight.format.stores_zero_less_one = config.stores_zero_less_one;
+    weight.format.is_symmetric = config.is_symmetric;
+  }
+}
+
+void LoadPlan::add_weight(const io::TensorFile& file, const WeightRule& rule) {
+  PlannedWeight weight;
+  weight.rule = rule;
+  const std::string stored = rule.matrix().base;
+  if (rule.is_vector()) {
+    weight.format = vector_format(*params_.find(rule.name));
+  } else if (file.find(stored + ".weight") != nullptr ||
+             file.find(stored + ".qweight") != nullptr) {
+    weight.format = io::matrix_format(file, rule.matrix());
+  } else {
+    std::vector<int64_t> columns;
+    for (int64_t rank = 0; rank < num_ranks(); ++rank) {
+      columns.push_back(shard::total_length(slice(weight, rank).columns));
+    }
+    weight.format = MadeFormat(params_, rule, std::move(columns)).find();
+  }
+  for (const io::MatrixPart& part : weight.format.parts) {
+    const std::string name = param_name(rule, part);
+    const io::PlannedParam* param = params_.find(name);
+    check<FormatError>(param != nullptr, file.path(), ": parameter ", quote(name), " of ",
+                       weight.format.text, " has no rule; add one to shard_info");
+    weight.parts.push_back(static_cast<size_t>(param - params_.params().data()));
+  }
+  by_name_[rule.name] = weights_.size();
+  weights_.push_back(std::move(weight));
+}
+
+void LoadPlan::check_all_used(const io::TensorFile& file, const io::ShardInfo* override) const {
+  std::set<size_t> used;
+  for (const PlannedWeight& weight : weights_)
+    used.insert(weight.parts.begin(), weight.parts.end());
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < params_.params().size(); ++i) {
+    const std::string& name = params_.params()[i].name;
+    if (!used.contains(i) && !is_derived(name)) unused.push_back(name);
+  }
+  if (unused.empty()) return;
+  const size_t count = unused.size();
+  unused.resize(std::min<size_t>(count, 5));
+  const std::string where =
+      override == nullptr ? file.path() : join(file.path(), " with ", override->where);
+  fail<FormatError>(where, ": ", count, " tensors that the model does not use, e.g. ",
+                    list_text(unused), "; the file holds another model");
+}
+
+void LoadPlan::check_shapes(const PlannedWeight& weight, const std::string& where) const {
+  const io::MatrixFormat& format = weight.format;
+  for (int64_t rank = 0; rank < num_ranks(); ++rank) {
+    const io::MatrixSlice wanted = slice(weight, rank);
+    for (size_t i = 0; i < weight.parts.size(); ++i) {
+      const io::MatrixPart& part = format.parts[i];
+      const io::TensorType type = recipe(weight, i, rank).result.type();
+      std::vector<int64_t> expected = {num_indices(wanted.rows, format.out_unit, part.per_out),
+                                       num_indices(wanted.columns, format.in_unit, part.per_in)};
+      if (part.out_dim == 1) std::swap(expected[0], expected[1]);
+      if (weight.rule.is_vector() || part.out_dim < 0) expected = {expected[1]};
+      if (type.shape == expected) continue;
+      fail<ShapeError>(where, ": parameter ", quote(param_name(weight.rule, part)), ": rank ", rank,
+                       " of ", num_ranks(), " gets ", io::to_text(type), ", expected ",
+                       list_text(expected), "; the model cuts it ",
+                       weight.rule.split.empty() ? "not at all" : "by " + weight.rule.split);
+    }
+  }
+}
+
+const PlannedWeight* LoadPlan::find(const std::string& name) const {
+  const auto at = by_name_.find(name);
+  return at == by_name_.end() ? nullptr : &weights_[at->second];
+}
+
+const PlannedWeight& LoadPlan::require(const std::string& name) const {
+  const PlannedWeight* weight = find(name);
+  check<core::InternalError>(weight != nullptr, "models: no weight ", quote(name), " in the plan");
+  return *weight;
+}
+
+const shard::Layout& LoadPlan::split(const std::string& name) const {
+  const auto at = layouts_.find(name);
+  check<core::InternalError>(at != layouts_.end(), "models: no split ", quote(name),
+                             " in the plan");
+  return at->second;
+}
+
+io::MatrixSlice LoadPlan::slice(const PlannedWeight& weight, int64_t rank) const {
+  const WeightRule& rule = weight.rule;
+  io::MatrixSlice slice{{{0, std::max<int64_t>(rule.out, 1)}}, {{0, rule.in}}};
+  if (rule.cut == Cut::kWhole) return slice;
+  const bool is_by_rows = rule.cut == Cut::kRows && !rule.is_vector();
+  (is_by_rows ? slice.rows : slice.columns) = split(rule.split).of(rank);
+  return slice;
+}
+
+const io::ShardRecipe& LoadPlan::recipe(const PlannedWeight& weight, size_t part,
+                                        int64_t rank) const {
+  return params_.params()[weight.parts[part]].of(rank);
+}
+
+uint64_t LoadPlan::planned_bytes(const PlannedWeight& weight, int64_t rank) const {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < weight.parts.size(); ++i) {
+    bytes += recipe(weight, i, rank).file_view().num_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace weft::models

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/io/load_tensor.h"
+#include "weft/io/shard_info/shard_plan.h"
+#include "weft/io/tensor_file.h"
+#include "weft/models/config/quantization_config.h"
+#include "weft/models/load/weight_rules.h"
+#include "weft/shard/layout.h"
+
+namespace weft::models {
+
+/// One weight on all ranks.
+struct PlannedWeight {
+  WeightRule rule;
+  /// How it is stored; a vector is one dense part.
+  io::MatrixFormat format;
+  /// The parts in format.parts' order, by their index in LoadPlan::params.
+  std::vector<size_t> parts;
+};
+
+/// What a plan depends on beside the file, the rules and the number of ranks.
+struct PlanOptions {
+  /// A user's rules, which take the place of the model's own for the parameters that they name.
+  const io::ShardInfo* shard_info = nullptr;
+  /// What those may call beside weft's own functions.
+  io::FunctionTable functions;
+  /// What config.json says of quantization; checked against the tensors.
+  std::optional<QuantizationConfig> quantization;
+};
+
+/// What every rank holds and reads, derived from headers alone: each rank plans for all.
+class LoadPlan {
+ public:
+  /// Throws FormatError (the file and the rules or config.json differ), ConfigError (a cut that
+  /// leaves a rank with nothing; the message says which sizes work), ShapeError (a user's rule
+  /// gives another shape than the model needs).
+  LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t num_ranks,
+           const PlanOptions& options = {});
+
+  int64_t num_ranks() const { return params_.num_ranks(); }
+  const std::vector<PlannedWeight>& weights() const { return weights_; }
+  /// Null for a name that the plan does not have.
+  const PlannedWeight* find(const std::string& name) const;
+  /// Throws InternalError for a name that the plan does not have.
+  const PlannedWeight& require(const std::string& name) const;
+  /// By named split: which elements each rank holds.
+  const shard::Layout& split(const std::string& name) const;
+  const io::ShardPlan& params() const { return params_; }
+
+  /// What a rank wants of a weight, in the model's order.
+  io::MatrixSlice slice(const PlannedWeight& weight, int64_t rank) const;
+  /// Bytes of the file that a rank reads for it.
+  uint64_t planned_bytes(const PlannedWeight& weight, int64_t rank) const;
+  /// The recipe of one of its parts.
+  const io::ShardRecipe& recipe(const PlannedWeight& weight, size_t part, int64_t rank) const;
+
+ private:
+  void add_weight(const io::TensorFile& file, const WeightRule& rule);
+  void check_quantization(const QuantizationConfig& config);
+  void check_shapes(const PlannedWeight& weight, const std::string& where) const;
+  void check_all_used(const io::TensorFile& file, const io::ShardInfo* override) const;
+
+  std::vector<PlannedWeight> weights_;
+  std::map<std::string, size_t> by_name_;
+  std::map<std::string, shard::Layout> layouts_;
+  io::ShardPlan params_;
+};
+
+}  // namespace weft::models

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "weft/models/load/plan.h"
+#include "weft/nn/linear/linear_like.h"
+#include "weft/shard/layout.h"
+
+namespace weft::models {
+
+/// Where the layers of a model get one rank's weights from: a file, or random numbers. Names are
+/// the model's own, in Hugging Face's spelling; shapes and cuts are those of a plan.
+class WeightSource {
+ public:
+  WeightSource(const LoadPlan& plan, int64_t rank) : plan_(plan), rank_(rank) {}
+  WeightSource(const WeightSource&) = delete;
+  WeightSource& operator=(const WeightSource&) = delete;
+  virtual ~WeightSource() = default;
+
+  /// The inner linear for the matrix "<base>.weight", dense or quantized, with the vector
+  /// "<base>.bias" if the plan has it and `with_bias`. A vector is taken as a matrix of one row.
+  virtual std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const = 0;
+  /// A floating vector.
+  virtual at::Tensor vector(const std::string& name) const = 0;
+
+  /// What every rank holds of "<base>.weight" along its cut dim.
+  shard::Layout layout(const std::string& base) const;
+  /// The vector, or an undefined tensor if the plan does not have it.
+  at::Tensor vector_or_undefined(const std::string& name) const {
+    return plan_.find(name) == nullptr ? at::Tensor() : vector(name);
+  }
+  const LoadPlan& plan() const { return plan_; }
+  int64_t rank() const { return rank_; }
+
+ private:
+  const LoadPlan& plan_;
+  int64_t rank_;
+};
+
+}  // namespace weft::models

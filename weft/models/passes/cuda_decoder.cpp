@@ -1,0 +1,307 @@
+#include "weft/models/passes/cuda_decoder.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <set>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/core/log.h"
+#include "weft/core/profile.h"
+#include "weft/cuda/device.h"
+#include "weft/cuda/multiply.h"
+#include "weft/cuda/rows.h"
+
+// Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
+
+namespace weft::models {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+// Empty if the tensor is undefined.
+cuda::Buffer in_float(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const at::Tensor numbers = tensor.detach().to(at::kFloat).contiguous();
+  return cuda::Buffer::of(
+      std::span(numbers.const_data_ptr<float>(), static_cast<size_t>(numbers.numel())));
+}
+
+cuda::Buffer as_int32(const std::vector<int64_t>& values) {
+  const std::vector<int32_t> narrow(values.begin(), values.end());
+  return cuda::Buffer::of(std::span<const int32_t>(narrow));
+}
+
+void append(std::vector<float>& floats, const at::Tensor& tensor) {
+  const at::Tensor numbers = tensor.to(at::kFloat).contiguous();
+  const auto* data = numbers.const_data_ptr<float>();
+  floats.insert(floats.end(), data, data + numbers.numel());
+}
+
+}  // namespace
+
+CudaKvStore::CudaKvStore(const Sizes& sizes)
+    : sizes_(sizes),
+      keys_(sizes.num_layers * sizes.of_layer() * kFloat),
+      values_(sizes.num_layers * sizes.of_layer() * kFloat) {}
+
+CudaDecoder::CudaDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
+                         const nn::RMSNorm& last_norm, dist::Group group)
+    : width_(config.width),
+      head_dim_(config.head_dim),
+      norm_eps_(static_cast<float>(config.norm_eps)),
+      group_(std::move(group)) {
+  is_complete_ = head_dim_ <= cuda::kMostHeadDim &&
+                 std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
+  if (is_complete_) last_norm_ = in_float(last_norm->weight);
+}
+
+bool CudaDecoder::add(const DecoderBlock& block) {
+  const FeedForwardLayer& ffn = block->feed_forward();
+  if (ffn.is_empty()) return false;
+  const AttentionParts& parts = block->attention()->parts();
+  Layer layer(held_.take_all<nn::CudaLinearImpl>(block));
+  for (const Linear& linear : layer.all()) {
+    if (linear == nullptr) return false;
+  }
+  layer.q_bias = in_float(layer.q->bias);
+  layer.k_bias = in_float(layer.k->bias);
+  layer.v_bias = in_float(layer.v->bias);
+  layer.o_bias = in_float(parts.o_proj->bias);
+  layer.gate_bias = in_float(layer.gate->bias);
+  layer.up_bias = in_float(layer.up->bias);
+  layer.down_bias = in_float(ffn->down_proj()->bias);
+  layer.input_norm = in_float(block->input_norm()->weight);
+  layer.ffn_norm = in_float(block->ffn_norm()->weight);
+  if (!parts.q_norm.is_empty()) layer.q_norm = in_float(parts.q_norm->weight);
+  if (!parts.k_norm.is_empty()) layer.k_norm = in_float(parts.k_norm->weight);
+  layer.kv_of_head = as_int32(parts.kv_of_head);
+  layer.window = parts.window;
+  heads_ = layer.q->out_features() / head_dim_;
+  kv_heads_ = layer.k->out_features() / head_dim_;
+  ffn_ = layer.gate->out_features();
+  layers_.push_back(std::move(layer));
+  return true;
+}
+
+bool CudaDecoder::is_current() const { return held_.are_current(); }
+
+nn::KvCache CudaDecoder::make_cache(int64_t batch, int64_t capacity) const {
+  core::check<core::ConfigError>(capacity >= 1, "nn.KvCache: capacity ", capacity,
+                                 ", expected at least 1 position");
+  return {capacity,
+          std::make_shared<CudaKvStore>(CudaKvStore::Sizes{static_cast<int64_t>(layers_.size()),
+                                                           batch, kv_heads_, capacity, head_dim_})};
+}
+
+const CudaKvStore& CudaDecoder::store_of(const nn::KvCache& cache, int64_t batch) const {
+  const auto* store = dynamic_cast<const CudaKvStore*>(cache.store());
+  core::check<core::ConfigError>(store != nullptr,
+                                 "models.CudaDecoder: a cache of the CPU, expected one on the GPU; "
+                                 "make it of the model as it is now");
+  core::check<core::ConfigError>(store->sizes().batch == batch, "models.CudaDecoder: ", batch,
+                                 " sequences, expected ", store->sizes().batch,
+                                 " as the cache has");
+  return *store;
+}
+
+at::Tensor CudaDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
+                            nn::KvCache& cache) {
+  cache.check_room(x_BTD.size(1));
+  meet();
+  const Pass pass{x_BTD.size(0), x_BTD.size(1), angles.cos().size(-1),
+                  &store_of(cache, x_BTD.size(0))};
+  make_room(pass);
+  upload_inputs(pass, x_BTD, angles, cache.length());
+  run_pass(pass);
+  at::Tensor hidden_BTD = at::empty(x_BTD.sizes(), at::kFloat);
+  normed_.download(hidden_BTD.mutable_data_ptr(), static_cast<int64_t>(hidden_BTD.nbytes()));
+  return hidden_BTD;
+}
+
+// Agrees on how sums are reduced. Collective, once.
+void CudaDecoder::meet() {
+  if (has_met_ || group_.size() == 1) return;
+  has_met_ = true;
+  if (!have_own_gpus()) {
+    if (group_.rank() == 0) {
+      core::log(core::LogLevel::kInfo, "--device cuda: sums of ranks travel through the CPU: NCCL ",
+                "(libnccl.so.2) is missing, or ranks share a GPU");
+    }
+    return;
+  }
+  cuda::RankSum::Id id = {};
+  if (group_.rank() == 0) id = cuda::RankSum::make_id();
+  at::Tensor shared = at::tensor(at::ArrayRef<int64_t>(id.data(), id.size()), at::kLong);
+  group_.broadcast(shared, 0);
+  std::copy_n(shared.const_data_ptr<int64_t>(), id.size(), id.begin());
+  rank_sum_.emplace(id, group_.rank(), group_.size());
+}
+
+// Whether NCCL can be used, which refuses ranks that share a GPU.
+bool CudaDecoder::have_own_gpus() const {
+  const auto uuid = cuda::device_uuid();
+  const at::Tensor own =
+      at::tensor({int64_t{cuda::RankSum::is_available()}, uuid[0], uuid[1]}, at::kLong);
+  const std::vector<int64_t> threes(static_cast<size_t>(group_.size()), own.numel());
+  const at::Tensor all = group_.all_gather(own, 0, threes);
+  std::set<std::pair<int64_t, int64_t>> gpus;
+  const auto* of_rank = all.const_data_ptr<int64_t>();
+  for (int64_t rank = 0; rank < group_.size(); ++rank, of_rank += own.numel()) {
+    if (of_rank[0] == 0 || !gpus.emplace(of_rank[1], of_rank[2]).second) return false;
+  }
+  return true;
+}
+
+// Memory that moves makes a recording wrong.
+void CudaDecoder::make_room(const Pass& pass) {
+  bool moves = false;
+  const auto need = [&](cuda::Buffer& buffer, int64_t floats) {
+    moves |= buffer.make_room(floats * kFloat);
+  };
+  const int64_t rows = pass.rows();
+  need(inputs_, rows * width_ + 2 * pass.angles() + 1);
+  for (cuda::Buffer* buffer : {&normed_, &sum_}) need(*buffer, rows * width_);
+  for (cuda::Buffer* buffer : {&q_, &attended_}) need(*buffer, rows * heads_ * head_dim_);
+  for (cuda::Buffer* buffer : {&k_, &v_}) need(*buffer, rows * kv_heads_ * head_dim_);
+  for (cuda::Buffer* buffer : {&gate_, &up_}) need(*buffer, rows * ffn_);
+  if (!moves) return;
+  last_place_.reset();
+  graph_.reset();
+}
+
+void CudaDecoder::upload_inputs(const Pass& pass, const at::Tensor& x_BTD,
+                                const nn::RopeAngles& angles, int64_t start) {
+  host_inputs_.clear();
+  append(host_inputs_, x_BTD);
+  append(host_inputs_, angles.cos());
+  append(host_inputs_, angles.sin());
+  host_inputs_.push_back(std::bit_cast<float>(static_cast<int32_t>(start)));
+  const int64_t expected = pass.rows() * width_ + 2 * pass.angles() + 1;
+  const auto got = static_cast<int64_t>(host_inputs_.size());
+  core::check<core::InternalError>(got == expected, "models.CudaDecoder: inputs of ", got,
+                                   " numbers, expected ", expected);
+  inputs_.upload(host_inputs_.data(), got * kFloat);
+}
+
+// The first pass of one token at a place runs kernel by kernel, the second is recorded.
+void CudaDecoder::run_pass(const Pass& pass) {
+  const bool sums_travel = group_.size() > 1 && !rank_sum_;
+  if (pass.tokens != 1 || sums_travel) return run_layers(pass);
+  const Place place{pass.store->keys(0), pass.store->values(0), pass.store->sizes(),
+                    pass.turned_dim};
+  if (last_place_ != place) {
+    graph_.reset();
+    last_place_ = place;
+    return run_layers(pass);
+  }
+  if (!graph_) graph_.emplace([&] { run_layers(pass); });
+  graph_->launch();
+}
+
+void CudaDecoder::run_layers(const Pass& pass) {
+  const cuda::Buffer* bias = nullptr;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    norm(pass, bias, layers_[i].input_norm);
+    attend(pass, static_cast<int64_t>(i));
+    norm(pass, &layers_[i].o_bias, layers_[i].ffn_norm);
+    feed_forward(pass, layers_[i]);
+    bias = &layers_[i].down_bias;
+  }
+  norm(pass, bias, last_norm_);
+}
+
+// x += the last sum and `bias`, which is null before the first sum; normed = norm(x).
+void CudaDecoder::norm(const Pass& pass, const cuda::Buffer* bias, const cuda::Buffer& weight) {
+  cuda::NormCall call;
+  call.x = inputs_.as<float>();
+  if (bias != nullptr) {
+    call.added = sum_.as<const float>();
+    call.bias = bias->as<const float>();
+  }
+  call.weight = weight.as<const float>();
+  call.normed = normed_.as<float>();
+  call.rows = static_cast<int32_t>(pass.rows());
+  call.width = static_cast<int32_t>(width_);
+  call.eps = norm_eps_;
+  cuda::add_and_norm(call);
+}
+
+void CudaDecoder::attend(const Pass& pass, int64_t index) {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const std::array<cuda::Product, 3> products = {{{layer.q->weight.view(), q_.as<float>()},
+                                                  {layer.k->weight.view(), k_.as<float>()},
+                                                  {layer.v->weight.view(), v_.as<float>()}}};
+  cuda::multiply(products, normed_.as<const float>(), pass.rows());
+  cuda::attend(attention_call(pass, index));
+  const cuda::Product out = {layer.o->weight.view(), sum_.as<float>()};
+  cuda::multiply({&out, 1}, attended_.as<const float>(), pass.rows());
+  reduce(pass);
+}
+
+cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  cuda::AttentionCall call;
+  call.q = q_.as<float>();
+  call.k = k_.as<const float>();
+  call.v = v_.as<const float>();
+  call.q_bias = layer.q_bias.as<const float>();
+  call.k_bias = layer.k_bias.as<const float>();
+  call.v_bias = layer.v_bias.as<const float>();
+  call.q_norm = layer.q_norm.as<const float>();
+  call.k_norm = layer.k_norm.as<const float>();
+  call.cos = inputs_.as<const float>() + pass.rows() * width_;
+  call.sin = call.cos + pass.angles();
+  call.keys = pass.store->keys(index);
+  call.values = pass.store->values(index);
+  call.start = reinterpret_cast<const int32_t*>(call.sin + pass.angles());
+  call.kv_of_head = layer.kv_of_head.as<const int32_t>();
+  call.out = attended_.as<float>();
+  call.rows = static_cast<int32_t>(pass.rows());
+  call.tokens = static_cast<int32_t>(pass.tokens);
+  call.heads = static_cast<int32_t>(heads_);
+  call.kv_heads = static_cast<int32_t>(kv_heads_);
+  call.head_dim = static_cast<int32_t>(head_dim_);
+  call.turned_dim = static_cast<int32_t>(pass.turned_dim);
+  call.capacity = static_cast<int32_t>(pass.store->sizes().capacity);
+  call.window = static_cast<int32_t>(layer.window);
+  call.eps = norm_eps_;
+  return call;
+}
+
+void CudaDecoder::feed_forward(const Pass& pass, const Layer& layer) {
+  const std::array<cuda::Product, 2> products = {
+      {{layer.gate->weight.view(), gate_.as<float>()}, {layer.up->weight.view(), up_.as<float>()}}};
+  cuda::multiply(products, normed_.as<const float>(), pass.rows());
+  cuda::SwigluCall call;
+  call.gate = gate_.as<float>();
+  call.up = up_.as<const float>();
+  call.gate_bias = layer.gate_bias.as<const float>();
+  call.up_bias = layer.up_bias.as<const float>();
+  call.rows = static_cast<int32_t>(pass.rows());
+  call.width = static_cast<int32_t>(ffn_);
+  cuda::apply_swiglu(call);
+  const cuda::Product down = {layer.down->weight.view(), sum_.as<float>()};
+  cuda::multiply({&down, 1}, gate_.as<const float>(), pass.rows());
+  reduce(pass);
+}
+
+// The ranks' sum of their partial sums.
+void CudaDecoder::reduce(const Pass& pass) {
+  if (group_.size() == 1) return;
+  if (rank_sum_) return rank_sum_->add(sum_.as<float>(), pass.rows() * width_);
+  const core::Profiled profiled("all-reduce");
+  if (!host_sum_.defined() || host_sum_.size(0) != pass.rows()) {
+    host_sum_ = at::empty({pass.rows(), width_}, at::kFloat);
+  }
+  const auto bytes = static_cast<int64_t>(host_sum_.nbytes());
+  sum_.download(host_sum_.mutable_data_ptr(), bytes);
+  group_.all_reduce(host_sum_);
+  sum_.upload(host_sum_.const_data_ptr(), bytes);
+}
+
+}  // namespace weft::models

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "weft/cuda/attention.h"
+#include "weft/cuda/buffer.h"
+#include "weft/cuda/graph.h"
+#include "weft/cuda/rank_sum.h"
+#include "weft/dist/group.h"
+#include "weft/models/config/config.h"
+#include "weft/models/decoder/decoder_block.h"
+#include "weft/models/passes/held_linears.h"
+#include "weft/nn/attention/kv_cache.h"
+#include "weft/nn/attention/rope.h"
+#include "weft/nn/layers/norm.h"
+#include "weft/nn/linear/cuda_linear.h"
+
+namespace weft::models {
+
+/// Keys and values of all layers on this process's GPU, float32.
+class CudaKvStore : public nn::KvStore {
+ public:
+  /// The sizes of every layer's [batch, kv_heads, capacity, head_dim].
+  struct Sizes {
+    int64_t num_layers, batch, kv_heads, capacity, head_dim;
+    int64_t of_layer() const { return batch * kv_heads * capacity * head_dim; }
+    bool operator==(const Sizes&) const = default;
+  };
+  explicit CudaKvStore(const Sizes& sizes);
+  int64_t num_bytes() const override { return keys_.num_bytes() + values_.num_bytes(); }
+  const Sizes& sizes() const { return sizes_; }
+  float* keys(int64_t layer) const { return keys_.as<float>() + layer * sizes_.of_layer(); }
+  float* values(int64_t layer) const { return values_.as<float>() + layer * sizes_.of_layer(); }
+
+ private:
+  Sizes sizes_;
+  cuda::Buffer keys_, values_;
+};
+
+/// A decoder's pass over a cache on this process's GPU: what the modules compute, in nine kernels
+/// per layer, without a copy in between. Partial sums of several ranks are reduced between their
+/// GPUs by NCCL, where all ranks have it and a GPU of their own; else they travel to the CPU and
+/// are all-reduced there. The pass of one token per sequence is recorded the second time and then
+/// begins as one (cuda::Graph), unless its sums travel. For blocks whose linears are all on the GPU
+/// (nn::on_cuda).
+class CudaDecoder {
+ public:
+  /// Holds the linears and copies norms and biases; not collective.
+  CudaDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
+              const nn::RMSNorm& last_norm, dist::Group group);
+  /// False if a block has experts, or a linear that is elsewhere, or heads larger than
+  /// cuda::kMostHeadDim: then it can't run.
+  bool is_complete() const { return is_complete_; }
+  /// Whether the modules still hold the linears that they held then, as far as it looked.
+  bool is_current() const;
+  /// A cache for run(). Throws IoError where the GPU is full.
+  nn::KvCache make_cache(int64_t batch, int64_t capacity) const;
+  /// x_BTD: the tokens' embeddings, floating, on the CPU. Writes keys and values behind the
+  /// cache's positions and leaves it to the caller to advance it. Returns hidden states after the
+  /// last norm, float32, on the CPU. Throws ConfigError if the cache has no room or is not of
+  /// make_cache, or of another batch. Collective: two all-reduces a layer; the first time ranks
+  /// meet.
+  at::Tensor run(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache& cache);
+
+ private:
+  using Linear = std::shared_ptr<nn::CudaLinearImpl>;
+  struct Layer : BlockLinears<nn::CudaLinearImpl> {
+    explicit Layer(BlockLinears<nn::CudaLinearImpl> linears) : BlockLinears(std::move(linears)) {}
+    cuda::Buffer input_norm, ffn_norm, q_norm, k_norm;
+    cuda::Buffer q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
+    cuda::Buffer kv_of_head;
+    int64_t window = 0;
+  };
+  /// The rows of a pass: row b * tokens + t.
+  struct Pass {
+    int64_t batch, tokens, turned_dim;
+    const CudaKvStore* store;
+    int64_t rows() const { return batch * tokens; }
+    int64_t angles() const { return tokens * turned_dim; }
+  };
+  /// What a recorded pass depends on.
+  struct Place {
+    const float *keys, *values;
+    CudaKvStore::Sizes sizes;
+    int64_t turned_dim;
+    bool operator==(const Place&) const = default;
+  };
+
+  bool add(const DecoderBlock& block);
+  const CudaKvStore& store_of(const nn::KvCache& cache, int64_t batch) const;
+  void make_room(const Pass& pass);
+  void upload_inputs(const Pass& pass, const at::Tensor& x_BTD, const nn::RopeAngles& angles,
+                     int64_t start);
+  void meet();
+  bool have_own_gpus() const;
+  void run_pass(const Pass& pass);
+  void run_layers(const Pass& pass);
+  void attend(const Pass& pass, int64_t index);
+  cuda::AttentionCall attention_call(const Pass& pass, int64_t index) const;
+  void feed_forward(const Pass& pass, const Layer& layer);
+  void norm(const Pass& pass, const cuda::Buffer* bias, const cuda::Buffer& weight);
+  void reduce(const Pass& pass);
+
+  int64_t width_, head_dim_, heads_ = 0, kv_heads_ = 0, ffn_ = 0;
+  float norm_eps_;
+  dist::Group group_;
+  cuda::Buffer last_norm_;
+  std::vector<Layer> layers_;
+  HeldLinears held_;
+  /// What a pass gets from the CPU in one copy: x [rows, D], which becomes the residual stream,
+  /// cosines and sines [tokens, turned_dim], and the positions before it as an int32.
+  cuda::Buffer inputs_;
+  std::vector<float> host_inputs_;
+  cuda::Buffer normed_, sum_, q_, k_, v_, attended_, gate_, up_;
+  at::Tensor host_sum_;
+  bool has_met_ = false;
+  std::optional<cuda::RankSum> rank_sum_;
+  /// Where the last pass of one token ran, and its recording once there was a second one.
+  std::optional<Place> last_place_;
+  std::optional<cuda::Graph> graph_;
+  bool is_complete_ = false;
+};
+
+}  // namespace weft::models

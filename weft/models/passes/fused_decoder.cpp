@@ -1,0 +1,284 @@
+#include "weft/models/passes/fused_decoder.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/core/profile.h"
+#include "weft/nn/kernels/select.h"
+#include "weft/quant/kernels/panel_select.h"
+#include "weft/quant/view.h"
+
+// Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
+
+namespace weft::models {
+namespace {
+
+const nn::kernels::ElementKernel& elements() { return nn::kernels::active_kernel().float32; }
+
+// Runs `use`(row) for all rows; few rows are not worth another thread.
+template <class Use>
+void for_rows(int64_t rows, int64_t row_work, Use&& use) {
+  at::parallel_for(0, rows, quant::rows_per_thread(4 * row_work), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) use(row);
+  });
+}
+
+}  // namespace
+
+float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
+  stride_ = stride;
+  return floats_.make_room(rows * stride);
+}
+
+FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
+                           const nn::RMSNorm& last_norm, dist::Group group)
+    : width_(config.width),
+      head_dim_(config.head_dim),
+      norm_eps_(static_cast<float>(config.norm_eps)),
+      attention_(config.head_dim),
+      group_(std::move(group)) {
+  last_norm_ = keep(last_norm->weight);
+  is_complete_ = std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
+  inputs_ = quant::PanelInputs(wants_);
+}
+
+bool FusedDecoder::add(const DecoderBlock& block) {
+  if (block->feed_forward().is_empty()) return false;
+  const auto linears = held_.take_all<nn::PanelLinearImpl>(block);
+  for (const Linear& linear : linears.all()) {
+    if (!note_wants(linear)) return false;
+  }
+  const AttentionParts& parts = block->attention()->parts();
+  Layer layer;
+  take_matrices(linears, layer);
+  take_vectors(block, linears, layer);
+  layer.heads = linears.q->out_features() / head_dim_;
+  layer.kv_heads = linears.k->out_features() / head_dim_;
+  layer.ffn = linears.gate->out_features();
+  layer.kv_of_head = parts.kv_of_head;
+  layer.window = parts.window;
+  layers_.push_back(std::move(layer));
+  return true;
+}
+
+void FusedDecoder::take_matrices(const Linears& linears, Layer& layer) {
+  const auto view = [](const Linear& linear) { return quant::PanelView(linear->weight); };
+  layer.q = view(linears.q);
+  layer.k = view(linears.k);
+  layer.v = view(linears.v);
+  layer.o = view(linears.o);
+  layer.gate = view(linears.gate);
+  layer.up = view(linears.up);
+  layer.down = view(linears.down);
+  linears_.push_back(linears);
+}
+
+void FusedDecoder::take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer) {
+  const AttentionParts& parts = block->attention()->parts();
+  layer.input_norm = keep(block->input_norm()->weight);
+  layer.ffn_norm = keep(block->ffn_norm()->weight);
+  if (!parts.q_norm.is_empty()) layer.q_norm = keep(parts.q_norm->weight);
+  if (!parts.k_norm.is_empty()) layer.k_norm = keep(parts.k_norm->weight);
+  layer.q_bias = keep(linears.q->bias);
+  layer.k_bias = keep(linears.k->bias);
+  layer.v_bias = keep(linears.v->bias);
+  layer.o_bias = keep(parts.o_proj->bias);
+  layer.gate_bias = keep(linears.gate->bias);
+  layer.up_bias = keep(linears.up->bias);
+  layer.down_bias = keep(block->feed_forward()->down_proj()->bias);
+}
+
+// The parameter itself if it is float32 already.
+FusedDecoder::Vector FusedDecoder::keep(const at::Tensor& parameter) {
+  if (!parameter.defined()) return {};
+  const at::Tensor& kept = kept_.emplace_back(parameter.detach().to(at::kFloat).contiguous());
+  return {kept.const_data_ptr<float>(), kept.numel()};
+}
+
+// Norms `rows` rows of norm.size numbers that lie end to end, in place.
+void FusedDecoder::norm_in_place(const Vector& norm, float* x, int64_t rows) const {
+  float scale = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    float* own = x + row * norm.size;
+    elements().norm({1, norm.size, norm_eps_, own, norm.data, own, &scale});
+  }
+}
+
+void FusedDecoder::add_bias(const Vector& bias, float* row) {
+  if (bias.data != nullptr) elements().add(row, bias.data, row, bias.size);
+}
+
+// False if it isn't in panels, or wants codes of other bits than those before.
+bool FusedDecoder::note_wants(const Linear& linear) {
+  if (linear == nullptr) return false;
+  const auto own = quant::PanelInputs::Wants::of(linear->weight);
+  const int64_t bits = wants_.code_bits;
+  if (own.code_bits != 0 && bits != 0 && own.code_bits != bits) return false;
+  wants_ = wants_ | own;
+  return true;
+}
+
+bool FusedDecoder::is_current() const { return held_.are_current(); }
+
+at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
+                             nn::KvCache& cache) {
+  cache.check_room(x_BTD.size(1));
+  core::check<core::ConfigError>(cache.batch() == x_BTD.size(0),
+                                 "models.FusedDecoder: ", x_BTD.size(0), " sequences, expected ",
+                                 cache.batch(), " as the cache has");
+  const int64_t rows = x_BTD.size(0) * x_BTD.size(1);
+  const RowCut own = RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
+  at::Tensor all = at::empty({own.room, width_});
+  at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
+  x.copy_(x_BTD);
+  make_sums(own);
+  run_layers({x.size(0), x.size(1), cache.length(), &angles, &cache, &x,
+              x.mutable_data_ptr<float>(), own});
+  if (own.is_cut()) group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
+  return x;
+}
+
+void FusedDecoder::make_sums(const RowCut& own) {
+  if (!sum_.defined() || sum_.size(0) != own.room) sum_ = at::zeros({own.room, width_});
+  if (!own.is_cut()) return;
+  if (!own_sum_.defined() || own_sum_.size(0) != own.each) {
+    own_sum_ = at::empty({own.each, width_});
+  }
+}
+
+void FusedDecoder::run_layers(const Pass& pass) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    attend(pass, static_cast<int64_t>(i));
+    feed_forward(pass, layers_[i]);
+  }
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    norm_in_place(last_norm_, pass.x + (pass.own.first + row) * width_, 1);
+  });
+}
+
+// The rows that the next products are of.
+void FusedDecoder::take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of) {
+  inputs_.take(quant::kernels::active_panel_kernel(), {pass.rows(), in, pass.tokens}, row_of);
+}
+
+// x * norm, each row by the rank that has it.
+void FusedDecoder::take_normed(const Pass& pass, const Vector& weight) {
+  const core::Profiled profiled("norm");
+  const auto normed = [&](int64_t row, float* room) {
+    float scale = 0;
+    elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.data, room, &scale});
+    return room;
+  };
+  const RowCut& own = pass.own;
+  inputs_.take_part(quant::kernels::active_panel_kernel(),
+                    {pass.rows(), width_, pass.tokens, own.room}, own.first, own.count, normed);
+  if (!own.is_cut()) return;
+  for (const auto& [data, row_bytes] : inputs_.memory()) {
+    at::Tensor all = at::from_blob(data, {own.room, row_bytes}, at::kByte);
+    group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
+  }
+}
+
+quant::PanelProduct FusedDecoder::product(const quant::PanelView& w, Rows& to) const {
+  const int64_t stride = w.padded_out();
+  return {w, to.of(inputs_.num_rows(), stride), stride};
+}
+
+void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduct> products) const {
+  const core::Profiled profiled(part);
+  quant::multiply(quant::kernels::active_panel_kernel(), inputs_, products);
+}
+
+void FusedDecoder::attend(const Pass& pass, int64_t index) {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  take_normed(pass, layer.input_norm);
+  multiply("q, k, v", std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
+  norm_heads(pass, layer);
+  FusedAttention::Call call;
+  call.batch = pass.batch;
+  call.tokens = pass.tokens;
+  call.q = {q_.row(0), q_.stride(), layer.heads};
+  call.k = {k_.row(0), k_.stride(), layer.kv_heads};
+  call.v = {v_.row(0), v_.stride(), layer.kv_heads};
+  call.angles = pass.angles;
+  call.kv_of_head = &layer.kv_of_head;
+  call.window = layer.window;
+  call.layer = index;
+  call.cache = pass.cache;
+  {
+    const core::Profiled profiled("attention");
+    const int64_t out = layer.heads * head_dim_;
+    const float* heads = attention_.run(call);
+    take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
+  }
+  add_reduced(pass, "output", layer.o, layer.o_bias);
+}
+
+void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
+  const int64_t work = (layer.heads + layer.kv_heads) * head_dim_;
+  for_rows(pass.rows(), work, [&](int64_t row) {
+    float *q = q_.row(row), *k = k_.row(row);
+    add_bias(layer.q_bias, q);
+    add_bias(layer.k_bias, k);
+    add_bias(layer.v_bias, v_.row(row));
+    if (layer.q_norm.data != nullptr) norm_in_place(layer.q_norm, q, layer.heads);
+    if (layer.k_norm.data != nullptr) norm_in_place(layer.k_norm, k, layer.kv_heads);
+  });
+}
+
+void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
+  take_normed(pass, layer.ffn_norm);
+  multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
+  take_swiglu(pass, layer);
+  add_reduced(pass, "down", layer.down, layer.down_bias);
+}
+
+// silu(gate) * up.
+void FusedDecoder::take_swiglu(const Pass& pass, const Layer& layer) {
+  const core::Profiled profiled("swiglu");
+  take(pass, layer.ffn, [&](int64_t row, float* room) {
+    add_bias(layer.gate_bias, gate_.row(row));
+    add_bias(layer.up_bias, up_.row(row));
+    elements().swiglu(gate_.row(row), up_.row(row), room, layer.ffn);
+    return room;
+  });
+}
+
+// x += sum_ over the ranks, of this rank's own rows.
+void FusedDecoder::add_own_sum(const Pass& pass) {
+  group_.reduce_scatter_into(own_sum_, sum_);
+  const auto* const sum = own_sum_.const_data_ptr<float>();
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    float* const x = pass.x + (pass.own.first + row) * width_;
+    elements().add(x, sum + row * width_, x, width_);
+  });
+}
+
+// x += the ranks' sum of what was taken times the linear.
+void FusedDecoder::add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
+                               const Vector& bias) {
+  // Where the ranks share memory, few rows are written where the others read them.
+  float* const room = pass.own.is_cut() ? nullptr : group_.sum_room(pass.rows() * width_);
+  float* const sum = room != nullptr ? room : sum_.mutable_data_ptr<float>();
+  multiply(part, std::array{quant::PanelProduct{w, sum, width_}});
+  const core::Profiled profiled("all-reduce, residual");
+  const bool is_alone = group_.size() == 1;
+  if (pass.own.is_cut()) {
+    add_own_sum(pass);
+  } else if (!is_alone) {
+    group_.add_sum(*pass.x_BTD, sum);
+  }
+  if (!is_alone && bias.data == nullptr) return;
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    float* const x = pass.x + (pass.own.first + row) * width_;
+    if (is_alone) elements().add(x, sum + row * width_, x, width_);
+    add_bias(bias, x);
+  });
+}
+
+}  // namespace weft::models

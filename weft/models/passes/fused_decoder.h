@@ -1,0 +1,126 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "weft/core/scratch.h"
+#include "weft/dist/group.h"
+#include "weft/models/config/config.h"
+#include "weft/models/decoder/decoder_block.h"
+#include "weft/models/passes/fused_attention.h"
+#include "weft/models/passes/held_linears.h"
+#include "weft/models/passes/row_cut.h"
+#include "weft/nn/attention/kv_cache.h"
+#include "weft/nn/attention/rope.h"
+#include "weft/nn/layers/norm.h"
+#include "weft/nn/linear/panel_linear.h"
+#include "weft/quant/panels/panel_matrix.h"
+#include "weft/shard/layout.h"
+
+namespace weft::models {
+
+/// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
+/// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
+/// (nn::put_in_panels).
+class FusedDecoder {
+ public:
+  /// Holds the modules' weights; not collective.
+  FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
+               const nn::RMSNorm& last_norm, dist::Group group);
+  /// False if a block has experts, or a linear that is not in panels, or rounds activations to
+  /// other bits than the first: then it can't run.
+  bool is_complete() const { return is_complete_; }
+  /// Whether the modules still hold the linears that they held then, as far as it looked.
+  bool is_current() const;
+  /// x_BTD: the tokens' embeddings, floating. Writes keys and values behind the cache's positions
+  /// and leaves it to the caller to advance it. Returns hidden states after the last norm, float32.
+  /// Throws ConfigError if the cache has no room. Collective: two all-reduces a layer, or their
+  /// halves around the norms of long prompts.
+  at::Tensor run(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache& cache);
+
+ private:
+  using Linear = std::shared_ptr<nn::PanelLinearImpl>;
+  using Linears = BlockLinears<nn::PanelLinearImpl>;
+  /// A norm's weight or a bias; null: none.
+  struct Vector {
+    const float* data = nullptr;
+    int64_t size = 0;
+  };
+  /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
+  /// next token comes.
+  struct Layer {
+    quant::PanelView q, k, v, o, gate, up, down;
+    Vector input_norm, ffn_norm, q_norm, k_norm;
+    Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
+    int64_t heads = 0, kv_heads = 0, ffn = 0, window = 0;
+    std::vector<int64_t> kv_of_head;
+  };
+  /// The rows of a pass: row b * tokens + t.
+  struct Pass {
+    int64_t batch, tokens, start;
+    const nn::RopeAngles* angles;
+    nn::KvCache* cache;
+    /// Contiguous, of float32; x is where its numbers lie.
+    at::Tensor* x_BTD;
+    float* x;
+    /// The rows of x that are kept up to date here.
+    RowCut own;
+    int64_t rows() const { return batch * tokens; }
+  };
+  /// Floats that the next pass uses again.
+  class Rows {
+   public:
+    float* of(int64_t rows, int64_t stride);
+    float* row(int64_t index) { return floats_.data() + index * stride_; }
+    int64_t stride() const { return stride_; }
+
+   private:
+    core::Scratch<float> floats_;
+    int64_t stride_ = 0;
+  };
+
+  bool add(const DecoderBlock& block);
+  bool note_wants(const Linear& linear);
+  void take_matrices(const Linears& linears, Layer& layer);
+  void take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer);
+  Vector keep(const at::Tensor& parameter);
+  void norm_in_place(const Vector& norm, float* x, int64_t rows) const;
+  static void add_bias(const Vector& bias, float* row);
+
+  void make_sums(const RowCut& own);
+  void run_layers(const Pass& pass);
+  void take_normed(const Pass& pass, const Vector& weight);
+  void take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of);
+  quant::PanelProduct product(const quant::PanelView& w, Rows& to) const;
+  void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
+  void attend(const Pass& pass, int64_t index);
+  void norm_heads(const Pass& pass, const Layer& layer);
+  void feed_forward(const Pass& pass, const Layer& layer);
+  void take_swiglu(const Pass& pass, const Layer& layer);
+  void add_own_sum(const Pass& pass);
+  void add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
+                   const Vector& bias);
+
+  int64_t width_, head_dim_;
+  float norm_eps_;
+  FusedAttention attention_;
+  dist::Group group_;
+  std::vector<Layer> layers_;
+  Vector last_norm_;
+  /// What layers_ point into.
+  std::vector<Linears> linears_;
+  std::vector<at::Tensor> kept_;
+  HeldLinears held_;
+  quant::PanelInputs::Wants wants_;
+  quant::PanelInputs inputs_;
+  Rows q_, k_, v_, gate_, up_;
+  at::Tensor sum_, own_sum_;
+  bool is_complete_ = false;
+};
+
+}  // namespace weft::models

@@ -1,0 +1,66 @@
+#include "weft/nn/attention/kv_cache.h"
+
+#include <ATen/ops/empty.h>
+
+#include <array>
+#include <utility>
+
+#include "weft/core/error.h"
+
+namespace weft::nn {
+
+namespace {
+
+int64_t checked_capacity(int64_t capacity) {
+  core::check<core::ConfigError>(capacity >= 1, "nn.KvCache: capacity ", capacity,
+                                 ", expected at least 1 position");
+  return capacity;
+}
+
+}  // namespace
+
+KvCache::KvCache(const Options& options)
+    : dtype_(options.dtype), capacity_(checked_capacity(options.capacity)) {
+  const std::array<int64_t, 5> shape = {options.num_layers, options.batch, options.num_kv_heads,
+                                        capacity_, options.head_dim};
+  keys_ = at::empty(shape, dtype_);
+  values_ = at::empty(shape, dtype_);
+  keys_data_ = static_cast<std::byte*>(keys_.mutable_data_ptr());
+  values_data_ = static_cast<std::byte*>(values_.mutable_data_ptr());
+  layer_bytes_ = keys_.stride(0) * static_cast<int64_t>(keys_.element_size());
+}
+
+KvCache::KvCache(int64_t capacity, std::shared_ptr<KvStore> store)
+    : capacity_(checked_capacity(capacity)), store_(std::move(store)) {}
+
+std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tensor& k_BkTH,
+                                                  const at::Tensor& v_BkTH) {
+  const int64_t tokens = k_BkTH.size(2);
+  core::check<core::ConfigError>(store_ == nullptr,
+                                 "nn.KvCache.append: the cache lies on a GPU, expected one of "
+                                 "tensors; make a new one of the model as it is now");
+  check_room(tokens);
+  const at::Tensor keys = keys_.select(0, layer), values = values_.select(0, layer);
+  keys.narrow(2, length_, tokens).copy_(k_BkTH);
+  values.narrow(2, length_, tokens).copy_(v_BkTH);
+  return {keys.narrow(2, 0, length_ + tokens), values.narrow(2, 0, length_ + tokens)};
+}
+
+void KvCache::check_room(int64_t tokens) const {
+  core::check<core::ConfigError>(length_ + tokens <= capacity_, "nn.KvCache: ", length_ + tokens,
+                                 " positions, expected at most ", capacity_,
+                                 "; use a larger --ctx-size or fewer tokens");
+}
+
+void KvCache::truncate(int64_t length) {
+  core::check<core::InternalError>(length >= 0 && length <= length_, "nn.KvCache: truncate to ",
+                                   length, " of ", length_);
+  length_ = length;
+}
+
+int64_t KvCache::num_bytes() const {
+  if (store_ != nullptr) return store_->num_bytes();
+  return static_cast<int64_t>(keys_.nbytes() + values_.nbytes());
+}
+
+}  // namespace weft::nn

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/dist/group.h"
+#include "weft/nn/linear/linear_like.h"
+
+namespace weft::nn {
+
+/// The place of a linear layer inside a module that does the communication for it: it has an inner
+/// linear and knows how that was cut, but only computes.
+class PartialLinearImpl : public AnyLinear, public LinearHolder {
+ public:
+  /// Without a cut `inner` is whole. Throws ShapeError unless it is as large as the cut says, or if
+  /// it has a bias that would be added once per rank.
+  explicit PartialLinearImpl(std::shared_ptr<LinearLike> inner,
+                             std::optional<LinearCut> cut = std::nullopt);
+  at::Tensor forward(const at::Tensor& x) override { return inner_->forward(x); }
+  int64_t in_features() const override;
+  int64_t out_features() const override;
+  std::shared_ptr<LinearLike> inner() const override { return inner_; }
+  void set_inner(std::shared_ptr<LinearLike> inner) override;
+  const LinearCut* cut() const override { return cut_ ? &*cut_ : nullptr; }
+
+ private:
+  std::shared_ptr<LinearLike> inner_;
+  std::optional<LinearCut> cut_;
+};
+TORCH_MODULE(PartialLinear);
+
+/// What an expert's layers are called in its module: Mixtral has w1, w3 and w2.
+struct ExpertNames {
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+};
+
+/// One expert, or this rank's part of it: down(silu(gate(x)) * up(x)), not summed over ranks.
+/// Source: Shazeer 2020, arXiv:2002.05202.
+class ExpertImpl : public torch::nn::Module {
+ public:
+  /// gate and up [f, D], down [D, f]: all three cut along one layout of the ffn, or whole.
+  ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down, ExpertNames names = {});
+  /// x_SD. Returns this rank's part of [S, D].
+  at::Tensor forward(const at::Tensor& x_SD);
+  const PartialLinear& down() const { return down_; }
+
+ private:
+  PartialLinear gate_, up_, down_;
+};
+TORCH_MODULE(Expert);
+
+/// What a MixtureOfExperts is made of, on one rank.
+struct MixtureOfExpertsParts {
+  /// Whole on every rank: [E, D].
+  std::shared_ptr<LinearLike> router;
+  /// The experts that this rank holds, or holds a part of, by ascending number.
+  std::vector<Expert> experts;
+  std::vector<int64_t> expert_numbers;
+  /// One more expert that all tokens go through, in proportion to the sigmoid of its gate [1, D],
+  /// which is whole on every rank; null: none.
+  Expert shared = nullptr;
+  std::shared_ptr<LinearLike> shared_gate = nullptr;
+};
+
+/// How tokens are dealt out.
+struct RoutingOptions {
+  /// Experts per token.
+  int64_t top_k = 1;
+  /// The weights of a token's experts are divided by their sum.
+  bool normalize = true;
+};
+
+/// A feed-forward layer of E experts of which each token takes the top_k that the router likes
+/// most: y = sum of softmax(router(x))[e] * expert_e(x). Experts are cut over the ranks by ffn
+/// (each rank a part of all) or by expert (each rank some, whole); one all-reduce for the layer
+/// either way. Every rank routes for itself, so x must be the same on all to the bit.
+///
+/// An expert takes its tokens together; experts are summed in ascending order, on any run and for
+/// any routing. While gradients are recorded, experts without tokens take part as well, so that
+/// every rank has the same collectives in backward and every parameter a gradient. Modules: "gate",
+/// "experts.<number>", "shared_expert", "shared_expert_gate". Sources: Shazeer
+/// et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088; shared expert: Qwen2-MoE,
+/// arXiv:2407.10671.
+class MixtureOfExpertsImpl : public torch::nn::Module {
+ public:
+  /// Throws ConfigError unless 1 <= top_k <= E, ShapeError for parts that don't fit, a rank
+  /// without any expert, or a shared expert without gate.
+  MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingOptions options, dist::Group group);
+  /// x_BTD, whole and equal on all ranks, not yet through ops::mp_copy. Returns the same shape.
+  /// Collective: one all-reduce forward, two backward (the input's gradient and the routing
+  /// weights').
+  at::Tensor forward(const at::Tensor& x_BTD);
+
+  int64_t num_experts() const { return router_->out_features(); }
+
+ private:
+  struct Routing;
+  Routing route(const at::Tensor& x_SD) const;
+  at::Tensor run_experts(const at::Tensor& x_SD, const Routing& routing);
+
+  PartialLinear router_;
+  std::vector<Expert> experts_;
+  std::vector<int64_t> expert_numbers_;
+  Expert shared_{nullptr};
+  PartialLinear shared_gate_{nullptr};
+  RoutingOptions options_;
+  dist::Group group_;
+};
+TORCH_MODULE(MixtureOfExperts);
+
+}  // namespace weft::nn

@@ -1,0 +1,186 @@
+#include "weft/nn/layers/norm.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/nn/layers/element_kernel.h"
+#include "weft/ops/collectives.h"
+
+namespace weft::nn {
+namespace {
+
+at::Tensor checked_weight(at::Tensor weight, const char* where) {
+  core::check<core::ShapeError>(weight.dim() == 1, where, ": weight ",
+                                core::list_text(weight.sizes()), ", expected [D]");
+  return weight;
+}
+
+using core::check;
+using core::ConfigError;
+using kernels::NormRows;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// All rows of a call, in blocks.
+struct Rows {
+  static constexpr int64_t kBlock = 64;
+  NormRows all;
+  int64_t row_bytes = 0;
+  int64_t num_blocks() const { return (all.rows + kBlock - 1) / kBlock; }
+};
+
+Rows rows_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& scale, double eps) {
+  Rows rows;
+  rows.all.size = x.size(-1);
+  rows.all.rows = x.numel() / rows.all.size;
+  rows.all.eps = static_cast<float>(eps);
+  rows.all.x = x.const_data_ptr();
+  rows.all.weight = weight.const_data_ptr();
+  rows.all.scale = scale.mutable_data_ptr<float>();
+  rows.row_bytes = rows.all.size * static_cast<int64_t>(x.element_size());
+  return rows;
+}
+
+// Calls use(block, its rows, the byte that they begin at).
+template <class Use>
+void for_row_blocks(const Rows& rows, Use&& use) {
+  at::parallel_for(0, rows.num_blocks(), 2, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * Rows::kBlock;
+      NormRows own = rows.all;
+      own.rows = std::min(Rows::kBlock, rows.all.rows - first);
+      own.x = static_cast<const char*>(rows.all.x) + first * rows.row_bytes;
+      own.scale = rows.all.scale + first;
+      use(block, own, first * rows.row_bytes);
+    }
+  });
+}
+
+// Parameters may be given their memory by the first operation that uses them (train's sharded
+// units): there has to be one before their pointer is taken.
+at::Tensor announced(const at::Tensor& parameter) { return parameter.detach(); }
+
+// One pass each way, which keeps x and a number per row.
+struct NormFunction : torch::autograd::Function<NormFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in,
+                            const at::Tensor& weight, double eps) {
+    const at::Tensor x = x_in.contiguous(), own_weight = announced(weight);
+    at::Tensor y = at::empty_like(x);
+    at::Tensor scale = at::empty({x.numel() / x.size(-1)}, at::kFloat);
+    context->save_for_backward({x, weight, scale});
+    context->saved_data["eps"] = eps;
+    const auto* kernel = element_kernel(x);
+    for_row_blocks(rows_of(x, own_weight, scale, eps),
+                   [&](int64_t /*block*/, NormRows rows, int64_t first_byte) {
+                     rows.y = static_cast<char*>(y.mutable_data_ptr()) + first_byte;
+                     kernel->norm(rows);
+                   });
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    check<ConfigError>(!at::GradMode::is_enabled(),
+                       "nn.RMSNorm: a gradient of the gradient is not defined; call backward "
+                       "without create_graph");
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], weight = announced(saved[1]);
+    const at::Tensor d_y = grads[0].contiguous();
+    at::Tensor d_x = at::empty_like(x);
+    const Rows all = rows_of(x, weight, saved[2], context->saved_data["eps"].toDouble());
+    // Sums of blocks of rows, so that they depend on no number of threads.
+    at::Tensor d_weights = at::zeros({all.num_blocks(), weight.size(0)}, at::kFloat);
+    const auto* kernel = element_kernel(x);
+    for_row_blocks(all, [&](int64_t block, const NormRows& rows, int64_t first_byte) {
+      kernels::NormGradient gradient;
+      gradient.d_y = static_cast<const char*>(d_y.const_data_ptr()) + first_byte;
+      gradient.d_x = static_cast<char*>(d_x.mutable_data_ptr()) + first_byte;
+      gradient.d_weight = d_weights.mutable_data_ptr<float>() + block * weight.size(0);
+      kernel->norm_backward(rows, gradient);
+    });
+    return {d_x, d_weights.sum(0).to(weight.scalar_type()), at::Tensor()};
+  }
+};
+
+// What NormFunction is compared with, and what other types take.
+at::Tensor composed(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  if (x.scalar_type() == weight.scalar_type() && x.scalar_type() == at::kFloat) {
+    return at::rms_norm(x, weight.sizes(), weight, eps);
+  }
+  const at::Tensor y = at::rms_norm(x.to(at::kFloat), weight.sizes(), weight.to(at::kFloat), eps);
+  return y.to(x.scalar_type());
+}
+
+at::Tensor normed(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const bool fits = x.dim() >= 1 && x.size(-1) == weight.size(0) && x.numel() > 0;
+  if (!fits || x.scalar_type() != weight.scalar_type() || element_kernel(x) == nullptr) {
+    return composed(x, weight, eps);
+  }
+  return NormFunction::apply(x, weight, eps);
+}
+
+}  // namespace
+
+RMSNormImpl::RMSNormImpl(at::Tensor weight_in, double eps, bool requires_grad) : eps_(eps) {
+  weight = register_parameter("weight", checked_weight(std::move(weight_in), "nn.RMSNorm"),
+                              requires_grad);
+}
+
+at::Tensor RMSNormImpl::forward(const at::Tensor& x) { return normed(x, weight, eps_); }
+
+SequenceParallelRMSNormImpl::SequenceParallelRMSNormImpl(at::Tensor weight_in, double eps,
+                                                         dist::Group group, bool requires_grad)
+    : eps_(eps), group_(std::move(group)) {
+  weight = register_parameter(
+      "weight", checked_weight(std::move(weight_in), "nn.SequenceParallelRMSNorm"), requires_grad);
+}
+
+at::Tensor SequenceParallelRMSNormImpl::forward(const at::Tensor& x) {
+  return normed(x, ops::mp_copy(weight, group_), eps_);
+}
+
+HeadRMSNormImpl::HeadRMSNormImpl(at::Tensor weight_in, double eps, dist::Group group,
+                                 bool requires_grad)
+    : eps_(eps), group_(std::move(group)) {
+  weight = register_parameter("weight", checked_weight(std::move(weight_in), "nn.HeadRMSNorm"),
+                              requires_grad);
+}
+
+at::Tensor HeadRMSNormImpl::forward(const at::Tensor& x_BTnH) {
+  core::check<core::ShapeError>(x_BTnH.dim() == 4 && x_BTnH.size(3) == weight.size(0),
+                                "nn.HeadRMSNorm: input ", core::list_text(x_BTnH.sizes()),
+                                ", expected [B, T, heads, ", weight.size(0), "]");
+  return normed(x_BTnH, ops::mp_copy(weight, group_), eps_);
+}
+
+ShardedRMSNormImpl::ShardedRMSNormImpl(at::Tensor weight_in, int64_t whole_size, double eps,
+                                       dist::Group group, bool requires_grad)
+    : whole_size_(whole_size), eps_(eps), group_(std::move(group)) {
+  weight = register_parameter("weight", checked_weight(std::move(weight_in), "nn.ShardedRMSNorm"),
+                              requires_grad);
+  core::check<core::ShapeError>(weight.size(0) <= whole_size_, "nn.ShardedRMSNorm: weight [",
+                                weight.size(0), "] of a whole of ", whole_size_,
+                                "; give this rank's part");
+}
+
+at::Tensor ShardedRMSNormImpl::forward(const at::Tensor& x) {
+  core::check<core::ShapeError>(x.dim() >= 1 && x.size(-1) == weight.size(0),
+                                "nn.ShardedRMSNorm: input ", core::list_text(x.sizes()),
+                                ", expected the last dim to be this rank's ", weight.size(0),
+                                " of ", whole_size_);
+  const at::ScalarType type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor values = x.to(type);
+  const at::Tensor own = values.square().sum(-1, true);
+  // Every rank scales its part by the whole's sum, so gradients of the sum come from all ranks.
+  const at::Tensor sum = ops::mp_copy(ops::mp_reduce(own, group_), group_);
+  const at::Tensor scale = (sum / static_cast<double>(whole_size_) + eps_).rsqrt();
+  return (values * scale * weight.to(type)).to(x.scalar_type());
+}
+
+}  // namespace weft::nn

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "weft/nn/linear/linear_like.h"
+#include "weft/quant/scheme.h"
+
+namespace weft::nn {
+
+/// A linear layer somewhere in a module, where it may be exchanged.
+struct HeldLinear {
+  /// The place's own path, e.g. "layers.0.wq", however many layers are wrapped around its weight.
+  std::string path;
+  LinearHolder* holder = nullptr;
+};
+
+/// All of them, in the module's order: weft::nn::Linear, the parallel layers, the vocabulary
+/// parallel embedding and head.
+std::vector<HeldLinear> find_linears(torch::nn::Module& module);
+
+/// Which layers are meant, by path.
+using PathPredicate = std::function<bool(const std::string& path)>;
+
+/// Exchanges the inner linear of every place for which `predicate` holds (null: all) for a
+/// quantized one; the base of a LoRA layer is exchanged under its adapter. The values are those of
+/// the quantized whole, cut, also where a shard's edge lies within a quant group. Returns how many.
+/// Collective over the groups of the layers that are cut by input features.
+/// Throws ConfigError for a scheme that does not exist, for no layer, for input features that the
+/// group size does not divide, for a torch::nn::Linear (whose place cannot take another layer) and
+/// for one quantized already.
+int64_t quantize(torch::nn::Module& module, const quant::Scheme& scheme,
+                 const PathPredicate& predicate = {});
+
+/// A LoRA adapter's size and start: A is drawn from kaiming_uniform(sqrt 5) of the whole by `seed`
+/// and path, the same on any number of ranks; B is zero.
+struct LoraOptions {
+  int64_t rank = 8;
+  /// The adapter's product is multiplied by alpha / rank.
+  double alpha = 16;
+  uint64_t seed = 0;
+  /// LoraLinear::set_dropout; layers differ by their paths.
+  double dropout = 0;
+};
+
+/// Wraps the layers whose path, or the end of it after a dot, is one of `targets`, e.g. "wq", and
+/// freezes every parameter of the module but the adapters'. Before or after sharding: same result.
+/// Returns how many. Throws ConfigError for a target that no layer has, listing what there is, for
+/// a torch::nn::Linear and for a layer that has an adapter.
+int64_t apply_lora(torch::nn::Module& module, const std::vector<std::string>& targets,
+                   const LoraOptions& options = {});
+
+/// A trained adapter of one layer, whole: what the layer gives gains scale (x A^T) B^T.
+struct LoraFactors {
+  /// A [r, in], floating.
+  at::Tensor a;
+  /// B [out, r], floating.
+  at::Tensor b;
+  double scale = 1;
+};
+
+/// Puts trained adapters beside the layers at `places` (HeldLinear::path): each rank keeps its part
+/// of what `factors` gives for a place, which is asked for one place at a time. Nothing is fused,
+/// and no gradient is needed. Throws ConfigError for a place without a layer and for a layer that
+/// has an adapter, ShapeError unless A and B fit the whole layer. Not collective.
+void attach_lora(torch::nn::Module& module, const std::vector<std::string>& places,
+                 const std::function<LoraFactors(const std::string& place)>& factors);
+
+/// Merge or un-merge all adapters of the module; return how many there are.
+int64_t merge_lora(torch::nn::Module& module);
+int64_t unmerge_lora(torch::nn::Module& module);
+
+/// Exchanges every LoRA layer for one dense linear that computes the same. Returns how many.
+int64_t fuse_lora(torch::nn::Module& module);
+
+}  // namespace weft::nn

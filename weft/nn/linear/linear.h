@@ -1,0 +1,49 @@
+#pragma once
+
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <memory>
+#include <string>
+
+#include "weft/nn/linear/linear_like.h"
+#include "weft/nn/parallel/shard_linear.h"
+
+namespace weft::nn {
+
+/// The place of one linear layer in a model of one's own. What stands there may be exchanged while
+/// the member and its callers stay: first a torch::nn::Linear's weight, then its quantized form,
+/// a LoRA adapter around either, and any of them cut over a group.
+class LinearImpl : public AnyLinear, public LinearHolder {
+ public:
+  /// Takes over the linear's own parameters: shared, not copied.
+  LinearImpl(const torch::nn::Linear& linear);
+  /// Any layer; a parallel one stands here as sharded.
+  explicit LinearImpl(std::shared_ptr<AnyLinear> layer);
+
+  /// x: [..., in] (this rank's in, if sharded to all). Collective if sharded.
+  at::Tensor forward(const at::Tensor& x) override { return layer_->forward(x); }
+  int64_t in_features() const override { return layer_->in_features(); }
+  int64_t out_features() const override { return layer_->out_features(); }
+
+  /// Cuts the layer over `group` and lets the whole go. Every rank calls it. Throws as shard_linear
+  /// does, and ConfigError if it is sharded already.
+  void shard(ShardKind kind, const dist::Group& group, const ShardOptions& options = {});
+  /// By heads or another layout of one's own.
+  void shard(ShardKind kind, const dist::Group& group, const shard::Layout& layout);
+  /// Puts the whole back on every rank; nothing if it is whole. Collective.
+  void unshard();
+
+  const std::shared_ptr<AnyLinear>& layer() const { return layer_; }
+  std::shared_ptr<LinearLike> inner() const override;
+  void set_inner(std::shared_ptr<LinearLike> inner) override;
+  const LinearCut* cut() const override { return nullptr; }
+
+ private:
+  std::shared_ptr<LinearLike> whole_or_throw() const;
+
+  std::shared_ptr<AnyLinear> layer_;
+};
+TORCH_MODULE(Linear);
+
+}  // namespace weft::nn

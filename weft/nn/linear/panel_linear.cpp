@@ -1,0 +1,93 @@
+#include "weft/nn/linear/panel_linear.h"
+
+#include <map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "weft/core/error.h"
+#include "weft/nn/linear/adapt.h"
+#include "weft/nn/linear/dense_linear.h"
+#include "weft/nn/linear/linear_parts.h"
+#include "weft/nn/linear/quantized_linear.h"
+
+namespace weft::nn {
+namespace {
+
+constexpr char kWhere[] = "nn.PanelLinear";
+
+[[noreturn]] void refuse(const char* what) {
+  core::fail<core::ConfigError>(kWhere, ": ", what,
+                                ": expected a weight of the file's order; do it before "
+                                "nn::put_in_panels");
+}
+
+// The bias as products in panels add it; undefined if there is none.
+at::Tensor in_float(const LinearLike& linear) {
+  const at::Tensor bias = linear.bias_or_undefined();
+  return bias.defined() ? bias.detach().to(at::kFloat).contiguous() : bias;
+}
+
+}  // namespace
+
+std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits) {
+  if (const auto* dense = dynamic_cast<const DenseLinearImpl*>(&linear)) {
+    if (!quant::fits_panels(dense->weight)) return nullptr;
+    return std::make_shared<PanelLinearImpl>(quant::to_panels(dense->weight), in_float(*dense));
+  }
+  const auto* quantized = dynamic_cast<const QuantizedLinearImpl*>(&linear);
+  if (quantized == nullptr) return nullptr;
+  const auto* affine = std::get_if<quant::AffineTensor>(&quantized->weight);
+  if (affine == nullptr || !quant::fits_panels(*affine)) return nullptr;
+  return std::make_shared<PanelLinearImpl>(quant::to_panels(*affine, activation_bits),
+                                           in_float(*quantized));
+}
+
+PanelLinearImpl::PanelLinearImpl(quant::PanelMatrix weight_in, at::Tensor bias_in)
+    : weight(std::move(weight_in)) {
+  check_bias(bias_in, out_features(), kWhere);
+  weight.data = register_buffer("weight", weight.data);
+  if (bias_in.defined()) bias = register_buffer("bias", std::move(bias_in));
+}
+
+at::Tensor PanelLinearImpl::forward(const at::Tensor& x) {
+  check_input(x, in_features(), kWhere);
+  if (at::GradMode::is_enabled() && x.requires_grad()) refuse("a gradient");
+  const at::Tensor y = quant::panel_matmul(x, weight);
+  return bias.defined() ? y + bias.to(y.scalar_type()) : y;
+}
+
+at::Tensor PanelLinearImpl::rows(const at::Tensor& indices) {
+  return quant::panel_rows(weight, indices);
+}
+
+at::Tensor PanelLinearImpl::dense_weight() const { return quant::panel_values(weight); }
+
+int64_t PanelLinearImpl::column_unit(int64_t /*n*/) const { refuse("a cut"); }
+
+std::shared_ptr<LinearLike> PanelLinearImpl::shard(const LinearCut& /*cut*/) const {
+  refuse("a cut");
+}
+
+std::shared_ptr<LinearLike> PanelLinearImpl::unshard(const LinearCut& /*cut*/,
+                                                     const at::Tensor& /*bias*/) const {
+  refuse("the whole");
+}
+
+int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits) {
+  // A tied embedding and head hold one inner linear and go on doing so.
+  std::map<const LinearLike*, std::vector<LinearHolder*>> holders;
+  for (const HeldLinear& each : find_linears(module)) {
+    holders[each.holder->inner().get()].push_back(each.holder);
+  }
+  int64_t count = 0;
+  for (const auto& [former, all] : holders) {
+    const auto made = in_panels(*former, activation_bits);
+    if (made == nullptr) continue;
+    for (LinearHolder* holder : all) holder->set_inner(made);
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace weft::nn

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "weft/nn/linear/linear_like.h"
+#include "weft/quant/panels/panel_matrix.h"
+
+namespace weft::nn {
+
+/// A weight in the processor's order, for inference: on their way into a product with a quantized
+/// one, activations are rounded to 8 or 16 bits (quant::panel_matmul). Buffer "weight" in that
+/// order.
+class PanelLinearImpl : public LinearLike {
+ public:
+  /// Keeps the tensors given. Throws ShapeError if bias does not fit.
+  explicit PanelLinearImpl(quant::PanelMatrix weight, at::Tensor bias = {});
+  /// Throws ConfigError for an input that needs a gradient.
+  at::Tensor forward(const at::Tensor& x) override;
+  at::Tensor rows(const at::Tensor& indices) override;
+  int64_t in_features() const override { return weight.in_features; }
+  int64_t out_features() const override { return weight.out_features; }
+  int64_t weight_bytes() const override { return weight.num_bytes(); }
+  at::Tensor bias_or_undefined() const override { return bias; }
+  at::Tensor dense_weight() const override;
+  /// Cutting and joining are done before: both throw ConfigError.
+  int64_t column_unit(int64_t n) const override;
+  std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
+  std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
+
+  quant::PanelMatrix weight;
+  at::Tensor bias;
+};
+TORCH_MODULE(PanelLinear);
+
+/// The same layer in panels, activations of a quantized one with `activation_bits`, 8 or 16; null
+/// if its weight doesn't fit (quant::fits_panels).
+std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits);
+
+/// Exchanges every linear of the module that fits (quant::fits_panels) for one in panels, one after
+/// the other, so that no more than one weight is there twice. Others stay as they are. Returns how
+/// many. Activations of quantized ones get `activation_bits`, 8 or 16. Not collective.
+int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits = 8);
+
+}  // namespace weft::nn

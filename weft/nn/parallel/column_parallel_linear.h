@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "weft/nn/linear/new_linear.h"
+#include "weft/nn/parallel/parallel_linear.h"
+
+namespace weft::nn {
+
+/// How a ColumnParallelLinear begins and what it gives.
+struct ColumnParallelOptions {
+  bool bias = true;
+  /// The output is whole and in the whole's order on all ranks; otherwise it is this rank's shard,
+  /// for a RowParallelLinear with input_is_parallel.
+  bool gather_output = true;
+  /// How the whole weight begins; drawn alike on any number of ranks.
+  Init init = Init::linear_default();
+  /// None: as torch::nn::Linear's, uniform within 1/sqrt(in_features).
+  std::optional<Init> bias_init = std::nullopt;
+  /// The output features are so many equal segments, each cut by itself: a fused q, k, v has 3, a
+  /// fused gate and up projection 2.
+  int64_t stride = 1;
+  at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+};
+
+/// A new AllToShardedLinear with the options of Megatron's layer. y = x w^T + bias with w
+/// [out, in] cut by rows. Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+class ColumnParallelLinearImpl : public AllToShardedLinearImpl {
+ public:
+  /// Throws ShapeError if stride does not divide out_features, ConfigError if a rank would hold
+  /// nothing. Collective, except on the meta device.
+  ColumnParallelLinearImpl(int64_t in_features, int64_t out_features, const dist::Group& group,
+                           const ColumnParallelOptions& options = {});
+
+  /// x: [..., in], whole. Returns [..., out], or [..., this rank's out] without gather_output.
+  /// Collective: an all-gather forward with gather_output, an all-reduce backward.
+  at::Tensor forward(const at::Tensor& x) override;
+  /// Draws a new whole and keeps this rank's part. Throws ConfigError unless the inner linear is
+  /// dense. Collective.
+  void reset_parameters();
+  void pretty_print(std::ostream& stream) const override;
+
+  const ColumnParallelOptions& options() const { return options_; }
+
+ private:
+  ColumnParallelLinearImpl(const NewLinearSpec& spec, const LinearCut& cut,
+                           const ColumnParallelOptions& options);
+
+  ColumnParallelOptions options_;
+};
+TORCH_MODULE(ColumnParallelLinear);
+
+}  // namespace weft::nn

@@ -1,0 +1,111 @@
+#include "weft/nn/parallel/parallel_linear.h"
+
+#include <ATen/ops/full.h>
+
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/nn/linear/dense_linear.h"
+#include "weft/nn/linear/fused_linear.h"
+#include "weft/ops/collectives.h"
+
+namespace weft::nn {
+
+using core::check;
+using core::ShapeError;
+
+ParallelLinearImpl::ParallelLinearImpl(std::shared_ptr<LinearLike> inner, LinearCut cut)
+    : inner_(register_module("inner", std::move(inner))), cut_(std::move(cut)) {
+  const bool by_rows = cut_.kind == ShardKind::kAllToSharded;
+  const int64_t held = by_rows ? inner_->out_features() : inner_->in_features();
+  const int64_t expected = cut_.layout.lengths().at(static_cast<size_t>(cut_.group.rank()));
+  check<ShapeError>(held == expected, by_rows ? "nn.AllToShardedLinear" : "nn.ShardedToAllLinear",
+                    ": the inner linear has ", held, by_rows ? " output" : " input",
+                    " features, expected this rank's ", expected, " of ", cut_.layout.size);
+}
+
+LinearCut ParallelLinearImpl::contiguous_cut(const LinearLike& inner, ShardKind kind,
+                                             const dist::Group& group) {
+  const bool by_rows = kind == ShardKind::kAllToSharded;
+  const at::Tensor own = at::full({1}, by_rows ? inner.out_features() : inner.in_features(),
+                                  at::TensorOptions(at::kLong));
+  const std::vector<int64_t> ones(static_cast<size_t>(group.size()), 1);
+  const at::Tensor all = group.all_gather(own, 0, ones).contiguous();
+  const auto* lengths = all.const_data_ptr<int64_t>();
+  return {kind, shard::contiguous_layout(by_rows ? 0 : 1, {lengths, lengths + all.numel()}), group};
+}
+
+int64_t ParallelLinearImpl::in_features() const {
+  return cut_.kind == ShardKind::kAllToSharded ? inner_->in_features() : cut_.layout.size;
+}
+
+int64_t ParallelLinearImpl::out_features() const {
+  return cut_.kind == ShardKind::kAllToSharded ? cut_.layout.size : inner_->out_features();
+}
+
+void ParallelLinearImpl::set_inner(std::shared_ptr<LinearLike> inner) {
+  check<ShapeError>(inner->in_features() == inner_->in_features() &&
+                        inner->out_features() == inner_->out_features(),
+                    "nn.ParallelLinear.set_inner: [", inner->out_features(), ", ",
+                    inner->in_features(), "], expected [", inner_->out_features(), ", ",
+                    inner_->in_features(), "] as before");
+  check<ShapeError>(cut_.kind == ShardKind::kAllToSharded || !inner->has_bias(),
+                    "nn.ShardedToAllLinear: the inner linear has a bias, which would be "
+                    "added once per rank; give it to the layer instead");
+  inner_ = replace_module("inner", std::move(inner));
+}
+
+AllToShardedLinearImpl::AllToShardedLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group,
+                                               shard::Layout layout)
+    : ParallelLinearImpl(std::move(inner),
+                         {ShardKind::kAllToSharded, std::move(layout), std::move(group)}) {
+  if (auto* dense = dynamic_cast<DenseLinearImpl*>(inner_.get())) dense->share_rows(cut_);
+}
+
+AllToShardedLinearImpl::AllToShardedLinearImpl(std::shared_ptr<LinearLike> inner,
+                                               const dist::Group& group)
+    : ParallelLinearImpl(inner, contiguous_cut(*inner, ShardKind::kAllToSharded, group)) {}
+
+at::Tensor AllToShardedLinearImpl::forward(const at::Tensor& x) {
+  return inner_->forward(ops::mp_copy(x, group()));
+}
+
+std::shared_ptr<LinearLike> AllToShardedLinearImpl::unshard() const {
+  return inner_->unshard(cut_, {});
+}
+
+ShardedToAllLinearImpl::ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group,
+                                               shard::Layout layout, at::Tensor bias_in,
+                                               bool requires_grad)
+    : ParallelLinearImpl(std::move(inner),
+                         {ShardKind::kShardedToAll, std::move(layout), std::move(group)}) {
+  check<ShapeError>(!inner_->has_bias(),
+                    "nn.ShardedToAllLinear: the inner linear has a bias, which would be "
+                    "added once per rank; give it to the layer instead");
+  check<ShapeError>(
+      !bias_in.defined() || (bias_in.dim() == 1 && bias_in.size(0) == inner_->out_features()),
+      "nn.ShardedToAllLinear: bias ", bias_in.defined() ? core::list_text(bias_in.sizes()) : "",
+      ", expected [", inner_->out_features(), "]");
+  check<ShapeError>(!cut_.layout.overlaps(),
+                    "nn.ShardedToAllLinear: columns that several ranks hold would be summed more "
+                    "than once; cut them without overlap");
+  if (bias_in.defined()) bias = register_parameter("bias", std::move(bias_in), requires_grad);
+}
+
+ShardedToAllLinearImpl::ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner,
+                                               const dist::Group& group, at::Tensor bias_in,
+                                               bool requires_grad)
+    : ShardedToAllLinearImpl(inner, group,
+                             contiguous_cut(*inner, ShardKind::kShardedToAll, group).layout,
+                             std::move(bias_in), requires_grad) {}
+
+at::Tensor ShardedToAllLinearImpl::forward_rows(const at::Tensor& x, const RowCounts& rows) {
+  const at::Tensor y = reduced_linear(*inner_, x, group(), rows);
+  return bias.defined() ? y + bias.to(y.scalar_type()) : y;
+}
+
+std::shared_ptr<LinearLike> ShardedToAllLinearImpl::unshard() const {
+  return inner_->unshard(cut_, bias);
+}
+
+}  // namespace weft::nn

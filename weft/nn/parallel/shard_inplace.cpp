@@ -1,0 +1,135 @@
+#include "weft/nn/parallel/shard_inplace.h"
+
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/nn/linear/linear_parts.h"
+#include "weft/nn/parallel/parallel_linear.h"
+
+namespace weft::nn {
+namespace {
+
+using core::check;
+using core::ConfigError;
+using core::ShapeError;
+using Kind = ParameterRule::Kind;
+
+constexpr const char* kWhere = "nn.shard_inplace: ";
+
+std::map<std::string, at::Tensor> named_tensors(const torch::nn::Module& module) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& item : module.named_parameters()) tensors[item.key()] = item.value();
+  for (const auto& item : module.named_buffers()) tensors[item.key()] = item.value();
+  return tensors;
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot + 1);
+}
+
+InplaceShard planned(const std::string& path, const at::Tensor& whole, const ParameterRule& rule,
+                     int64_t n) {
+  InplaceShard shard{rule.kind, {}, whole.requires_grad()};
+  if (rule.kind != Kind::kCut) return shard;
+  shard::Split split = rule.split;
+  const std::string where = core::join(kWhere, path, " ", core::list_text(whole.sizes()));
+  check<ShapeError>(split.dim >= -whole.dim() && split.dim < whole.dim(), where, ": dim ",
+                    split.dim, ", expected ", -whole.dim(), " to ", whole.dim() - 1);
+  if (split.dim < 0) split.dim += whole.dim();
+  shard.layout =
+      shard::make_layout(split, whole.size(split.dim), n, core::join(where, ", dim ", split.dim));
+  return shard;
+}
+
+// A bias that every rank adds to its part of a sum is in the sum once per rank.
+void refuse_repeated_bias(const std::map<std::string, at::Tensor>& tensors,
+                          const InplaceShards& shards) {
+  for (const auto& [path, shard] : shards) {
+    const std::string bias = core::join(folder_of(path), "bias");
+    const bool is_weight =
+        shard.kind == Kind::kCut && path == core::join(folder_of(path), "weight");
+    const bool is_repeated = is_weight && tensors.contains(bias) && !shards.contains(bias);
+    check<ConfigError>(!is_repeated, kWhere, bias, " would be added once per rank: ", path,
+                       " is cut along dim ", shard.layout.dim, " over ", shard.layout.num_ranks(),
+                       " ranks and the bias is kept whole; give it first_rank() where outputs are "
+                       "summed, or cut it with the outputs");
+  }
+}
+
+std::vector<std::string> parallel_prefixes(const torch::nn::Module& module) {
+  std::vector<std::string> prefixes;
+  for (const auto& item : module.named_modules("", false)) {
+    if (dynamic_cast<const ParallelLinearImpl*>(item.value().get()) == nullptr) continue;
+    prefixes.push_back(core::join(item.key(), "."));
+  }
+  return prefixes;
+}
+
+void replace(at::Tensor tensor, const at::Tensor& value, bool requires_grad) {
+  tensor.mutable_grad() = at::Tensor();
+  tensor.set_data(value);
+  if (tensor.is_leaf() && tensor.is_floating_point()) tensor.set_requires_grad(requires_grad);
+}
+
+LinearCut cut_of(const InplaceShard& shard, const dist::Group& group) {
+  return {ShardKind::kAllToSharded, shard.layout, group};
+}
+
+}  // namespace
+
+InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
+                            const dist::Group& group) {
+  const auto tensors = named_tensors(module);
+  const auto prefixes = parallel_prefixes(module);
+  InplaceShards shards;
+  for (const auto& item : tensors) {
+    const auto& path = item.first;
+    const ParameterRule wanted = item.second.defined() ? rule(path, item.second) : ParameterRule();
+    if (wanted.kind == Kind::kKeep) continue;
+    const bool is_parallel = std::any_of(prefixes.begin(), prefixes.end(), [&](const auto& prefix) {
+      return path.starts_with(prefix);
+    });
+    check<ConfigError>(!is_parallel, kWhere, path,
+                       " is part of a parallel layer and cut already; keep() it");
+    shards[path] = planned(path, item.second, wanted, group.size());
+  }
+  refuse_repeated_bias(tensors, shards);
+  // One tensor may have several paths (tied weights); it is cut once.
+  std::map<at::TensorImpl*, std::string> done;
+  for (const auto& [path, shard] : shards) {
+    const at::Tensor& whole = tensors.at(path);
+    if (!done.emplace(whole.unsafeGetTensorImpl(), path).second) continue;
+    if (shard.kind == Kind::kCut) {
+      replace(whole, own_part(whole, cut_of(shard, group)), shard.requires_grad);
+    } else if (group.rank() != 0) {
+      replace(whole, at::zeros_like(whole.detach()), false);
+    }
+  }
+  return shards;
+}
+
+void unshard_inplace(torch::nn::Module& module, const InplaceShards& shards,
+                     const dist::Group& group) {
+  const auto tensors = named_tensors(module);
+  std::map<at::TensorImpl*, std::string> done;
+  for (const auto& [path, shard] : shards) {
+    const auto found = tensors.find(path);
+    check<ConfigError>(found != tensors.end(), "nn.unshard_inplace: ", path,
+                       " is no parameter of this module; give the module that was cut");
+    const at::Tensor& part = found->second;
+    if (!done.emplace(part.unsafeGetTensorImpl(), path).second) continue;
+    if (shard.kind == Kind::kCut) {
+      replace(part, gather_whole(part, cut_of(shard, group)), shard.requires_grad);
+    } else {
+      at::Tensor whole = part.detach().clone();
+      group.broadcast(whole, 0);
+      replace(part, whole, shard.requires_grad);
+    }
+  }
+}
+
+}  // namespace weft::nn

@@ -1,0 +1,129 @@
+#include "weft/quant/formats/gguf_blocks.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cstring>
+#include <vector>
+
+#include "weft/core/checked.h"
+#include "weft/core/error.h"
+#include "weft/quant/affine_reference.h"
+#include "weft/quant/formats/gguf_k_blocks.h"
+#include "weft/quant/large_tensor.h"
+#include "weft/quant/view.h"
+
+namespace weft::quant {
+namespace {
+
+using core::check;
+using core::ShapeError;
+
+constexpr const char* kWhere = "quant.from_gguf_blocks";
+
+/// In the order of GgufBlock.
+constexpr GgufBlockInfo kInfos[] = {
+    {"Q4_0", 32, 18, 4, 32, true, false},   {"Q4_1", 32, 20, 4, 32, false, false},
+    {"Q5_0", 32, 22, 5, 32, true, false},   {"Q5_1", 32, 24, 5, 32, false, false},
+    {"Q8_0", 32, 34, 8, 32, true, false},   {"Q2_K", 256, 84, 2, 16, false, true},
+    {"Q3_K", 256, 110, 3, 16, true, true},  {"Q4_K", 256, 144, 4, 32, false, true},
+    {"Q5_K", 256, 176, 5, 32, false, true}, {"Q6_K", 256, 210, 6, 16, true, true},
+};
+
+void check_size(const GgufBlockInfo& info, size_t given, int64_t out, int64_t in) {
+  check<ShapeError>(out > 0 && in > 0 && in % info.elements == 0, kWhere, ": ", info.name,
+                    " matrix, expected rows of whole blocks of ", info.elements,
+                    " columns, got shape [", out, ", ", in, "]; cut between blocks");
+  const auto row_bytes = core::checked_mul(in / info.elements, info.bytes);
+  const auto bytes = row_bytes ? core::checked_mul(*row_bytes, out) : std::nullopt;
+  check<ShapeError>(bytes == given, kWhere, ": ", info.name, " blocks of a [", out, ", ", in,
+                    "] matrix, expected ", bytes ? core::join(*bytes) : "more than fit in memory",
+                    " bytes, got ", given, "; check the shape");
+}
+
+/// The codes of a one-level block, whose scale and offset (2 bytes each) come first, then five-bit
+/// kinds' high bits. The low nibble of byte j is element j, the high one element j + 16.
+void decode_codes(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes) {
+  const uint8_t* rest = block + (info.is_symmetric ? 2 : 4);
+  if (info.bits == 8) {
+    for (int e = 0; e < 32; ++e) codes[e] = rest[e] ^ 0x80;
+    return;
+  }
+  uint32_t fifths = 0;
+  if (info.bits == 5) {
+    fifths = rest[0] | rest[1] << 8 | rest[2] << 16 | static_cast<uint32_t>(rest[3]) << 24;
+    rest += 4;
+  }
+  for (int j = 0; j < 16; ++j) {
+    codes[j] = static_cast<uint8_t>((rest[j] & 15) | ((fifths >> j) & 1) << 4);
+    codes[j + 16] = static_cast<uint8_t>(rest[j] >> 4 | ((fifths >> (j + 16)) & 1) << 4);
+  }
+}
+
+/// Where rows of the AffineTensor are written; scales and offsets in bytes.
+struct Parts {
+  uint8_t* packed = nullptr;
+  uint8_t* scales = nullptr;
+  uint8_t* offsets = nullptr;
+};
+
+void convert_block(GgufBlock kind, const uint8_t* block, uint8_t* codes, const Parts& to) {
+  const auto& info = gguf_block_info(kind);
+  if (info.is_two_level) {
+    decode_two_level_block(
+        kind, block,
+        {codes, reinterpret_cast<float*>(to.scales), reinterpret_cast<float*>(to.offsets)});
+    return;
+  }
+  decode_codes(info, block, codes);
+  std::memcpy(to.scales, block, 2);
+  if (to.offsets != nullptr) std::memcpy(to.offsets, block + 2, 2);
+}
+
+void convert_row(GgufBlock kind, const uint8_t* blocks, std::span<uint8_t> codes, Parts to) {
+  const auto& info = gguf_block_info(kind);
+  const int64_t in = static_cast<int64_t>(codes.size());
+  const int64_t scale_bytes = info.elements / info.group_size * (info.is_two_level ? 4 : 2);
+  const std::span packed(to.packed, static_cast<size_t>(in * info.bits / 8));
+  for (int64_t block = 0; block < in / info.elements; ++block) {
+    convert_block(kind, blocks + block * info.bytes, codes.data() + block * info.elements, to);
+    to.scales += scale_bytes;
+    if (to.offsets != nullptr) to.offsets += scale_bytes;
+  }
+  reference::pack(codes, info.bits, packed);
+}
+
+}  // namespace
+
+const GgufBlockInfo& gguf_block_info(GgufBlock kind) { return kInfos[static_cast<size_t>(kind)]; }
+
+AffineTensor from_gguf_blocks(GgufBlock kind, std::span<const std::byte> blocks, int64_t out,
+                              int64_t in) {
+  const auto& info = gguf_block_info(kind);
+  check_size(info, blocks.size(), out, in);
+  const auto dtype = info.is_two_level ? at::kFloat : at::kHalf;
+  const int64_t groups = in / info.group_size;
+  // The allocator of small memory could not use again what one of many such tensors leaves.
+  AffineTensor w{info.bits,
+                 info.group_size,
+                 large_tensor({out, in * info.bits / 8}, at::kByte),
+                 large_tensor({out, groups}, dtype),
+                 {}};
+  if (!info.is_symmetric) w.offsets = large_tensor({out, groups}, dtype);
+  const auto* from = reinterpret_cast<const uint8_t*>(blocks.data());
+  const Parts parts{
+      w.packed.mutable_data_ptr<uint8_t>(), static_cast<uint8_t*>(w.scales.mutable_data_ptr()),
+      info.is_symmetric ? nullptr : static_cast<uint8_t*>(w.offsets.mutable_data_ptr())};
+  at::parallel_for(0, out, rows_per_thread(in), [&](int64_t begin, int64_t end) {
+    std::vector<uint8_t> codes(static_cast<size_t>(in));
+    const int64_t scale_bytes = groups * static_cast<int64_t>(w.scales.element_size());
+    for (int64_t row = begin; row < end; ++row) {
+      const Parts to{parts.packed + row * w.packed.size(1), parts.scales + row * scale_bytes,
+                     info.is_symmetric ? nullptr : parts.offsets + row * scale_bytes};
+      convert_row(kind, from + row * (in / info.elements) * info.bytes, codes, to);
+    }
+  });
+  return w;
+}
+
+}  // namespace weft::quant

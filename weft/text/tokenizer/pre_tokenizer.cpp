@@ -1,0 +1,146 @@
+#include "weft/text/tokenizer/pre_tokenizer.h"
+
+#include <span>
+
+#include "weft/core/error.h"
+#include "weft/text/tokenizer/scanners.h"
+
+namespace weft::text {
+namespace {
+
+using Pattern = PreTokenizer::Pattern;
+
+// What the tokenizer.json of the models behind each name does. Names whose normalizer or options
+// are not known for sure are left out on purpose: a wrong guess would change ids silently.
+constexpr PreTokenizer kPreTokenizers[] = {
+    {.name = "smollm", .isolate_digits = true},
+    {.name = "starcoder", .isolate_digits = true},
+    {.name = "refact", .isolate_digits = true},
+    {.name = "command-r", .nfc = true, .isolate_digits = true},
+    {.name = "gpt-2"},
+    {.name = "phi-2"},
+    {.name = "llama-bpe", .pattern = Pattern::kLlama3, .ignore_merges = true},
+    {.name = "llama3", .pattern = Pattern::kLlama3, .ignore_merges = true},
+    {.name = "llama-v3", .pattern = Pattern::kLlama3, .ignore_merges = true},
+    {.name = "qwen2", .pattern = Pattern::kLlama3, .nfc = true, .max_digits = 1},
+    {.name = "gpt-4o", .pattern = Pattern::kGpt4o, .ignore_merges = true},
+    {.name = "tekken", .pattern = Pattern::kTekken, .max_digits = 1, .ignore_merges = true},
+};
+
+size_t next_end(const PreTokenizer& row, CharSpan chars, size_t begin) {
+  switch (row.pattern) {
+    case Pattern::kGpt2:
+      return scan_gpt2(chars, begin);
+    case Pattern::kLlama3:
+      return scan_llama3(chars, begin, row.max_digits);
+    case Pattern::kGpt4o:
+      return scan_cased(chars, begin, {.max_digits = row.max_digits, .contractions = true});
+    case Pattern::kTekken:
+      return scan_cased(chars, begin, {.max_digits = row.max_digits, .contractions = false});
+  }
+  core::fail<core::InternalError>("text.PreTokenizer: pattern without a scanner");
+}
+
+// The end of what is scanned at once: the patterns never look across an isolated digit.
+size_t field_end(CharSpan chars, size_t begin) {
+  if (chars[begin].is(kNumeric)) return begin + 1;
+  size_t end = begin;
+  while (end < chars.size() && !chars[end].is(kNumeric)) ++end;
+  return end;
+}
+
+struct KnownPattern {
+  std::string_view text;
+  PreTokenizer row;
+};
+
+// As tokenizer.json files spell them; any other spelling goes through Regex.
+constexpr KnownPattern kPatterns[] = {
+    {R"re('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kGpt2}},
+    {R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)re"
+     R"re(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kLlama3}},
+    {R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)re"
+     R"re(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kLlama3, .max_digits = 1}},
+    {R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)re"
+     R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)re"
+     R"re(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kGpt4o}},
+    {R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)re"
+     R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)re"
+     R"re(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kTekken, .max_digits = 1}},
+};
+
+}  // namespace
+
+std::vector<std::string_view> pre_tokenizer_names() {
+  std::vector<std::string_view> names;
+  for (const PreTokenizer& row : kPreTokenizers) names.push_back(row.name);
+  return names;
+}
+
+PieceStep family_step(const PreTokenizer& row) {
+  const auto find = [row](std::string_view text) {
+    std::vector<TextSpan> spans;
+    size_t begin = 0;
+    for (const std::string_view piece : row.split(text)) {
+      spans.push_back({begin, begin + piece.size()});
+      begin += piece.size();
+    }
+    return spans;
+  };
+  return split_step(find, SplitBehavior::kIsolated, false);
+}
+
+const PreTokenizer* find_pattern(std::string_view pattern) {
+  for (const KnownPattern& known : kPatterns) {
+    if (known.text == pattern) return &known.row;
+  }
+  return nullptr;
+}
+
+std::string_view pattern_text(const PreTokenizer& row) {
+  for (const KnownPattern& known : kPatterns) {
+    const bool is_same = known.row.pattern == row.pattern &&
+                         (row.pattern == Pattern::kGpt2 || known.row.max_digits == row.max_digits);
+    if (is_same) return known.text;
+  }
+  core::fail<core::InternalError>("text.pattern_text: pattern without a text");
+}
+
+std::vector<std::string_view> known_patterns() {
+  std::vector<std::string_view> texts;
+  for (const KnownPattern& known : kPatterns) texts.push_back(known.text);
+  return texts;
+}
+
+std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
+  const std::vector<Char> chars = decode_chars(text);
+  const auto offset = [&](size_t i) { return i < chars.size() ? chars[i].offset : text.size(); };
+  std::vector<std::string_view> pieces;
+  for (size_t field = 0; field < chars.size();) {
+    const size_t end = isolate_digits ? field_end(chars, field) : chars.size();
+    const CharSpan scanned = CharSpan(chars).first(end);
+    while (field < end) {
+      const size_t next = next_end(*this, scanned, field);
+      pieces.push_back(text.substr(offset(field), offset(next) - offset(field)));
+      field = next;
+    }
+  }
+  return pieces;
+}
+
+const PreTokenizer& find_pre_tokenizer(const std::string& name, const std::string& where) {
+  std::string known;
+  for (const PreTokenizer& row : kPreTokenizers) {
+    if (row.name == name) return row;
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  core::fail<core::ConfigError>(where, ": pre-tokenizer: expected one of ", known, "; got \"", name,
+                                "\"; convert the model with a known tokenizer.ggml.pre");
+}
+
+}  // namespace weft::text

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/text/tokenizer/text_steps.h"
+
+namespace weft::text {
+
+/// How one published family of tokenizers cuts text into the pieces that merges never cross.
+struct PreTokenizer {
+  /// The regular expression that the scanner is equal to.
+  enum class Pattern { kGpt2, kLlama3, kGpt4o, kTekken };
+
+  /// The name in a GGUF's `tokenizer.ggml.pre`.
+  std::string_view name = {};
+  Pattern pattern = Pattern::kGpt2;
+  /// The text is brought to Unicode normalization form C first.
+  bool nfc = false;
+  /// Each numeric character is cut out before the pattern is applied.
+  bool isolate_digits = false;
+  /// How many digits stand in one piece where the pattern counts them.
+  size_t max_digits = 3;
+  /// A piece that is a token as a whole is that token, whatever the merges say.
+  bool ignore_merges = false;
+
+  /// Cuts valid UTF-8 into pieces, in order, without gaps. Linear. The views point into `text`.
+  std::vector<std::string_view> split(std::string_view text) const;
+};
+
+/// The row named `name`. Throws ConfigError that lists the known names, beginning with `where`.
+const PreTokenizer& find_pre_tokenizer(const std::string& name, const std::string& where);
+
+/// The names of all rows.
+std::vector<std::string_view> pre_tokenizer_names();
+
+/// `row.split` as a step of a tokenizer. `row` is copied; its name must live on.
+PieceStep family_step(const PreTokenizer& row);
+
+/// The row without a name whose pattern has the text `pattern`, or nullptr: a shorter way than
+/// `Regex` to the same pieces.
+const PreTokenizer* find_pattern(std::string_view pattern);
+/// The text of the regular expression that `row` cuts by, isolated digits apart.
+std::string_view pattern_text(const PreTokenizer& row);
+/// All texts that `find_pattern` knows.
+std::vector<std::string_view> known_patterns();
+
+}  // namespace weft::text
