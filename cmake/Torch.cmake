@@ -21,6 +21,12 @@ target_link_libraries(weft_torch INTERFACE torch::torch_cpu torch::c10)
 target_compile_definitions(weft_torch INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)
 # libtorch_cpu needs CUDA's run-time library; the linker must not look for what only that needs.
 target_link_options(weft_torch INTERFACE -Wl,--allow-shlib-undefined)
+# at::parallel_for is a template: it splits work only where it is compiled with OpenMP, whose
+# run-time library is the one that libtorch has loaded already.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  target_compile_options(weft_torch INTERFACE -fopenmp)
+  target_link_libraries(weft_torch INTERFACE gomp)
+endif()
 
 # One precompiled header for all: takes a file from 15 s to 4 s.
 file(WRITE ${CMAKE_BINARY_DIR}/pch_anchor.cpp "")

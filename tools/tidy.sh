@@ -29,7 +29,7 @@ changed_files() {
 
 # The precompiled header is built by clang, so that clang-tidy can read it.
 cmake -S . -B $BUILD -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=clang++ \
-  -DWEFT_TESTS=OFF -DWEFT_BENCH=OFF >/dev/null
+  -DWEFT_TESTS=OFF -DWEFT_BENCH=OFF -DWEFT_UNITY=OFF >/dev/null
 cmake --build $BUILD --target weft_pch -j 2 >/dev/null
 listed=$(python3 -c "$LIST_FILES" $BUILD/compile_commands.json "$PWD")
 mapfile -t plain < <(sed -n 's/^plain //p' <<<"$listed")

@@ -190,13 +190,13 @@ TEST(FamilyConfig, ReadsBiasesAndHeadNorms) {
   const FamilyFolder llama("llama_bias");
   const ModelConfig biased = llama.config();
   EXPECT_TRUE(biased.has_qkv_bias && biased.has_output_bias && biased.has_mlp_bias);
-  EXPECT_FALSE(biased.has_head_norms);
+  EXPECT_EQ(biased.head_norms, HeadNorms::kNone);
   EXPECT_FALSE(llama.config({{"attention_bias", false}}).has_qkv_bias);
   const ModelConfig qwen2 = FamilyFolder("qwen2").config();
   EXPECT_TRUE(qwen2.has_qkv_bias && !qwen2.has_output_bias && !qwen2.has_mlp_bias);
   EXPECT_FALSE(FamilyFolder("qwen2_moe").config({{"qkv_bias", false}}).has_qkv_bias);
   const FamilyFolder qwen3("qwen3");
-  EXPECT_TRUE(qwen3.config().has_head_norms);
+  EXPECT_EQ(qwen3.config().head_norms, HeadNorms::kEachHead);
   EXPECT_EQ(qwen3.config().head_dim, 12);
   EXPECT_EQ(qwen3.config_without("head_dim").head_dim, 128) << "transformers' default";
 }
@@ -266,7 +266,7 @@ TEST(FamilyConfig, ReadsTheSameFromGgufAsFromConfigJson) {
     EXPECT_EQ(gguf.has_qkv_bias, folder.has_qkv_bias);
     EXPECT_EQ(gguf.has_output_bias, folder.has_output_bias);
     EXPECT_EQ(gguf.has_mlp_bias, folder.has_mlp_bias);
-    EXPECT_EQ(gguf.has_head_norms, folder.has_head_norms);
+    EXPECT_EQ(gguf.head_norms, folder.head_norms);
     EXPECT_EQ(gguf.rope_scaling, folder.rope_scaling);
     EXPECT_EQ(gguf.experts.num_experts, folder.experts.num_experts);
     EXPECT_EQ(gguf.experts.experts_per_token, folder.experts.experts_per_token);

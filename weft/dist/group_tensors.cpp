@@ -3,11 +3,7 @@
 #include <ATen/ATen.h>
 
 namespace weft::dist {
-namespace {
-
-bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
-
-}  // namespace
+namespace {}  // namespace
 
 c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
   switch (op) {

@@ -11,6 +11,9 @@
 // What Group does to tensors because backends other than shm cannot take them as they are.
 namespace weft::dist {
 
+/// Types of 16 bits, which most backends would round at each step of a sum.
+inline bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
 /// c10d's name for `op`; sum for an average, which Group divides itself.
 c10d::ReduceOp::RedOpType to_c10d(ReduceOp op);
 

@@ -15,7 +15,7 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-constexpr const char* kWhere = "dist.init_parallelism";
+constexpr const char* kInitParallelism = "dist.init_parallelism";
 
 std::string sizes_text(int64_t model, int64_t pipe) {
   return core::join("model=", model, " x pipe=", pipe);
@@ -62,12 +62,12 @@ constinit bool is_initialised = false;
 }  // namespace
 
 ParallelSizes parallel_sizes(int64_t ranks, int64_t model, int64_t pipe) {
-  check<ConfigError>(model >= 1 && pipe >= 1, kWhere, ": ", sizes_text(model, pipe),
+  check<ConfigError>(model >= 1 && pipe >= 1, kInitParallelism, ": ", sizes_text(model, pipe),
                      ": expected sizes of at least 1; use model=1 pipe=1 for none");
   int64_t product = 1;
   const bool overflow = __builtin_mul_overflow(model, pipe, &product);
   if (overflow || ranks % product != 0) {
-    core::fail<ConfigError>(kWhere, ": ", sizes_text(model, pipe),
+    core::fail<ConfigError>(kInitParallelism, ": ", sizes_text(model, pipe),
                             ": expected a divisor of the world's ", ranks, " ranks, got ",
                             overflow ? "more" : std::to_string(product), "; use model x pipe of ",
                             divisors_text(ranks), ", e.g. ", example_text(ranks, model, pipe));
@@ -95,8 +95,8 @@ Parallelism init_parallelism(const World& world, int64_t model, int64_t pipe) {
   const ParallelSizes sizes = parallel_sizes(world.size(), model, pipe);
   if (is_initialised) {
     const ParallelSizes& known = slot()->sizes();
-    check<ConfigError>(sizes == known, kWhere, ": ", sizes_text(model, pipe), ": expected ",
-                       sizes_text(known.model, known.pipe),
+    check<ConfigError>(sizes == known, kInitParallelism, ": ", sizes_text(model, pipe),
+                       ": expected ", sizes_text(known.model, known.pipe),
                        " as in the first call, got other sizes; call it once");
     return *slot();
   }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <vector>
 
+#include "weft/core/clock.h"
 #include "weft/core/error.h"
 #include "weft/generate/likeliest_tokens.h"
 
@@ -19,25 +20,21 @@ using core::check;
 using core::ConfigError;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kWhere = "generate.generate_batch";
+constexpr const char* kGenerateBatch = "generate.generate_batch";
 // Rows of a pass, so that activations stay small.
 constexpr int64_t kPassRows = 512;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void check_prompts(const models::ModelConfig& config, const at::Tensor& prompts_BT,
                    int64_t new_tokens) {
   check<ConfigError>(
       prompts_BT.dim() == 2 && prompts_BT.scalar_type() == at::kLong && prompts_BT.numel() > 0,
-      kWhere, ": prompts, expected int64 [sequences, tokens], at least one of each");
+      kGenerateBatch, ": prompts, expected int64 [sequences, tokens], at least one of each");
   check<ConfigError>(
       prompts_BT.min().item<int64_t>() >= 0 && prompts_BT.max().item<int64_t>() < config.vocab_size,
-      kWhere, ": tokens from ", prompts_BT.min().item<int64_t>(), " to ",
+      kGenerateBatch, ": tokens from ", prompts_BT.min().item<int64_t>(), " to ",
       prompts_BT.max().item<int64_t>(), ", expected 0 to ", config.vocab_size - 1);
   const int64_t positions = prompts_BT.size(1) + new_tokens;
-  check<ConfigError>(new_tokens >= 0 && positions <= config.max_positions, kWhere, ": ",
+  check<ConfigError>(new_tokens >= 0 && positions <= config.max_positions, kGenerateBatch, ": ",
                      prompts_BT.size(1), " tokens and ", new_tokens, " new ones, expected at most ",
                      config.max_positions, " for this model");
 }
@@ -72,7 +69,7 @@ BatchResult generate_batch(models::CausalLM& model, const at::Tensor& prompts_BT
   BatchResult result;
   auto start = Clock::now();
   at::Tensor x_BTD = read(model, prompts_BT, cache);
-  result.prefill_seconds = seconds_since(start);
+  result.prefill_seconds = core::seconds_since(start);
   start = Clock::now();
   std::vector<at::Tensor> steps = {at::empty({prompts_BT.size(0), 0}, at::kLong)};
   for (int64_t step = 0; step < new_tokens; ++step) {
@@ -82,7 +79,7 @@ BatchResult generate_batch(models::CausalLM& model, const at::Tensor& prompts_BT
     if (step + 1 < new_tokens) x_BTD = model.forward(tokens_B1, &cache);
   }
   result.tokens_BT = at::cat(steps, 1);
-  result.decode_seconds = seconds_since(start);
+  result.decode_seconds = core::seconds_since(start);
   return result;
 }
 

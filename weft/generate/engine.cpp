@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "weft/core/clock.h"
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
 #include "weft/generate/likeliest_tokens.h"
@@ -21,10 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 // Long prompts go through the model in pieces, so that activations stay small.
 constexpr size_t kPrefillTokens = 512;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 int64_t checked_context(const models::CausalLM& model, int64_t context) {
   const int64_t limit = model.config().max_positions;
@@ -168,7 +165,7 @@ GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const Genera
   result.num_prompt_tokens = static_cast<int64_t>(prompt.size());
   auto start = Clock::now();
   Scores scores = read(std::span(prompt).subspan(reuse_prefix(prompt)), 1, sampler);
-  result.prefill_seconds = seconds_since(start);
+  result.prefill_seconds = core::seconds_since(start);
   start = Clock::now();
   std::vector<int64_t> guesses;
   while (static_cast<int64_t>(result.tokens.size()) < options.max_tokens) {
@@ -188,7 +185,7 @@ GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const Genera
     next.insert(next.end(), guesses.begin(), guesses.end());
     scores = read(next, static_cast<int64_t>(next.size()), sampler);
   }
-  result.decode_seconds = seconds_since(start);
+  result.decode_seconds = core::seconds_since(start);
   return result;
 }
 

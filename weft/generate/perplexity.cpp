@@ -16,14 +16,14 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-constexpr const char* kWhere = "generate.perplexity";
+constexpr const char* kPerplexity = "generate.perplexity";
 // Positions whose logits exist at a time.
 constexpr int64_t kPositions = 128;
 
 std::vector<ScoredWindow> windows_side_by_side(int64_t num_tokens, int64_t context) {
-  check<ConfigError>(context >= 4, kWhere, ": windows of ", context,
+  check<ConfigError>(context >= 4, kPerplexity, ": windows of ", context,
                      " tokens, expected at least 4 so that a second half can be scored");
-  check<ConfigError>(num_tokens >= context, kWhere, ": ", num_tokens,
+  check<ConfigError>(num_tokens >= context, kPerplexity, ": ", num_tokens,
                      " tokens of text, expected at least one window of ", context,
                      "; give a longer text or a smaller --ctx-size");
   std::vector<ScoredWindow> windows;
@@ -34,11 +34,11 @@ std::vector<ScoredWindow> windows_side_by_side(int64_t num_tokens, int64_t conte
 }
 
 std::vector<ScoredWindow> windows_by_stride(int64_t num_tokens, int64_t context, int64_t stride) {
-  check<ConfigError>(context >= 2, kWhere, ": windows of ", context,
+  check<ConfigError>(context >= 2, kPerplexity, ": windows of ", context,
                      " tokens, expected at least 2");
-  check<ConfigError>(stride >= 1 && stride <= context, kWhere, ": stride ", stride,
+  check<ConfigError>(stride >= 1 && stride <= context, kPerplexity, ": stride ", stride,
                      ", expected 1 to the window's ", context, "; a longer one skips tokens");
-  check<ConfigError>(num_tokens >= 2, kWhere, ": ", num_tokens,
+  check<ConfigError>(num_tokens >= 2, kPerplexity, ": ", num_tokens,
                      " tokens of text, expected at least 2; give a longer text");
   std::vector<ScoredWindow> windows;
   int64_t scored_end = 0;
@@ -62,8 +62,9 @@ struct Sums {
     const auto* data = losses.const_data_ptr<float>();
     for (int64_t i = 0; i < losses.numel(); ++i) {
       const double value = data[i];
-      check<core::FormatError>(std::isfinite(value), kWhere, ": window ", window, ": a loss of ",
-                               value, ", expected a number; the model's weights are damaged");
+      check<core::FormatError>(std::isfinite(value), kPerplexity, ": window ", window,
+                               ": a loss of ", value,
+                               ", expected a number; the model's weights are damaged");
       loss += value;
       square += value * value;
     }
@@ -85,7 +86,7 @@ struct Sums {
 
 void check_tokens(std::span<const int64_t> tokens, int64_t vocab_size) {
   for (const int64_t token : tokens) {
-    check<ConfigError>(token >= 0 && token < vocab_size, kWhere, ": token ", token,
+    check<ConfigError>(token >= 0 && token < vocab_size, kPerplexity, ": token ", token,
                        ", expected 0 to ", vocab_size - 1, "; the tokenizer is of another model");
   }
 }
@@ -121,7 +122,7 @@ std::vector<ScoredWindow> score_windows(int64_t num_tokens, const PerplexityOpti
 PerplexityResult perplexity(models::CausalLM& model, std::span<const int64_t> tokens,
                             const PerplexityOptions& options, const PerplexityProgress& progress) {
   const auto windows = score_windows(static_cast<int64_t>(tokens.size()), options);
-  check<ConfigError>(options.context <= model.config().max_positions, kWhere, ": windows of ",
+  check<ConfigError>(options.context <= model.config().max_positions, kPerplexity, ": windows of ",
                      options.context, " tokens, expected at most the model's ",
                      model.config().max_positions);
   check_tokens(tokens, model.config().vocab_size);

@@ -19,6 +19,7 @@
 #include "weft/io/formats/write_safetensors.h"
 #include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
+#include "weft/models/config/json_keys.h"
 
 namespace weft::models {
 namespace {
@@ -30,7 +31,6 @@ using core::FormatError;
 using core::Json;
 using core::quote;
 
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 // What peft's PeftModel and LoraModel put before a layer's own path.
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr char kExample[] = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";

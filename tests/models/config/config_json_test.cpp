@@ -34,7 +34,7 @@ TEST(ConfigJson, NamesTheClassOfTransformers) {
 
 TEST(ConfigJson, RefusesWhatTheFamilysFileCanNotSay) {
   ModelConfig config = config_of("llama");
-  config.has_head_norms = true;
+  config.head_norms = HeadNorms::kEachHead;
   EXPECT_EQ(error_text([&] { config_json(config); }),
             "ConfigError: models.config_json: the family 'llama' has no config.json for these "
             "biases, norms, windows, experts or this rope; choose another family or change them");

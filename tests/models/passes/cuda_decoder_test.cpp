@@ -30,7 +30,7 @@ ModelConfig config_of(const std::string& family) {
   config.head_dim = family == "qwen3" ? 72 : 16;
   config.ffn_width = 64;
   config.max_positions = 64;
-  config.has_head_norms = family == "qwen3";
+  if (family == "qwen3") config.head_norms = HeadNorms::kEachHead;
   config.has_qkv_bias = family == "qwen2";
   config.has_output_bias = config.has_mlp_bias = family == "llama";
   if (family == "mistral") config.windows = {5, 5};

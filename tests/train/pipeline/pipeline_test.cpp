@@ -38,7 +38,7 @@ models::ModelConfig config_of(bool is_tied) {
   config.head_dim = 4;
   config.ffn_width = 12;
   config.max_positions = 32;
-  config.has_head_norms = true;
+  config.head_norms = models::HeadNorms::kEachHead;
   config.is_tied = is_tied;
   return config;
 }

@@ -185,7 +185,7 @@ TEST(Run, NewModelsBeginAlikeOnEveryMesh) {
     sizes.head_dim = 4;
     sizes.ffn_width = 10;
     sizes.max_positions = 16;
-    sizes.has_head_norms = true;
+    sizes.head_norms = models::HeadNorms::kEachHead;
     const auto whole = models::make_model(sizes, {}, {7});
     std::map<std::string, at::Tensor> wholes;
     for (const auto& info : nn::describe_parameters(*whole)) wholes[info.name] = info.tensor;

@@ -19,7 +19,7 @@
 namespace weft::cli {
 namespace {
 
-struct Options {
+struct BenchOptions {
   int64_t prompt_tokens = 512;
   int64_t new_tokens = 128;
   /// Tokens before either.
@@ -41,11 +41,11 @@ struct Speeds {
 };
 
 // Positions that a run takes.
-int64_t positions_of(const Options& options) {
+int64_t positions_of(const BenchOptions& options) {
   return options.depth + std::max(options.prompt_tokens, options.new_tokens + 1);
 }
 
-void check_positions(const Options& options, const models::CausalLM& model) {
+void check_positions(const BenchOptions& options, const models::CausalLM& model) {
   core::check<core::ConfigError>(positions_of(options) <= model.config().max_positions,
                                  "bench: ", positions_of(options), " positions, expected at most ",
                                  model.config().max_positions,
@@ -66,7 +66,7 @@ std::vector<int64_t> prompt_of(int64_t length, int64_t vocab_size) {
 // Reading a prompt and writing behind a single token are measured apart, as others do.
 class Runs {
  public:
-  Runs(const Options& options, const Session& session)
+  Runs(const BenchOptions& options, const Session& session)
       : options_(options),
         engine_(session.loaded.model, positions_of(options)),
         prompt_(prompt_of(options.depth + options.prompt_tokens,
@@ -94,12 +94,12 @@ class Runs {
     });
   }
 
-  const Options& options_;
+  const BenchOptions& options_;
   generate::Engine engine_;
   std::vector<int64_t> prompt_;
 };
 
-Speeds measure(const Options& options, Runs& runs) {
+Speeds measure(const BenchOptions& options, Runs& runs) {
   Speeds speeds;
   // The first round warms caches up and is not counted.
   for (int64_t round = 0; round <= options.runs; ++round) {
@@ -118,7 +118,7 @@ Speeds measure(const Options& options, Runs& runs) {
 }
 
 // What one more run of each kind takes by parts, and what the machine could do.
-void add_profile(const Options& options, const Session& session, Runs& runs,
+void add_profile(const BenchOptions& options, const Session& session, Runs& runs,
                  nlohmann::json& report) {
   const dist::Group& group = session.group();
   runs.prepare();
@@ -135,7 +135,7 @@ void add_profile(const Options& options, const Session& session, Runs& runs,
 }
 
 // Sequences behind a token each, all different, in tokens per second of all together.
-std::vector<double> measure_batch(const Options& options, int64_t sequences,
+std::vector<double> measure_batch(const BenchOptions& options, int64_t sequences,
                                   const Session& session) {
   models::CausalLM& model = *session.loaded.model;
   const auto firsts = prompt_of(sequences, model.config().vocab_size);
@@ -159,7 +159,7 @@ nlohmann::json summary(std::vector<double> values) {
   return {{"median", median}, {"min", values.front()}, {"max", values.back()}};
 }
 
-nlohmann::json measure_batches(const Options& options, const Session& session) {
+nlohmann::json measure_batches(const BenchOptions& options, const Session& session) {
   nlohmann::json batches = nlohmann::json::array();
   for (const int64_t sequences : options.batches) {
     const nlohmann::json all = summary(measure_batch(options, sequences, session));
@@ -237,8 +237,8 @@ std::string cache_type(const models::CausalLM& model) {
   return model.make_cache(1, 1).dtype() == at::kHalf ? "f16" : "f32";
 }
 
-int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  const auto& options = *static_cast<const Options*>(untyped);
+int bench_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const BenchOptions*>(untyped);
   watch_interrupt();
   const Session session = open_session(flags, world);
   check_positions(options, *session.loaded.model);
@@ -275,7 +275,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
 int run_bench(const Args& args) {
   CLI::App app("Measures prompt and generation speed: medians over runs.", "bench");
   ModelFlags flags;
-  Options options;
+  BenchOptions options;
   flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_device_flag(app, flags);
@@ -303,7 +303,7 @@ int run_bench(const Args& args) {
       !options.is_profiled || flags.device == "cpu",
       "--profile: with --device cuda, expected cpu: parts and limits are "
       "the processor's; leave one of them out");
-  return run_on_ranks(flags, "bench", args, run_body, &options);
+  return run_on_ranks(flags, "bench", args, bench_on_ranks, &options);
 }
 
 }  // namespace weft::cli

@@ -14,7 +14,7 @@
 namespace weft::cli {
 namespace {
 
-struct Options {
+struct ChatOptions {
   std::string prompt;
   std::string system;
   AnswerOptions answer;
@@ -25,7 +25,7 @@ struct Options {
 // A talk: what was said, as rank 0 knows it, and the engine that all ranks run.
 class Chat {
  public:
-  Chat(const Options& options, const Session& session)
+  Chat(const ChatOptions& options, const Session& session)
       : options_(options),
         session_(session),
         tokenizer_(models::load_tokenizer(*session.file)),
@@ -97,7 +97,7 @@ class Chat {
     return {messages_, spelling(vocabulary.bos), spelling(vocabulary.eos), true};
   }
 
-  Options options_;
+  ChatOptions options_;
   const Session& session_;
   text::Tokenizer tokenizer_;
   text::ChatTemplate template_;
@@ -105,10 +105,10 @@ class Chat {
   std::vector<text::Message> messages_;
 };
 
-int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+int chat_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
   watch_interrupt();
   const Session session = open_session(flags, world);
-  return Chat(*static_cast<const Options*>(untyped), session).run();
+  return Chat(*static_cast<const ChatOptions*>(untyped), session).run();
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
 int run_chat(const Args& args) {
   CLI::App app("Talks to a model in its own chat format.", "chat");
   ModelFlags flags;
-  Options options;
+  ChatOptions options;
   flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_device_flag(app, flags);
@@ -131,7 +131,7 @@ int run_chat(const Args& args) {
   generate::check_sampler(options.answer.generate.sampler);
   core::check<core::ConfigError>(!options.is_json || !options.prompt.empty(),
                                  "--json: needs one question; give it with -p");
-  return run_on_ranks(flags, "chat", args, run_body, &options);
+  return run_on_ranks(flags, "chat", args, chat_on_ranks, &options);
 }
 
 }  // namespace weft::cli

@@ -22,7 +22,7 @@ constexpr std::array<TypeName, 3> kTypes = {{{"f32", "float32", at::kFloat},
                                              {"f16", "float16", at::kHalf},
                                              {"bf16", "bfloat16", at::kBFloat16}}};
 
-struct Options {
+struct ConvertOptions {
   std::string dtype;
   bool is_peft = false;
   OutputFlags output;
@@ -55,7 +55,7 @@ void write_gguf(const std::string& model, std::optional<at::ScalarType> dtype,
 }
 
 void convert_run(const std::string& checkpoint, const TypeName* type, const ModelFlags& flags,
-                 const Options& options) {
+                 const ConvertOptions& options) {
   const OutputFlags& output = options.output;
   core::check<core::ConfigError>(flags.tp <= 1, "--tp: ", flags.tp,
                                  ", expected 1: a checkpoint is converted by one process");
@@ -71,8 +71,8 @@ void convert_run(const std::string& checkpoint, const TypeName* type, const Mode
   export_run(checkpoint, dtype, output);
 }
 
-int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  const auto& options = *static_cast<const Options*>(untyped);
+int convert_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const ConvertOptions*>(untyped);
   const TypeName* type = find_type(options.dtype);
   models::ExportOptions export_options;
   if (type != nullptr) export_options.dtype = type->type;
@@ -98,7 +98,7 @@ int run_convert(const Args& args) {
       "reads. MODEL may be a run of weft train or one of its checkpoints.",
       "convert");
   ModelFlags flags;
-  Options options;
+  ConvertOptions options;
   add_model_flags(app, flags);
   add_output_flags(app, options.output);
   app.add_option("--dtype", options.dtype,
@@ -115,10 +115,10 @@ int run_convert(const Args& args) {
                                  ": expected a run of weft lora or one of its checkpoints");
   if (is_gguf_path(options.output.out)) {
     check_gguf_output(flags, options.output);
-    return run_on_ranks(flags, "convert", args, run_body, &options);
+    return run_on_ranks(flags, "convert", args, convert_on_ranks, &options);
   }
   core::check_output_folder(options.output.out, options.output.force, kModelMarker);
-  return run_on_ranks(flags, "convert", args, run_body, &options);
+  return run_on_ranks(flags, "convert", args, convert_on_ranks, &options);
 }
 
 }  // namespace weft::cli

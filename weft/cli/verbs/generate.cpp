@@ -11,15 +11,15 @@
 namespace weft::cli {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   std::string prompt;
   AnswerOptions answer;
   int64_t context = 0;
   bool is_json = false;
 };
 
-int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  Options options = *static_cast<const Options*>(untyped);
+int generate_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  GenerateOptions options = *static_cast<const GenerateOptions*>(untyped);
   watch_interrupt();
   const Session session = open_session(flags, world);
   const text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
@@ -44,7 +44,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
 int run_generate(const Args& args) {
   CLI::App app("Continues a text: no chat template, no special tokens.", "generate");
   ModelFlags flags;
-  Options options;
+  GenerateOptions options;
   flags.activations = kFastActivations;
   add_model_flags(app, flags);
   add_device_flag(app, flags);
@@ -55,7 +55,7 @@ int run_generate(const Args& args) {
   app.add_flag("--json", options.is_json, "print one JSON object instead of the text");
   if (!parse_flags(app, args, {"--prompt"})) return 0;
   generate::check_sampler(options.answer.generate.sampler);
-  return run_on_ranks(flags, "generate", args, run_body, &options);
+  return run_on_ranks(flags, "generate", args, generate_on_ranks, &options);
 }
 
 }  // namespace weft::cli

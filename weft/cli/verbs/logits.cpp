@@ -10,7 +10,7 @@
 namespace weft::cli {
 namespace {
 
-struct Options {
+struct LogitsOptions {
   std::vector<int64_t> tokens;
   std::string out;
 };
@@ -26,8 +26,8 @@ void check_tokens(const std::vector<int64_t>& tokens, const models::ModelConfig&
   }
 }
 
-int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  const auto& options = *static_cast<const Options*>(untyped);
+int logits_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const LogitsOptions*>(untyped);
   const c10::InferenceMode inference;
   const Session session = open_session(flags, world);
   models::CausalLM& model = *session.loaded.model;
@@ -47,7 +47,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
 int run_logits(const Args& args) {
   CLI::App app("Writes the float32 logits [tokens, vocab] of given tokens.", "logits");
   ModelFlags flags;
-  Options options;
+  LogitsOptions options;
   std::string tokens;
   add_model_flags(app, flags);
   add_adapter_flag(app, flags);
@@ -56,7 +56,7 @@ int run_logits(const Args& args) {
   if (!parse_flags(app, args, {"--tokens", "--out"})) return 0;
   options.tokens = parse_list("--tokens", tokens, "ids like 1,2,3");
   check_tokens(options.tokens, models::read_config(*io::TensorFile::open(base_path(flags))));
-  return run_on_ranks(flags, "logits", args, run_body, &options);
+  return run_on_ranks(flags, "logits", args, logits_on_ranks, &options);
 }
 
 }  // namespace weft::cli

@@ -18,20 +18,20 @@ namespace {
 
 constexpr uint64_t kMaxTextBytes = uint64_t{256} << 20;
 constexpr int64_t kDefaultWindow = 512;
-constexpr char kAbout[] =
+constexpr char kAboutPerplexity[] =
     "Prints exp of the mean of -ln p over the scored tokens of a text.\n"
     "Windows of --ctx-size tokens stand side by side and the second half of each is scored, as "
     "llama.cpp does it. With --stride S each window begins S tokens behind the one before and "
     "scores what that did not, as in the documentation of transformers.";
 
-struct Options {
+struct PerplexityOptions {
   std::string file;
   bool is_json = false;
   generate::PerplexityOptions scoring;
 };
 
 // Rank 0's tokens on all ranks: what the tokenizer puts before a text, then the text's.
-std::vector<int64_t> read_tokens(const Session& session, const Options& options,
+std::vector<int64_t> read_tokens(const Session& session, const PerplexityOptions& options,
                                  int64_t& first_token) {
   std::vector<int64_t> tokens;
   std::vector<int64_t> prefix;
@@ -64,8 +64,8 @@ std::string report(const generate::PerplexityResult& result, const nlohmann::jso
                            " tokens/s\n");
 }
 
-int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  const auto& options = *static_cast<const Options*>(untyped);
+int perplexity_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const PerplexityOptions*>(untyped);
   const Session session = open_session(flags, world);
   generate::PerplexityOptions scoring = options.scoring;
   scoring.uses_cache = flags.activations != "float" || !flags.cache_type.empty();
@@ -95,7 +95,7 @@ int run_body(const ModelFlags& flags, const dist::World& world, const void* unty
 }
 
 // From headers and the file's presence, so that a bad request costs no loading.
-void check_request(const ModelFlags& flags, Options& options) {
+void check_request(const ModelFlags& flags, PerplexityOptions& options) {
   [[maybe_unused]] const core::File opened(options.file);
   const auto config = models::read_config(*io::TensorFile::open(base_path(flags)));
   int64_t& context = options.scoring.context;
@@ -110,9 +110,9 @@ void check_request(const ModelFlags& flags, Options& options) {
 }  // namespace
 
 int run_perplexity(const Args& args) {
-  CLI::App app(kAbout, "perplexity");
+  CLI::App app(kAboutPerplexity, "perplexity");
   ModelFlags flags;
-  Options options;
+  PerplexityOptions options;
   options.scoring.context = 0;
   add_model_flags(app, flags);
   add_device_flag(app, flags);
@@ -128,7 +128,7 @@ int run_perplexity(const Args& args) {
   app.add_flag("--json", options.is_json, "print one JSON object");
   if (!parse_flags(app, args, {"--file"})) return 0;
   check_request(flags, options);
-  return run_on_ranks(flags, "perplexity", args, run_body, &options);
+  return run_on_ranks(flags, "perplexity", args, perplexity_on_ranks, &options);
 }
 
 }  // namespace weft::cli

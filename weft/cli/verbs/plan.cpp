@@ -13,7 +13,7 @@ namespace {
 
 using train::Hardware;
 
-struct Options {
+struct PlanOptions {
   TrainFlags train;
   /// 0: the file's own mesh.
   int64_t ranks = 0;
@@ -35,7 +35,7 @@ std::string own_mesh(const train::TrainConfig& config, const train::ModelSizes& 
 
 // Any mesh of so many ranks.
 std::string best_meshes(train::TrainConfig config, const train::ModelSizes& model,
-                        const Hardware& hardware, const Options& options) {
+                        const Hardware& hardware, const PlanOptions& options) {
   const int64_t microbatch = config.batch.microbatch;
   config.mesh.replicas = config.mesh.dp = config.mesh.tp = 1;
   config.batch.microbatch = 0;
@@ -53,7 +53,7 @@ int run_plan(const Args& args) {
       "Predicts memory per rank, bytes per collective and step time of a training run: of the "
       "file's own mesh, or of the fastest meshes of --ranks ranks.",
       "plan");
-  Options options;
+  PlanOptions options;
   add_train_flags(app, options.train);
   app.add_option("-n,--ranks", options.ranks, "ranks to find meshes for (default: the file's mesh)")
       ->check(whole_number(1, 1'000'000));

@@ -10,7 +10,7 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-struct Options {
+struct QuantizeOptions {
   std::string mode = "affine";
   /// 0: the mode's own.
   int64_t bits = 0;
@@ -18,7 +18,7 @@ struct Options {
   OutputFlags output;
 };
 
-quant::Scheme scheme_of(const Options& options) {
+quant::Scheme scheme_of(const QuantizeOptions& options) {
   const quant::Mode mode = quant::parse_mode(options.mode, "--mode");
   const quant::Scheme scheme =
       quant::make_scheme(mode, options.bits, options.group_size, "--bits, --group-size");
@@ -28,8 +28,8 @@ quant::Scheme scheme_of(const Options& options) {
   return scheme;
 }
 
-int run_body(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  const auto& options = *static_cast<const Options*>(untyped);
+int quantize_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
+  const auto& options = *static_cast<const QuantizeOptions*>(untyped);
   models::ExportOptions export_options;
   export_options.scheme = scheme_of(options);
   export_options.max_file_bytes = options.output.max_file_bytes;
@@ -45,7 +45,7 @@ int run_quantize(const Args& args) {
       "layers, embedding and head; norms and biases stay as they are.",
       "quantize");
   ModelFlags flags;
-  Options options;
+  QuantizeOptions options;
   add_model_flags(app, flags);
   add_output_flags(app, options.output);
   app.add_option("-b,--bits", options.bits, "bits per weight: 2 to 6 or 8 (default: 4)");
@@ -58,7 +58,7 @@ int run_quantize(const Args& args) {
   scheme_of(options);
   // The ranks that another process has started find nothing there yet either.
   core::check_output_folder(options.output.out, options.output.force, kModelMarker);
-  return run_on_ranks(flags, "quantize", args, run_body, &options);
+  return run_on_ranks(flags, "quantize", args, quantize_on_ranks, &options);
 }
 
 }  // namespace weft::cli

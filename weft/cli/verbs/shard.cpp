@@ -18,12 +18,12 @@ using core::ConfigError;
 
 constexpr int64_t kMaxPieces = 1024;
 constexpr double kMegabyte = 1e6;
-constexpr char kAbout[] =
+constexpr char kAboutShard[] =
     "Writes a safetensors model cut for --tp ranks: a file per rank, with how it was cut in its "
     "metadata. MODEL may be whole or pre-sharded for any number of ranks; --tp 1 joins it to whole "
     "tensors again.";
 
-struct Options {
+struct ShardOptions {
   std::string model;
   std::string shard_info;
   int64_t num_ranks = 0;
@@ -33,14 +33,14 @@ struct Options {
 
 // What cuts the model: the flag's file, what a pre-sharded model says itself, or the family's
 // rules.
-io::ShardInfo find_info(const io::TensorFile& file, const Options& options) {
+io::ShardInfo find_info(const io::TensorFile& file, const ShardOptions& options) {
   if (!options.shard_info.empty()) return io::ShardInfo::read(options.shard_info);
   if (auto cut = io::read_cut_checkpoint(file)) return std::move(cut->info);
   const models::ModelConfig config = models::read_config(file);
   return models::shard_info(file, models::find_family(config.family).rules(config, file));
 }
 
-void write(const io::TensorFile& file, const Options& options) {
+void write(const io::TensorFile& file, const ShardOptions& options) {
   check<ConfigError>(!file.is_gguf(), file.path(),
                      ": a GGUF file, expected safetensors; `weft convert` it first");
   const io::ShardInfo info = find_info(file, options);
@@ -58,8 +58,8 @@ void write(const io::TensorFile& file, const Options& options) {
 }  // namespace
 
 int run_shard(const Args& args) {
-  CLI::App app(kAbout, "shard");
-  Options options;
+  CLI::App app(kAboutShard, "shard");
+  ShardOptions options;
   app.add_option("model,-m,--model", options.model, "a folder or a .safetensors file");
   add_output_flags(app, options.output);
   app.add_option("--tp,--tensor-parallel-size", options.num_ranks, "ranks to cut for; 1: whole")

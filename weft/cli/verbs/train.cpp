@@ -23,7 +23,7 @@ namespace {
 using train::TrainConfig;
 using train::Trainer;
 
-constexpr char kAbout[] =
+constexpr char kAboutTrain[] =
     "Trains a model as CONFIG.toml says, on one process or many.\n"
     "The run's folder gets checkpoints, metrics.jsonl and TensorBoard event files. Ctrl-C saves "
     "and "
@@ -38,7 +38,7 @@ constexpr char kAboutLora[] =
     "Frozen weights may be quantized, in the file or by lora.quantize_bits. weft fuse makes one "
     "model of both.";
 
-struct Options {
+struct TrainOptions {
   train::TrainedPart part = train::TrainedPart::kAll;
   std::string config_path;
   std::vector<train::GivenValue> given;
@@ -50,7 +50,7 @@ std::string tokenizer_path(const TrainConfig& config) {
   return config.model.from.empty() ? model_path("") : config.model.from;
 }
 
-TrainConfig read_checked(const Options& options) {
+TrainConfig read_checked(const TrainOptions& options) {
   TrainConfig config = train::read_train_config(options.config_path, options.given);
   const bool adapts = options.part == train::TrainedPart::kAdapters;
   if (adapts && config.model.from.empty()) config.model.from = model_path("");
@@ -140,7 +140,8 @@ void print_header(Trainer& trainer) {
                is_given ? "given" : "measured by a matrix product");
 }
 
-int run_body(const TrainConfig& config, const Options& options, const dist::World& world) {
+int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
+                   const dist::World& world) {
   Trainer trainer(config, world, tokenizer_path(config), options.part);
   train::RunCheckpoints checkpoints(trainer);
   if (options.resumes) checkpoints.load_newest();
@@ -167,7 +168,7 @@ int run_body(const TrainConfig& config, const Options& options, const dist::Worl
 }
 
 void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const char* about,
-                   Options& options) {
+                   TrainOptions& options) {
   app.add_option_function<std::string>(
       flag,
       [&options, flag, name](const std::string& text) {
@@ -178,7 +179,7 @@ void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const char
 
 int run_verb(const char* verb, const char* about, train::TrainedPart part, const Args& args) {
   CLI::App app(about, verb);
-  Options options;
+  TrainOptions options;
   options.part = part;
   app.add_option("config", options.config_path, "the run's configuration");
   add_mesh_flag(app, "--replicas", "mesh.replicas", "copies of the parameters", options);
@@ -196,13 +197,13 @@ int run_verb(const char* verb, const char* about, train::TrainedPart part, const
                             config.mesh.backend};
   return run_ranks(
       request, verb, args, [] {},
-      [&](const dist::World& world) { return run_body(config, options, world); });
+      [&](const dist::World& world) { return train_on_ranks(config, options, world); });
 }
 
 }  // namespace
 
 int run_train(const Args& args) {
-  return run_verb("train", kAbout, train::TrainedPart::kAll, args);
+  return run_verb("train", kAboutTrain, train::TrainedPart::kAll, args);
 }
 
 int run_lora(const Args& args) {

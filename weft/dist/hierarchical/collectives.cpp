@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "weft/core/error.h"
+#include "weft/dist/group_tensors.h"
 #include "weft/dist/shm/collectives.h"
 #include "weft/shard/split.h"
 
@@ -25,8 +26,6 @@ at::Tensor bytes_on(Block block) {
 }
 
 std::byte* bytes_of(const at::Tensor& x) { return static_cast<std::byte*>(x.data_ptr()); }
-
-bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);

@@ -28,7 +28,6 @@ constexpr auto kSettleTime = 500ms;
 constexpr auto kSilenceLimit = 7000ms;
 constexpr auto kCheckPeriod = 500ms;
 constexpr auto kStoreTimeout = 30s;
-constexpr int kCommErrorStatus = 4;
 
 // All hosts must come to the same id; only one job at a time can meet at an address.
 std::string new_job_id(const LaunchOptions& options) {

@@ -23,6 +23,9 @@ class Store;
 
 namespace weft::dist {
 
+/// The exit status of a program that ends with a core::CommError.
+inline constexpr int kCommErrorStatus = 4;
+
 /// Blocks signals and reads them from a descriptor instead, until it goes.
 class SignalReader {
  public:

@@ -15,7 +15,6 @@ using namespace std::chrono_literals;
 
 // A host notices its own dead rank, and tells it, well within this.
 constexpr auto kReasonTime = 3s;
-constexpr int kCommErrorStatus = 4;
 
 }  // namespace
 

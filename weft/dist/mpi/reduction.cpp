@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "weft/core/error.h"
+#include "weft/dist/group_tensors.h"
 #include "weft/dist/mpi/runtime.h"
 
 namespace weft::dist {
@@ -25,10 +26,6 @@ const char* op_text(ReduceOp op) {
       return "product";
   }
   return "unknown reduction";
-}
-
-bool is_half(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
 }
 
 MPI_Datatype datatype_of(c10::ScalarType dtype) {

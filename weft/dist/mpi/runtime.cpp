@@ -14,7 +14,7 @@ using core::check;
 using core::CommError;
 using core::ConfigError;
 
-constexpr const char* kWhere = "dist.World: backend mpi: ";
+constexpr const char* kMpi = "dist.World: backend mpi: ";
 
 MpiRuntime* runtime = nullptr;
 
@@ -26,9 +26,9 @@ void quiet_openmpi() { setenv("OMPI_MCA_opal_signal", "", 0); }
 void check_ranks(const RankInfo& info) {
   int rank = 0;
   int size = 1;
-  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), kWhere);
-  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), kWhere);
-  check<ConfigError>(rank == info.rank && size == info.size, kWhere, "MPI sees rank ", rank, " of ",
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), kMpi);
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), kMpi);
+  check<ConfigError>(rank == info.rank && size == info.size, kMpi, "MPI sees rank ", rank, " of ",
                      size, ", but ", info.launcher, " started rank ", info.rank, " of ", info.size,
                      "; start the ranks by mpirun or by weft launch --backend mpi");
 }
@@ -74,10 +74,10 @@ void MpiRuntime::begin(const RankInfo& info) {
     MPI_Query_thread(&provided);
   } else {
     quiet_openmpi();
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), kWhere);
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), kMpi);
     begun_here_ = true;
   }
-  check<ConfigError>(provided >= MPI_THREAD_SERIALIZED, kWhere,
+  check<ConfigError>(provided >= MPI_THREAD_SERIALIZED, kMpi,
                      "MPI was begun for one thread only; call MPI_Init_thread with "
                      "MPI_THREAD_MULTIPLE, or leave it to weft");
   all_threads_ = provided == MPI_THREAD_MULTIPLE;

@@ -17,7 +17,7 @@ using core::ConfigError;
 using core::fail;
 
 constexpr int kMaxRanks = 1 << 20;
-constexpr const char* kWhere = "dist.rank_info: ";
+constexpr const char* kRankInfo = "dist.rank_info: ";
 
 // Reads variables strictly: a value is a whole decimal integer within limits, or an error.
 class Environment {
@@ -29,14 +29,14 @@ class Environment {
 
   int integer(const std::string& name, int least, int most) const {
     const auto value = lookup_(name);
-    check<ConfigError>(value.has_value(), kWhere, name,
+    check<ConfigError>(value.has_value(), kRankInfo, name,
                        ": expected an integer, got nothing; the launcher sets it together with the "
                        "other variables of the job");
     int number = 0;
     const char* end = value->data() + value->size();
     const auto [stop, error] = std::from_chars(value->data(), end, number);
     const bool whole = error == std::errc() && stop == end && !value->empty();
-    check<ConfigError>(whole && number >= least && number <= most, kWhere, name,
+    check<ConfigError>(whole && number >= least && number <= most, kRankInfo, name,
                        ": expected an integer from ", least, " to ", most, ", got '", *value, "'");
     return number;
   }
@@ -59,7 +59,7 @@ RankInfo read_numbers(const Environment& env, const Names& names, const char* la
   info.launcher = launcher;
   info.size = env.integer(names.size, 1, kMaxRanks);
   info.rank = env.integer(names.rank, 0, kMaxRanks);
-  check<ConfigError>(info.rank < info.size, kWhere, names.rank, ": expected a rank below ",
+  check<ConfigError>(info.rank < info.size, kRankInfo, names.rank, ": expected a rank below ",
                      names.size, "=", info.size, ", got ", info.rank);
   info.local_size = env.integer_or(names.local_size, 1, info.size, 0);
   info.local_rank = env.integer_or(names.local_rank, 0, kMaxRanks, 0);
@@ -70,7 +70,7 @@ void read_master(const Environment& env, RankInfo& info) {
   info.master_addr = env.text("MASTER_ADDR").value_or("");
   if (info.master_addr.empty()) return;
   info.master_port = env.integer_or("MASTER_PORT", 1, 65535, 0);
-  check<ConfigError>(info.master_port != 0, kWhere,
+  check<ConfigError>(info.master_port != 0, kRankInfo,
                      "MASTER_ADDR is set without MASTER_PORT; set both or neither");
 }
 
@@ -85,7 +85,7 @@ void complete_local(RankInfo& info) {
     info.local_size = here ? info.size : 1;
     info.local_rank = here ? info.rank : 0;
   }
-  check<ConfigError>(info.local_rank < info.local_size, kWhere, "local rank: expected below ",
+  check<ConfigError>(info.local_rank < info.local_size, kRankInfo, "local rank: expected below ",
                      info.local_size, ", the ranks of this host, got ", info.local_rank);
 }
 
@@ -99,7 +99,7 @@ RankInfo from_weft(const Environment& env) {
   read_master(env, info);
   complete_local(info);
   info.job_id = env.text("WEFT_JOB_ID").value_or("");
-  check<ConfigError>(!info.job_id.empty(), kWhere,
+  check<ConfigError>(!info.job_id.empty(), kRankInfo,
                      "WEFT_RANK is set without WEFT_JOB_ID; start the ranks by `weft launch`");
   return info;
 }
@@ -111,7 +111,7 @@ RankInfo from_torchrun(const Environment& env) {
   read_master(env, info);
   const std::string by_hand = env.text("WEFT_JOB_ID").value_or("");
   check<ConfigError>(
-      info.size == 1 || !info.master_addr.empty() || !by_hand.empty(), kWhere,
+      info.size == 1 || !info.master_addr.empty() || !by_hand.empty(), kRankInfo,
       "RANK and WORLD_SIZE are set, but where the ranks meet is not; set MASTER_ADDR "
       "and MASTER_PORT, or WEFT_JOB_ID on one host");
   complete_local(info);
@@ -160,7 +160,7 @@ int slurm_local_size(const Environment& env, int size) {
     int number = 0;
     const auto [stop, error] = std::from_chars(text->data(), text->data() + text->size(), number);
     const bool same_everywhere = stop == text->data() + text->size() || *stop == '(';
-    check<ConfigError>(error == std::errc() && number >= 1, kWhere, name,
+    check<ConfigError>(error == std::errc() && number >= 1, kRankInfo, name,
                        ": expected task counts such as 2(x3), got '", *text, "'");
     return same_everywhere && number <= size ? number : 1;
   }

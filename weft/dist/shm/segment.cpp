@@ -22,7 +22,7 @@ using core::FileDescriptor;
 
 constexpr uint64_t kMagic = 0x314d485354464557ULL;  // "WEFTSHM1"
 constexpr uint32_t kVersion = 1;
-constexpr const char* kWhere = "dist.shm: ";
+constexpr const char* kShm = "dist.shm: ";
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -56,7 +56,7 @@ Found inspect(const std::string& name) {
 [[noreturn]] void fail_in_use(const std::string& name, const Found& found) {
   const std::string owner =
       found.pid != 0 ? core::join("process ", found.pid) : std::string("another program");
-  fail<CommError>(kWhere, "shared memory ", name, " is in use by ", owner,
+  fail<CommError>(kShm, "shared memory ", name, " is in use by ", owner,
                   "; end that job, or remove /dev/shm", name, " if nobody needs it");
 }
 
@@ -136,19 +136,19 @@ ShmSegment ShmSegment::create(const std::string& name, const ShmLayout& layout) 
 
 ShmSegment ShmSegment::open(const std::string& name, const ShmLayout& layout) {
   FileDescriptor fd(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
-  core::check<CommError>(fd.is_open(), kWhere, "shared memory ", name,
+  core::check<CommError>(fd.is_open(), kShm, "shared memory ", name,
                          ": rank 0 has made it, but here it is not: ", std::strerror(errno),
                          "; are the ranks in one container?");
   struct stat info {};
   const bool fits =
       fstat(fd.get(), &info) == 0 && info.st_size == static_cast<off_t>(layout.total_bytes());
-  core::check<CommError>(fits, kWhere, "shared memory ", name, ": expected ", layout.total_bytes(),
+  core::check<CommError>(fits, kShm, "shared memory ", name, ": expected ", layout.total_bytes(),
                          " bytes, got ", info.st_size, "; start all ranks with the same program");
   ShmSegment segment(layout, map_all(fd, layout.total_bytes(), name));
   const ShmHeader& header = segment.header();
   core::check<CommError>(header.magic.load(std::memory_order_acquire) == kMagic &&
                              header.version == kVersion && header.ranks == layout.ranks(),
-                         kWhere, "shared memory ", name,
+                         kShm, "shared memory ", name,
                          " is of another build; start all ranks with the same program");
   return segment;
 }

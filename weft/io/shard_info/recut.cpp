@@ -70,11 +70,11 @@ shard::Layout layout_of(const CutStep& step, const std::vector<int64_t>& shape, 
   return layout;
 }
 
-// Pieces of one parameter, by rank.
-using Pieces = std::vector<const TensorMeta*>;
+// CutPieces of one parameter, by rank.
+using CutPieces = std::vector<const TensorMeta*>;
 
-std::map<std::string, Pieces> pieces_by_base(const TensorFile& file) {
-  std::map<std::string, Pieces> by_base;
+std::map<std::string, CutPieces> pieces_by_base(const TensorFile& file) {
+  std::map<std::string, CutPieces> by_base;
   // Checks that none is missing, and gives the names in order.
   for (const ParamRule& rule : pieces_info(file).params) {
     for (const std::string& name : rule.from) by_base[rule.name].push_back(&file.require(name));
@@ -104,8 +104,8 @@ std::vector<int64_t> in_values(std::vector<int64_t> shape, int64_t bits) {
 }
 
 // The whole's shape: what the rule says, or the sum of the pieces.
-std::vector<int64_t> whole_shape(const ParamRule& rule, const CutStep& step, const Pieces& pieces,
-                                 const std::string& where) {
+std::vector<int64_t> whole_shape(const ParamRule& rule, const CutStep& step,
+                                 const CutPieces& pieces, const std::string& where) {
   const bool has_only_cut = rule.steps.size() == (packed_bits(rule) > 0 ? 2U : 1U);
   if (rule.shape && has_only_cut) return *rule.shape;
   std::vector<int64_t> shape = pieces[0]->shape;
@@ -122,7 +122,7 @@ std::vector<int64_t> whole_shape(const ParamRule& rule, const CutStep& step, con
   return shape;
 }
 
-void check_pieces(const Pieces& pieces, const std::vector<int64_t>& shape,
+void check_pieces(const CutPieces& pieces, const std::vector<int64_t>& shape,
                   const shard::Layout& layout, int64_t bits, const std::string& where) {
   const std::vector<int64_t> lengths = layout.lengths();
   for (size_t rank = 0; rank < pieces.size(); ++rank) {
@@ -144,7 +144,7 @@ ShardStep make_step(const std::string& function, std::vector<Argument> arguments
   return step;
 }
 
-ParamRule join_rule(const std::string& name, const Pieces& pieces, const ParamRule& rule,
+ParamRule join_rule(const std::string& name, const CutPieces& pieces, const ParamRule& rule,
                     const CutStep& step, const std::string& where) {
   const int64_t bits = packed_bits(rule);
   const std::vector<int64_t> shape = in_values(whole_shape(rule, step, pieces, where), bits);

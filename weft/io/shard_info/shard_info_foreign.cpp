@@ -60,7 +60,7 @@ void read_dim(int64_t dim, const std::string& where, ParamRule& rule) {
   rule.steps.push_back(std::move(step));
 }
 
-ParamRule read_rule(const std::string& name, const Json& value, const std::string& where) {
+ParamRule read_foreign_rule(const std::string& name, const Json& value, const std::string& where) {
   ParamRule rule;
   rule.name = name;
   if (value.is_number()) {
@@ -86,8 +86,8 @@ ShardInfo read_mlc_metadata(const Json& root, const std::string& where) {
     check<FormatError>(names.insert(name).second, where, ": parameter ", quote(name),
                        " stands twice");
     const Json* steps = core::find(param, "preprocs", at);
-    info.params.push_back(
-        read_rule(name, steps == nullptr ? Json::array() : *steps, parameter_where(where, name)));
+    info.params.push_back(read_foreign_rule(name, steps == nullptr ? Json::array() : *steps,
+                                            parameter_where(where, name)));
   }
   if (const Json* shards = core::find(root, "tensor_parallel_shards", where)) {
     info.num_ranks = core::to_int64(*shards, where + ": tensor_parallel_shards");
@@ -107,7 +107,7 @@ ShardInfo read_foreign(const Json& root, const std::string& where) {
   }
   ShardInfo info;
   for (const auto& [name, value] : root.items()) {
-    info.params.push_back(read_rule(name, value, parameter_where(where, name)));
+    info.params.push_back(read_foreign_rule(name, value, parameter_where(where, name)));
   }
   return info;
 }

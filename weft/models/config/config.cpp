@@ -12,7 +12,6 @@ namespace {
 using core::check;
 using core::FormatError;
 
-constexpr int64_t kMaxLayers = 1'000;
 constexpr int64_t kMaxExperts = 10'000;
 constexpr int64_t kMaxSize = int64_t{1} << 31;
 

@@ -10,6 +10,9 @@
 
 namespace weft::models {
 
+/// A model with more layers is refused.
+inline constexpr int64_t kMaxLayers = 1'000;
+
 /// The feed-forward layers of several experts, where a model has them.
 struct ExpertsConfig {
   /// 0: all feed-forward layers are plain.
@@ -26,6 +29,23 @@ struct ExpertsConfig {
   std::vector<int64_t> plain_layers;
 
   bool operator==(const ExpertsConfig&) const = default;
+};
+
+/// Where a block's norms stand.
+enum class NormPlacement {
+  /// Before attention and before the feed-forward layer.
+  kBefore,
+  /// After each, before its output is added to the residual stream (OLMo 2).
+  kAfter,
+};
+
+/// The norms of queries and keys before rope.
+enum class HeadNorms {
+  kNone,
+  /// Head by head, one weight of [head_dim] for all heads.
+  kEachHead,
+  /// Over the features of all heads together (OLMo 2).
+  kAllHeads,
 };
 
 /// The sizes and constants of a decoder-only transformer, checked. Letters as in the docs: V
@@ -53,8 +73,18 @@ struct ModelConfig {
   bool has_qkv_bias = false;
   bool has_output_bias = false;
   bool has_mlp_bias = false;
-  /// Queries and keys are normed head by head before rope.
-  bool has_head_norms = false;
+  HeadNorms head_norms = HeadNorms::kNone;
+  NormPlacement norm_placement = NormPlacement::kBefore;
+  /// How many features of a head rope turns, the first ones; 0: all.
+  int64_t rope_dims = 0;
+  /// Layers whose queries and keys are not turned, ascending.
+  std::vector<int64_t> layers_without_rope;
+  /// Constant factors: of the embedding, of the scores before the softmax (0: head_dim^-1/2), of
+  /// what attention and feed-forward layers add to the residual stream, and of the logits.
+  double embedding_scale = 1;
+  double attention_scale = 0;
+  double residual_scale = 1;
+  double logits_scale = 1;
   ExpertsConfig experts;
 
   /// How many positions a query of the layer sees, itself included; 0: all.

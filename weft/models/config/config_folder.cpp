@@ -19,10 +19,6 @@ using core::ConfigError;
 using core::FormatError;
 using core::Json;
 
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
-// What check_config allows; nothing is made for more.
-constexpr int64_t kMaxLayers = 1'000;
-
 // Which layers' attention has a window.
 enum class WindowStyle {
   kNone,
@@ -202,7 +198,7 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   check_known_options(keys);
   read_sizes(keys, family, config);
   read_rope(keys, {family.positions, family.rope_base}, config);
-  config.has_head_norms = family.has_head_norms;
+  if (family.has_head_norms) config.head_norms = HeadNorms::kEachHead;
   read_biases(keys, family.bias, config);
   read_windows(keys, family, config);
   read_experts(keys, family.experts, config);

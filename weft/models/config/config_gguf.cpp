@@ -17,7 +17,6 @@ using core::FormatError;
 
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
 // What check_config allows; nothing is made for more.
-constexpr int64_t kMaxLayers = 1'000;
 
 // What distinguishes an architecture in GGUF.
 struct Architecture {
@@ -58,7 +57,7 @@ class Reader {
 
   ModelConfig read() {
     config_.family = architecture_.family;
-    config_.has_head_norms = architecture_.has_head_norms;
+    if (architecture_.has_head_norms) config_.head_norms = HeadNorms::kEachHead;
     read_sizes();
     read_rope(keys_, name_, config_);
     read_window();

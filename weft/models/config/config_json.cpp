@@ -16,10 +16,10 @@ using core::ConfigError;
 using nlohmann::json;
 using nn::RopeType;
 
-constexpr const char* kWhere = "models.config_json";
+constexpr const char* kConfigJson = "models.config_json";
 
 // Families and the class of transformers that runs them.
-constexpr std::array<std::pair<const char*, const char*>, 7> kArchitectures = {
+constexpr std::array<std::pair<const char*, const char*>, 7> kTransformersArchitectures = {
     {{"llama", "LlamaForCausalLM"},
      {"mistral", "MistralForCausalLM"},
      {"mixtral", "MixtralForCausalLM"},
@@ -29,10 +29,10 @@ constexpr std::array<std::pair<const char*, const char*>, 7> kArchitectures = {
      {"qwen3_moe", "Qwen3MoeForCausalLM"}}};
 
 const char* architecture_of(const std::string& family) {
-  for (const auto& [name, architecture] : kArchitectures) {
+  for (const auto& [name, architecture] : kTransformersArchitectures) {
     if (family == name) return architecture;
   }
-  core::fail<ConfigError>(kWhere, ": no config.json can be made for the family ",
+  core::fail<ConfigError>(kConfigJson, ": no config.json can be made for the family ",
                           core::quote(family));
 }
 
@@ -129,7 +129,7 @@ json config_json(const ModelConfig& config) {
   }
   add_windows(config, object);
   add_experts(config, object);
-  check<ConfigError>(config_from_json(object, kWhere) == config, kWhere, ": the family ",
+  check<ConfigError>(config_from_json(object, kConfigJson) == config, kConfigJson, ": the family ",
                      core::quote(config.family),
                      " has no config.json for these biases, norms, windows, experts or this rope; "
                      "choose another family or change them");

@@ -9,6 +9,9 @@
 
 namespace weft::models {
 
+/// No config.json or adapter_config.json is longer.
+inline constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
+
 /// Typed access to the members of a JSON object, with messages that name the file and the key. Null
 /// counts as missing: Hugging Face writes it for "default". All throw FormatError for a value of
 /// another type.

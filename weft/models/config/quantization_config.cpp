@@ -6,6 +6,7 @@
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
 #include "weft/core/json.h"
+#include "weft/models/config/json_keys.h"
 #include "weft/models/config/sources.h"
 
 namespace weft::models {
@@ -19,7 +20,6 @@ using core::Json;
 using core::quote;
 using io::MatrixKind;
 
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr int64_t kMaxGroup = int64_t{1} << 20;
 
 const Json* present(const Json& json, const char* key, const std::string& where) {

@@ -11,6 +11,7 @@
 #include "weft/core/json.h"
 #include "weft/io/tensor_folder_writer.h"
 #include "weft/models/config/config.h"
+#include "weft/models/config/json_keys.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/config/sources_gguf.h"
 #include "weft/models/convert/export.h"
@@ -22,8 +23,6 @@ namespace weft::models {
 namespace {
 
 using nlohmann::json;
-
-constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
 
 void save(const std::string& folder, const char* name, const std::string& text) {
   core::AtomicFile file(folder + "/" + name, text.size());

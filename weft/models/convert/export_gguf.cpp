@@ -159,9 +159,9 @@ at::Tensor with_pairs(const at::Tensor& rows, int64_t head_dim) {
       .reshape(rows.sizes());
 }
 
-class Exporter {
+class GgufExporter {
  public:
-  Exporter(const io::TensorFile& file, const LoadPlan& plan, io::GgufWriter& writer)
+  GgufExporter(const io::TensorFile& file, const LoadPlan& plan, io::GgufWriter& writer)
       : reader_(file, plan), writer_(writer) {}
 
   void write(const Source& source, at::ScalarType type) {
@@ -215,7 +215,7 @@ void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype
   for (const Output& output : outputs) specs.push_back(output.spec);
   if (is_llama3) specs.push_back({kRopeDivisors, io::Dtype::kF32, {config.head_dim / 2}});
   io::GgufWriter writer(path, make_keys(file, config, architecture), specs);
-  Exporter exporter(file, plan, writer);
+  GgufExporter exporter(file, plan, writer);
   const uint64_t all = plan.params().planned_bytes(0);
   uint64_t done = 0;
   for (const Output& output : outputs) {

@@ -39,9 +39,9 @@ constexpr int64_t kBlockGroup = 32;
 
 bool is_router(Part part) { return part == Part::kRouter || part == Part::kSharedRouter; }
 
-class Chooser {
+class FormChooser {
  public:
-  Chooser(const LoadPlan& plan, const ModelConfig& config, const ExportOptions& options)
+  FormChooser(const LoadPlan& plan, const ModelConfig& config, const ExportOptions& options)
       : plan_(plan), config_(config), options_(options), places_(part_places(config)) {}
 
   std::vector<ExportOutput> choose() const {
@@ -161,7 +161,7 @@ std::vector<io::TensorSpec> ExportOutput::specs() const {
 
 std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
                                          const ExportOptions& options) {
-  return Chooser(plan, config, options).choose();
+  return FormChooser(plan, config, options).choose();
 }
 
 nlohmann::json quantization_of(const std::vector<ExportOutput>& outputs) {

@@ -17,14 +17,14 @@ using core::ConfigError;
 using nn::RopeScaling;
 using nn::RopeType;
 
-struct Architecture {
+struct GgufArchitecture {
   std::string_view family;
   std::string_view name;
   // What its readers do with the weights of a token's experts.
   bool normalizes_weights;
 };
 
-constexpr std::array<Architecture, 7> kArchitectures = {{
+constexpr std::array<GgufArchitecture, 7> kGgufArchitectures = {{
     {"llama", "llama", true},
     {"mistral", "llama", true},
     {"mixtral", "llama", true},
@@ -34,15 +34,15 @@ constexpr std::array<Architecture, 7> kArchitectures = {{
     {"qwen3_moe", "qwen3moe", true},
 }};
 
-const Architecture& find_architecture(const std::string& family, const std::string& where) {
-  for (const Architecture& row : kArchitectures) {
+const GgufArchitecture& architecture_of(const std::string& family, const std::string& where) {
+  for (const GgufArchitecture& row : kGgufArchitectures) {
     if (row.family == family) return row;
   }
   core::fail<ConfigError>(where, ": the family ", core::quote(family),
                           " can't be written as GGUF; keep the folder");
 }
 
-void check_rope(const RopeScaling& scaling, const std::string& where) {
+void check_rope_in_gguf(const RopeScaling& scaling, const std::string& where) {
   check<ConfigError>(
       scaling.type != RopeType::kDynamic, where,
       ": GGUF has no dynamic rope scaling; keep the folder, or take rope_scaling out "
@@ -53,8 +53,8 @@ void check_rope(const RopeScaling& scaling, const std::string& where) {
                      "false; keep the folder");
 }
 
-void check_experts(const ModelConfig& config, const Architecture& architecture,
-                   const std::string& where) {
+void check_experts_in_gguf(const ModelConfig& config, const GgufArchitecture& architecture,
+                           const std::string& where) {
   const ExpertsConfig& experts = config.experts;
   if (experts.num_experts == 0) return;
   check<ConfigError>(experts.layer_step == 1 && experts.plain_layers.empty(), where,
@@ -66,7 +66,7 @@ void check_experts(const ModelConfig& config, const Architecture& architecture,
                      " take the other; keep the folder");
 }
 
-void check_windows(const ModelConfig& config, const std::string& where) {
+void check_uniform_windows(const ModelConfig& config, const std::string& where) {
   const auto& windows = config.windows;
   const bool is_uniform =
       std::adjacent_find(windows.begin(), windows.end(), std::not_equal_to<>()) == windows.end();
@@ -139,10 +139,10 @@ void add_experts(const ModelConfig& config, GgufKeyList& keys) {
 }  // namespace
 
 std::string gguf_architecture(const ModelConfig& config, const std::string& where) {
-  const Architecture& architecture = find_architecture(config.family, where);
-  check_rope(config.rope_scaling, where);
-  check_windows(config, where);
-  check_experts(config, architecture, where);
+  const GgufArchitecture& architecture = architecture_of(config.family, where);
+  check_rope_in_gguf(config.rope_scaling, where);
+  check_uniform_windows(config, where);
+  check_experts_in_gguf(config, architecture, where);
   return std::string(architecture.name);
 }
 

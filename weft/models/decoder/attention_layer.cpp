@@ -18,7 +18,7 @@ AttentionParts make_parts(const ModelConfig& config, const WeightSource& source,
     return all_to_sharded(source, model_name(config, {part, layer}), group);
   };
   const auto norm = [&](Part part) {
-    if (!config.has_head_norms) return nn::HeadRMSNorm(nullptr);
+    if (config.head_norms == HeadNorms::kNone) return nn::HeadRMSNorm(nullptr);
     return nn::HeadRMSNorm(source.vector(model_name(config, {part, layer}) + ".weight"),
                            config.norm_eps, group);
   };

@@ -99,7 +99,7 @@ class RulesBuilder {
     matrix({Part::kQuery, layer}, N * H, D, {Cut::kRows, "heads", qkv_bias, N});
     matrix({Part::kKey, layer}, K * H, D, {Cut::kRows, "kv", qkv_bias, K});
     matrix({Part::kValue, layer}, K * H, D, {Cut::kRows, "kv", qkv_bias});
-    if (config_.has_head_norms) {
+    if (config_.head_norms == HeadNorms::kEachHead) {
       norm({Part::kQueryNorm, layer}, H);
       norm({Part::kKeyNorm, layer}, H);
     }

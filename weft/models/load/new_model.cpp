@@ -15,7 +15,7 @@
 namespace weft::models {
 namespace {
 
-constexpr const char* kWhere = "models.make_model";
+constexpr const char* kMakeModel = "models.make_model";
 
 // Separates a run's parameters: FNV-1a of the name (Fowler, Noll and Vo, RFC 9923).
 uint64_t stream_of(std::string_view name) {
@@ -25,7 +25,7 @@ uint64_t stream_of(std::string_view name) {
 }
 
 WeightRules rules_of(const ModelConfig& config) {
-  const auto nothing = io::TensorFileBuilder(kWhere).finish();
+  const auto nothing = io::TensorFileBuilder(kMakeModel).finish();
   return find_family(config.family).rules(config, *nothing);
 }
 
@@ -34,14 +34,14 @@ WeightRules rules_of(const ModelConfig& config) {
 ModelConfig complete_config(ModelConfig config) {
   if (config.num_kv_heads == 0) config.num_kv_heads = config.num_heads;
   if (config.head_dim == 0 && config.num_heads > 0) {
-    core::check<core::ConfigError>(config.width % config.num_heads == 0, kWhere, ": width ",
+    core::check<core::ConfigError>(config.width % config.num_heads == 0, kMakeModel, ": width ",
                                    config.width, " of ", config.num_heads,
                                    " heads, expected a multiple; or set head_dim");
     config.head_dim = config.width / config.num_heads;
   }
   find_family(config.family);
   try {
-    check_config(config, kWhere);
+    check_config(config, kMakeModel);
   } catch (const core::FormatError& error) {
     core::fail<core::ConfigError>(error.what());
   }
@@ -49,7 +49,7 @@ ModelConfig complete_config(ModelConfig config) {
 }
 
 std::shared_ptr<const io::TensorFile> header_of(const ModelConfig& config) {
-  io::TensorFileBuilder builder(kWhere);
+  io::TensorFileBuilder builder(kMakeModel);
   for (const WeightRule& rule : rules_of(config).weights) {
     std::vector<int64_t> shape = {rule.in};
     if (!rule.is_vector()) shape.insert(shape.begin(), rule.out);

@@ -43,8 +43,9 @@ class RandomStateGuard {
   at::Tensor former_;
 };
 
-struct Call : torch::CustomClassHolder {
-  Call(TensorFunction f, at::Tensor state) : function(std::move(f)), random(std::move(state)) {}
+struct RecordedCall : torch::CustomClassHolder {
+  RecordedCall(TensorFunction f, at::Tensor state)
+      : function(std::move(f)), random(std::move(state)) {}
   TensorFunction function;
   at::Tensor random;
 };
@@ -72,7 +73,8 @@ void run_backward(const variable_list& outputs, const variable_list& grads) {
 struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
   // `anchor` needs a gradient, so that the outputs do even if only captured parameters train.
   static variable_list forward(AutogradContext* context, const at::Tensor& /*anchor*/,
-                               const c10::intrusive_ptr<Call>& call, at::TensorList inputs) {
+                               const c10::intrusive_ptr<RecordedCall>& call,
+                               at::TensorList inputs) {
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->save_for_backward(inputs.vec());
     return call->function(inputs.vec());
@@ -83,7 +85,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
                                    "nn.checkpoint: a gradient of the gradient is not defined; call "
                                    "backward without create_graph");
     const auto call =
-        c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
+        c10::static_intrusive_pointer_cast<RecordedCall>(context->saved_data["call"].toCapsule());
     const variable_list leaves = fresh_leaves(context->get_saved_variables());
     variable_list outputs;
     {
@@ -104,7 +106,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
 
 std::vector<at::Tensor> checkpoint(TensorFunction function, const std::vector<at::Tensor>& inputs) {
   if (!at::GradMode::is_enabled()) return function(inputs);
-  const auto call = c10::make_intrusive<Call>(std::move(function), random_state());
+  const auto call = c10::make_intrusive<RecordedCall>(std::move(function), random_state());
   const at::Tensor anchor = at::empty({0}).set_requires_grad(true);
   return CheckpointFunction::apply(anchor, call, at::TensorList(inputs));
 }

@@ -16,10 +16,10 @@
 namespace weft::nn {
 namespace {
 
-constexpr char kWhere[] = "nn.CudaLinear";
+constexpr char kCudaLinear[] = "nn.CudaLinear";
 
 [[noreturn]] void refuse(const char* what) {
-  core::fail<core::ConfigError>(kWhere, ": ", what,
+  core::fail<core::ConfigError>(kCudaLinear, ": ", what,
                                 ": expected a weight of the CPU; do it before nn::on_cuda");
 }
 
@@ -101,12 +101,12 @@ std::shared_ptr<LinearLike> on_cuda(const LinearLike& linear) {
 
 CudaLinearImpl::CudaLinearImpl(cuda::Matrix weight_in, at::Tensor bias_in)
     : weight(std::move(weight_in)) {
-  check_bias(bias_in, out_features(), kWhere);
+  check_bias(bias_in, out_features(), kCudaLinear);
   if (bias_in.defined()) bias = register_buffer("bias", std::move(bias_in));
 }
 
 at::Tensor CudaLinearImpl::forward(const at::Tensor& x) {
-  check_input(x, in_features(), kWhere);
+  check_input(x, in_features(), kCudaLinear);
   if (at::GradMode::is_enabled() && x.requires_grad()) refuse("a gradient");
   const at::Tensor numbers = x.to(at::kFloat).contiguous();
   auto shape = x.sizes().vec();
@@ -129,7 +129,7 @@ at::Tensor CudaLinearImpl::rows(const at::Tensor& indices) {
   core::check<core::ShapeError>(
       wanted.numel() == 0 ||
           (wanted.min().item<int64_t>() >= 0 && wanted.max().item<int64_t>() < out_features()),
-      kWhere, ".rows: an index is outside of 0 to ", out_features() - 1);
+      kCudaLinear, ".rows: an index is outside of 0 to ", out_features() - 1);
   auto shape = indices.sizes().vec();
   shape.push_back(in_features());
   at::Tensor y = at::empty(shape, at::kFloat);

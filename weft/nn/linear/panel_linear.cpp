@@ -14,10 +14,10 @@
 namespace weft::nn {
 namespace {
 
-constexpr char kWhere[] = "nn.PanelLinear";
+constexpr char kPanelLinear[] = "nn.PanelLinear";
 
 [[noreturn]] void refuse(const char* what) {
-  core::fail<core::ConfigError>(kWhere, ": ", what,
+  core::fail<core::ConfigError>(kPanelLinear, ": ", what,
                                 ": expected a weight of the file's order; do it before "
                                 "nn::put_in_panels");
 }
@@ -45,13 +45,13 @@ std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activati
 
 PanelLinearImpl::PanelLinearImpl(quant::PanelMatrix weight_in, at::Tensor bias_in)
     : weight(std::move(weight_in)) {
-  check_bias(bias_in, out_features(), kWhere);
+  check_bias(bias_in, out_features(), kPanelLinear);
   weight.data = register_buffer("weight", weight.data);
   if (bias_in.defined()) bias = register_buffer("bias", std::move(bias_in));
 }
 
 at::Tensor PanelLinearImpl::forward(const at::Tensor& x) {
-  check_input(x, in_features(), kWhere);
+  check_input(x, in_features(), kPanelLinear);
   if (at::GradMode::is_enabled() && x.requires_grad()) refuse("a gradient");
   const at::Tensor y = quant::panel_matmul(x, weight);
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;

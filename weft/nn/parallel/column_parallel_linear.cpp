@@ -9,7 +9,7 @@
 namespace weft::nn {
 namespace {
 
-constexpr const char* kWhere = "nn.ColumnParallelLinear";
+constexpr const char* kColumnParallel = "nn.ColumnParallelLinear";
 
 NewLinearSpec spec_of(int64_t in_features, int64_t out_features,
                       const ColumnParallelOptions& options) {
@@ -29,10 +29,10 @@ NewLinearSpec spec_of(int64_t in_features, int64_t out_features,
 ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t out_features,
                                                    const dist::Group& group,
                                                    const ColumnParallelOptions& options)
-    : ColumnParallelLinearImpl(
-          spec_of(in_features, out_features, options),
-          strided_cut(ShardKind::kAllToSharded, out_features, options.stride, group, kWhere),
-          options) {}
+    : ColumnParallelLinearImpl(spec_of(in_features, out_features, options),
+                               strided_cut(ShardKind::kAllToSharded, out_features, options.stride,
+                                           group, kColumnParallel),
+                               options) {}
 
 ColumnParallelLinearImpl::ColumnParallelLinearImpl(const NewLinearSpec& spec, const LinearCut& cut,
                                                    const ColumnParallelOptions& options)
@@ -54,7 +54,7 @@ at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x) {
 void ColumnParallelLinearImpl::reset_parameters() {
   at::Tensor no_row_bias;
   reset_linear(*inner(), no_row_bias, spec_of(in_features(), out_features(), options_), *cut(),
-               kWhere);
+               kColumnParallel);
 }
 
 void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {

@@ -20,17 +20,18 @@ using core::check;
 using core::ConfigError;
 using core::ShapeError;
 
-constexpr const char* kWhere = "nn.ParallelEmbedding";
+constexpr const char* kParallelEmbedding = "nn.ParallelEmbedding";
 
 shard::Range columns_of(int64_t embedding_dim, const dist::Group& group, int64_t rank) {
-  const shard::NamedSplit columns{core::join(kWhere, ": embedding_dim"), embedding_dim, 1};
+  const shard::NamedSplit columns{core::join(kParallelEmbedding, ": embedding_dim"), embedding_dim,
+                                  1};
   return columns.range(group.size(), rank);
 }
 
 at::Tensor initial_shard(int64_t num_embeddings, int64_t embedding_dim, const dist::Group& group,
                          const ParallelEmbeddingOptions& options) {
   const shard::Range mine = columns_of(embedding_dim, group, group.rank());
-  check<ShapeError>(num_embeddings >= 1, kWhere, ": num_embeddings ", num_embeddings,
+  check<ShapeError>(num_embeddings >= 1, kParallelEmbedding, ": num_embeddings ", num_embeddings,
                     ", expected at least 1");
   const uint64_t seed = options.device.is_meta() ? 0 : agreed_seed(group);
   return make_shard(options.init,
@@ -56,7 +57,7 @@ ParallelEmbeddingImpl::ParallelEmbeddingImpl(at::Tensor shard, int64_t embedding
     sizes_.push_back(columns_of(embedding_dim_, group_, rank).length);
   }
   const int64_t mine = sizes_[static_cast<size_t>(group_.rank())];
-  check<ShapeError>(shard.dim() == 2 && shard.size(1) == mine, kWhere, ": shard ",
+  check<ShapeError>(shard.dim() == 2 && shard.size(1) == mine, kParallelEmbedding, ": shard ",
                     core::list_text(shard.sizes()), ", expected [num_embeddings, ", mine, "]");
   weight = register_parameter("weight", std::move(shard), requires_grad);
   check_options();
@@ -66,14 +67,15 @@ void ParallelEmbeddingImpl::check_options() {
   const int64_t rows = num_embeddings();
   if (options_.padding_idx) {
     const int64_t index = *options_.padding_idx;
-    check<ConfigError>(index >= -rows && index < rows, kWhere, ": padding_idx ", index,
+    check<ConfigError>(index >= -rows && index < rows, kParallelEmbedding, ": padding_idx ", index,
                        ", expected ", -rows, " to ", rows - 1);
     if (index < 0) options_.padding_idx = index + rows;
   }
-  check<ConfigError>(!options_.max_norm || *options_.max_norm >= 0, kWhere, ": max_norm ",
-                     options_.max_norm.value_or(0), ", expected 0 or more");
-  check<ConfigError>(!std::isnan(options_.norm_type), kWhere, ": norm_type nan, expected a number");
-  check<ConfigError>(!(options_.sparse && options_.scale_grad_by_freq), kWhere,
+  check<ConfigError>(!options_.max_norm || *options_.max_norm >= 0, kParallelEmbedding,
+                     ": max_norm ", options_.max_norm.value_or(0), ", expected 0 or more");
+  check<ConfigError>(!std::isnan(options_.norm_type), kParallelEmbedding,
+                     ": norm_type nan, expected a number");
+  check<ConfigError>(!(options_.sparse && options_.scale_grad_by_freq), kParallelEmbedding,
                      ": sparse gradients cannot be scaled by frequency; use one of the two");
 }
 
@@ -105,7 +107,7 @@ void ParallelEmbeddingImpl::renormalize(const at::Tensor& ids) {
 }
 
 at::Tensor ParallelEmbeddingImpl::forward(const at::Tensor& ids) {
-  check_token_ids(ids, num_embeddings(), kWhere);
+  check_token_ids(ids, num_embeddings(), kParallelEmbedding);
   if (options_.max_norm && ids.numel() > 0) renormalize(ids);
   const at::Tensor part = at::embedding(weight, ids, options_.padding_idx.value_or(-1),
                                         options_.scale_grad_by_freq, options_.sparse);
@@ -135,8 +137,8 @@ void ParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
 ParallelEmbedding parallel_embedding_from_pretrained(const at::Tensor& whole, dist::Group group,
                                                      ParallelEmbeddingOptions options,
                                                      bool freeze) {
-  check<ShapeError>(whole.dim() == 2, kWhere, ": whole weight ", core::list_text(whole.sizes()),
-                    ", expected [num_embeddings, embedding_dim]");
+  check<ShapeError>(whole.dim() == 2, kParallelEmbedding, ": whole weight ",
+                    core::list_text(whole.sizes()), ", expected [num_embeddings, embedding_dim]");
   const int64_t width = whole.size(1);
   const shard::Range mine = columns_of(width, group, group.rank());
   at::Tensor shard =

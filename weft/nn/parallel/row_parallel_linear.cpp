@@ -10,7 +10,7 @@
 namespace weft::nn {
 namespace {
 
-constexpr const char* kWhere = "nn.RowParallelLinear";
+constexpr const char* kRowParallel = "nn.RowParallelLinear";
 
 NewLinearSpec spec_of(int64_t in_features, int64_t out_features,
                       const RowParallelOptions& options) {
@@ -26,7 +26,7 @@ NewLinearSpec spec_of(int64_t in_features, int64_t out_features,
 }
 
 LinearCut cut_of(int64_t in_features, const dist::Group& group, const RowParallelOptions& options) {
-  return strided_cut(ShardKind::kShardedToAll, in_features, options.stride, group, kWhere);
+  return strided_cut(ShardKind::kShardedToAll, in_features, options.stride, group, kRowParallel);
 }
 
 }  // namespace
@@ -45,9 +45,10 @@ RowParallelLinearImpl::RowParallelLinearImpl(const NewLinear& made, const Linear
 
 // This rank's shard of a whole x: its features in the order of the ranks, then cut.
 at::Tensor RowParallelLinearImpl::own_features(const at::Tensor& x) const {
-  core::check<core::ShapeError>(x.dim() >= 1 && x.size(-1) == in_features(), kWhere, ": input ",
-                                core::list_text(x.sizes()), ", expected the last dim to be ",
-                                in_features(), "; a shard needs input_is_parallel");
+  core::check<core::ShapeError>(x.dim() >= 1 && x.size(-1) == in_features(), kRowParallel,
+                                ": input ", core::list_text(x.sizes()),
+                                ", expected the last dim to be ", in_features(),
+                                "; a shard needs input_is_parallel");
   if (options_.stride == 1) return ops::mp_scatter(x, -1, group(), layout().lengths());
   std::vector<at::Tensor> pieces;
   for (int64_t rank = 0; rank < group().size(); ++rank) {
@@ -64,7 +65,8 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {
 }
 
 void RowParallelLinearImpl::reset_parameters() {
-  reset_linear(*inner(), bias, spec_of(in_features(), out_features(), options_), *cut(), kWhere);
+  reset_linear(*inner(), bias, spec_of(in_features(), out_features(), options_), *cut(),
+               kRowParallel);
 }
 
 void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {

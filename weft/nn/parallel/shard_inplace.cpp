@@ -17,7 +17,7 @@ using core::ConfigError;
 using core::ShapeError;
 using Kind = ParameterRule::Kind;
 
-constexpr const char* kWhere = "nn.shard_inplace: ";
+constexpr const char* kShardInplace = "nn.shard_inplace: ";
 
 std::map<std::string, at::Tensor> named_tensors(const torch::nn::Module& module) {
   std::map<std::string, at::Tensor> tensors;
@@ -36,7 +36,7 @@ InplaceShard planned(const std::string& path, const at::Tensor& whole, const Par
   InplaceShard shard{rule.kind, {}, whole.requires_grad()};
   if (rule.kind != Kind::kCut) return shard;
   shard::Split split = rule.split;
-  const std::string where = core::join(kWhere, path, " ", core::list_text(whole.sizes()));
+  const std::string where = core::join(kShardInplace, path, " ", core::list_text(whole.sizes()));
   check<ShapeError>(split.dim >= -whole.dim() && split.dim < whole.dim(), where, ": dim ",
                     split.dim, ", expected ", -whole.dim(), " to ", whole.dim() - 1);
   if (split.dim < 0) split.dim += whole.dim();
@@ -53,7 +53,7 @@ void refuse_repeated_bias(const std::map<std::string, at::Tensor>& tensors,
     const bool is_weight =
         shard.kind == Kind::kCut && path == core::join(folder_of(path), "weight");
     const bool is_repeated = is_weight && tensors.contains(bias) && !shards.contains(bias);
-    check<ConfigError>(!is_repeated, kWhere, bias, " would be added once per rank: ", path,
+    check<ConfigError>(!is_repeated, kShardInplace, bias, " would be added once per rank: ", path,
                        " is cut along dim ", shard.layout.dim, " over ", shard.layout.num_ranks(),
                        " ranks and the bias is kept whole; give it first_rank() where outputs are "
                        "summed, or cut it with the outputs");
@@ -93,7 +93,7 @@ InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
     const bool is_parallel = std::any_of(prefixes.begin(), prefixes.end(), [&](const auto& prefix) {
       return path.starts_with(prefix);
     });
-    check<ConfigError>(!is_parallel, kWhere, path,
+    check<ConfigError>(!is_parallel, kShardInplace, path,
                        " is part of a parallel layer and cut already; keep() it");
     shards[path] = planned(path, item.second, wanted, group.size());
   }

@@ -23,7 +23,7 @@ using core::ShapeError;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr const char* kWhere = "nn.vocab_parallel_cross_entropy";
+constexpr const char* kCrossEntropy = "nn.vocab_parallel_cross_entropy";
 
 struct Call : torch::CustomClassHolder {
   Call(shard::Range v, int64_t size, dist::Group g, const CrossEntropyOptions& o)
@@ -221,12 +221,12 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     return losses.loss_N;
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    check<ConfigError>(!at::GradMode::is_enabled(), kWhere,
+    check<ConfigError>(!at::GradMode::is_enabled(), kCrossEntropy,
                        ": a gradient of the gradient is not defined; call backward without "
                        "create_graph");
     const auto call =
         c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
-    check<ConfigError>(!call->is_spent, kWhere,
+    check<ConfigError>(!call->is_spent, kCrossEntropy,
                        ": backward a second time with overwrites_logits; leave the option out");
     call->is_spent = call->options.overwrites_logits;
     const variable_list saved = context->get_saved_variables();
@@ -241,19 +241,19 @@ void check_call(const at::Tensor& logits, const at::Tensor& targets, const Call&
   check<ShapeError>(logits.dim() >= 1 && c10::isFloatingType(logits.scalar_type()) &&
                         logits.sizes().slice(0, logits.dim() - 1) == targets.sizes() &&
                         logits.size(-1) == call.vocab.length,
-                    kWhere, ": logits ", c10::toString(logits.scalar_type()), " ",
+                    kCrossEntropy, ": logits ", c10::toString(logits.scalar_type()), " ",
                     core::list_text(logits.sizes()), " for targets ",
                     core::list_text(targets.sizes()), ", expected floating [targets…, ",
                     call.vocab.length, "]");
-  check<ShapeError>(targets.scalar_type() == at::kLong, kWhere, ": targets of dtype ",
+  check<ShapeError>(targets.scalar_type() == at::kLong, kCrossEntropy, ": targets of dtype ",
                     c10::toString(targets.scalar_type()), ", expected int64");
   check<ShapeError>(
       call.vocab.start >= 0 && call.vocab.length >= 1 && call.vocab.end() <= call.vocab_size,
-      kWhere, ": columns ", call.vocab.start, " to ", call.vocab.end() - 1, " of a vocabulary of ",
-      call.vocab_size);
-  check<ConfigError>(options.label_smoothing >= 0 && options.label_smoothing <= 1, kWhere,
+      kCrossEntropy, ": columns ", call.vocab.start, " to ", call.vocab.end() - 1,
+      " of a vocabulary of ", call.vocab_size);
+  check<ConfigError>(options.label_smoothing >= 0 && options.label_smoothing <= 1, kCrossEntropy,
                      ": label_smoothing ", options.label_smoothing, ", expected 0 to 1");
-  check<ConfigError>(options.z_loss >= 0, kWhere, ": z_loss ", options.z_loss,
+  check<ConfigError>(options.z_loss >= 0, kCrossEntropy, ": z_loss ", options.z_loss,
                      ", expected 0 or more");
 }
 
@@ -266,11 +266,11 @@ at::Tensor checked_count(const at::Tensor& targets, const Call& call) {
   const at::Tensor wrong = targets.masked_select(bad);
   at::Tensor numbers = at::stack({counts.sum(), bad.sum()});
   if (options.count_group) options.count_group->all_reduce(numbers);
-  check<ShapeError>(wrong.numel() == 0, kWhere, ": target ",
+  check<ShapeError>(wrong.numel() == 0, kCrossEntropy, ": target ",
                     wrong.numel() == 0 ? 0 : wrong[0].item<int64_t>(), ", expected 0 to ",
                     call.vocab_size - 1, " or ignore_index ", options.ignore_index);
   check<ShapeError>(
-      numbers[1].item<int64_t>() == 0, kWhere, ": a target outside of the vocabulary of ",
+      numbers[1].item<int64_t>() == 0, kCrossEntropy, ": a target outside of the vocabulary of ",
       call.vocab_size, " on another rank of group ",
       options.count_group ? options.count_group->name() : "", "; its own message names it");
   return numbers[0];

@@ -19,7 +19,7 @@ namespace {
 using core::check;
 using core::ShapeError;
 
-constexpr const char* kWhere = "quant.from_gguf_blocks";
+constexpr const char* kFromGgufBlocks = "quant.from_gguf_blocks";
 
 /// In the order of GgufBlock.
 constexpr GgufBlockInfo kInfos[] = {
@@ -31,14 +31,15 @@ constexpr GgufBlockInfo kInfos[] = {
 };
 
 void check_size(const GgufBlockInfo& info, size_t given, int64_t out, int64_t in) {
-  check<ShapeError>(out > 0 && in > 0 && in % info.elements == 0, kWhere, ": ", info.name,
+  check<ShapeError>(out > 0 && in > 0 && in % info.elements == 0, kFromGgufBlocks, ": ", info.name,
                     " matrix, expected rows of whole blocks of ", info.elements,
                     " columns, got shape [", out, ", ", in, "]; cut between blocks");
   const auto row_bytes = core::checked_mul(in / info.elements, info.bytes);
   const auto bytes = row_bytes ? core::checked_mul(*row_bytes, out) : std::nullopt;
-  check<ShapeError>(bytes == given, kWhere, ": ", info.name, " blocks of a [", out, ", ", in,
-                    "] matrix, expected ", bytes ? core::join(*bytes) : "more than fit in memory",
-                    " bytes, got ", given, "; check the shape");
+  check<ShapeError>(bytes == given, kFromGgufBlocks, ": ", info.name, " blocks of a [", out, ", ",
+                    in, "] matrix, expected ",
+                    bytes ? core::join(*bytes) : "more than fit in memory", " bytes, got ", given,
+                    "; check the shape");
 }
 
 /// The codes of a one-level block, whose scale and offset (2 bytes each) come first, then five-bit

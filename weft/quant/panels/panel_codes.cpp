@@ -11,7 +11,7 @@ using kernels::kPanelRows;
 using kernels::PanelNumbers;
 
 // The columns that share bytes: with 4 bits with the other half, with 6 bits with each other.
-constexpr int64_t kHalf = kBlockColumns / 2;
+constexpr int64_t kHalfBlock = kBlockColumns / 2;
 constexpr int64_t kStepBytes = 4 * kPanelRows;
 
 // Codes of any bits: one stream, lowest bit first.
@@ -31,7 +31,7 @@ RowCodes read_stream(const uint8_t* packed, int64_t bits) {
 RowCodes read_sixes(const uint8_t* steps) {
   RowCodes codes;
   for (size_t i = 0; i < kBlockColumns; ++i) {
-    const size_t half = i / kHalf, step = i % kHalf / 4;
+    const size_t half = i / kHalfBlock, step = i % kHalfBlock / 4;
     const uint8_t* from = steps + half * 3 * kStepBytes + i % 4;
     codes[i] = step < 3 ? from[step * kStepBytes] & 63
                         : static_cast<uint8_t>(from[0] >> 6 | (from[kStepBytes] >> 6) << 2 |
@@ -43,7 +43,7 @@ RowCodes read_sixes(const uint8_t* steps) {
 void write_sixes(const RowCodes& codes, uint8_t* steps) {
   for (size_t half = 0; half < 2; ++half) {
     for (size_t i = 0; i < 12; ++i) {
-      const uint8_t* own = codes.data() + half * kHalf;
+      const uint8_t* own = codes.data() + half * kHalfBlock;
       const int fourth = (own[12 + i % 4] >> (i / 4 * 2)) & 3;
       steps[(half * 3 + i / 4) * kStepBytes + i % 4] = static_cast<uint8_t>(own[i] | fourth << 6);
     }
@@ -59,7 +59,7 @@ RowCodes read_affine_codes(const uint8_t* packed, int64_t bits) {
     return codes;
   }
   if (bits != 4) return read_stream(packed, bits);
-  for (size_t i = 0; i < kHalf; ++i) {
+  for (size_t i = 0; i < kHalfBlock; ++i) {
     codes[2 * i] = packed[i] & 15;
     codes[2 * i + 1] = packed[i] >> 4;
   }
@@ -70,10 +70,10 @@ RowCodes read_panel_codes(const uint8_t* steps, PanelNumbers numbers) {
   if (numbers == PanelNumbers::kCodes6) return read_sixes(steps);
   const bool is_4 = numbers == PanelNumbers::kCodes4;
   RowCodes codes;
-  for (int64_t i = 0; i < (is_4 ? kHalf : kBlockColumns); ++i) {
+  for (int64_t i = 0; i < (is_4 ? kHalfBlock : kBlockColumns); ++i) {
     const uint8_t byte = steps[i / 4 * 4 * kPanelRows + i % 4];
     codes[static_cast<size_t>(i)] = is_4 ? byte & 15 : byte;
-    if (is_4) codes[static_cast<size_t>(i + kHalf)] = byte >> 4;
+    if (is_4) codes[static_cast<size_t>(i + kHalfBlock)] = byte >> 4;
   }
   return codes;
 }
@@ -86,10 +86,10 @@ void write_panel_codes(const RowCodes& codes, PanelNumbers numbers, uint8_t* ste
     }
     return;
   }
-  for (int64_t i = 0; i < kHalf; ++i) {
+  for (int64_t i = 0; i < kHalfBlock; ++i) {
     const auto at = static_cast<size_t>(i);
     steps[i / 4 * 4 * kPanelRows + i % 4] =
-        static_cast<uint8_t>(codes[at] | codes[at + kHalf] << 4);
+        static_cast<uint8_t>(codes[at] | codes[at + kHalfBlock] << 4);
   }
 }
 

@@ -28,7 +28,7 @@ constexpr double kLeastNorm = 1e-7;
 constexpr double kAdamwSize = 0.2;
 
 // What this rank has of a matrix.
-struct Part {
+struct MatrixPart {
   OwnedSlice owned;
   std::vector<SliceRun> runs;
   // Those of them that no other rank counts.
@@ -39,7 +39,7 @@ struct Part {
 struct Matrix {
   int64_t rows = 0;
   int64_t columns = 0;
-  std::vector<Part> parts;
+  std::vector<MatrixPart> parts;
 
   // To this number the iterations' products are proportional, near enough.
   int64_t cost() const { return std::min(rows, columns) * rows * columns; }
@@ -76,7 +76,7 @@ class Muon : public Optimizer {
   std::vector<StateTensor> state() override {
     std::vector<StateTensor> all;
     for (const Matrix& matrix : matrices_) {
-      for (const Part& part : matrix.parts) {
+      for (const MatrixPart& part : matrix.parts) {
         all.push_back({"master", part.owned.slice, part.owned.master, false});
         all.push_back({"momentum", part.owned.slice, part.momentum, false});
       }
@@ -107,7 +107,7 @@ class Muon : public Optimizer {
   at::Tensor gather_update(const Matrix& matrix, double gradient_scale) const {
     at::Tensor whole = at::zeros({matrix.rows, matrix.columns}, at::kFloat);
     auto* to = whole.mutable_data_ptr<float>();
-    for (const Part& part : matrix.parts) {
+    for (const MatrixPart& part : matrix.parts) {
       const at::Tensor gradient = part.owned.gradient * gradient_scale;
       part.momentum.lerp_(gradient, 1 - options_.momentum);
       const at::Tensor update =
@@ -124,7 +124,7 @@ class Muon : public Optimizer {
   void apply(const Matrix& matrix, const at::Tensor& whole, double learning_rate) const {
     const double rate = learning_rate * size_of_update(matrix);
     const float* from = whole.const_data_ptr<float>();
-    for (const Part& part : matrix.parts) {
+    for (const MatrixPart& part : matrix.parts) {
       const at::Tensor update = at::empty_like(part.momentum);
       auto* to = update.mutable_data_ptr<float>();
       for (const SliceRun& run : part.runs) {

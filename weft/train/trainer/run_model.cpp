@@ -48,7 +48,7 @@ ModelSizes sizes_of(const models::ModelConfig& config) {
   sizes.intermediate_size = config.ffn_width;
   sizes.is_tied = config.is_tied;
   sizes.has_qkv_bias = config.has_qkv_bias;
-  sizes.has_head_norms = config.has_head_norms;
+  sizes.has_head_norms = config.head_norms == models::HeadNorms::kEachHead;
   return sizes;
 }
 
@@ -76,7 +76,7 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
   sizes.rope_base = model.rope_base;
   sizes.is_tied = model.tied;
   sizes.has_qkv_bias = model.family == "qwen2";
-  sizes.has_head_norms = model.family == "qwen3";
+  if (model.family == "qwen3") sizes.head_norms = models::HeadNorms::kEachHead;
   return models::complete_config(sizes);
 }
 
