@@ -143,12 +143,31 @@ void ShardedModule::take_out_shared(std::vector<Found>& found) const {
   std::ranges::move(shared, std::back_inserter(found));
 }
 
+void ShardedModule::check_same_on_all_ranks(const std::vector<Found>& found,
+                                            const ShardOptions& options) const {
+  std::vector<std::string> lines = {
+      core::join("options dtype ", options.dtype, ", release_after_forward ",
+                 options.release_after_forward, ", prefetch ", options.prefetch)};
+  for (const Found& unit : found) {
+    for (const nn::ParameterInfo& parameter : unit.parameters) {
+      lines.push_back(
+          core::join(unit.name, " with ", parameter.name, ' ', parameter.tensor.sizes()));
+    }
+    for (const at::Tensor& frozen : unit.frozen) {
+      lines.push_back(core::join(unit.name, " with a frozen tensor ", frozen.sizes()));
+    }
+  }
+  check_same_units(groups_.batch, lines);
+}
+
 ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
                              const Modules& units, const ShardOptions& options)
     : groups_(mesh_groups(mesh)),
       release_after_forward_(options.release_after_forward),
       prefetches_(options.prefetch) {
-  for (Found& found : find_units(module, units, options)) {
+  std::vector<Found> all_found = find_units(module, units, options);
+  check_same_on_all_ranks(all_found, options);
+  for (Found& found : all_found) {
     stays_gathered_.push_back(found.stays_gathered);
     units_.push_back(std::make_unique<ShardedUnit>(
         std::move(found.name), std::move(found.parameters), groups_, options, pool_, found.frozen));
@@ -167,41 +186,82 @@ void ShardedModule::watch(size_t unit) {
 }
 
 void ShardedModule::before_use(size_t unit) noexcept {
+  const bool is_used = units_[unit]->is_gathered() && (stays_gathered_[unit] || current_ == unit);
+  if (is_used) return;
   try {
-    if (!stays_gathered_[unit] && current_ != unit) enter(unit);
-    units_[unit]->gather();
+    if (!error_) use(unit);
   } catch (...) {
     // The operation can't be stopped here; it goes on with any values, and the error is told at
     // the next call.
-    if (!error_) error_ = std::current_exception();
-    units_[unit]->fill_without_values();
+    error_ = std::current_exception();
   }
+  if (error_) units_[unit]->fill_without_values();
 }
 
-void ShardedModule::enter(size_t unit) {
-  leave_current();
-  current_ = unit;
-  units_[unit]->gather();
-  prefetch_beside(unit);
-}
-
-// The unit whose turn is next, if the module uses them in order; otherwise it was in vain.
-void ShardedModule::prefetch_beside(size_t unit) {
-  if (!prefetches_ || (in_backward_ && unit == 0)) return;
-  const size_t next = in_backward_ ? unit - 1 : unit + 1;
-  if (next < units_.size() && !stays_gathered_[next]) units_[next]->begin_gather();
+// Gathers `unit`, if there is one, together with the other data ranks, whatever they are about to
+// use, and leaves the unit before it.
+void ShardedModule::use(std::optional<size_t> unit) {
+  const bool moves_on = unit.has_value() && !stays_gathered_[*unit] && current_ != unit;
+  const std::optional<size_t> left = moves_on ? leave_current() : std::nullopt;
+  if (moves_on) current_ = unit;
+  const std::optional<size_t> next = likely_after(unit);
+  const auto number = [](std::optional<size_t> each) {
+    return each.has_value() ? static_cast<int64_t>(*each) : UnitRequest::kNone;
+  };
+  const auto lacks = [&](std::optional<size_t> each) {
+    return each.has_value() && !units_[*each]->is_gathered();
+  };
+  const UnitRequest request{
+      UnitRequest::Kind::kUse, in_backward_, number(unit), number(left), lacks(unit), lacks(next)};
+  const UnitRound round = exchange_requests(groups_.data, request);
+  if (!round.is_agreed) return gather_for_all(round, unit);
+  if (left.has_value()) {
+    units_[*left]->add_gradients();
+    is_added_[*left] = true;
+  }
+  if (unit.has_value() && round.lacks_unit) units_[*unit]->begin_gather_anew();
+  if (unit.has_value()) units_[*unit]->gather();
+  if (next.has_value() && round.lacks_next) units_[*next]->begin_gather_anew();
 }
 
 // A unit's backward is over when the next unit's begins: what it had to do was ready before.
-void ShardedModule::leave_current() {
-  if (!current_.has_value()) return;
-  const size_t unit = *current_;
-  current_.reset();
-  if (in_backward_) {
-    units_[unit]->add_gradients();
-    is_added_[unit] = true;
+std::optional<size_t> ShardedModule::leave_current() {
+  const std::optional<size_t> left = std::exchange(current_, std::nullopt);
+  if (left.has_value() && (in_backward_ || release_after_forward_)) units_[*left]->release();
+  return in_backward_ ? left : std::nullopt;
+}
+
+// The unit whose turn is next, if the module uses them in order; otherwise it is gathered in vain.
+std::optional<size_t> ShardedModule::likely_after(std::optional<size_t> unit) const {
+  if (!prefetches_ || !unit.has_value() || stays_gathered_[*unit]) return std::nullopt;
+  if (in_backward_ && *unit == 0) return std::nullopt;
+  const size_t next = in_backward_ ? *unit - 1 : *unit + 1;
+  if (next >= units_.size() || stays_gathered_[next]) return std::nullopt;
+  return next;
+}
+
+// Ranks want different units, of which this one's is `own`: all take part in the gather of each,
+// and keep what they need now or are likely to need next. Gradients wait for the backward's end.
+void ShardedModule::gather_for_all(const UnitRound& round, std::optional<size_t> own) {
+  for (const int64_t number : round.units_to_gather()) {
+    const auto each = static_cast<size_t>(number);
+    const bool keeps = units_[each]->is_gathered() || stays_gathered_[each] || own == each ||
+                       likely_after(own) == each;
+    units_[each]->begin_gather_anew();
+    units_[each]->gather();
+    if (!keeps) units_[each]->release();
   }
-  if (in_backward_ || release_after_forward_) units_[unit]->release();
+  if (own.has_value()) units_[*own]->gather();
+}
+
+// Serves the data ranks that still compute until all have come to the same end.
+void ShardedModule::end_together(UnitRequest::Kind kind) {
+  rethrow_error();
+  for (;;) {
+    const UnitRound round = exchange_requests(groups_.data, {kind});
+    if (round.is_agreed) return;
+    gather_for_all(round, std::nullopt);
+  }
 }
 
 void ShardedModule::backward(const at::Tensor& loss, const at::Tensor& gradient) {
@@ -209,16 +269,16 @@ void ShardedModule::backward(const at::Tensor& loss, const at::Tensor& gradient)
   is_added_.assign(units_.size(), false);
   in_backward_ = true;
   try {
-    // Forward has left its last unit as it was.
-    if (current_.has_value()) prefetch_beside(*current_);
+    // Forward has left its last unit as it was; the one before it is asked for now.
+    if (prefetches_) use(current_);
     loss.backward(gradient);
+    leave_current();
+    end_together(UnitRequest::Kind::kEndBackward);
   } catch (...) {
     in_backward_ = false;
     rethrow_error();
     throw;
   }
-  rethrow_error();
-  leave_current();
   add_remaining_gradients();
   in_backward_ = false;
 }
@@ -245,7 +305,7 @@ void ShardedModule::add_late_gradients() {
 }
 
 void ShardedModule::finish_gradients() {
-  rethrow_error();
+  end_together(UnitRequest::Kind::kFinishGradients);
   add_late_gradients();
   for (const auto& unit : units_) unit->finish_gradients();
 }
@@ -259,7 +319,8 @@ double ShardedModule::gradient_norm() const {
 }
 
 void ShardedModule::publish() {
-  release();
+  end_together(UnitRequest::Kind::kPublish);
+  release_all();
   for (const auto& unit : units_) {
     unit->publish();
     unit->clear_gradients();
@@ -267,7 +328,11 @@ void ShardedModule::publish() {
 }
 
 void ShardedModule::release() {
-  rethrow_error();
+  end_together(UnitRequest::Kind::kRelease);
+  release_all();
+}
+
+void ShardedModule::release_all() {
   current_.reset();
   for (const auto& unit : units_) unit->release();
 }

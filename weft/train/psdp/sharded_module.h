@@ -17,6 +17,7 @@
 #include "weft/train/psdp/mesh_groups.h"
 #include "weft/train/psdp/sharded_unit.h"
 #include "weft/train/psdp/storage_watch.h"
+#include "weft/train/psdp/unit_agreement.h"
 
 namespace weft::train {
 
@@ -54,7 +55,11 @@ struct ShardOptions {
 ///     sharded->publish();
 ///
 /// Every rank of the mesh calls every method, those of a pipeline's stage with forwards and
-/// backwards in the same order; several forwards may go before their backwards. Where the mesh has
+/// backwards in the same order; several forwards may go before their backwards. Data ranks may use
+/// different units, in any order and number (experts that only some sequences reach, early exits):
+/// before each they agree on what is gathered and summed, and a rank that is ahead serves the
+/// others in backward(), finish_gradients(), publish() and release(). After forwards without a
+/// backward, e.g. of an evaluation, call release() before any other collective. Where the mesh has
 /// a pipe axis, `module` is a stage and a name stands for one parameter of the whole model: one
 /// that several stages hold (a tied embedding) gets the sum of their gradients on all of them and
 /// is counted once. Source: Rajbhandari et al. 2019 (arXiv:1910.02054); Zhang et al. 2022
@@ -93,12 +98,16 @@ class ShardedModule {
   std::vector<Found> find_units(torch::nn::Module& module,
                                 const std::vector<std::shared_ptr<torch::nn::Module>>& units,
                                 const ShardOptions& options) const;
+  void check_same_on_all_ranks(const std::vector<Found>& found, const ShardOptions& options) const;
   void watch(size_t unit);
   void take_out_shared(std::vector<Found>& found) const;
   void before_use(size_t unit) noexcept;
-  void enter(size_t unit);
-  void prefetch_beside(size_t unit);
-  void leave_current();
+  void use(std::optional<size_t> unit);
+  std::optional<size_t> leave_current();
+  std::optional<size_t> likely_after(std::optional<size_t> unit) const;
+  void gather_for_all(const UnitRound& round, std::optional<size_t> own);
+  void end_together(UnitRequest::Kind kind);
+  void release_all();
   void add_remaining_gradients();
   void add_late_gradients();
   void rethrow_error();

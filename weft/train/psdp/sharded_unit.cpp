@@ -109,13 +109,21 @@ void ShardedUnit::place_parameters() {
 
 void ShardedUnit::gather() {
   begin_gather();
+  finish_gather();
+}
+
+void ShardedUnit::finish_gather() {
   const auto pending = std::move(pending_);
   if (pending != nullptr) pending->wait();
   if (frozen_ != nullptr) frozen_->finish_gather();
 }
 
 void ShardedUnit::begin_gather() {
-  if (is_gathered_) return;
+  if (!is_gathered_) begin_gather_anew();
+}
+
+void ShardedUnit::begin_gather_anew() {
+  finish_gather();
   const at::NoGradGuard no_grad;
   const WatchPause pause;
   fill_without_values();

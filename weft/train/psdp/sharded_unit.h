@@ -52,6 +52,8 @@ class ShardedUnit {
   void gather();
   /// Begins to, and returns: the next gather() waits for it. Over data.
   void begin_gather();
+  /// The same where some ranks hold the values already and others lack them: all take part.
+  void begin_gather_anew();
   /// Gives their memory back; nothing where this rank holds all of them anyway.
   void release();
   /// Memory without values, so that operations can go on after an error.
@@ -84,6 +86,7 @@ class ShardedUnit {
  private:
   void take_over_parameters(const ShardOptions& options);
   void place_parameters();
+  void finish_gather();
   void add_to_share(const at::Tensor& run_gradient);
   void sum_over(const std::vector<int64_t>& stages);
   Slice slice_of(const FlatLayout::Piece& piece) const;
