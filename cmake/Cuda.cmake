@@ -30,7 +30,7 @@ function(weft_add_kernels target)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${CCACHE} ${WEFT_NVCC} -std=c++20 -O3 -I${CMAKE_SOURCE_DIR} -Werror all-warnings
+      COMMAND ${CCACHE} ${WEFT_NVCC} -std=c++20 -O3 -I${weft_SOURCE_DIR} -Werror all-warnings
               -Xcompiler -fPIC,-Wall,-Wextra ${codes} -MD -MF ${object}.d
               -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling kernels ${source}" VERBATIM)

@@ -154,9 +154,13 @@ TEST(Parallelism, GroupsSumOverExactlyTheirRanks) {
 
 TEST(Parallelism, IsRefusedAlikeOnAllRanks) {
   test::run_ranks(4, [](World& world) {
-    EXPECT_EQ(refusal([] { model_group(); }),
-              "dist.model_group: expected init_parallelism to have been called in a world of 4 "
-              "ranks; call it on every rank, or give the layer its group");
+    EXPECT_EQ(model_group(), world.group());
+    EXPECT_EQ(
+        refusal([&] { init_parallelism(world, 2, 2); }),
+        "dist.init_parallelism: model=2 x pipe=2: expected the first call before any layer, got "
+        "it after one has taken all 4 ranks for its model group; call it right after the world "
+        "is made");
+    reset_parallelism();
     EXPECT_EQ(refusal([&] { init_parallelism(world, 1, 3); }),
               "dist.init_parallelism: model=1 x pipe=3: expected a divisor of the world's 4 ranks, "
               "got 3; use model x pipe of 1, 2 or 4, e.g. model=1 pipe=2 (data=2)");

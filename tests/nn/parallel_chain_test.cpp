@@ -24,14 +24,19 @@ struct Chain {
   Chain(const Group& group, at::ScalarType dtype) {
     ParallelEmbeddingOptions embedding_options;
     embedding_options.dtype = dtype;
+    embedding_options.init = Init::normal();
     embedding = ParallelEmbedding(kTokens, kWidth, group, embedding_options);
     ColumnParallelOptions column_options;
     column_options.gather_output = false;
     column_options.dtype = dtype;
+    column_options.init = Init::linear_default();
+    column_options.bias_init = Init::linear_default_bias(kWidth);
     column = ColumnParallelLinear(kWidth, kHidden, group, column_options);
     RowParallelOptions row_options;
     row_options.input_is_parallel = true;
     row_options.dtype = dtype;
+    row_options.init = Init::linear_default();
+    row_options.bias_init = Init::linear_default_bias(kHidden);
     row = RowParallelLinear(kHidden, kOut, group, row_options);
   }
 

@@ -370,12 +370,16 @@ TEST(MpCopy, OfItsOwnResultReducesTheGradientOnce) {
 
 TEST(Collectives, TakeTheModelGroupWhenNoneIsGiven) {
   test::run_ranks(4, [](dist::World& world) {
-    EXPECT_EQ(error_text([] { mp_reduce(at::ones({2})); }).rfind("ConfigError: ", 0), 0U);
+    const auto ranks = static_cast<double>(world.size());
+    expect_close(mp_reduce(at::ones({2}, at::kDouble)), at::full({2}, ranks, at::kDouble), "all");
+    expect_close(mp_reduce(at::ones({2}, at::kDouble), dist::ReduceOp::kAverage),
+                 at::ones({2}, at::kDouble), "average of all");
+    dist::reset_parallelism();
     dist::init_parallelism(world, 2, 1);
     const at::Tensor x = at::full({2}, world.rank(), at::kDouble);
     const double first = static_cast<double>(world.rank() / 2 * 2);
     expect_close(mp_reduce(x), at::full({2}, 2 * first + 1, at::kDouble), "sum of a pair");
-    expect_close(mp_gather(x.narrow(0, 0, 1), 0), at::tensor({first, first + 1}, at::kDouble),
+    expect_close(mp_gather(x.narrow(0, 0, 1)), at::tensor({first, first + 1}, at::kDouble),
                  "a pair side by side");
     dist::reset_parallelism();
   });

@@ -58,6 +58,14 @@ std::optional<Parallelism>& slot() {
 // Apart from the slot, so that asking does not make the slot: it has to go before what groups rely
 // on, so it is made after that.
 constinit bool is_initialised = false;
+// A layer has got the world for its model group.
+constinit bool is_world_taken = false;
+
+// The world that init_parallelism made itself: as long as its groups may be asked for.
+std::optional<World>& own_world() {
+  static std::optional<World> world;
+  return world;
+}
 
 }  // namespace
 
@@ -100,11 +108,24 @@ Parallelism init_parallelism(const World& world, int64_t model, int64_t pipe) {
                        " as in the first call, got other sizes; call it once");
     return *slot();
   }
+  check<ConfigError>(!is_world_taken || sizes.model == world.size(), kInitParallelism, ": ",
+                     sizes_text(model, pipe),
+                     ": expected the first call before any layer, got it "
+                     "after one has taken all ",
+                     world.size(),
+                     " ranks for its model group; call it right after the world is made");
   // Groups end before what they rely on, which is therefore there first.
   start_heartbeat();
   slot().emplace(world, sizes);
   is_initialised = true;
   return *slot();
+}
+
+Parallelism init_parallelism(int64_t model, int64_t pipe) {
+  if (const auto world = World::current()) return init_parallelism(*world, model, pipe);
+  start_heartbeat();
+  own_world() = World::from_env();
+  return init_parallelism(*own_world(), model, pipe);
 }
 
 const ParallelGroupInfo& parallel_group_info() {
@@ -117,19 +138,26 @@ const ParallelGroupInfo& parallel_group_info() {
 
 const Group& model_group() {
   if (is_initialised) return slot()->groups().mp;
+  if (const auto world = World::current()) {
+    is_world_taken = world->size() > 1;
+    return world->group();
+  }
   static const int world_size = rank_info_from_env().size;
   check<ConfigError>(world_size == 1,
-                     "dist.model_group: expected init_parallelism to have been "
-                     "called in a world of ",
-                     world_size, " ranks; call it on every rank, or give the layer its group");
+                     "dist.model_group: expected a World, or init_parallelism to have been called, "
+                     "for ",
+                     world_size,
+                     " ranks; make the World first on every rank, or give the layer its group");
   static const Group alone;
   return alone;
 }
 
 void reset_parallelism() {
+  is_world_taken = false;
   if (!is_initialised) return;
   is_initialised = false;
   slot().reset();
+  own_world().reset();
 }
 
 }  // namespace weft::dist

@@ -56,15 +56,19 @@ class Parallelism {
 /// Lays the world out with `model` ranks along the model axis and `pipe` along the pipe axis, data
 /// over the rest, and keeps it as the process's current one. Collective over the world. Throws
 /// ConfigError, alike on all ranks and before a word is exchanged, if model x pipe does not divide
-/// the world (the message lists what does) or if it was called before with other sizes; the same
-/// sizes give the same groups again.
-Parallelism init_parallelism(const World& world, int64_t model, int64_t pipe);
+/// the world (the message lists what does), if it was called before with other sizes, or after a
+/// layer has taken the whole world for its model group; the same sizes give the same groups again.
+Parallelism init_parallelism(const World& world, int64_t model, int64_t pipe = 1);
+/// The same for the world that this process has made, or makes from the environment if there is
+/// none yet.
+Parallelism init_parallelism(int64_t model = 1, int64_t pipe = 1);
 
 /// The groups that init_parallelism made. Throws ConfigError if it was not called.
 const ParallelGroupInfo& parallel_group_info();
 
 /// The group that parallel layers use when none is given: parallel_group_info().mp, or, where
-/// nothing was initialised, the group of one in a world of one. Throws ConfigError in a larger one.
+/// nothing was initialised, all ranks of the world that this process has made. Throws ConfigError
+/// where the environment names several ranks and there is no world yet.
 const Group& model_group();
 
 /// Forgets the current parallelism, for tests and programs that lay out several worlds one after

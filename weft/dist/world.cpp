@@ -74,9 +74,21 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
+// Held weakly: groups must end before what they rely on, so nothing static keeps them.
+std::weak_ptr<void>& last_state() {
+  static std::weak_ptr<void> state;
+  return state;
+}
+
 }  // namespace
 
-World::World(std::shared_ptr<State> state) : state_(std::move(state)) {}
+World::World(std::shared_ptr<State> state) : state_(std::move(state)) { last_state() = state_; }
+
+std::shared_ptr<const World> World::current() {
+  auto state = std::static_pointer_cast<State>(last_state().lock());
+  if (state == nullptr) return nullptr;
+  return std::shared_ptr<const World>(new World(std::move(state)));
+}
 
 World World::from_env(const WorldOptions& given) {
   quiet_c10d();

@@ -32,6 +32,8 @@ class World {
   /// all ranks. Throws ConfigError (unknown backend lists the table; environment), CommError (a
   /// rank did not come, port or shared-memory name in use, versions differ).
   static World from_env(const WorldOptions& options = {});
+  /// The world that this process made last, while somebody holds it; null without one.
+  static std::shared_ptr<const World> current();
 
   const RankInfo& info() const;
   int rank() const { return info().rank; }
@@ -40,6 +42,8 @@ class World {
   const std::string& backend() const;
   /// All ranks.
   const Group& group() const;
+  /// A world stands for the group of all ranks where a group is asked for.
+  operator const Group&() const { return group(); }
   /// The group of `ranks` (ascending world ranks). Collective over the *world*: every rank calls it
   /// with the same list, in the same order; ranks outside get a group of one.
   Group make_group(const std::string& name, const std::vector<int>& ranks) const;
@@ -51,5 +55,8 @@ class World {
   explicit World(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };
+
+/// World::from_env under the name that other libraries have for it.
+inline World init(const WorldOptions& options = {}) { return World::from_env(options); }
 
 }  // namespace weft::dist

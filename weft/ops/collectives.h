@@ -29,16 +29,25 @@ at::Tensor mp_copy(const at::Tensor& x, const dist::Group& group = dist::model_g
 at::Tensor mp_reduce(const at::Tensor& x, const dist::Group& group = dist::model_group(),
                      dist::ReduceOp op = dist::ReduceOp::kSum);
 
+/// The same over the model group.
+inline at::Tensor mp_copy(const at::Tensor& x, dist::ReduceOp op) {
+  return mp_copy(x, dist::model_group(), op);
+}
+/// The same over the model group.
+inline at::Tensor mp_reduce(const at::Tensor& x, dist::ReduceOp op) {
+  return mp_reduce(x, dist::model_group(), op);
+}
+
 /// This rank's shard of x along `dim`; the gradient is all-gathered. `sizes` are all ranks' lengths
 /// along dim, which may differ and be 0; empty: balanced by shard::part. Throws ShapeError unless
 /// there is one size per rank and they sum to x's, on all ranks alike.
-at::Tensor mp_scatter(const at::Tensor& x, int64_t dim,
+at::Tensor mp_scatter(const at::Tensor& x, int64_t dim = -1,
                       const dist::Group& group = dist::model_group(),
                       const std::vector<int64_t>& sizes = {});
 
 /// Concatenates the ranks' shards along `dim`; the gradient of this rank's shard is cut out.
 /// `sizes` are all ranks' lengths along dim (they may differ); empty: exchanged first.
-at::Tensor mp_gather(const at::Tensor& x, int64_t dim,
+at::Tensor mp_gather(const at::Tensor& x, int64_t dim = -1,
                      const dist::Group& group = dist::model_group(),
                      const std::vector<int64_t>& sizes = {});
 

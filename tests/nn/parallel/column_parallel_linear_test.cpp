@@ -75,6 +75,7 @@ TEST(ColumnParallelLinear, BeginsAlikeOnAnyNumberOfRanks) {
     for (const int64_t stride : {1, 3}) {
       ColumnParallelOptions options;
       options.stride = stride;
+      options.bias_init = Init::normal();
       torch::manual_seed(11);
       const ColumnParallelLinear alone(kIn, kOut, Group(), options);
       // The other ranks' seeds don't matter.
@@ -93,9 +94,12 @@ TEST(ColumnParallelLinear, BeginsAlikeOnAnyNumberOfRanks) {
   });
 }
 
-TEST(ColumnParallelLinear, BeginsAsTorchsLinearDoes) {
+TEST(ColumnParallelLinear, BeginsAsTorchsLinearDoesIfAsked) {
   torch::manual_seed(1);
-  const ColumnParallelLinear layer(100, 2000, Group());
+  ColumnParallelOptions options;
+  options.init = Init::linear_default();
+  options.bias_init = Init::linear_default_bias(100);
+  const ColumnParallelLinear layer(100, 2000, Group(), options);
   const torch::nn::Linear torchs(100, 2000);
   const auto compare = [](const at::Tensor& got, const at::Tensor& want, double margin) {
     EXPECT_NEAR(got.mean().item<double>(), want.mean().item<double>(), margin);
@@ -106,6 +110,15 @@ TEST(ColumnParallelLinear, BeginsAsTorchsLinearDoes) {
   // Ten standard errors and more of 0.058 / sqrt(n).
   compare(layer->master_weight(), torchs->weight, 0.002);
   compare(layer->master_bias(), torchs->bias, 0.02);
+}
+
+TEST(ColumnParallelLinear, BeginsWithXaviersWeightsAndNoBias) {
+  torch::manual_seed(1);
+  const ColumnParallelLinear layer(100, 2000);
+  // Ten standard errors of a standard deviation of sqrt(2 / (in + out)).
+  const double deviation = std::sqrt(2.0 / 2100);
+  EXPECT_NEAR(layer->master_weight().std().item<double>(), deviation, 0.016 * deviation);
+  EXPECT_EQ(layer->master_bias().abs().max().item<double>(), 0);
 }
 
 TEST(ColumnParallelLinear, ComputesNothingOnTheMetaDevice) {

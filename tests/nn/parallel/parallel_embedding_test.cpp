@@ -130,7 +130,7 @@ TEST(ParallelEmbedding, BeginsAlikeOnAnyNumberOfRanks) {
     const at::Tensor first = layer->master_weight();
     EXPECT_TRUE(at::equal(first, alone->master_weight()));
     EXPECT_EQ(first[kTokens - 1].abs().max().item<double>(), 0) << "padding begins with zeros";
-    EXPECT_GT(first.std().item<double>(), 0.5) << "a normal distribution";
+    EXPECT_NEAR(first.std().item<double>(), std::sqrt(2.0 / (kTokens + kWidth)), 0.1) << "xavier";
     layer->reset_parameters();
     EXPECT_FALSE(at::equal(layer->master_weight(), first));
     EXPECT_EQ(layer->master_weight()[kTokens - 1].abs().max().item<double>(), 0);

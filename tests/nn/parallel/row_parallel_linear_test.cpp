@@ -77,6 +77,7 @@ TEST(RowParallelLinear, BeginsAlikeOnAnyNumberOfRanks) {
       RowParallelOptions options;
       options.stride = stride;
       options.init = Init::orthogonal();
+      options.bias_init = Init::normal();
       torch::manual_seed(11);
       const RowParallelLinear alone(kIn, kOut, Group(), options);
       torch::manual_seed(11 + static_cast<uint64_t>(group.rank()));

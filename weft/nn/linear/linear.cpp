@@ -7,6 +7,10 @@
 
 namespace weft::nn {
 
+LinearImpl::LinearImpl(int64_t in_features, int64_t out_features, bool bias)
+    : LinearImpl(
+          torch::nn::Linear(torch::nn::LinearOptions(in_features, out_features).bias(bias))) {}
+
 LinearImpl::LinearImpl(const torch::nn::Linear& linear) : LinearImpl(linear_like(linear)) {}
 
 LinearImpl::LinearImpl(std::shared_ptr<AnyLinear> layer)
@@ -23,6 +27,11 @@ void LinearImpl::shard(ShardKind kind, const dist::Group& group, const shard::La
 void LinearImpl::unshard() {
   const auto parallel = std::dynamic_pointer_cast<ParallelLinearImpl>(layer_);
   if (parallel != nullptr) layer_ = replace_module("inner", parallel->unshard());
+}
+
+at::Tensor LinearImpl::weight() const {
+  const auto parallel = std::dynamic_pointer_cast<ParallelLinearImpl>(layer_);
+  return parallel != nullptr ? parallel->weight() : held_weight(*inner());
 }
 
 std::shared_ptr<LinearLike> LinearImpl::inner() const {
@@ -44,6 +53,17 @@ std::shared_ptr<LinearLike> LinearImpl::whole_or_throw() const {
       "] is cut already over group ", parallel ? parallel->group().name() : "", " of ",
       parallel ? parallel->group().size() : 0, " ranks; unshard it first");
   return inner();
+}
+
+Linear shard_linear(Linear linear, std::string_view sharding, const dist::Group& group,
+                    const ShardOptions& options) {
+  linear->shard(shard_kind_of(sharding), group, options);
+  return linear;
+}
+
+Linear shard_linear(const torch::nn::Linear& linear, std::string_view sharding,
+                    const dist::Group& group, const ShardOptions& options) {
+  return shard_linear(Linear(linear), sharding, group, options);
 }
 
 }  // namespace weft::nn

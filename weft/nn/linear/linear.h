@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "weft/nn/linear/linear_like.h"
 #include "weft/nn/parallel/shard_linear.h"
@@ -16,6 +17,8 @@ namespace weft::nn {
 /// a LoRA adapter around either, and any of them cut over a group.
 class LinearImpl : public AnyLinear, public LinearHolder {
  public:
+  /// A new dense layer, as torch::nn::Linear(in, out) begins.
+  LinearImpl(int64_t in_features, int64_t out_features, bool bias = true);
   /// Takes over the linear's own parameters: shared, not copied.
   LinearImpl(const torch::nn::Linear& linear);
   /// Any layer; a parallel one stands here as sharded.
@@ -34,6 +37,9 @@ class LinearImpl : public AnyLinear, public LinearHolder {
   /// Puts the whole back on every rank; nothing if it is whole. Collective.
   void unshard();
 
+  /// What stands here keeps of its weight on this rank: the parameter itself, or a quantized
+  /// weight's packed integers.
+  at::Tensor weight() const;
   const std::shared_ptr<AnyLinear>& layer() const { return layer_; }
   std::shared_ptr<LinearLike> inner() const override;
   void set_inner(std::shared_ptr<LinearLike> inner) override;
@@ -45,5 +51,16 @@ class LinearImpl : public AnyLinear, public LinearHolder {
   std::shared_ptr<AnyLinear> layer_;
 };
 TORCH_MODULE(Linear);
+
+/// Cuts what stands in `linear` over `group` and gives the same place back, which stays registered
+/// where it is: `wq = shard_linear(wq, "all-to-sharded", group)`. Every rank calls it with an equal
+/// whole. Throws as LinearImpl::shard and shard_kind_of do.
+Linear shard_linear(Linear linear, std::string_view sharding,
+                    const dist::Group& group = dist::model_group(),
+                    const ShardOptions& options = {});
+/// The same for a layer of libtorch's, whose parameters are taken over, cut, in a new place.
+Linear shard_linear(const torch::nn::Linear& linear, std::string_view sharding,
+                    const dist::Group& group = dist::model_group(),
+                    const ShardOptions& options = {});
 
 }  // namespace weft::nn

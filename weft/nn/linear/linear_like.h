@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "weft/dist/group.h"
 #include "weft/shard/layout.h"
@@ -17,6 +18,9 @@ enum class ShardKind {
   /// By input features (columns of w): row parallel.
   kShardedToAll,
 };
+
+/// By MLX's names, "all-to-sharded" and "sharded-to-all". Throws ConfigError for others.
+ShardKind shard_kind_of(std::string_view name);
 
 /// What was cut and over whom. The layout's dim is 0 for kAllToSharded and 1 for kShardedToAll, its
 /// size the whole's features along it.
@@ -64,6 +68,9 @@ class LinearLike : public AnyLinear {
   virtual std::shared_ptr<LinearLike> unshard(const LinearCut& cut,
                                               const at::Tensor& bias) const = 0;
 };
+
+/// The parameter or buffer "weight" of a layer. Throws ConfigError if it keeps none of that name.
+at::Tensor held_weight(const LinearLike& linear);
 
 /// A module that holds an inner linear which may be exchanged: what quantize and apply_lora look
 /// for.

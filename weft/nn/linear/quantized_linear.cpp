@@ -72,12 +72,16 @@ at::Tensor QuantizedLinearImpl::dense_weight() const {
   return quant::dequantize(announced(weight), at::kFloat);
 }
 
-int64_t QuantizedLinearImpl::column_unit(int64_t n) const {
+int64_t column_unit_of(int64_t in_features, int64_t group_size, int64_t n) {
   // Runs of 8 elements are whole bytes with any number of bits.
   constexpr int64_t kByteRun = 8;
-  int64_t unit = quant::group_size(weight);
-  while (in_features() / unit < n && unit % (2 * kByteRun) == 0) unit /= 2;
+  int64_t unit = group_size;
+  while (in_features / unit < n && unit % (2 * kByteRun) == 0) unit /= 2;
   return unit;
+}
+
+int64_t QuantizedLinearImpl::column_unit(int64_t n) const {
+  return column_unit_of(in_features(), quant::group_size(weight), n);
 }
 
 std::shared_ptr<LinearLike> QuantizedLinearImpl::shard(const LinearCut& cut) const {

@@ -24,7 +24,26 @@ NewLinearSpec spec_of(int64_t in_features, int64_t out_features,
   return spec;
 }
 
+ColumnParallelOptions options_of(bool bias, bool gather_output, const Init& init, int64_t stride) {
+  ColumnParallelOptions options;
+  options.bias = bias;
+  options.gather_output = gather_output;
+  options.init = init;
+  options.stride = stride;
+  return options;
+}
+
 }  // namespace
+
+ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t out_features,
+                                                   const ColumnParallelOptions& options)
+    : ColumnParallelLinearImpl(in_features, out_features, dist::model_group(), options) {}
+
+ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t out_features,
+                                                   bool bias, bool gather_output, const Init& init,
+                                                   int64_t stride)
+    : ColumnParallelLinearImpl(in_features, out_features,
+                               options_of(bias, gather_output, init, stride)) {}
 
 ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t out_features,
                                                    const dist::Group& group,

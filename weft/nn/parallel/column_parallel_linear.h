@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
+#include "weft/dist/parallelism.h"
 #include "weft/nn/linear/new_linear.h"
 #include "weft/nn/parallel/parallel_linear.h"
 
@@ -15,9 +15,8 @@ struct ColumnParallelOptions {
   /// for a RowParallelLinear with input_is_parallel.
   bool gather_output = true;
   /// How the whole weight begins; drawn alike on any number of ranks.
-  Init init = Init::linear_default();
-  /// None: as torch::nn::Linear's, uniform within 1/sqrt(in_features).
-  std::optional<Init> bias_init = std::nullopt;
+  Init init = Init::xavier_normal();
+  Init bias_init = Init::zeros();
   /// The output features are so many equal segments, each cut by itself: a fused q, k, v has 3, a
   /// fused gate and up projection 2.
   int64_t stride = 1;
@@ -33,6 +32,13 @@ class ColumnParallelLinearImpl : public AllToShardedLinearImpl {
   /// nothing. Collective, except on the meta device.
   ColumnParallelLinearImpl(int64_t in_features, int64_t out_features, const dist::Group& group,
                            const ColumnParallelOptions& options = {});
+  /// Over dist::model_group().
+  ColumnParallelLinearImpl(int64_t in_features, int64_t out_features,
+                           const ColumnParallelOptions& options);
+  /// The same with the options one by one.
+  ColumnParallelLinearImpl(int64_t in_features, int64_t out_features, bool bias = true,
+                           bool gather_output = true, const Init& init = Init::xavier_normal(),
+                           int64_t stride = 1);
 
   /// x: [..., in], whole. Returns [..., out], or [..., this rank's out] without gather_output.
   /// Collective: an all-gather forward with gather_output, an all-reduce backward.

@@ -49,6 +49,11 @@ ParallelEmbeddingImpl::ParallelEmbeddingImpl(int64_t num_embeddings, int64_t emb
   if (options_.padding_idx && !weight.is_meta()) weight.select(0, *options_.padding_idx).zero_();
 }
 
+ParallelEmbeddingImpl::ParallelEmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim,
+                                             ParallelEmbeddingOptions options)
+    : ParallelEmbeddingImpl(num_embeddings, embedding_dim, dist::model_group(),
+                            std::move(options)) {}
+
 ParallelEmbeddingImpl::ParallelEmbeddingImpl(at::Tensor shard, int64_t embedding_dim,
                                              dist::Group group, ParallelEmbeddingOptions options,
                                              bool requires_grad)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/dist/parallelism.h"
 #include "weft/nn/parallel/init.h"
 #include "weft/shard/layout.h"
 
@@ -24,7 +25,7 @@ struct ParallelEmbeddingOptions {
   bool scale_grad_by_freq = false;
   /// Gives the weight a sparse COO gradient.
   bool sparse = false;
-  Init init = Init::normal();
+  Init init = Init::xavier_normal();
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
 };
@@ -39,6 +40,9 @@ class ParallelEmbeddingImpl : public torch::nn::Module {
   /// number of ranks. Throws ConfigError if a rank would hold no column or options exclude each
   /// other. Collective, except on the meta device.
   ParallelEmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim, dist::Group group,
+                        ParallelEmbeddingOptions options = {});
+  /// Over dist::model_group().
+  ParallelEmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim,
                         ParallelEmbeddingOptions options = {});
   /// Keeps `shard` [num_embeddings, this rank's columns]; init, dtype and device are not used.
   ParallelEmbeddingImpl(at::Tensor shard, int64_t embedding_dim, dist::Group group,

@@ -7,12 +7,50 @@
 #include "weft/core/error.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/fused_linear.h"
+#include "weft/nn/linear/new_linear.h"
 #include "weft/ops/collectives.h"
 
 namespace weft::nn {
 
 using core::check;
+using core::ConfigError;
 using core::ShapeError;
+
+namespace {
+
+NewParallelLinear make_cut(ShardKind kind, int64_t in_features, int64_t out_features, bool bias,
+                           const dist::Group& group) {
+  const bool by_rows = kind == ShardKind::kAllToSharded;
+  NewLinearSpec spec;
+  spec.in_features = in_features;
+  spec.out_features = out_features;
+  spec.bias = bias;
+  const LinearCut cut = strided_cut(kind, by_rows ? out_features : in_features, 1, group,
+                                    by_rows ? "nn.AllToShardedLinear" : "nn.ShardedToAllLinear");
+  NewLinear made = new_linear(spec, cut);
+  return {std::move(made.inner), cut, std::move(made.row_bias)};
+}
+
+}  // namespace
+
+at::Tensor held_weight(const LinearLike& linear) {
+  const auto parameters = linear.named_parameters(false);
+  if (const at::Tensor* parameter = parameters.find("weight")) return *parameter;
+  const auto buffers = linear.named_buffers(false);
+  const at::Tensor* buffer = buffers.find("weight");
+  check<ConfigError>(
+      buffer != nullptr,
+      "nn.Linear.weight: the layer keeps no tensor of that name, expected a dense or "
+      "a quantized one; ask its inner()");
+  return *buffer;
+}
+
+ShardKind shard_kind_of(std::string_view name) {
+  if (name == "all-to-sharded") return ShardKind::kAllToSharded;
+  check<ConfigError>(name == "sharded-to-all", "nn.shard_linear: sharding ", core::quote(name),
+                     ", expected all-to-sharded or sharded-to-all");
+  return ShardKind::kShardedToAll;
+}
 
 ParallelLinearImpl::ParallelLinearImpl(std::shared_ptr<LinearLike> inner, LinearCut cut)
     : inner_(register_module("inner", std::move(inner))), cut_(std::move(cut)) {
@@ -35,6 +73,8 @@ LinearCut ParallelLinearImpl::contiguous_cut(const LinearLike& inner, ShardKind 
   return {kind, shard::contiguous_layout(by_rows ? 0 : 1, {lengths, lengths + all.numel()}), group};
 }
 
+at::Tensor ParallelLinearImpl::weight() const { return held_weight(*inner_); }
+
 int64_t ParallelLinearImpl::in_features() const {
   return cut_.kind == ShardKind::kAllToSharded ? inner_->in_features() : cut_.layout.size;
 }
@@ -55,6 +95,14 @@ void ParallelLinearImpl::set_inner(std::shared_ptr<LinearLike> inner) {
   inner_ = replace_module("inner", std::move(inner));
 }
 
+AllToShardedLinearImpl::AllToShardedLinearImpl(int64_t in_features, int64_t out_features, bool bias,
+                                               const dist::Group& group)
+    : AllToShardedLinearImpl(
+          make_cut(ShardKind::kAllToSharded, in_features, out_features, bias, group)) {}
+
+AllToShardedLinearImpl::AllToShardedLinearImpl(NewParallelLinear made)
+    : AllToShardedLinearImpl(std::move(made.inner), made.cut.group, made.cut.layout) {}
+
 AllToShardedLinearImpl::AllToShardedLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group,
                                                shard::Layout layout)
     : ParallelLinearImpl(std::move(inner),
@@ -73,6 +121,15 @@ at::Tensor AllToShardedLinearImpl::forward(const at::Tensor& x) {
 std::shared_ptr<LinearLike> AllToShardedLinearImpl::unshard() const {
   return inner_->unshard(cut_, {});
 }
+
+ShardedToAllLinearImpl::ShardedToAllLinearImpl(int64_t in_features, int64_t out_features, bool bias,
+                                               const dist::Group& group)
+    : ShardedToAllLinearImpl(
+          make_cut(ShardKind::kShardedToAll, in_features, out_features, bias, group)) {}
+
+ShardedToAllLinearImpl::ShardedToAllLinearImpl(NewParallelLinear made)
+    : ShardedToAllLinearImpl(std::move(made.inner), made.cut.group, made.cut.layout,
+                             std::move(made.row_bias), true) {}
 
 ShardedToAllLinearImpl::ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group,
                                                shard::Layout layout, at::Tensor bias_in,

@@ -5,10 +5,19 @@
 #include <memory>
 
 #include "weft/dist/group.h"
+#include "weft/dist/parallelism.h"
 #include "weft/nn/linear/fused_linear.h"
 #include "weft/nn/linear/linear_like.h"
 
 namespace weft::nn {
+
+/// This rank's part of a layer that begins now, how it is cut, and the whole bias of a
+/// kShardedToAll layer (undefined: none).
+struct NewParallelLinear {
+  std::shared_ptr<LinearLike> inner;
+  LinearCut cut;
+  at::Tensor row_bias;
+};
 
 /// What the two parallel layers share: an inner linear, and how it was cut.
 class ParallelLinearImpl : public AnyLinear, public LinearHolder {
@@ -21,6 +30,9 @@ class ParallelLinearImpl : public AnyLinear, public LinearHolder {
   const dist::Group& group() const { return cut_.group; }
   const shard::Layout& layout() const { return cut_.layout; }
 
+  /// This rank's part of the weight: the parameter itself, or a quantized weight's packed integers.
+  /// Throws ConfigError if the inner linear keeps no tensor of that name.
+  at::Tensor weight() const;
   /// The whole layer, bias included, on every rank. Collective.
   virtual std::shared_ptr<LinearLike> unshard() const = 0;
   /// The whole's weight [out, in] and bias [out] (undefined without one) as numbers, on every rank,
@@ -49,6 +61,11 @@ class ParallelLinearImpl : public AnyLinear, public LinearHolder {
 /// Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 class AllToShardedLinearImpl : public ParallelLinearImpl {
  public:
+  /// A new layer of the whole's sizes. Weight and bias begin uniform within 1/sqrt(in_features),
+  /// the same whole on any number of ranks, of which this rank keeps its rows. Throws ConfigError
+  /// if a rank would hold none. Collective.
+  AllToShardedLinearImpl(int64_t in_features, int64_t out_features, bool bias = true,
+                         const dist::Group& group = dist::model_group());
   /// `inner` holds this rank's rows of the whole weight (and of its bias), as `layout` (dim 0)
   /// says.
   AllToShardedLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group,
@@ -59,6 +76,9 @@ class AllToShardedLinearImpl : public ParallelLinearImpl {
   /// x: [..., in], whole. Returns [..., this rank's out]. Collective in backward.
   at::Tensor forward(const at::Tensor& x) override;
   std::shared_ptr<LinearLike> unshard() const override;
+
+ protected:
+  explicit AllToShardedLinearImpl(NewParallelLinear made);
 };
 TORCH_MODULE(AllToShardedLinear);
 
@@ -67,6 +87,11 @@ TORCH_MODULE(AllToShardedLinear);
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 class ShardedToAllLinearImpl : public ParallelLinearImpl {
  public:
+  /// A new layer of the whole's sizes. Weight and bias begin uniform within 1/sqrt(in_features),
+  /// the same whole on any number of ranks, of which this rank keeps its columns and all of the
+  /// bias. Throws ConfigError if a rank would hold none. Collective.
+  ShardedToAllLinearImpl(int64_t in_features, int64_t out_features, bool bias = true,
+                         const dist::Group& group = dist::model_group());
   /// `inner` holds this rank's columns of the whole weight, as `layout` (dim 1) says, and no bias
   /// (ShapeError otherwise: it would be added once per rank); `bias` is whole, or undefined.
   ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group, shard::Layout layout,
@@ -83,6 +108,9 @@ class ShardedToAllLinearImpl : public ParallelLinearImpl {
   std::shared_ptr<LinearLike> unshard() const override;
 
   at::Tensor bias;
+
+ protected:
+  explicit ShardedToAllLinearImpl(NewParallelLinear made);
 };
 TORCH_MODULE(ShardedToAllLinear);
 

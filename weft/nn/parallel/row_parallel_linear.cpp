@@ -29,7 +29,26 @@ LinearCut cut_of(int64_t in_features, const dist::Group& group, const RowParalle
   return strided_cut(ShardKind::kShardedToAll, in_features, options.stride, group, kRowParallel);
 }
 
+RowParallelOptions options_of(bool bias, bool input_is_parallel, const Init& init, int64_t stride) {
+  RowParallelOptions options;
+  options.bias = bias;
+  options.input_is_parallel = input_is_parallel;
+  options.init = init;
+  options.stride = stride;
+  return options;
+}
+
 }  // namespace
+
+RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_features,
+                                             const RowParallelOptions& options)
+    : RowParallelLinearImpl(in_features, out_features, dist::model_group(), options) {}
+
+RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_features, bool bias,
+                                             bool input_is_parallel, const Init& init,
+                                             int64_t stride)
+    : RowParallelLinearImpl(in_features, out_features,
+                            options_of(bias, input_is_parallel, init, stride)) {}
 
 RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_features,
                                              const dist::Group& group,

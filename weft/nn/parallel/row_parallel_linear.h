@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
+#include "weft/dist/parallelism.h"
 #include "weft/nn/linear/new_linear.h"
 #include "weft/nn/parallel/parallel_linear.h"
 
@@ -16,9 +16,8 @@ struct RowParallelOptions {
   /// same stride leaves it; otherwise it is whole and cut here.
   bool input_is_parallel = false;
   /// How the whole weight begins; drawn alike on any number of ranks.
-  Init init = Init::linear_default();
-  /// None: as torch::nn::Linear's, uniform within 1/sqrt(in_features).
-  std::optional<Init> bias_init = std::nullopt;
+  Init init = Init::xavier_normal();
+  Init bias_init = Init::zeros();
   /// The input features are so many equal segments, each cut by itself.
   int64_t stride = 1;
   at::ScalarType dtype = at::kFloat;
@@ -33,6 +32,13 @@ class RowParallelLinearImpl : public ShardedToAllLinearImpl {
   /// nothing. Collective, except on the meta device.
   RowParallelLinearImpl(int64_t in_features, int64_t out_features, const dist::Group& group,
                         const RowParallelOptions& options = {});
+  /// Over dist::model_group().
+  RowParallelLinearImpl(int64_t in_features, int64_t out_features,
+                        const RowParallelOptions& options);
+  /// The same with the options one by one.
+  RowParallelLinearImpl(int64_t in_features, int64_t out_features, bool bias = true,
+                        bool input_is_parallel = false, const Init& init = Init::xavier_normal(),
+                        int64_t stride = 1);
 
   /// x: [..., this rank's in] with input_is_parallel, else [..., in], whole. Returns [..., out],
   /// whole. Collective: an all-reduce forward; an all-gather backward if x was whole.

@@ -112,6 +112,27 @@ InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
   return shards;
 }
 
+ShardRule shard_rule(std::string_view sharding, int64_t segments) {
+  core::check<core::ShapeError>(segments >= 1, kShardInplace, "segments ", segments,
+                                ", expected at least 1");
+  const bool by_rows = shard_kind_of(sharding) == ShardKind::kAllToSharded;
+  return [=](const std::string& path, const at::Tensor& whole) {
+    if (whole.dim() == 0) return ParameterRule::keep();
+    if (!by_rows && path.ends_with("bias")) return ParameterRule::first_rank();
+    const int64_t dim = by_rows ? std::max<int64_t>(whole.dim() - 2, 0) : whole.dim() - 1;
+    core::check<core::ShapeError>(whole.size(dim) % segments == 0, kShardInplace, path, " ",
+                                  core::list_text(whole.sizes()), ": dim ", dim, " in ", segments,
+                                  " equal segments, expected a multiple");
+    const std::vector<int64_t> parts(static_cast<size_t>(segments), whole.size(dim) / segments);
+    return ParameterRule::cut(dim, parts);
+  };
+}
+
+InplaceShards shard_inplace(torch::nn::Module& module, std::string_view sharding,
+                            const dist::Group& group, int64_t segments) {
+  return shard_inplace(module, shard_rule(sharding, segments), group);
+}
+
 void unshard_inplace(torch::nn::Module& module, const InplaceShards& shards,
                      const dist::Group& group) {
   const auto tensors = named_tensors(module);

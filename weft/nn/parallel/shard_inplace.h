@@ -6,9 +6,11 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/dist/parallelism.h"
 #include "weft/shard/layout.h"
 
 namespace weft::nn {
@@ -52,6 +54,16 @@ using InplaceShards = std::map<std::string, InplaceShard>;
 /// for what is cut already; ShapeError for a dim, segments or a unit that do not fit.
 InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
                             const dist::Group& group);
+
+/// MLX's two rules, by name: "all-to-sharded" cuts the last dim but one of everything (a vector's
+/// only one), "sharded-to-all" the last dim of all but biases, which the first rank alone keeps.
+/// Fused parameters are `segments` equal parts along that dim, each cut by itself. Throws
+/// ConfigError for another name, ShapeError for a size that `segments` does not divide.
+ShardRule shard_rule(std::string_view sharding, int64_t segments = 1);
+
+/// shard_inplace by one of these.
+InplaceShards shard_inplace(torch::nn::Module& module, std::string_view sharding,
+                            const dist::Group& group = dist::model_group(), int64_t segments = 1);
 
 /// Puts the wholes back on every rank. Collective.
 void unshard_inplace(torch::nn::Module& module, const InplaceShards& shards,

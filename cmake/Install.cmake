@@ -1,0 +1,58 @@
+# What `cmake --install` puts under a prefix: the program, the libraries as targets weft::core … weft::train,
+# their public headers, and what find_package(weft) reads.
+include(CMakePackageConfigHelpers)
+
+# weft_collect_headers(OUT header…): the headers and all of ours that they include, so that no header
+# is installed that is only for weft's own sources.
+function(weft_collect_headers out)
+  set(waiting ${ARGN})
+  set(found)
+  while(waiting)
+    list(POP_FRONT waiting header)
+    if(header IN_LIST found OR NOT EXISTS ${weft_SOURCE_DIR}/${header})
+      continue()
+    endif()
+    list(APPEND found ${header})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${weft_SOURCE_DIR}/${header})
+    file(STRINGS ${weft_SOURCE_DIR}/${header} lines REGEX "^#include \"weft/")
+    foreach(line ${lines})
+      string(REGEX REPLACE ".*\"(.*)\".*" "\\1" included ${line})
+      list(APPEND waiting ${included})
+    endforeach()
+  endwhile()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+set(areas core shard text dist ops quant nn io models generate train)
+list(TRANSFORM areas REPLACE "(.+)" "weft/\\1.h" OUTPUT_VARIABLE umbrellas)
+weft_collect_headers(headers ${umbrellas})
+foreach(header ${headers})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${weft_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT dev)
+endforeach()
+install(FILES ${weft_BINARY_DIR}/include/weft/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT dev)
+
+get_property(modules GLOBAL PROPERTY WEFT_MODULES)
+list(REMOVE_ITEM modules weft_cli)
+foreach(target compile torch)
+  set_target_properties(weft_${target} PROPERTIES EXPORT_NAME ${target})
+endforeach()
+install(TARGETS ${modules} weft_compile weft_torch EXPORT weftTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+# A package brings libtorch along under its prefix; elsewhere the one that weft was built with serves.
+set(WEFT_BUNDLES_TORCH OFF CACHE BOOL "The installed program looks for libtorch under its own prefix alone")
+set(run_path $ORIGIN/../${CMAKE_INSTALL_LIBDIR}/weft/torch/lib)
+if(NOT WEFT_BUNDLES_TORCH)
+  list(APPEND run_path ${WEFT_TORCH_ROOT}/lib)
+endif()
+set_target_properties(weft PROPERTIES INSTALL_RPATH "${run_path}")
+install(TARGETS weft RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+
+set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
+install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${config_folder} COMPONENT dev)
+configure_package_config_file(${weft_SOURCE_DIR}/cmake/weftConfig.cmake.in
+                              ${weft_BINARY_DIR}/weftConfig.cmake INSTALL_DESTINATION ${config_folder})
+write_basic_package_version_file(${weft_BINARY_DIR}/weftConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${weft_BINARY_DIR}/weftConfig.cmake ${weft_BINARY_DIR}/weftConfigVersion.cmake
+              ${weft_SOURCE_DIR}/cmake/Torch.cmake
+        DESTINATION ${config_folder} COMPONENT dev)

@@ -1,0 +1,8 @@
+#pragma once
+
+// weft::dist: ranks, groups, meshes. All public headers of this area.
+#include "weft/dist/group.h"
+#include "weft/dist/launch/launch.h"
+#include "weft/dist/mesh.h"
+#include "weft/dist/parallelism.h"
+#include "weft/dist/world.h"
