@@ -1,5 +1,5 @@
 // What `weft convert` makes of a run against what transformers says of a model of the same sizes
-// (tools/check_trained_models.py, which compares logits, too).
+// (tools/peers/check_trained_models.py, which compares logits, too).
 #include <gtest/gtest.h>
 
 #include <fstream>

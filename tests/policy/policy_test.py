@@ -111,10 +111,10 @@ class CheckSizes(PolicyTest):
         tail = "f has 7 parameters, at most 6; pass an options struct"
         self.expect(f"weft/core/a.h:2: {tail}", f"weft/core/a.h:3: {tail}")
 
-    def test_warns_of_a_crowded_folder(self):
+    def test_refuses_a_crowded_folder(self):
         for i in range(26):
             self.write(f"bench/b{i}.cpp", "\n")
-        self.expect("bench: warning: 26 files, better at most 25")
+        self.expect("bench: 26 files, at most 25; give parts of it folders")
 
 
 class CheckDocs(PolicyTest):

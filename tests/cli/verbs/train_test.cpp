@@ -63,6 +63,7 @@ void expect_the_same_on_every_mesh(const std::string& optimizer) {
   EXPECT_LT(expected.back().loss, expected.front().loss - 0.5);
   const std::vector<std::pair<std::string, Strings>> meshes = {
       {"tp2", {"--tp", "2"}},
+      {"tp2_as_on_hosts", {"--tp", "2", "--backend", "hierarchical"}},
       {"dp3", {"--dp", "3"}},
       {"all4", {"--replicas", "2", "--dp", "2"}},
       {"pipe2", {"--pipe", "2"}},
@@ -274,6 +275,11 @@ TEST(TrainVerb, RefusesWhatCannotBeBeforeAnythingStarts) {
   const auto many = train({config, "--tp", "7"});
   EXPECT_EQ(many.status, 2) << many.err;
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/run"));
+  const auto other = train({config, "--tp", "2", "--backend", "pigeon"});
+  EXPECT_EQ(other.status, 2) << other.err;
+  const std::string said = "this build has no pigeon backend; use one of: ";
+  EXPECT_NE(other.err.find(said), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("hierarchical", other.err.find(said)), std::string::npos) << other.err;
   const auto uneven = train({config, "--dp", "5"});
   EXPECT_EQ(uneven.status, 2) << uneven.err;
 }

@@ -2,7 +2,7 @@
 """Loads what `weft convert MODEL.gguf FOLDER --dtype f32` has made of the bundled model with Hugging Face
 transformers, and compares logits, tokens and the chat template with the goldens.
 
-    python3 tools/check_converted_model.py FOLDER
+    python3 tools/peers/check_converted_model.py FOLDER
 
 Needs PyPI: torch, transformers, safetensors. Prints the largest difference of the logits; fails above 1e-4.
 """
@@ -15,7 +15,7 @@ import safetensors
 import torch
 import transformers
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "tests/models/data"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "tests/models/data"
 
 
 def check_tokens(tokenizer):

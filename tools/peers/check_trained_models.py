@@ -2,8 +2,8 @@
 """Trains tiny models of every family with weft and compares what `weft convert` and `weft fuse` make of
 them with Hugging Face transformers:
 
-    python3 tools/check_trained_models.py BUILD/weft
-    python3 tools/check_trained_models.py --write tests/cli/data/transformers_models.json
+    python3 tools/peers/check_trained_models.py BUILD/weft
+    python3 tools/peers/check_trained_models.py --write tests/cli/data/transformers_models.json
 
 Needs PyPI: torch, transformers 4.57, safetensors. Prints the largest difference of the logits for each;
 fails above 1e-4, for a tensor too many or too few, and for other tokens than weft's. With --write it
@@ -21,7 +21,7 @@ import safetensors
 import torch
 import transformers
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = ROOT / "tests/generate/data/us_constitution.txt"
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 TOKENS = [17, 200, 3, 44, 121, 258, 90, 0, 65, 66, 67]

@@ -2,7 +2,7 @@
 """Converts the tiny checkpoints of every family to GGUF and back with weft, and reads the results with
 other programs: the GGUF with the package gguf, the folder with Hugging Face transformers.
 
-    python3 tools/check_converted_families.py WEFT [CASE…]
+    python3 tools/peers/check_converted_families.py WEFT [CASE…]
 
 WEFT is the program. Needs PyPI: gguf, torch, transformers, safetensors, tokenizers. Prints a line per
 case with the largest difference of the logits; fails above 1e-4, for keys that differ from the
@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 import transformers
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAMILIES = ROOT / "tests/models/data/families"
 # GGUF's key without the architecture -> config.json's.
 KEYS = {
