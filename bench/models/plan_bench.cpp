@@ -26,7 +26,7 @@ ModelConfig config_of(int64_t num_layers) {
   config.head_dim = 128;
   config.ffn_width = 6144;
   config.max_positions = 40'960;
-  config.head_norms = models::HeadNorms::kEachHead;
+  config.head_norms = HeadNorms::kEachHead;
   config.experts.num_experts = 128;
   config.experts.experts_per_token = 8;
   config.experts.ffn_width = 768;

@@ -112,9 +112,9 @@ class CheckSizes(PolicyTest):
         self.expect(f"weft/core/a.h:2: {tail}", f"weft/core/a.h:3: {tail}")
 
     def test_refuses_a_crowded_folder(self):
-        for i in range(26):
-            self.write(f"bench/b{i}.cpp", "\n")
-        self.expect("bench: 26 files, at most 25; give parts of it folders")
+        for i in range(25):
+            self.write(f"weft/core/b{i}.cpp", "\n")
+        self.expect("weft/core: 26 files, at most 25; give parts of it folders")
 
 
 class CheckDocs(PolicyTest):
