@@ -22,7 +22,7 @@ def tests_of_tree():
 
 class Docs(unittest.TestCase):
     def test_code_stands_in_an_example(self):
-        examples = [path.read_text() for path in (ROOT / "examples").glob("*.cpp")]
+        examples = [path.read_text() for path in (ROOT / "examples").rglob("*.cpp")]
         blocks = [block for page in PAGES for block in CODE.findall(page.read_text())]
         self.assertGreater(len(blocks), 2)
         for block in blocks:
