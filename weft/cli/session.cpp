@@ -36,7 +36,14 @@ constexpr size_t kMaxStdinBytes = size_t{64} << 20;
 
 volatile std::sig_atomic_t interrupted = 0;
 
-void on_interrupt(int) { interrupted = 1; }
+void on_interrupt(int number) { interrupted = number; }
+
+void watch(int number) {
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  // No SA_RESTART: a prompt that waits for input ends at once.
+  ::sigaction(number, &action, nullptr);
+}
 
 std::optional<io::ShardInfo> read_shard_info(const ModelFlags& flags) {
   if (flags.shard_info.empty()) return std::nullopt;
@@ -208,14 +215,11 @@ std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids) {
   return {ids.begin(), ids.end()};
 }
 
-void watch_interrupt() {
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  // No SA_RESTART: a prompt that waits for input ends at once.
-  ::sigaction(SIGINT, &action, nullptr);
-}
+void watch_interrupt() { watch(SIGINT); }
 
 bool is_interrupted() { return interrupted != 0; }
+void watch_termination() { watch(SIGTERM); }
+int caught_signal() { return interrupted; }
 
 bool TextOutput::write(const std::string& text) {
   size_t done = 0;

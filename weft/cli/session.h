@@ -76,6 +76,10 @@ std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids);
 /// True once the user has pressed Ctrl-C; `watch_interrupt` turns the signal into that.
 void watch_interrupt();
 bool is_interrupted();
+/// Takes SIGTERM, which ends jobs of SLURM and of containers, for Ctrl-C.
+void watch_termination();
+/// The signal that made is_interrupted() true; 0 before.
+int caught_signal();
 
 /// Writes generated text to stdout as it comes.
 class TextOutput {

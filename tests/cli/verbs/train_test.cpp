@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -7,6 +8,7 @@
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
+#include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/metrics/flops.h"
@@ -238,18 +240,102 @@ TEST(TrainVerb, TellsWhatShareOfThePeakIsUsed) {
   EXPECT_GT(metrics_of(dir, "measured").back().mfu.value_or(0), 0);
 }
 
-TEST(TrainVerb, SavesAndStopsWhenItIsInterrupted) {
+void expect_a_save_at(int signal) {
   const TempDir dir;
   const std::string config = write_config(dir, "run", "checkpoint.async = true\n", 5000);
   test::BackgroundCommand run({kWeft, "train", config, "--dp", "2"});
   ASSERT_TRUE(run.wait_for_output("step    3/5000"));
-  run.signal(SIGINT);
+  run.signal(signal);
   const auto result = run.finish();
-  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_EQ(result.status, 128 + signal) << result.err;
   EXPECT_NE(result.err.find("--resume goes on from there"), std::string::npos) << result.err;
   const auto steps = train::list_checkpoints(dir.path() + "/run");
   ASSERT_FALSE(steps.empty());
   EXPECT_EQ(steps.back(), metrics_of(dir, "run").back().step);
+}
+
+TEST(TrainVerb, SavesAndStopsWhenItIsInterrupted) { expect_a_save_at(SIGINT); }
+
+TEST(TrainVerb, SavesAndStopsWhenItIsTerminated) { expect_a_save_at(SIGTERM); }
+
+// A checkpoint that was written while training went on is there for whoever kills the run then.
+TEST(TrainVerb, ShowsABackgroundCheckpointOnceAllRanksHaveWritten) {
+  const TempDir dir;
+  const std::string more = "checkpoint.async = true\ncheckpoint.every = 50\n";
+  const std::string config = write_config(dir, "run", "", 5000);
+  std::string text = core::read_text_file(config, 1 << 20);
+  text.replace(text.find("checkpoint.every = 4\n"), 21, more);
+  dir.write("run.toml", text);
+  test::BackgroundCommand run({kWeft, "train", config, "--dp", "2"});
+  ASSERT_TRUE(run.wait_for_output("step   90/5000"));
+  for (const auto& [rank, pid] : ranks_of(run.pid())) ::kill(pid, SIGKILL);
+  run.finish();
+  EXPECT_EQ(train::list_checkpoints(dir.path() + "/run"), (std::vector<int64_t>{50}));
+}
+
+TEST(TrainVerb, KeepsOtherRunsOutOfItsFolder) {
+  const TempDir dir;
+  const std::string config = write_config(dir, "run", "", 5000);
+  test::BackgroundCommand run({kWeft, "train", config});
+  ASSERT_TRUE(run.wait_for_output("step    1/5000"));
+  const auto second =
+      train({write_config(dir, "run", "train.dtype = \"bfloat16\"\n", 9), "--dp", "2"});
+  EXPECT_EQ(second.status, 5) << second.err;
+  const std::string beginning = "weft: IoError: " + dir.path() + "/run/lock: held by process ";
+  EXPECT_EQ(second.err.substr(0, beginning.size()), beginning);
+  EXPECT_NE(second.err.find("; wait until it ends, or use another folder\n"), std::string::npos);
+  EXPECT_EQ(std::count(second.err.begin(), second.err.end(), '\n'), 1) << "of all ranks one line";
+  run.signal(SIGKILL);
+  run.finish();
+}
+
+TEST(TrainVerb, BeginsOrResumesByItselfAndGoesBackToAnOlderCheckpoint) {
+  const TempDir dir;
+  const std::string config = write_config(dir, "run");
+  const auto begun = train({config, "--resume=auto"});
+  ASSERT_EQ(begun.status, 0) << begun.err;
+  const auto expected = metrics_of(dir, "run");
+  const auto back = train({config, "--resume=4"});
+  ASSERT_EQ(back.status, 0) << back.err;
+  EXPECT_NE(back.err.find("resumed: a newer checkpoint is kept as left-step-000008\n"),
+            std::string::npos)
+      << back.err;
+  const auto got = metrics_of(dir, "run");
+  ASSERT_EQ(got.size(), 8U);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].loss, expected[i].loss) << i;
+  EXPECT_EQ(train::list_checkpoints(dir.path() + "/run"), (std::vector<int64_t>{4, 8}));
+  const auto on = train({config, "--resume=auto", "--steps", "9"});
+  ASSERT_EQ(on.status, 0) << on.err;
+  EXPECT_NE(on.err.find("resumed: train.steps: 9, was 8\n"), std::string::npos) << on.err;
+  EXPECT_EQ(metrics_of(dir, "run").size(), 9U);
+  const auto none = train({config, "--resume=5"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_EQ(none.err, "weft: ConfigError: --resume: '" + dir.path() +
+                          "/run' has no complete checkpoint of step 5; it has: 8, 9\n");
+}
+
+TEST(TrainVerb, SaysOrRefusesWhatAResumedRunChanges) {
+  const TempDir dir;
+  ASSERT_EQ(train({write_config(dir, "run", "", 4)}).status, 0);
+  const auto resume = [&](const std::string& from, const std::string& to) {
+    std::string text = core::read_text_file(write_config(dir, "run", "", 4), 1 << 20);
+    text = weft::testing::replaced(text, from, to);
+    return train({dir.write("run.toml", text), "--resume"});
+  };
+  const auto seed = resume("train.seed = 3", "train.seed = 4");
+  EXPECT_EQ(seed.status, 2);
+  EXPECT_EQ(weft::testing::replaced(seed.err, dir.path(), "DIR"),
+            "weft: ConfigError: DIR/run.toml:9:14: train.seed: DIR/run/checkpoints/step-000004 has "
+            "3, got 4; a run keeps it, begin a new run to change it\n");
+  const auto length = resume("batch.sequence_length = 32", "batch.sequence_length = 16");
+  EXPECT_NE(length.err.find("batch.sequence_length: "), std::string::npos) << length.err;
+  EXPECT_EQ(length.status, 2) << length.err;
+  const auto optimizer = resume("optimizer.lr", "optimizer.name = \"lion\"\noptimizer.lr");
+  EXPECT_EQ(optimizer.status, 2) << optimizer.err;
+  const auto rate = resume("optimizer.lr = 5e-3", "optimizer.lr = 4e-3");
+  EXPECT_EQ(rate.status, 0) << rate.err;
+  EXPECT_NE(rate.err.find("resumed: optimizer.lr: 0.004, was 0.005\n"), std::string::npos)
+      << rate.err;
 }
 
 void expect_refusal(const Strings& args, const std::string& text) {
@@ -261,6 +347,8 @@ void expect_refusal(const Strings& args, const std::string& text) {
 TEST(TrainVerb, RefusesWhatCannotBeBeforeAnythingStarts) {
   const TempDir dir;
   const std::string config = write_config(dir, "run");
+  expect_refusal({config, "--resume=yesterday"},
+                 "--resume: expected newest, auto or the step of a checkpoint, got 'yesterday'");
   expect_refusal(
       {config, "--resume"},
       "--resume: '" + dir.path() + "/run' has no complete checkpoint; leave --resume out to begin");

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cinttypes>
+#include <cstdio>
+#include <span>
+
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
+#include "weft/core/hash.h"
 
 namespace weft::train {
 namespace {
@@ -33,9 +38,19 @@ constexpr const char* kText =
     R"("parameters":{"norm":{"sizes":[3]},"w":{"cut":{"dim":0,"ranges":[[[0,3]],[[3,2]]]},"sizes":[5,3]}},)"
     R"("step":100,"trainer":{"seed":[1,18446744073709551615]},"version":1})";
 
+// The same as version 2, which has the hash of what stands without it.
+std::string hashed_text() {
+  const std::string plain = replaced(kText, R"("version":1)", R"("version":2)");
+  char hash[32];
+  std::snprintf(hash, sizeof hash, R"("hash":"%016)" PRIx64 R"(",)",
+                core::hash_bytes(std::as_bytes(std::span(plain))));
+  return replaced(plain, R"("parameters":)", hash + std::string(R"("parameters":)")) + "\n";
+}
+
 TEST(Manifest, IsJsonThatComesBackAsItWas) {
-  EXPECT_EQ(to_text(some_manifest()), std::string(kText) + "\n");
-  EXPECT_EQ(to_text(parse_manifest(kText, "m")), std::string(kText) + "\n");
+  EXPECT_EQ(to_text(some_manifest()), hashed_text());
+  EXPECT_EQ(to_text(parse_manifest(hashed_text(), "m")), hashed_text());
+  EXPECT_EQ(to_text(parse_manifest(kText, "m")), hashed_text()) << "version 1 has no hash";
   const Manifest manifest = parse_manifest(kText, "m");
   const Slice slice = manifest.slice(manifest.files[0].slices[0]);
   EXPECT_EQ(slice.cut->of(1), (std::vector<shard::Range>{{3, 2}}));
@@ -46,8 +61,8 @@ TEST(Manifest, RefusesWhatItDoesNotKnowOrCannotBe) {
   const auto text = [](const std::string& from, const std::string& to) {
     return error_text([&] { parse_manifest(replaced(kText, from, to), "m"); });
   };
-  EXPECT_EQ(text(R"("version":1)", R"("version":2)"),
-            "FormatError: m: version: expected 1, got 2; use the weft that wrote it");
+  EXPECT_EQ(text(R"("version":1)", R"("version":3)"),
+            "FormatError: m: version: expected 1 to 2, got 3; use the weft that wrote it");
   EXPECT_EQ(text("weft-checkpoint", "other"),
             "FormatError: m: format: expected 'weft-checkpoint', got 'other'; give the folder of a "
             "checkpoint");
@@ -87,6 +102,18 @@ TEST(Manifest, SurvivesDamage) {
     }
     EXPECT_THROW(parse_manifest(text.substr(0, i), "m"), core::FormatError);
   }
+}
+
+TEST(Manifest, RefusesATextThatIsNotTheOneSaved) {
+  const auto text = [](const std::string& from, const std::string& to) {
+    return error_text([&] { parse_manifest(replaced(hashed_text(), from, to), "m"); });
+  };
+  const std::string refusal =
+      "FormatError: m: its text is not the one that was saved (hash); take another checkpoint";
+  EXPECT_EQ(text(R"("step":100)", R"("step":101)"), refusal);
+  EXPECT_EQ(text(R"("seed":[1,)", R"("seed":[2,)"), refusal);
+  EXPECT_EQ(text(R"("bytes":1000)", R"("bytes":1001)"), refusal);
+  EXPECT_EQ(text(R"("hash":")", R"("hush":")"), "FormatError: m: missing key \"hash\"");
 }
 
 TEST(Manifest, ThatIsNotThereIsAnError) {

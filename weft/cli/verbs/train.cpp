@@ -2,11 +2,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "weft/cli/session.h"
 #include "weft/cli/verbs.h"
 #include "weft/cli/verbs/train_flags.h"
 #include "weft/core/error.h"
+#include "weft/core/files/file_lock.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/nn/layers/cpu_speed.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/config/read_config.h"
@@ -25,12 +29,8 @@ using train::Trainer;
 
 constexpr char kAboutTrain[] =
     "Trains a model as CONFIG.toml says, on one process or many.\n"
-    "The run's folder gets checkpoints, metrics.jsonl and TensorBoard event files. Ctrl-C saves "
-    "and "
-    "stops; --resume goes on from the newest checkpoint, on any mesh.";
-
-// As shells tell that Ctrl-C ended a program.
-constexpr int kInterruptedStatus = 128 + SIGINT;
+    "The run's folder gets checkpoints, metrics.jsonl and TensorBoard event files. Ctrl-C and "
+    "SIGTERM save and stop; --resume goes on from the newest checkpoint, on any mesh.";
 
 constexpr char kAboutLora[] =
     "Trains low-rank adapters (LoRA) beside the frozen weights of model.from, without one those of "
@@ -42,7 +42,7 @@ struct TrainOptions {
   train::TrainedPart part = train::TrainedPart::kAll;
   std::string config_path;
   std::vector<train::GivenValue> given;
-  bool resumes = false;
+  train::RunStart start;
 };
 
 std::string tokenizer_path(const TrainConfig& config) {
@@ -57,7 +57,7 @@ TrainConfig read_checked(const TrainOptions& options) {
   train::complete_model(config);
   train::check_config(config);
   train::check_inputs(config);
-  train::check_run_folder(config, options.resumes);
+  train::find_start(config, options.start);
   const train::ModelSizes sizes =
       config.model.from.empty()
           ? model_sizes(config)
@@ -142,21 +142,29 @@ void print_header(Trainer& trainer) {
 
 int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
                    const dist::World& world) {
+  std::optional<core::FileLock> lock;
+  dist::run_together(world, [&] {
+    if (world.rank() == 0) lock.emplace(train::lock_run(config.checkpoint.folder));
+  });
   Trainer trainer(config, world, tokenizer_path(config), options.part);
   train::RunCheckpoints checkpoints(trainer);
-  if (options.resumes) checkpoints.load_newest();
+  const std::vector<std::string> notes = checkpoints.load(options.start);
   std::optional<RunLog> log;
   if (world.rank() == 0) {
+    for (const std::string& note : notes) std::fprintf(stderr, "resumed: %s\n", note.c_str());
     print_header(trainer);
     log.emplace(trainer.config(), trainer.progress().step);
   }
   watch_interrupt();
+  watch_termination();
   train::TrainerHooks hooks;
   hooks.on_step = [&](const train::StepMetrics& metrics) {
     if (log.has_value()) log->write(metrics);
   };
   hooks.is_interrupted = is_interrupted;
   hooks.save = [&] { checkpoints.save(); };
+  hooks.has_written = [&] { return checkpoints.has_written(); };
+  hooks.publish = [&] { checkpoints.finish(); };
   const bool is_done = trainer.run(hooks);
   checkpoints.finish();
   if (is_done) return 0;
@@ -164,7 +172,9 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
     std::fprintf(stderr, "stopped after step %lld; --resume goes on from there\n",
                  static_cast<long long>(trainer.progress().step));
   }
-  return kInterruptedStatus;
+  // As shells tell which signal ended a program; ranks that another rank's signal stopped say
+  // Ctrl-C.
+  return 128 + (caught_signal() != 0 ? caught_signal() : SIGINT);
 }
 
 void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const char* about,
@@ -189,8 +199,12 @@ int run_verb(const char* verb, const char* about, train::TrainedPart part, const
   add_mesh_flag(app, "--backend", "mesh.backend", "auto, shm, gloo, mpi, hierarchical or nccl",
                 options);
   add_mesh_flag(app, "--steps", "train.steps", "optimizer steps", options);
-  app.add_flag("--resume", options.resumes, "go on from the newest checkpoint");
+  std::string resume;
+  app.add_flag("--resume{newest}", resume,
+               "go on from the newest checkpoint; --resume=auto begins where there is none, "
+               "--resume=STEP goes back to an older one");
   if (!parse_flags(app, args, {"config"})) return 0;
+  if (!resume.empty()) options.start = train::parse_run_start(resume, "--resume");
   const TrainConfig config = read_checked(options);
   nn::use_fast_cpu();
   const RankRequest request{config.mesh.num_ranks(), "the mesh", config.train.threads,

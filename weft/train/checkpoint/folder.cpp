@@ -107,4 +107,20 @@ void remove_oldest(const std::string& run, int64_t keep) {
   }
 }
 
+std::vector<std::string> set_aside_newer(const std::string& run, int64_t step) {
+  std::vector<std::string> names;
+  for (const int64_t newer : list_checkpoints(run)) {
+    if (newer <= step) continue;
+    std::string name = "left-" + name_of(newer);
+    for (int i = 2; fs::exists(folder_of(run) + "/" + name); ++i) {
+      name = core::join("left-", name_of(newer), "-", i);
+    }
+    std::error_code error;
+    fs::rename(checkpoint_path(run, newer), folder_of(run) + "/" + name, error);
+    if (error) fail(checkpoint_path(run, newer), "cannot rename it", error);
+    names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace weft::train

@@ -25,4 +25,8 @@ void prepare_checkpoints(const std::string& run);
 /// not complete any more. Throws IoError.
 void remove_oldest(const std::string& run, int64_t keep);
 
+/// Renames the complete checkpoints after `step` to "left-step-000100", so that a run that goes on
+/// from `step` neither takes nor removes them; returns the new names. By one rank. Throws IoError.
+std::vector<std::string> set_aside_newer(const std::string& run, int64_t step);
+
 }  // namespace weft::train

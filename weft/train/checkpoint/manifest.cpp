@@ -3,9 +3,11 @@
 #include <cinttypes>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
+#include "weft/core/hash.h"
 #include "weft/core/json.h"
 #include "weft/train/checkpoint/slice_runs.h"
 
@@ -19,7 +21,8 @@ using core::quote;
 namespace {
 
 constexpr const char* kFormat = "weft-checkpoint";
-constexpr int64_t kVersion = 1;
+// Version 1 has no hash of itself.
+constexpr int64_t kVersion = 2;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 
 std::string hash_text(uint64_t hash) {
@@ -33,6 +36,21 @@ uint64_t parse_hash(const std::string& text, const std::string& where) {
       text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos, where,
       ": hash: expected 16 hexadecimal digits, got ", quote(text));
   return std::stoull(text, nullptr, 16);
+}
+
+// Of all that the manifest says beside this hash.
+uint64_t hash_of(const Json& without_hash) {
+  const std::string text = core::dump_json(without_hash);
+  return core::hash_bytes(std::as_bytes(std::span(text)));
+}
+
+// Throws FormatError unless the manifest, of a version that has one, has the hash of its own text.
+void check_own_hash(Json json, const std::string& path) {
+  const uint64_t saved =
+      parse_hash(core::to_string(core::require(json, "hash", path), path + ": hash"), path);
+  json.erase("hash");
+  check<FormatError>(hash_of(json) == saved, path,
+                     ": its text is not the one that was saved (hash); take another checkpoint");
 }
 
 Json to_json(const shard::Range& range) { return {range.start, range.length}; }
@@ -163,13 +181,13 @@ std::string to_text(const Manifest& manifest) {
   }
   Json files = Json::array();
   for (const SavedFile& file : manifest.files) files.push_back(to_json(file));
-  const Json json = {
-      {"format", kFormat},
-      {"version", kVersion},
-      {"step", manifest.step},
-      {"trainer", core::parse_json(manifest.trainer, "train.save_checkpoint: trainer")},
-      {"parameters", std::move(parameters)},
-      {"files", std::move(files)}};
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"step", manifest.step},
+               {"trainer", core::parse_json(manifest.trainer, "train.save_checkpoint: trainer")},
+               {"parameters", std::move(parameters)},
+               {"files", std::move(files)}};
+  json["hash"] = hash_text(hash_of(json));
   return core::dump_json(json) + "\n";
 }
 
@@ -179,8 +197,9 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
   check<FormatError>(format == kFormat, path, ": format: expected '", kFormat, "', got ",
                      quote(format), "; give the folder of a checkpoint");
   const int64_t version = core::to_int64(core::require(json, "version", path), path);
-  check<FormatError>(version == kVersion, path, ": version: expected ", kVersion, ", got ", version,
-                     "; use the weft that wrote it");
+  check<FormatError>(version >= 1 && version <= kVersion, path, ": version: expected 1 to ",
+                     kVersion, ", got ", version, "; use the weft that wrote it");
+  if (version > 1) check_own_hash(json, path);
   Manifest manifest;
   manifest.step = core::to_int64(core::require(json, "step", path), path + ": step");
   manifest.trainer = core::dump_json(core::require(json, "trainer", path));

@@ -53,11 +53,12 @@ struct Manifest {
   Slice slice(const SavedSlice& saved) const;
 };
 
-/// JSON, ending in a newline.
+/// JSON with a hash of all that it says, ending in a newline.
 std::string to_text(const Manifest& manifest);
 
-/// The inverse, strict: unknown formats and versions, slices outside of their wholes, names that
-/// leave the folder are refused. `path` begins messages. Throws FormatError.
+/// The inverse, strict: unknown formats and versions, a text other than the one that was saved,
+/// slices outside of their wholes, names that leave the folder are refused. `path` begins messages.
+/// Throws FormatError.
 Manifest parse_manifest(const std::string& text, const std::string& path);
 
 /// That of the checkpoint in `folder`. Throws FormatError, also if there is none, or IoError.

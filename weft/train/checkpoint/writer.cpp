@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <chrono>
 #include <cstdio>
 #include <map>
 
@@ -110,6 +111,11 @@ void CheckpointWriter::begin(const CheckpointContent& content) {
   const auto policy = options_.in_background ? std::launch::async : std::launch::deferred;
   written_ = std::async(policy, [file, folder] { return file->write(folder); });
   if (!options_.in_background) finish();
+}
+
+bool CheckpointWriter::has_written() const {
+  return written_.valid() &&
+         written_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 void CheckpointWriter::finish() {

@@ -46,6 +46,9 @@ class CheckpointWriter {
   /// when the tensors may change: in the background, when they are copied. Collective over the
   /// group; throws on all ranks alike: IoError (disk full, permission) leaves the older ones whole.
   void begin(const CheckpointContent& content);
+  /// True if something was begun and this rank has written its part of it, or failed to: finish()
+  /// will not wait for this rank. Not collective.
+  bool has_written() const;
   /// Waits until what was begun is complete on disk, then removes the oldest beyond `keep`; without
   /// one nothing. Collective, throws as begin.
   void finish();

@@ -6,10 +6,12 @@
 
 #include "weft/core/error.h"
 #include "weft/core/json.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/models/config/config.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/load.h"
 #include "weft/train/config/config_json.h"
+#include "weft/train/gather_texts.h"
 
 namespace weft::train {
 namespace {
@@ -45,16 +47,6 @@ int64_t whole_number(const core::Json& json, const char* key, const std::string&
 
 }  // namespace
 
-void check_run_folder(const TrainConfig& config, bool resumes) {
-  const auto newest = find_latest(config.checkpoint.folder);
-  check<ConfigError>(resumes || !newest.has_value(), config.where("checkpoint.folder"), ": ",
-                     core::quote(newest.value_or("")),
-                     " is there already; go on from it with --resume, or name another folder");
-  check<ConfigError>(!resumes || newest.has_value(),
-                     "--resume: ", core::quote(config.checkpoint.folder),
-                     " has no complete checkpoint; leave --resume out to begin");
-}
-
 RunCheckpoints::RunCheckpoints(Trainer& trainer)
     : trainer_(trainer),
       writer_(trainer.config().checkpoint.folder, options_of(trainer.config().checkpoint),
@@ -69,22 +61,54 @@ void RunCheckpoints::save() {
   if (!trainer_.config().checkpoint.is_async) writer_.finish();
 }
 
-void RunCheckpoints::load_newest() {
-  const auto folder = find_latest(trainer_.config().checkpoint.folder);
-  check<ConfigError>(folder.has_value(),
-                     "--resume: ", core::quote(trainer_.config().checkpoint.folder),
-                     " has no complete checkpoint; leave --resume out to begin");
+std::vector<std::string> RunCheckpoints::load(const RunStart& start) {
+  const dist::Group& all = trainer_.sharded().groups().all;
+  std::string found;
+  dist::run_together(all, [&] {
+    if (all.rank() == 0) found = find_start(trainer_.config(), start).value_or("");
+  });
+  const std::string folder = gather_texts(all, found)[0];
+  if (folder.empty()) return {};
+  std::vector<std::string> lines = load_from(folder);
+  for (const std::string& name : set_aside_newer()) {
+    lines.push_back(core::join("a newer checkpoint is kept as ", name));
+  }
+  return lines;
+}
+
+std::vector<std::string> RunCheckpoints::load_from(const std::string& folder) {
   const LoadedCheckpoint loaded =
-      load_checkpoint(*folder, trainer_.optimizer().state(), true, trainer_.sharded().groups().all);
-  const core::Json json = core::parse_json(loaded.trainer, *folder);
+      load_checkpoint(folder, trainer_.optimizer().state(), true, trainer_.sharded().groups().all);
+  const core::Json json = core::parse_json(loaded.trainer, folder);
   const auto identity = json.find("data");
   const bool is_same = identity != json.end() && identity->is_number_integer() &&
                        identity->get<uint64_t>() == trainer_.data().identity();
-  check<ConfigError>(is_same, *folder,
+  check<ConfigError>(is_same, folder,
                      ": was trained on other data than data.train has now; train "
                      "on the same files with the same tokenizer, or begin a new run from it");
-  trainer_.resume({whole_number(json, "step", *folder), whole_number(json, "samples", *folder),
-                   whole_number(json, "tokens", *folder)});
+  const Progress progress = {whole_number(json, "step", folder),
+                             whole_number(json, "samples", folder),
+                             whole_number(json, "tokens", folder)};
+  const bool is_its_step =
+      progress.step == loaded.step &&
+      checkpoint_path(trainer_.config().checkpoint.folder, loaded.step) == folder;
+  check<core::FormatError>(is_its_step, folder, ": holds step ", loaded.step,
+                           " of the weights and ", progress.step,
+                           " of the run; take another checkpoint");
+  std::vector<std::string> lines =
+      changed_fields(core::require(json, "config", folder), trainer_.config(), folder);
+  trainer_.resume(progress);
+  return lines;
+}
+
+std::vector<std::string> RunCheckpoints::set_aside_newer() {
+  const dist::Group& all = trainer_.sharded().groups().all;
+  std::vector<std::string> names;
+  dist::run_together(all, [&] {
+    if (all.rank() != 0) return;
+    names = train::set_aside_newer(trainer_.config().checkpoint.folder, trainer_.progress().step);
+  });
+  return names;
 }
 
 }  // namespace weft::train

@@ -1,15 +1,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "weft/train/checkpoint/writer.h"
+#include "weft/train/trainer/run_start.h"
 #include "weft/train/trainer/trainer.h"
 
 namespace weft::train {
-
-/// Refuses a run that would write over another's checkpoints, and one that is to be resumed and has
-/// none. Throws ConfigError; FormatError, IoError.
-void check_run_folder(const TrainConfig& config, bool resumes);
 
 /// The checkpoints of one run: masters, optimizer state, how far it is, and its configuration.
 class RunCheckpoints {
@@ -19,13 +17,21 @@ class RunCheckpoints {
 
   /// Saves the trainer as it is. Collective; throws as CheckpointWriter::begin.
   void save();
+  /// True if this rank's part of what was saved is on disk: TrainerHooks::has_written.
+  bool has_written() const { return writer_.has_written(); }
   /// Waits until what was saved is on disk. Collective.
   void finish() { writer_.finish(); }
-  /// Puts the newest checkpoint into the trainer, whatever mesh wrote it. Collective. Throws on all
-  /// ranks alike: FormatError, IoError; ConfigError if the data are others than the run's.
-  void load_newest();
+  /// Puts the checkpoint that `start` asks for into the trainer, whatever mesh wrote it, and sets
+  /// newer ones aside; for a new run nothing. Returns what people should know of it, a line each.
+  /// Collective; rank 0's view of the folder counts. Throws on all ranks alike: FormatError,
+  /// IoError; ConfigError where the folder does not fit `start`, if the data are others than the
+  /// run's, or if the configuration changes what a run keeps (changed_fields).
+  std::vector<std::string> load(const RunStart& start);
 
  private:
+  std::vector<std::string> load_from(const std::string& folder);
+  std::vector<std::string> set_aside_newer();
+
   Trainer& trainer_;
   CheckpointWriter writer_;
 };

@@ -137,11 +137,12 @@ StepMetrics Trainer::measure(const StepResult& result, double rate, double secon
   return metrics;
 }
 
-bool Trainer::agree_to_stop(const TrainerHooks& hooks) const {
-  const bool here = hooks.is_interrupted && hooks.is_interrupted();
-  at::Tensor stop = at::full({1}, here ? 1 : 0, at::kInt);
-  sharded_->groups().all.all_reduce(stop, dist::ReduceOp::kMax);
-  return stop.item<int>() != 0;
+Trainer::Agreement Trainer::agree(const TrainerHooks& hooks) const {
+  const bool stops = hooks.is_interrupted && hooks.is_interrupted();
+  const bool has_written = hooks.has_written && hooks.has_written();
+  at::Tensor any = at::tensor({stops ? 1 : 0, has_written ? 0 : 1}, at::kInt);
+  sharded_->groups().all.all_reduce(any, dist::ReduceOp::kMax);
+  return {any[0].item<int>() != 0, any[1].item<int>() == 0};
 }
 
 bool Trainer::is_due(int64_t every) const {
@@ -159,7 +160,9 @@ bool Trainer::run(const TrainerHooks& hooks) {
         measure(result, rate, std::chrono::duration<double>(Clock::now() - start).count());
     if (is_due(config_.eval.every)) metrics.eval_loss = evaluate();
     if (hooks.on_step) hooks.on_step(metrics);
-    stops = agree_to_stop(hooks);
+    const Agreement agreement = agree(hooks);
+    stops = agreement.stops;
+    if (agreement.publishes && hooks.publish) hooks.publish();
     const bool is_last = progress_.step == config_.train.steps;
     if (hooks.save && (stops || is_last || is_due(config_.checkpoint.every))) hooks.save();
   }

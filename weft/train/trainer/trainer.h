@@ -37,6 +37,10 @@ struct TrainerHooks {
   std::function<bool()> is_interrupted;
   /// After the steps for which it is due, and at the end.
   std::function<void()> save;
+  /// True on a rank once its part of what was saved in the background is on disk.
+  std::function<bool()> has_written;
+  /// After the step in which the last rank has written: makes what was saved visible. Collective.
+  std::function<void()> publish;
 };
 
 /// A model in training on a mesh: parameters, optimizer and data of one run.
@@ -74,7 +78,12 @@ class Trainer {
 
  private:
   StepMetrics measure(const StepResult& result, double rate, double seconds);
-  bool agree_to_stop(const TrainerHooks& hooks) const;
+  // What the ranks do together after a step.
+  struct Agreement {
+    bool stops = false;
+    bool publishes = false;
+  };
+  Agreement agree(const TrainerHooks& hooks) const;
   bool is_due(int64_t every) const;
 
   TrainConfig config_;
