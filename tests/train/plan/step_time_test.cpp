@@ -4,6 +4,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/train/plan/plan_models.h"
+#include "weft/train/plan/traffic_plan.h"
 
 namespace weft::train {
 namespace {
@@ -47,16 +48,21 @@ TEST(StepTime, UsesTheSpeedOfTheType) {
 }
 
 TEST(StepTime, TakesTheSlowestLinkOfAnAxis) {
-  // Half of the bytes cross; 4 ranks on the axis are on two hosts.
+  // Half of the bytes cross; 4 ranks on the axis are on two hosts, each with two adapters.
   const double two = 0.5 * 4 * (3 * 992 + 352);
   EXPECT_DOUBLE_EQ(step_time(tiny_job(2, 1), round_hardware()).replica, 2 * two / 1e6);
   const double four = 0.75 * 4 * (3 * 1024 + 384);
-  EXPECT_DOUBLE_EQ(step_time(tiny_job(4, 1), round_hardware()).replica, 2 * four / 1e3);
+  EXPECT_DOUBLE_EQ(step_time(tiny_job(4, 1), round_hardware()).replica, 2 * four / 2e3);
   // Ranks of the model axis are neighbours, so that replicas are on different hosts.
   PlanJob job = tiny_job(2, 1, 2);
   job.sequences = 4;
   const StepTime time = step_time(job, round_hardware());
   EXPECT_EQ(time.bound(), "replica");
+  double crossing = 0;
+  for (const CollectivePlan& plan : traffic_plan(job, 0, 0)) {
+    if (plan.axis == "replica") crossing += bytes_on_wire(plan, 2);
+  }
+  EXPECT_DOUBLE_EQ(time.replica, crossing / 1e3) << "both of a host's ranks have such a ring";
   EXPECT_DOUBLE_EQ(time.model, (4 * 3 + 2) * 20 * 16 * 4 / 1e6 + 3 * 20 * 4 / 1e6);
 }
 

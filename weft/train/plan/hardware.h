@@ -15,7 +15,8 @@ struct Hardware {
   /// Bytes of memory, and bytes per second from it.
   double memory_bytes = 0;
   double memory_bandwidth = 0;
-  /// Bytes per second that a rank sends within a host and between hosts, one direction.
+  /// Bytes per second that a rank sends within a host, and between hosts over an adapter of its
+  /// own, one direction.
   double host_bandwidth = 0;
   double network_bandwidth = 0;
   int64_t ranks_per_host = 1;

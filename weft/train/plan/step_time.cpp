@@ -23,11 +23,16 @@ int64_t stride(const MeshSection& mesh, const std::string& axis) {
   return mesh.tp * mesh.pipe * mesh.dp;
 }
 
+// A ring that leaves the host does so once, so that it has the network adapters of all ranks of the
+// host that are in it, as far as the links within the host bring it there; the rings of neighbours
+// share them.
 double bandwidth(const PlanJob& job, const Hardware& hardware, const std::string& axis) {
-  const int64_t reach = stride(job.mesh, axis) * axis_size(job.mesh, axis);
-  const double link =
-      reach <= hardware.ranks_per_host ? hardware.host_bandwidth : hardware.network_bandwidth;
-  return link * hardware.link_efficiency;
+  const int64_t between = stride(job.mesh, axis);
+  const bool is_in_host = between * axis_size(job.mesh, axis) <= hardware.ranks_per_host;
+  const auto adapters =
+      static_cast<double>(std::max<int64_t>(1, hardware.ranks_per_host / between));
+  const double network = std::min(hardware.host_bandwidth, hardware.network_bandwidth * adapters);
+  return (is_in_host ? hardware.host_bandwidth : network) * hardware.link_efficiency;
 }
 
 double axis_seconds(const PlanJob& job, const Hardware& hardware, const std::string& axis,

@@ -31,7 +31,8 @@ struct StepTime {
 
 /// Computation at the stated efficiency of the hardware's peak; collectives as rings at the stated
 /// efficiency of the slowest link on their axis (model is the fastest axis, replica the slowest,
-/// and hosts hold consecutive ranks); latency is left out.
+/// and hosts hold consecutive ranks), where a ring between hosts uses the network adapters of all
+/// ranks that it has on a host; latency is left out.
 StepTime step_time(const PlanJob& job, const Hardware& hardware);
 
 /// Floating-point operations of a step over all ranks, by flops_per_token: what MFU counts.
