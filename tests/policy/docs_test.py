@@ -5,7 +5,8 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+READMES = [path for folder in ("weft", "tests", "examples") for path in sorted((ROOT / folder).rglob("README.md"))]
 CODE = re.compile(r"^```cpp\n(.*?)^```", re.M | re.S)
 TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
@@ -47,9 +48,15 @@ class Docs(unittest.TestCase):
                 self.assertTrue(found, f"{folder}/{pattern}")
 
     def test_links_lead_somewhere(self):
-        for page in PAGES:
+        for page in PAGES + READMES:
             for link in LINK.findall(page.read_text()):
-                self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
+                self.assertTrue((page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}")
+
+    def test_the_changelog_begins_with_the_version_of_the_build(self):
+        version = re.search(r"project\(weft VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())
+        heading = re.search(r"^## \[([\d.]+)\] - (?:Unreleased|\d{4}-\d\d-\d\d)$",
+                            (ROOT / "CHANGELOG.md").read_text(), re.M)
+        self.assertEqual(heading.group(1), version.group(1))
 
     def test_examples_that_are_run_exist(self):
         named = {name for page in PAGES for name in EXAMPLE.findall(page.read_text())}
