@@ -11,6 +11,9 @@ CODE = re.compile(r"^```cpp\n(.*?)^```", re.M | re.S)
 TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 SEED = re.compile(r"`(?:(\w+)/)?([\w*]+)`")
+READ = re.compile(r'(?:getenv|from_env|env\.(?:text|has|integer|integer_or))\("(\w+)"')
+NAMES = re.compile(r"read_numbers\([^;]*;", re.S)
+FLAGS = {"WEFT_CTX_SIZE", "WEFT_TP", "WEFT_MODEL", "WEFT_DP", "WEFT_OPTIMIZER_LR", "WEFT_"}  # examples of names that are put together
 EXAMPLE = re.compile(r"build/examples/(\w+)")
 
 
@@ -51,6 +54,20 @@ class Docs(unittest.TestCase):
         for page in PAGES + READMES:
             for link in LINK.findall(page.read_text()):
                 self.assertTrue((page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}")
+
+    def test_every_environment_variable_is_listed(self):
+        sources = [path.read_text() for path in (ROOT / "weft").rglob("*.cpp")]
+        read = {name for text in sources for name in READ.findall(text)}
+        read.update(name for text in sources for call in NAMES.findall(text)
+                    for name in re.findall(r'"([A-Z]\w+)"', call))
+        tests = [path for ending in ("h", "cpp") for path in (ROOT / "tests" / "text").rglob(f"*.{ending}")]
+        read.update(name for path in tests for name in READ.findall(path.read_text()))
+        self.assertGreater(len(read), 30)
+        page = (ROOT / "docs/environment.md").read_text()
+        listed = set(re.findall(r"`([A-Z]\w+)`", page))
+        self.assertEqual(read - listed, set())
+        weft = {name for name in listed if name.startswith("WEFT_")}
+        self.assertEqual(weft - read - FLAGS - {"WEFT_JOBS", "WEFT_REQUIRE"}, set())
 
     def test_the_changelog_begins_with_the_version_of_the_build(self):
         version = re.search(r"project\(weft VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())
