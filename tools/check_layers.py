@@ -3,14 +3,17 @@
 
 A folder of weft/ may include only the folders that its weft_module() lists, each in a lower band.
 The lists are the ones CMake links by: DEPS for all its files, TORCH_DEPS for its TORCH_SOURCES and
-their headers. Headers include no torch/torch.h and have no `using namespace`. Prints file:line for
-each finding; exits with 1 if there is one.
+their headers. Each listed folder is included by some file. Folders inside an area include each other without
+a cycle (tools/include_graph.py). Headers include no torch/torch.h and have no `using namespace`.
+Prints file:line for each finding; exits with 1 if there is one.
 """
 
 import dataclasses
 import pathlib
 import re
 import sys
+
+import include_graph
 
 BANDS = {
     "core": 0,
@@ -113,6 +116,8 @@ def check_folder(root, folder):
     yield from check_module(module, folder)
     for path in paths:
         yield from check_file(root, module, folder, path)
+    yield from include_graph.cycle_findings(root, folder)
+    yield from include_graph.unused_findings(root, module)
 
 
 def main():

@@ -44,11 +44,36 @@ class CheckLayers(PolicyTest):
         self.write("weft/io/CMakeLists.txt",
                    "weft_module(NAME io DEPS core # not shard\n"
                    "            TORCH_SOURCES load.cpp TORCH_DEPS shard)\n")
+        self.write("weft/shard/layout.cpp", '#include "weft/core/text.h"\n')
+        self.write("weft/io/load.cpp", '#include "weft/core/text.h"\n#include "weft/shard/split.h"\n')
 
     def test_accepts_includes_that_go_down(self):
         self.write("weft/shard/split.cpp", '#include "weft/shard/split.h"\n#include <vector>\n'
                                            '#include "weft/core/text.h"\n')
-        self.write("weft/io/load.cpp", '#include "weft/shard/split.h"\n')
+        self.expect()
+
+    def test_refuses_a_listed_folder_that_no_file_includes(self):
+        self.write("weft/io/load.cpp", '#include "weft/core/text.h"\n')
+        self.expect("weft/io/CMakeLists.txt:1: io lists shard, but no file of it includes that; remove it")
+
+    def test_refuses_a_cycle_of_folders_inside_an_area(self):
+        self.write("weft/io/a/one.h", '#include "weft/io/b/two.h"\n#include "weft/io/face.h"\n')
+        self.write("weft/io/b/two.h", '#include "weft/io/c/three.h"\n#include "weft/io/b/in/side.h"\n')
+        self.write("weft/io/b/in/side.h", '#include "weft/io/b/two.h"\n')
+        self.write("weft/io/face.h", '#include "weft/io/a/one.h"\n')
+        self.expect()
+        self.write("weft/io/c/three.h", '#include "weft/io/a/one.h"\n')
+        tail = "which closes a cycle; move what both need below them"
+        self.expect(f"weft/io/a: weft/io/a/one.h includes weft/io/b/two.h, {tail}",
+                    f"weft/io/b: weft/io/b/two.h includes weft/io/c/three.h, {tail}",
+                    f"weft/io/c: weft/io/c/three.h includes weft/io/a/one.h, {tail}")
+
+    def test_refuses_an_old_cycle_that_is_none_any_more(self):
+        self.write("weft/io/views/view.h", '#include "weft/io/shard_info/plan.h"\n')
+        self.write("weft/io/shard_info/plan.h", "#pragma once\n")
+        self.expect("weft/io/views: io/views -> io/shard_info closes no cycle; remove it from OLD_CYCLES in "
+                    "tools/include_graph.py")
+        self.write("weft/io/shard_info/plan.h", '#include "weft/io/views/view.h"\n')
         self.expect()
 
     def test_refuses_a_folder_that_is_not_listed(self):
@@ -73,7 +98,7 @@ class CheckLayers(PolicyTest):
                     "weft/core/text.h:3: `using namespace` in a header; name what you use")
 
     def test_refuses_an_unknown_folder(self):
-        self.write("weft/misc/CMakeLists.txt", "weft_module(NAME misc DEPS core)\n")
+        self.write("weft/misc/CMakeLists.txt", "weft_module(NAME misc)\n")
         self.expect("weft/misc/CMakeLists.txt:1: folder misc has no band; "
                     "add it to tools/check_layers.py")
 
@@ -157,6 +182,43 @@ T add(T a, T b);
         tail = "has no /// comment right above it"
         self.expect(f"weft/core/a.h:4: enum Kind {tail}", f"weft/core/a.h:7: struct S {tail}",
                     f"weft/core/a.h:8: function add {tail}")
+
+
+class CheckUnused(PolicyTest):
+    tool = "check_unused.py"
+
+    def setUp(self):
+        super().setUp()
+        self.write("weft/core/a.h", """
+namespace weft::core {
+/// Adds; sum() calls it in a comment.
+int add(int a,
+        int b);
+/// A pair.
+struct Pair {};
+/// A kind.
+enum class Kind { kA };
+}
+""")
+        self.write("weft/core/a.cpp", '#include "weft/core/add.h"\nint add(int a,\n        int b) { return a + b; }\n'
+                                      'const char* text = "add(1, 2)";\n')
+        self.write("tests/core/a_test.cpp", "  add(1, 2); Pair(); Kind::kA;\n")
+
+    def test_accepts_what_weft_or_an_example_uses(self):
+        self.write("weft/core/b.cpp", "Pair both() {\n  return add(1, 2);\n}\n")
+        self.write("examples/c.cpp", "int main() {\n  Kind kind;\n}\n")
+        self.expect()
+
+    def test_refuses_what_only_tests_use(self):
+        tail = "is used by tests alone; delete it, or give a reason in tools/check_unused.py"
+        self.expect(f"weft/core/a.h:4: function add {tail}", f"weft/core/a.h:7: struct Pair {tail}",
+                    f"weft/core/a.h:9: enum Kind {tail}")
+
+    def test_refuses_a_listed_name_that_is_used(self):
+        self.write("weft/core/a.h", "/// Looks.\nbool has_device();\n")
+        self.expect()
+        self.write("weft/core/b.cpp", "int f() {\n  return has_device();\n}\n")
+        self.expect("weft/core/a.h: has_device is used; remove it from ALLOWED in tools/check_unused.py")
 
 
 if __name__ == "__main__":

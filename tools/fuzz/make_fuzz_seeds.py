@@ -14,7 +14,7 @@ import sys
 
 from train_fuzz_seeds import token_store_seeds, train_document_seeds
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/text/data"
 
 
