@@ -6,14 +6,18 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-READMES = [path for folder in ("weft", "tests", "examples") for path in sorted((ROOT / folder).rglob("README.md"))]
+READMES = [path for folder in ("weft", "tests", "examples")
+           for path in sorted((ROOT / folder).rglob("README.md"))]
 CODE = re.compile(r"^```cpp\n(.*?)^```", re.M | re.S)
 TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 SEED = re.compile(r"`(?:(\w+)/)?([\w*]+)`")
 READ = re.compile(r'(?:getenv|from_env|env\.(?:text|has|integer|integer_or))\("(\w+)"')
 NAMES = re.compile(r"read_numbers\([^;]*;", re.S)
-FLAGS = {"WEFT_CTX_SIZE", "WEFT_TP", "WEFT_MODEL", "WEFT_DP", "WEFT_OPTIMIZER_LR", "WEFT_"}  # examples of names that are put together
+FILE = re.compile(r"`(?:[\w./]*/)?([\w-]+\.(?:h|cpp|cu|py|sh|toml|md|\*))`")
+# Names that are put together from flags and keys, of which the page has examples.
+FLAGS = {"WEFT_CTX_SIZE", "WEFT_TP", "WEFT_MODEL", "WEFT_DP", "WEFT_OPTIMIZER_LR", "WEFT_"}
+ELSEWHERE = {"torch.h", "version.h", "NAME_fuzz.cpp"}  # not in the tree, or no file's name
 EXAMPLE = re.compile(r"build/examples/(\w+)")
 
 
@@ -54,6 +58,14 @@ class Docs(unittest.TestCase):
         for page in PAGES + READMES:
             for link in LINK.findall(page.read_text()):
                 self.assertTrue((page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}")
+
+    def test_files_that_are_named_exist(self):
+        folders = ("weft", "tests", "tools", "examples", "bench", "cmake", "docs")
+        names = {path.name for folder in folders for path in (ROOT / folder).rglob("*")} | ELSEWHERE
+        names.update(name.rsplit(".", 1)[0] + ".*" for name in list(names) if "." in name)
+        for page in PAGES + READMES:
+            for name in FILE.findall(page.read_text()):
+                self.assertTrue(name in names, f"{page.relative_to(ROOT)}: {name}")
 
     def test_every_environment_variable_is_listed(self):
         sources = [path.read_text() for path in (ROOT / "weft").rglob("*.cpp")]
