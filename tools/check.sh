@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What can be checked without building, in seconds: format, layers, sizes, documentation.
+# What can be checked without building, in seconds: format, layers, sizes, documentation, charts.
 # Runs all of them and ends with 1 if one of them finds something.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,4 +22,5 @@ run format check_format "${sources[@]}"
 for name in layers sizes docs; do
   run "$name" python3 "tools/check_$name.py"
 done
+run records python3 tools/records/draw_records.py --check
 exit $result

@@ -1,5 +1,6 @@
 """Shows for each tool of tools/check.sh that it passes a good tree and fails a bad one."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -182,6 +183,34 @@ T add(T a, T b);
         tail = "has no /// comment right above it"
         self.expect(f"weft/core/a.h:4: enum Kind {tail}", f"weft/core/a.h:7: struct S {tail}",
                     f"weft/core/a.h:8: function add {tail}")
+
+
+class DrawRecords(PolicyTest):
+    tool = "records/draw_records.py"
+    record = {"title": "A & B", "date": "2026-01-31", "commit": "abc", "machine": "a machine", "command": "run",
+              "unit": "s", "notes": ["Once."], "series": ["old", "new"],
+              "rows": [{"name": "one", "figures": [1000, None]}, {"name": "two", "figures": [0.5, 2]}]}
+
+    def run_with(self, *arguments):
+        command = [sys.executable, str(ROOT / "tools" / self.tool), *arguments, str(self.root)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def test_draws_and_says_what_is_not_up_to_date(self):
+        self.write("bench/records/2026-01-31-a.json", json.dumps(self.record))
+        done = self.run_with("--check")
+        tail = "not what its record says; run tools/records/draw_records.py\n"
+        self.assertEqual((done.returncode, done.stdout),
+                         (1, f"bench/records/README.md: {tail}docs/images/a.svg: {tail}"))
+        self.assertEqual(self.run_with().returncode, 0)
+        self.assertEqual(self.run_with("--check").stdout, "")
+        self.assertIn("A &amp; B", (self.root / "docs/images/a.svg").read_text())
+        self.assertIn("| one | 1,000 |  |", (self.root / "bench/records/README.md").read_text())
+        self.write("docs/images/old.svg", "<svg/>")
+        self.assertEqual(self.run_with("--check").stdout, f"docs/images/old.svg: {tail}")
+
+    def test_refuses_a_record_that_lacks_something(self):
+        self.write("bench/records/2026-01-31-a.json", json.dumps({**self.record, "series": ["old"]}))
+        self.assertIn("one: one figure for each series", self.run_with("--check").stderr)
 
 
 class CheckUnused(PolicyTest):

@@ -2,16 +2,18 @@
 """Times weft's prompts and generation against llama.cpp's, in turns on this machine, and draws it.
 
 Usage: compare_inference.py --weft BUILD/weft --llama-bench LLAMA_CPP/llama-bench [--rounds 5]
-                            [--json OUT.json] [--svg OUT.svg] [--page PAGE.md]
+                            [--json OUT.json] [--record DATE-NAME.json --machine TEXT] [--page PAGE.md]
                             NAME=MODEL[:LLAMA_MODEL…] …
 
 weft runs MODEL as one rank of two threads and as two ranks of one; llama.cpp runs each LLAMA_MODEL
 (default: MODEL) with one thread and with two, of which the better counts. Every round runs all of
 them once, prompt and generation apart; a figure is the median over rounds. The table is written to
-the page between the lines <!-- speeds --> and <!-- end of speeds -->.
+the page between the lines <!-- speeds --> and <!-- end of speeds -->, and all figures as a record of
+bench/records, which tools/records/draw_records.py draws.
 """
 
 import argparse
+import datetime
 import json
 import pathlib
 import re
@@ -87,37 +89,19 @@ def table_of(report):
     return "\n".join(lines)
 
 
-def svg_of(report):
-    """Bars: one group per model and kind, weft's beside llama.cpp's."""
-    bars = []
+def record_of(report, machine, commit):
+    """A record as tools/records/draw_records.py describes it."""
+    rows = []
     for name, entry in report.items():
-        case = entry["figures"]
+        case, same = entry["figures"], pathlib.Path(entry["peers"][0]).stem
         for kind, title in KINDS.items():
-            figures = [(run, case[run][kind]) for run in WEFT_RUNS]
-            figures.append(("llama.cpp, same file",
-                            best_peer(case, kind, pathlib.Path(entry["peers"][0]).stem)[0]))
-            figures.append(("llama.cpp's best file", best_peer(case, kind)[0]))
-            bars.append((f"{name}, {title}", figures))
-    width, bar, gap, left = 760, 14, 30, 230
-    colours = ["#2b6cb0", "#2c7a7b", "#b7791f", "#c05621"]
-    height = len(bars) * (4 * bar + gap) + 20
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-             'font-family="sans-serif" font-size="11">',
-             f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
-    y = 10
-    for title, figures in bars:
-        most = max(figure for _, figure in figures)
-        parts.append(f'<text x="8" y="{y + 11}" font-weight="bold">{title} (tokens/s)</text>')
-        y += 18
-        for colour, (label, figure) in zip(colours, figures):
-            length = (width - left - 60) * figure / most
-            parts.append(f'<text x="{left - 6}" y="{y + 11}" text-anchor="end">{label}</text>'
-                         f'<rect x="{left}" y="{y + 1}" width="{length:.1f}" height="{bar - 2}" '
-                         f'fill="{colour}"/><text x="{left + length + 5:.1f}" y="{y + 11}">'
-                         f'{figure:,.0f}</text>')
-            y += bar
-        y += gap - 18
-    return "\n".join(parts + ["</svg>", ""])
+            figures = [case[run][kind] for run in WEFT_RUNS]
+            figures += [best_peer(case, kind, same)[0], best_peer(case, kind)[0]]
+            rows.append({"name": f"{name}, {title}", "figures": [round(figure) for figure in figures]})
+    return {"title": "Prompts and generation beside llama.cpp", "date": str(datetime.date.today()),
+            "commit": commit, "machine": machine, "command": "tools/peers/compare_inference.py", "unit": "tokens/s",
+            "notes": ["llama.cpp: the better of 1 and 2 threads; medians of rounds in turns."],
+            "series": [*WEFT_RUNS, "llama.cpp, same file", "llama.cpp's best file"], "rows": rows}
 
 
 def write_table(page, table):
@@ -136,7 +120,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--from-json", type=pathlib.Path, help="draw these figures, measure none")
-    parser.add_argument("--svg", type=pathlib.Path)
+    parser.add_argument("--record", type=pathlib.Path)
+    parser.add_argument("--machine", default="a machine without a name", help="for the record")
     parser.add_argument("--page", type=pathlib.Path)
     parser.add_argument("cases", nargs="*", metavar="NAME=MODEL[:LLAMA_MODEL…]")
     arguments = parser.parse_args()
@@ -152,8 +137,10 @@ def main():
         if arguments.json:
             arguments.json.write_text(json.dumps(report, indent=1) + "\n")
     print(table_of(report))
-    if arguments.svg:
-        arguments.svg.write_text(svg_of(report))
+    if arguments.record:
+        commit = output_of(["git", "rev-parse", "--short", "HEAD"]).strip()
+        record = record_of(report, arguments.machine, commit)
+        arguments.record.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     if arguments.page:
         write_table(arguments.page, table_of(report))
 
