@@ -84,7 +84,8 @@ std::optional<std::string> find_start(const TrainConfig& config, const RunStart&
 std::vector<std::string> changed_fields(const core::Json& saved, const TrainConfig& config,
                                         const std::string& folder) {
   std::vector<std::string> changes;
-  for (const auto& [section, fields] : config_to_json(config).items()) {
+  const core::Json now = config_to_json(config);
+  for (const auto& [section, fields] : now.items()) {
     if (has(kFreeSections, section) || !saved.contains(section)) continue;
     for (const auto& [key, value] : fields.items()) {
       const std::string name = section + "." + key;
