@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-import cpp_scan
+from scan import cpp_scan
 
 DOCUMENTED = ("class", "struct", "union", "enum", "function")
 

@@ -4,7 +4,7 @@
 A folder of weft/ may include only the folders that its weft_module() lists, each in a lower band.
 The lists are the ones CMake links by: DEPS for all its files, TORCH_DEPS for its TORCH_SOURCES and
 their headers. Each listed folder is included by some file. Folders inside an area include each other without
-a cycle (tools/include_graph.py). Headers include no torch/torch.h and have no `using namespace`.
+a cycle (tools/scan/include_graph.py). Headers include no torch/torch.h and have no `using namespace`.
 Prints file:line for each finding; exits with 1 if there is one.
 """
 
@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-import include_graph
+from scan import include_graph
 
 BANDS = {
     "core": 0,

@@ -11,7 +11,7 @@ import ast
 import pathlib
 import sys
 
-import cpp_scan
+from scan import cpp_scan
 
 FOLDERS = ["weft", "tests", "bench", "examples", "tools"]
 MAX_FILE_LINES = 400

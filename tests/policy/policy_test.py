@@ -73,7 +73,7 @@ class CheckLayers(PolicyTest):
         self.write("weft/io/views/view.h", '#include "weft/io/shard_info/plan.h"\n')
         self.write("weft/io/shard_info/plan.h", "#pragma once\n")
         self.expect("weft/io/views: io/views -> io/shard_info closes no cycle; remove it from OLD_CYCLES in "
-                    "tools/include_graph.py")
+                    "tools/scan/include_graph.py")
         self.write("weft/io/shard_info/plan.h", '#include "weft/io/views/view.h"\n')
         self.expect()
 
