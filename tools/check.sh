@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What can be checked without building, in seconds: format, layers, sizes, documentation, charts.
+# What can be checked without building, in seconds: format, layers, sizes, dead code, documentation, charts.
 # Runs all of them and ends with 1 if one of them finds something.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ check_format() {
 
 mapfile -t sources < <(find weft tests bench cmake \( -name '*.h' -o -name '*.cpp' \) | sort)
 run format check_format "${sources[@]}"
-for name in layers sizes docs; do
+for name in layers sizes docs unused; do
   run "$name" python3 "tools/check_$name.py"
 done
 run records python3 tools/records/draw_records.py --check

@@ -14,7 +14,7 @@ import re
 import sys
 
 import check_docs
-import cpp_scan
+from scan import cpp_scan
 
 FOLDERS = ("weft", "examples", "bench")
 SUFFIXES = (".h", ".cpp", ".cu", ".inc")
@@ -38,7 +38,6 @@ ALLOWED = {
     "put_in_panels": "makes the panels of a model in memory, which tests compare with a loaded one's",
     "quantized_all_to_sharded_linear": PROGRAMS,
     "quantized_sharded_to_all_linear": PROGRAMS,
-    "regroup_microscaled": PROGRAMS,
     "reset_parallelism": "several worlds after another in one process, as tests have them",
     "save_checkpoint": PROGRAMS,
     "select_microscaled": PROGRAMS,

@@ -11,10 +11,7 @@ namespace {
 // Restores what a test changes.
 class Log : public ::testing::Test {
  protected:
-  ~Log() override {
-    set_log_level(before_);
-    set_log_prefix("");
-  }
+  ~Log() override { set_log_level(before_); }
   // What `action` writes to stderr.
   template <class Action>
   std::string written(Action&& action) {
@@ -27,10 +24,9 @@ class Log : public ::testing::Test {
   LogLevel before_ = log_level();
 };
 
-TEST_F(Log, WritesOneLineWithPrefixAndLevel) {
+TEST_F(Log, WritesOneLineWithItsLevel) {
   set_log_level(LogLevel::kInfo);
-  set_log_prefix("rank 1: ");
-  EXPECT_EQ(written([] { log(LogLevel::kWarn, "x is ", 3); }), "weft: rank 1: warn: x is 3\n");
+  EXPECT_EQ(written([] { log(LogLevel::kWarn, "x is ", 3); }), "weft: warn: x is 3\n");
 }
 
 TEST_F(Log, LeavesOutWhatIsBelowTheLevel) {
@@ -51,21 +47,18 @@ TEST_F(Log, ALineBreakInTheTextCannotForgeALine) {
             "weft: info: a\\nweft: error: b\\r\n");
 }
 
-TEST_F(Log, LinesAndPrefixesOfSeveralThreadsStayWhole) {
+TEST_F(Log, LinesOfSeveralThreadsStayWhole) {
   set_log_level(LogLevel::kInfo);
   const std::string text = written([] {
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([] {
-        for (int j = 0; j < 50; ++j) {
-          set_log_prefix("p: ");
-          log(LogLevel::kInfo, "line");
-        }
+        for (int j = 0; j < 50; ++j) log(LogLevel::kInfo, "line");
       });
     }
     for (std::thread& thread : threads) thread.join();
   });
-  const std::string line = "weft: p: info: line\n";
+  const std::string line = "weft: info: line\n";
   ASSERT_EQ(text.size(), 200 * line.size());
   for (size_t i = 0; i < 200; ++i) EXPECT_EQ(text.substr(i * line.size(), line.size()), line);
 }

@@ -151,10 +151,10 @@ TEST(Regroup, GivesTheWholesGroupsBack) {
 TEST(Regroup, NamesWhatItRefuses) {
   auto w = random_microscaled(Mode::kMxfp4, 1, 64, 16);
   w.scales.copy_(at::arange(4).add(120).unsqueeze(0));
-  EXPECT_EQ(message_of<ShapeError>([&] { regroup_microscaled(w, 32); }),
+  EXPECT_EQ(message_of<ShapeError>([&] { regroup(w, 32); }),
             "quant.regroup_microscaled: neighbouring quant groups of 16 differ, expected equal "
             "ones to make groups of 32");
-  EXPECT_EQ(message_of<ShapeError>([&] { regroup_microscaled(w, 24); }),
+  EXPECT_EQ(message_of<ShapeError>([&] { regroup(w, 24); }),
             "quant.regroup_microscaled: group size, expected a divisor or a multiple of 16 that "
             "divides 64, got 24");
 }

@@ -157,20 +157,5 @@ TEST(Slices, RefusalsNameTheTensor) {
   EXPECT_EQ(error({0, {}, 1}, 0, 1), "ShapeError: w: segment of 0 in [0], expected at least 1");
 }
 
-TEST(CommonUnit, IsTheLeastCommonMultiple) {
-  EXPECT_EQ(common_unit({}), 1);
-  EXPECT_EQ(common_unit({64, 32, 1}), 64);
-  EXPECT_EQ(common_unit({6, 4, 10}), 60);
-  EXPECT_EQ(error_text([] {
-              common_unit({4, 0});
-            }),
-            "ShapeError: shard.common_unit: unit 0, expected at least 1");
-  EXPECT_EQ(error_text([] {
-              common_unit({int64_t{1} << 62, 3});
-            }),
-            "ShapeError: shard.common_unit: units [4611686018427387904, 3] have a common multiple "
-            "above 2^63");
-}
-
 }  // namespace
 }  // namespace weft::shard

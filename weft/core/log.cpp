@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
 #include <string_view>
 
 namespace weft::core {
@@ -28,22 +27,6 @@ std::atomic<LogLevel>& level_slot() {
   return level;
 }
 
-struct Prefix {
-  std::mutex mutex;
-  std::string text;
-};
-
-Prefix& prefix_slot() {
-  static Prefix prefix;
-  return prefix;
-}
-
-std::string prefix_text() {
-  Prefix& prefix = prefix_slot();
-  const std::lock_guard lock(prefix.mutex);
-  return prefix.text;
-}
-
 // A line stays one line: text from a request must not be able to forge the next one.
 std::string one_line(const std::string& line) {
   std::string out;
@@ -63,15 +46,9 @@ LogLevel log_level() { return level_slot().load(std::memory_order_relaxed); }
 
 void set_log_level(LogLevel level) { level_slot().store(level, std::memory_order_relaxed); }
 
-void set_log_prefix(const std::string& prefix) {
-  Prefix& slot = prefix_slot();
-  const std::lock_guard lock(slot.mutex);
-  slot.text = prefix;
-}
-
 void write_log(LogLevel level, const std::string& line) {
   const std::string text =
-      join("weft: ", prefix_text(), kNames[static_cast<size_t>(level)], ": ", one_line(line), "\n");
+      join("weft: ", kNames[static_cast<size_t>(level)], ": ", one_line(line), "\n");
   // A short or failed write to stderr has nowhere better to be reported.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }

@@ -14,9 +14,7 @@ enum class LogLevel { kDebug = 0, kInfo = 1, kWarn = 2, kError = 3, kOff = 4 };
 LogLevel log_level();
 /// Changes the least level that is written.
 void set_log_level(LogLevel level);
-/// Text put before each line, e.g. "rank 1: "; empty at start.
-void set_log_prefix(const std::string& prefix);
-/// Writes one whole line to stderr, with level and prefix, in a single write.
+/// Writes one whole line to stderr, with its level, in a single write.
 void write_log(LogLevel level, const std::string& line);
 
 /// Logs the joined parts if `level` is enabled.

@@ -50,7 +50,7 @@ class Region {
     return begin_ + first;
   }
 
-  // The system has the large pages back that are wholly free. Of others it gets no part: what is
+  // Large pages that are wholly free go back to the system. It gets no part of the others: what is
   // left of such a page would be small pages.
   void give_back(std::byte* bytes, uint64_t size) {
     auto first = static_cast<uint64_t>(bytes - begin_), end = first + size;

@@ -14,7 +14,7 @@ struct ProfiledPart {
   double seconds = 0;
 };
 
-/// Begins to measure parts of this process, or ends it; what was measured is forgotten when it
+/// Starts or stops measuring parts of this process; earlier measurements are dropped when it
 /// begins. Off at first. The parts of one thread are measured: the one that calls this.
 void set_profiling(bool is_on);
 /// The parts in the order of their first runs. Parts within another are not part of its time.

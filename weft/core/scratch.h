@@ -9,8 +9,8 @@
 
 namespace weft::core {
 
-/// Room for numbers that are written anew each time, in core::new_memory. It only grows, so that
-/// who uses it again and again asks for memory once.
+/// Room for numbers that are overwritten each time, in core::new_memory. It only grows, so that
+/// a caller that uses it repeatedly allocates memory once.
 template <class Number>
 class Scratch {
  public:

@@ -2,10 +2,10 @@
 
 namespace weft::core {
 
-/// Lets go of the program's and its libraries' pages that hold code and constants, as far as this
-/// process has touched them; what runs again comes back from the page cache. libtorch's start alone
-/// touches 40 MB that count as this process's memory and are never needed again. Does nothing under
-/// a debugger, whose breakpoints lie in such pages.
+/// Gives back the pages of the program and its libraries that hold code and constants, as far as
+/// this process has touched them; what runs again comes back from the page cache. libtorch's start
+/// alone touches 40 MB that count as this process's memory and are never needed again. Does nothing
+/// under a debugger, whose breakpoints lie in such pages.
 void release_start_code();
 
 }  // namespace weft::core

@@ -5,7 +5,7 @@
 
 #include "weft/cuda/matrix_view.h"
 
-/// What one thread computes, for processors and GPUs alike.
+/// What one thread computes, on processors and on GPUs.
 #ifdef __CUDACC__
 #include <cuda_fp16.h>
 #define WEFT_BOTH __host__ __device__ __forceinline__

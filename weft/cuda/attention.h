@@ -7,7 +7,7 @@ namespace weft::cuda {
 /// The largest head that attention takes.
 inline constexpr int64_t kMostHeadDim = 256;
 
-/// One layer's attention of a pass, [rows] = [batch, tokens], behind the positions of a cache: all
+/// One layer's attention of a pass, [rows] = [batch, tokens], after the positions of a cache: all
 /// pointers into the GPU's memory. Heads lie side by side in a row.
 struct AttentionCall {
   /// [rows, heads * head_dim], and [rows, kv_heads * head_dim]; without bias. q is overwritten.
@@ -18,7 +18,7 @@ struct AttentionCall {
   const float* q_bias = nullptr;
   const float* k_bias = nullptr;
   const float* v_bias = nullptr;
-  /// [head_dim] of a norm of each head by itself; null: none. Source: Henry et al. 2020,
+  /// [head_dim] of a norm of each head on its own; null: none. Source: Henry et al. 2020,
   /// arXiv:2010.04245.
   const float* q_norm = nullptr;
   const float* k_norm = nullptr;
@@ -28,7 +28,8 @@ struct AttentionCall {
   /// [batch, kv_heads, capacity, head_dim]; gets those of the pass from position `*start` on.
   float* keys = nullptr;
   float* values = nullptr;
-  /// One number, which a graph reads anew when it runs: positions before the pass.
+  /// The number of positions before the pass, in memory, so that a graph reads it each time it
+  /// runs.
   const int32_t* start = nullptr;
   /// [heads].
   const int32_t* kv_of_head = nullptr;
@@ -41,7 +42,7 @@ struct AttentionCall {
   int32_t head_dim = 0;
   int32_t turned_dim = 0;
   int32_t capacity = 0;
-  /// The last so many positions are seen; 0: all.
+  /// Only the last positions, this many, are seen; 0: all.
   int32_t window = 0;
   float eps = 0;
 };

@@ -19,7 +19,7 @@ int count_devices(cudaError_t* error) {
   int count = 0;
   *error = cudaGetDeviceCount(&count);
   if (*error == cudaSuccess) return count;
-  // The error is told here and is not to be found by the next call.
+  // The error is reported here, so the next call must not find it again.
   static_cast<void>(cudaGetLastError());
   return 0;
 }

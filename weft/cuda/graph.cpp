@@ -24,7 +24,7 @@ Graph::Graph(const std::function<void()>& run) : recorded_(std::make_shared<Reco
   try {
     run();
   } catch (...) {
-    // The stream leaves its recording; the error that ended it is what is told.
+    // The stream stops recording; the error that ended the recording is the one that is thrown.
     static_cast<void>(cudaStreamEndCapture(stream(), &recorded_->graph));
     throw;
   }

@@ -7,7 +7,8 @@ namespace weft::cuda {
 /// How plain numbers are kept.
 enum class Numbers : int32_t { kFloat32, kFloat16, kBfloat16 };
 
-/// Columns that one thread takes at a time. With any number of bits so many codes are whole bytes.
+/// Columns that one thread takes at a time. This many codes are whole bytes, whatever their number
+/// of bits.
 inline constexpr int32_t kUnit = 8;
 
 /// A matrix w [out, in] as kernels see it: rows end to end, plain numbers or, with `bits`, codes

@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / kLanes;
 
 // The sum over a block of kThreads, on all of them. `partial` is shared, and free when all have
-// returned and synchronized once more.
+// returned and synchronized again.
 __device__ float block_sum(float value, float (&partial)[kWarps]) {
   const float own = warp_sum(value);
   if (threadIdx.x % kLanes == 0) partial[threadIdx.x / kLanes] = own;

@@ -255,7 +255,7 @@ quant::QuantizedMatrix load_microscaled(const TensorFile& file, const MatrixSour
   return trimmed(std::move(loaded), matrix);
 }
 
-// These are repacked, so the stored parts are there beside the result for a moment.
+// These are repacked, so the stored parts and the result are in memory together for a moment.
 void note_parts(ReadStats* stats, const std::vector<at::Tensor>& parts) {
   if (stats == nullptr) return;
   uint64_t bytes = 0;

@@ -139,7 +139,7 @@ class Finder {
                             ", expected mxfp4 (4, 32), mxfp8 (8, 32) or nvfp4 (4, 16)");
   }
 
-  // <base>.qweight, .qzeros, .scales: AWQ packs along `out`, GPTQ along `in`.
+  // Reads <base>.qweight, .qzeros and .scales; AWQ packs along `out`, GPTQ along `in`.
   MatrixFormat packed_by_column() const {
     const TensorMeta& weight = part("qweight");
     const TensorMeta& zeros = part("qzeros");

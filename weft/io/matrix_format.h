@@ -36,7 +36,7 @@ struct MatrixPart {
   /// Elements of the matrix that one index of those dims stands for.
   int64_t per_out = 1;
   int64_t per_in = 1;
-  /// The last dim is words that hold values of so many bits; 0: plain elements.
+  /// The last dim consists of words that hold values of this many bits; 0: plain elements.
   int64_t bits = 0;
 };
 
@@ -50,7 +50,8 @@ struct MatrixFormat {
   int64_t out_unit = 1;
   /// Of a packed value; 0 for dense and GGUF.
   int64_t bits = 0;
-  /// kGptq, and not to be seen in the tensors: zero points are stored less one; all are the middle.
+  /// Of kGptq, which the tensors do not show: zero points are stored minus one; all zero points are
+  /// the middle code.
   bool stores_zero_less_one = true;
   bool is_symmetric = false;
   /// For people: "F32", "Q4_1", "affine 4-bit g64", "mxfp4", "awq 4-bit g128".

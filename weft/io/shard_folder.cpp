@@ -103,7 +103,8 @@ void write_shards(const TensorFile& file, const ShardInfo& info, const FunctionT
   if (options.num_ranks == 1) {
     files = whole_files(pieces[0], metadata, options.max_file_bytes);
   } else {
-    // A file for a given number of ranks has no plan for one, and can't be cut anew.
+    // A file that was made for one number of ranks has no plan for a single one, and can't be cut
+    // again.
     const auto cut =
         rules.num_ranks
             ? ShardInfo{}

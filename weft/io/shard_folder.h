@@ -23,10 +23,10 @@ using WriteProgress = std::function<void(uint64_t done, uint64_t total)>;
 
 /// Writes `file`, whole or pre-sharded, cut for `options.num_ranks` as `info` says to the empty
 /// folder `folder`, and verifies what it wrote. Each rank has a file; a piece is
-/// "NAME_shard-1-of-4" (TVM's name), and what all ranks hold whole stands once, in the first file,
-/// under its own name. The metadata say how it was cut (CutCheckpoint), so that it can be cut anew.
-/// One rank's piece of one tensor is in memory at a time. Bytes depend on the wholes and the rules
-/// alone: cutting for N, then for M, then for N again gives the same files. Throws as
+/// "NAME_shard-1-of-4" (TVM's name), and what all ranks hold whole is written once, to the first
+/// file, under its own name. The metadata say how it was cut (CutCheckpoint), so that it can be cut
+/// again. One rank's piece of one tensor is in memory at a time. Bytes depend on the wholes and the
+/// rules alone: cutting for N, then for M, then for N again gives the same files. Throws as
 /// ShardPlan::make and recut_info; IoError.
 void write_shards(const TensorFile& file, const ShardInfo& info, const FunctionTable& functions,
                   const ShardFolderOptions& options, const std::string& folder,

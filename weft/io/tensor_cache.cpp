@@ -37,7 +37,7 @@ const Json& list_at(const Json& object, const char* key, const std::string& wher
   return list;
 }
 
-// The stored type: "f32-to-bf16" says float32 of what is written as bfloat16.
+// The type in the file: "f32-to-bf16" names float32 for tensors that are stored as bfloat16.
 Dtype read_stored_dtype(const Json& record, const std::string& where) {
   const std::string name = text_at(record, "dtype", where);
   const std::string format = text_at(record, "format", where);

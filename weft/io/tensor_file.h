@@ -42,7 +42,7 @@ using MetaValue = std::variant<bool, int64_t, uint64_t, double, std::string, std
 
 /// What was read so far, for reports and tests.
 struct ReadStats {
-  /// Of the exact runs, and what was read for them.
+  /// Bytes of the exact runs, and the bytes that were read to get them.
   uint64_t planned_bytes = 0;
   uint64_t read_bytes = 0;
   uint64_t num_spans = 0;

@@ -26,7 +26,7 @@ class TensorFileBuilder {
   /// Opens one more file that has no header, and returns its size; `add_raw_tensors` then says what
   /// is in it. Throws FormatError or IoError.
   uint64_t add_raw_file(const std::string& path);
-  /// Adds tensors of the last file. Throws FormatError when a tensor is there already.
+  /// Adds tensors of the last file. Throws FormatError for a tensor that was added before.
   void add_raw_tensors(std::vector<TensorMeta> tensors);
   /// Adds a tensor that no file holds: it can be planned for, but not read. Throws FormatError when
   /// it is there already.

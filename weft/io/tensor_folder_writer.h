@@ -28,7 +28,7 @@ std::vector<OutputFile> spread_over_files(const std::vector<TensorSpec>& tensors
 
 /// Writes the tensors of a model's folder in any order and in pieces, also from several processes
 /// (each its own bytes): headers follow from shapes, so they stand before any data, and no tensor
-/// is in memory but what is being written. The folder is one that nobody looks at yet:
+/// is in memory but what is being written. Nobody reads the folder yet:
 /// core::AtomicFolder.
 class TensorFolderWriter {
  public:

@@ -126,7 +126,7 @@ at::Tensor ReduceFunction::forward(AutogradContext* context, const at::Tensor& x
 
 variable_list ReduceFunction::backward(AutogradContext* context, variable_list grads) {
   const Call call = saved(context);
-  // Without a graph the gradient goes on as it is: a view of it could end as the .grad of two
+  // Without a graph the gradient is passed on as it is: a view of it could end as the .grad of two
   // tensors that share memory.
   const at::Tensor grad =
       at::GradMode::is_enabled() ? CopyFunction::apply(grads[0], make_call(call->group)) : grads[0];

@@ -57,11 +57,6 @@ AffineTensor slice_affine(const AffineTensor& w, const shard::Range& rows,
 AffineTensor select_affine(const AffineTensor& w, int64_t dim,
                            std::span<const shard::Range> ranges);
 
-/// The same values with another group size: scales and offsets repeated for a divisor of the
-/// present one, or thinned out for a multiple. Throws ShapeError if neither, or if quant groups
-/// that would become one differ.
-AffineTensor regroup_affine(const AffineTensor& w, int64_t group_size);
-
 /// y = x w^T. x: [..., in], float32 or bfloat16 or float16, any strides. Returns [..., out] in x's
 /// dtype, summed in float32. Does not record gradients. Runs on the fastest kernel of this machine.
 /// Throws ShapeError if x's last dim is not `in`.

@@ -55,7 +55,9 @@ QuantizedMatrix slice(const QuantizedMatrix& w, const shard::Range& rows,
 /// The rows (dim 0) or columns (dim 1) in `ranges`, one range after another, bit for bit.
 QuantizedMatrix select(const QuantizedMatrix& w, int64_t dim, std::span<const shard::Range> ranges);
 
-/// The same values with another group size.
+/// The same values with another group size: scales and offsets repeated for a divisor of the
+/// present one, or thinned out for a multiple. Throws ShapeError if neither, or if quant groups
+/// that would become one differ.
 QuantizedMatrix regroup(const QuantizedMatrix& w, int64_t group_size);
 
 /// Matrices of one scheme end to end along `dim`. Throws ShapeError if there are none or their

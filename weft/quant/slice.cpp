@@ -144,10 +144,6 @@ AffineTensor select_affine(const AffineTensor& w, int64_t dim,
   return of_mode<AffineTensor>(select(w, dim, ranges));
 }
 
-AffineTensor regroup_affine(const AffineTensor& w, int64_t group_size) {
-  return of_mode<AffineTensor>(regroup(w, group_size));
-}
-
 MicroscaledTensor slice_microscaled(const MicroscaledTensor& w, const shard::Range& rows,
                                     const shard::Range& columns) {
   return of_mode<MicroscaledTensor>(slice(w, rows, columns));
@@ -156,10 +152,6 @@ MicroscaledTensor slice_microscaled(const MicroscaledTensor& w, const shard::Ran
 MicroscaledTensor select_microscaled(const MicroscaledTensor& w, int64_t dim,
                                      std::span<const shard::Range> ranges) {
   return of_mode<MicroscaledTensor>(select(w, dim, ranges));
-}
-
-MicroscaledTensor regroup_microscaled(const MicroscaledTensor& w, int64_t group_size) {
-  return of_mode<MicroscaledTensor>(regroup(w, group_size));
 }
 
 }  // namespace weft::quant

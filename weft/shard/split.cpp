@@ -1,7 +1,6 @@
 #include "weft/shard/split.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "weft/core/error.h"
 
@@ -69,17 +68,6 @@ Range NamedSplit::range(int64_t n, int64_t rank) const {
                      " cannot be cut over ", n, " ranks; use 1 to ", size / unit, " ranks");
   const Range units = part(size / unit, n, rank);
   return {units.start * unit, units.length * unit};
-}
-
-int64_t common_unit(const std::vector<int64_t>& units) {
-  int64_t unit = 1;
-  for (const int64_t each : units) {
-    check<ShapeError>(each >= 1, "shard.common_unit: unit ", each, ", expected at least 1");
-    const int64_t factor = each / std::gcd(unit, each);
-    check<ShapeError>(!__builtin_mul_overflow(unit, factor, &unit), "shard.common_unit: units ",
-                      core::list_text(units), " have a common multiple above 2^63");
-  }
-  return unit;
 }
 
 }  // namespace weft::shard

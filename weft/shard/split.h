@@ -52,7 +52,4 @@ struct NamedSplit {
   int64_t max_ranks() const { return unit > 0 ? size / unit : 0; }
 };
 
-/// Least common multiple of all units of the tensors that share a named split.
-int64_t common_unit(const std::vector<int64_t>& units);
-
 }  // namespace weft::shard

@@ -12,7 +12,7 @@ inline constexpr std::array<std::string_view, 4> kAxes = {"replica", "data", "pi
 
 /// What a training rank keeps or computes with.
 enum class State {
-  /// Sequences of a microbatch, and the activations that come of them.
+  /// Sequences of a microbatch, and their activations.
   kBatch,
   /// Parameters between their uses.
   kParameters,

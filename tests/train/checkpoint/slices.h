@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "weft/shard/layout.h"
-#include "weft/train/checkpoint/slice_runs.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train::testing {
 

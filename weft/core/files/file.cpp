@@ -61,7 +61,7 @@ bool File::is_cached(uint64_t offset) const {
 }
 
 void File::will_need(uint64_t offset, uint64_t num_bytes) const {
-  // The advice costs half as much as reading what is in memory already.
+  // Giving this advice costs half as much as reading bytes that are in memory already.
   if (num_bytes > 0 && is_cached(offset) && is_cached(offset + num_bytes - 1)) return;
   // Only advice: what it returns changes nothing.
   static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(offset),

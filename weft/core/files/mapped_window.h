@@ -27,7 +27,7 @@ class MappedWindow {
   ~MappedWindow();
 
   /// Makes all copies. Throws FormatError if the file has become shorter, or its disk fails,
-  /// meanwhile; that other threads copy at the same time does no harm.
+  /// meanwhile; other threads may copy at the same time.
   void copy(std::span<const Copy> copies) const;
 
  private:

@@ -25,7 +25,7 @@ struct GgufKey {
 class GgufWriter {
  public:
   /// Writes the header. Shapes are slowest dimension first, as torch has them. Throws ConfigError
-  /// for names, types and shapes that can't stand in a GGUF file, IoError.
+  /// for names, types and shapes that a GGUF file can't hold, IoError.
   GgufWriter(const std::string& path, const std::vector<GgufKey>& keys,
              std::vector<TensorSpec> tensors);
 

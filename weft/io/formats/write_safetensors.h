@@ -32,7 +32,7 @@ struct SafetensorsHead {
 
 /// Lays a file out, byte for byte as the format's own library does (header padded to 8 bytes), with
 /// metadata in the order of its keys. `path` begins messages. Throws ShapeError for a shape that
-/// can't be, ConfigError for names that can't stand in a file (twice, reserved, not UTF-8) and
+/// can't be, ConfigError for names that a file can't hold (twice, reserved, not UTF-8) and
 /// types that safetensors lacks.
 SafetensorsHead safetensors_head(const std::string& path, std::span<const TensorSpec> tensors,
                                  const std::map<std::string, std::string>& metadata);

@@ -11,7 +11,7 @@ class Segments {
  public:
   explicit Segments(std::string_view name) : rest_(name) {}
 
-  // Nothing behind the last.
+  // Nothing may follow the last.
   std::optional<std::string_view> next() {
     if (is_done_) return std::nullopt;
     const size_t dot = rest_.find('.');

@@ -75,7 +75,7 @@ using CutPieces = std::vector<const TensorMeta*>;
 
 std::map<std::string, CutPieces> pieces_by_base(const TensorFile& file) {
   std::map<std::string, CutPieces> by_base;
-  // Checks that none is missing, and gives the names in order.
+  // Checks that no piece is missing, and returns the names in order.
   for (const ParamRule& rule : pieces_info(file).params) {
     for (const std::string& name : rule.from) by_base[rule.name].push_back(&file.require(name));
   }
@@ -93,7 +93,7 @@ int64_t packed_bits(const ParamRule& rule) {
 
 constexpr int64_t kWordBits = 32;
 
-// A shape in values of so many bits as one in words, or back.
+// Converts a shape between values of this many bits and the words that hold them.
 std::vector<int64_t> in_words(std::vector<int64_t> shape, int64_t bits) {
   if (bits > 0) shape.back() = shape.back() * bits / kWordBits;
   return shape;

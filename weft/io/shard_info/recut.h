@@ -35,7 +35,7 @@ std::optional<CutCheckpoint> read_cut_checkpoint(const TensorFile& file);
 ShardInfo recut_info(const TensorFile& file, const ShardInfo& info, const FunctionTable& functions);
 
 /// What a checkpoint that is cut by `plan`, which `info` made, has to say about itself to be
-/// cut anew: CutCheckpoint::info. `whole` is the plan for one rank. Parameters whose last step is
+/// cut again: CutCheckpoint::info. `whole` is the plan for one rank. Parameters whose last step is
 /// no shard function are left out: they can't be joined again.
 ShardInfo cut_rules(const TensorFile& file, const ShardInfo& info, const ShardPlan& whole,
                     const FunctionTable& functions);

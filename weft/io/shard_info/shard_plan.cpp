@@ -77,7 +77,7 @@ uint64_t ShardPlan::peak_eager_bytes(int64_t rank) const {
   for (const PlannedParam& param : params_) {
     const ShardRecipe& recipe = param.of(rank);
     for (size_t i = 0; i < recipe.eager_steps.size(); ++i) {
-      // Input, output, and what is gathered from it for the next step.
+      // The input, the output, and what is gathered from the output for the next step.
       const EagerStep& step = recipe.eager_steps[i];
       most = std::max(
           most, step.output_bytes() + step.input.num_bytes() + view_after(recipe, i).num_bytes());

@@ -26,7 +26,7 @@ std::optional<PieceName> parse_piece_name(const std::string& name);
 
 /// Rules that give each rank its piece (shard_pieces) of every parameter that `file` keeps in
 /// pieces; what it keeps whole every rank gets. With `dims` (from a parameter's name to the dim
-/// that it was cut along) those parameters are cut anew instead, for any number of ranks. Throws
+/// that it was cut along) those parameters are cut again instead, for any number of ranks. Throws
 /// FormatError if a piece is missing or stands twice, or counts differ.
 ShardInfo pieces_info(const TensorFile& file, const std::map<std::string, int64_t>& dims = {});
 

@@ -15,7 +15,7 @@ namespace weft::io {
 struct SpanOptions {
   /// Runs closer than this are one span.
   uint64_t max_gap = 64 * 1024;
-  /// A span is at most this long, unless it is a single run: what is mapped at a time.
+  /// A span, which is mapped in one piece, is at most this long unless it is a single run.
   uint64_t max_span = uint64_t{8} << 20;
   /// From here a run is a span of its own, to be read straight to its place.
   uint64_t long_run = uint64_t{1} << 20;

@@ -211,7 +211,8 @@ ViewNodePtr flatten_node(const ViewNodePtr& node, int64_t first, int64_t last) {
     return map_children(*node, cat_dim > last ? cat_dim - (last - first) : cat_dim,
                         [&](const ViewNodePtr& child) { return flatten_node(child, first, last); });
   }
-  // Pieces that lie side by side inside of what is merged: one after another for each outer index.
+  // Pieces that lie side by side inside the merged dims are repeated, one after another, for each
+  // outer index.
   check_pieces(*node, static_cast<size_t>(size_of(node, first)));
   CatBuilder builder(first);
   for (int64_t i = 0; i < size_of(node, first); ++i) {
@@ -223,7 +224,7 @@ ViewNodePtr flatten_node(const ViewNodePtr& node, int64_t first, int64_t last) {
 
 namespace {
 
-// Digits or pieces that don't fall on the new dims' edges: each index of the first by itself.
+// If digits or pieces don't fall on the new dims' edges, each index of the first is handled alone.
 ViewNodePtr unflatten_by_index(const ViewNodePtr& node, int64_t dim,
                                std::span<const int64_t> sizes) {
   const auto rest = sizes.subspan(1);

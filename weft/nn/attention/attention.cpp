@@ -34,7 +34,8 @@ at::Tensor attend_one_token(const at::Tensor& q_Bn1H, const at::Tensor& k_BkSH,
   return at::scaled_dot_product_attention(q_BkgH, k_BkSH, v_BkSH).reshape({batch, 1, heads * dim});
 }
 
-// Of the last `tokens` of `positions`, each sees itself and what is before it, within the window.
+// Each of the last `tokens` of `positions` sees itself and the positions before it, within the
+// window.
 at::Tensor causal_mask(int64_t tokens, int64_t positions, int64_t window) {
   const at::Tensor column = at::arange(positions).unsqueeze(0);
   const at::Tensor row = at::arange(positions - tokens, positions).unsqueeze(1);
@@ -48,7 +49,7 @@ at::Tensor document_mask(const at::Tensor& documents_BS, int64_t tokens) {
   return (own_BT.unsqueeze(2) == documents_BS.unsqueeze(1)).unsqueeze(1);
 }
 
-// For each query head a copy of the kv head that it reads.
+// Copies, for each query head, the kv head that it reads.
 at::Tensor for_heads(const at::Tensor& x_BkSH, const std::vector<int64_t>& kv_of_head) {
   return x_BkSH.index_select(1, at::tensor(kv_of_head, at::kLong));
 }

@@ -33,7 +33,7 @@ class KvCache {
   /// Counts positions only; their keys and values are in `store`, and append throws ConfigError.
   KvCache(int64_t capacity, std::shared_ptr<KvStore> store);
 
-  /// Puts k_BkTH and v_BkTH of `layer` behind the positions so far and returns views of all, up to
+  /// Appends k_BkTH and v_BkTH of `layer` to the positions so far and returns views of all, up to
   /// and with them, of dtype(). Throws ConfigError when they don't fit into the capacity.
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k_BkTH,
                                            const at::Tensor& v_BkTH);
@@ -42,7 +42,7 @@ class KvCache {
   /// Sequences of tensors; 0 where there is a store.
   int64_t batch() const { return keys_.defined() ? keys_.size(1) : 0; }
   /// Memory for all positions of a layer, [B, k, capacity, H] of dtype() without gaps: for a caller
-  /// that writes those behind length() itself.
+  /// that writes the positions after length() itself.
   void* keys(int64_t layer) const { return keys_data_ + layer * layer_bytes_; }
   void* values(int64_t layer) const { return values_data_ + layer * layer_bytes_; }
   /// Null where keys and values are tensors.

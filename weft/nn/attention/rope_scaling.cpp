@@ -55,7 +55,7 @@ at::Tensor llama3_frequencies(const at::Tensor& plain, const RopeScaling& scalin
   return at::where(is_between, between, divided);
 }
 
-// The pair that turns so many times over the original positions.
+// The pair of features that turns this many times over the original positions.
 double pair_of_rotations(double rotations, int64_t dim, double base, const RopeScaling& scaling) {
   const double turn = static_cast<double>(scaling.original_positions) / (rotations * kTwoPi);
   return static_cast<double>(dim) * std::log(turn) / (2 * std::log(base));

@@ -122,7 +122,7 @@ class Buffers {
 
   void clear(Place place) const { std::fill_n(at(place), tokens_ * padded_, 0.F); }
 
-  // `to` = tiles of [P, kTile] of the rows in `from`, zeros behind the last row.
+  // `to` = tiles of [P, kTile] of the rows in `from`, with zeros after the last row.
   void transpose(Place from, Place to) const {
     for (int64_t first = 0; first < rows_; first += kTile) {
       const float* rows = at(from) + first * padded_;

@@ -17,7 +17,7 @@ struct AttentionScope {
   at::Tensor documents_BT = {};
 };
 
-/// Attention over a sequence that stands alone, from queries and keys that rope has not turned yet:
+/// Attention over a whole sequence, from queries and keys that rope has not rotated yet:
 /// grouped_query_attention of angles.apply(q) and angles.apply(k) with v. q_BTnH, k_BTkH, v_BTkH:
 /// this rank's heads. Returns [B, T, n * H]. Float32 and bfloat16 take one pass of its own that
 /// computes in float32, keeps q, k, v, the output and one number per row for backward, and reads

@@ -14,11 +14,12 @@ inline constexpr int64_t kTile = 64;
 /// zeros to a multiple of 16. Scores are those of the scaled queries.
 struct AttentionHead {
   int64_t tokens = 0;
-  /// Forward of FloatProducts: positions before the first token, which keys and values have, too:
-  /// then [before + tokens, H]. Elsewhere 0.
+  /// In the forward of FloatProducts, the number of positions before the first token. Keys and
+  /// values include them: they are [before + tokens, H]. 0 everywhere else.
   int64_t before = 0;
   int64_t head_dim = 0;
-  /// Positions that a query sees, its own included; before + tokens or more: all before it.
+  /// How many positions a query sees, including its own; before + tokens or more means all before
+  /// it.
   int64_t window = 0;
   /// [tokens, H], queries already scaled; keys and values.
   const float* q = nullptr;

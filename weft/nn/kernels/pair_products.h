@@ -24,7 +24,7 @@ void pack_rows(const float* x, int64_t rows, int64_t width, Pair* out) {
   for (; i < rows * width; i += V::kWidth) V::store(V::load(x + i), to + i);
 }
 
-/// out [(rows + 1) / 2, width]: neighbours of a column, zeros behind the last row.
+/// out [(rows + 1) / 2, width]: neighbours of a column, with zeros after the last row.
 template <class V>
 void pack_columns(const float* x, int64_t rows, int64_t width, Pair* out) {
   for (int64_t row = 0; row < rows; row += 2) {
@@ -36,8 +36,8 @@ void pack_columns(const float* x, int64_t rows, int64_t width, Pair* out) {
   }
 }
 
-/// `rows` [tokens, H / 2] as pack_rows makes them to tiles of [H / 2, kTile], zeros behind the last
-/// row.
+/// `rows` [tokens, H / 2] as pack_rows makes them to tiles of [H / 2, kTile], with zeros after the
+/// last row.
 template <class V>
 void transpose_tiles(const AttentionHead& head, const Pair* rows, Pair* tiles) {
   const int64_t words = head.head_dim / 2;

@@ -50,7 +50,7 @@ struct RecordedCall : torch::CustomClassHolder {
   at::Tensor random;
 };
 
-// Leaves that stand for the saved inputs in the second run.
+// Leaves that take the place of the saved inputs in the second run.
 variable_list fresh_leaves(const variable_list& saved) {
   variable_list leaves;
   for (const at::Tensor& input : saved) {

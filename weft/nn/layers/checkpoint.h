@@ -11,7 +11,7 @@ namespace weft::nn {
 using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
 /// function(inputs), without keeping what its backward needs: only the inputs are kept, and
-/// backward runs the function once more, under the state that the default CPU generator had, then
+/// backward runs the function again, under the state that the default CPU generator had, then
 /// backward through that. Outputs, gradients of the inputs and those that are added to captured
 /// parameters equal a plain call's, bit for bit. The function must do the same each time; its
 /// collectives run twice, in the same order on all ranks. `inputs` are defined tensors of any

@@ -48,7 +48,7 @@ struct DropoutDraw {
 
 /// Dropout that does not depend on the mesh: an element is dropped by its index in the whole
 /// activation, the seed, the layer and the step. Ranks that hold the same element agree without
-/// communication, others are independent, and a resumed run goes on as it would have. x: [..., d]
+/// communication, others are independent, and a resumed run continues as it would have. x: [..., d]
 /// floating. Returns x with elements dropped at rate p and the others divided by 1 - p; x itself if
 /// p is 0. Nothing is kept for backward, which draws again. Throws ShapeError unless d is what the
 /// place says, ConfigError unless 0 <= p < 1 and layer < 2^30. Not collective. Source of the

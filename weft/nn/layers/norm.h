@@ -44,8 +44,8 @@ class SequenceParallelRMSNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(SequenceParallelRMSNorm);
 
-/// RMSNorm of each attention head by itself, where heads are cut over the ranks: one weight for all
-/// heads, whole and equal on all ranks, and so is its gradient, which is summed over them (also
+/// RMSNorm of each attention head on its own, where heads are cut over the ranks: one weight for
+/// all heads, whole and equal on all ranks, and so is its gradient, which is summed over them (also
 /// where kv heads are replicated: each copy has its own queries' part). Source: Henry et al. 2020,
 /// arXiv:2010.04245, as Qwen3 has it.
 class HeadRMSNormImpl : public torch::nn::Module {

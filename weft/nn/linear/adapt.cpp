@@ -44,7 +44,7 @@ std::string paths_text(const std::vector<HeldLinear>& linears) {
   return core::list_text(paths) + (is_long ? ", …" : "");
 }
 
-// A tied embedding and head hold one inner linear and go on doing so.
+// A tied embedding and head share one inner linear, and keep sharing one.
 int64_t exchange_all(const std::vector<HeldLinear>& linears, const Exchange& exchange) {
   std::map<LinearLike*, std::shared_ptr<LinearLike>> done;
   std::vector<std::shared_ptr<LinearLike>> kept_alive;

@@ -12,7 +12,7 @@
 
 namespace weft::nn {
 
-/// The place of one linear layer in a model of one's own. What stands there may be exchanged while
+/// The place of one linear layer in your own model. The layer in it may be replaced while
 /// the member and its callers stay: first a torch::nn::Linear's weight, then its quantized form,
 /// a LoRA adapter around either, and any of them cut over a group.
 class LinearImpl : public AnyLinear, public LinearHolder {
@@ -32,7 +32,7 @@ class LinearImpl : public AnyLinear, public LinearHolder {
   /// Cuts the layer over `group` and lets the whole go. Every rank calls it. Throws as shard_linear
   /// does, and ConfigError if it is sharded already.
   void shard(ShardKind kind, const dist::Group& group, const ShardOptions& options = {});
-  /// By heads or another layout of one's own.
+  /// By heads, or any other layout that you give.
   void shard(ShardKind kind, const dist::Group& group, const shard::Layout& layout);
   /// Puts the whole back on every rank; nothing if it is whole. Collective.
   void unshard();
@@ -52,7 +52,7 @@ class LinearImpl : public AnyLinear, public LinearHolder {
 };
 TORCH_MODULE(Linear);
 
-/// Cuts what stands in `linear` over `group` and gives the same place back, which stays registered
+/// Cuts the layer in `linear` over `group` and returns the same place, which stays registered
 /// where it is: `wq = shard_linear(wq, "all-to-sharded", group)`. Every rank calls it with an equal
 /// whole. Throws as LinearImpl::shard and shard_kind_of do.
 Linear shard_linear(Linear linear, std::string_view sharding,

@@ -27,7 +27,7 @@ struct NewLinear {
   at::Tensor row_bias;
 };
 
-/// `features` as `stride` equal segments, each cut by itself over the group; `name` begins the
+/// `features` as `stride` equal segments, each cut on its own over the group; `name` begins the
 /// message. Throws ShapeError if stride does not divide them, ConfigError if a rank would hold
 /// nothing of a segment.
 LinearCut strided_cut(ShardKind kind, int64_t features, int64_t stride, const dist::Group& group,

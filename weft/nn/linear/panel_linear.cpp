@@ -75,7 +75,7 @@ std::shared_ptr<LinearLike> PanelLinearImpl::unshard(const LinearCut& /*cut*/,
 }
 
 int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits) {
-  // A tied embedding and head hold one inner linear and go on doing so.
+  // A tied embedding and head share one inner linear, and keep sharing one.
   std::map<const LinearLike*, std::vector<LinearHolder*>> holders;
   for (const HeldLinear& each : find_linears(module)) {
     holders[each.holder->inner().get()].push_back(each.holder);

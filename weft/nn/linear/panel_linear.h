@@ -39,8 +39,8 @@ TORCH_MODULE(PanelLinear);
 /// if its weight doesn't fit (quant::fits_panels).
 std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits);
 
-/// Exchanges every linear of the module that fits (quant::fits_panels) for one in panels, one after
-/// the other, so that no more than one weight is there twice. Others stay as they are. Returns how
+/// Replaces every linear of the module that fits (quant::fits_panels) by one in panels, one after
+/// another, so that at most one weight is in memory twice. Others stay as they are. Returns how
 /// many. Activations of quantized ones get `activation_bits`, 8 or 16. Not collective.
 int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits = 8);
 

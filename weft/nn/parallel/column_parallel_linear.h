@@ -14,11 +14,11 @@ struct ColumnParallelOptions {
   /// The output is whole and in the whole's order on all ranks; otherwise it is this rank's shard,
   /// for a RowParallelLinear with input_is_parallel.
   bool gather_output = true;
-  /// How the whole weight begins; drawn alike on any number of ranks.
+  /// Initial values of the whole weight, which are the same on any number of ranks.
   Init init = Init::xavier_normal();
   Init bias_init = Init::zeros();
-  /// The output features are so many equal segments, each cut by itself: a fused q, k, v has 3, a
-  /// fused gate and up projection 2.
+  /// The output features consist of this many equal segments, each cut on its own: a fused q, k, v
+  /// has 3, a fused gate and up projection 2.
   int64_t stride = 1;
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;

@@ -197,7 +197,7 @@ void cut_whole(at::Tensor& shard, const Init& init, const ShardSpec& spec, uint6
   }
 }
 
-// `spec` with its dim counted from the front and ranges that are there.
+// Returns `spec` with its dim counted from the front and its ranges filled in.
 ShardSpec checked_spec(ShardSpec spec) {
   constexpr const char* kWhere = "nn.make_shard";
   const auto dims = static_cast<int64_t>(spec.sizes.size());

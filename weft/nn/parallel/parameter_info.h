@@ -32,7 +32,7 @@ struct ParameterInfo {
   std::vector<int64_t> sizes;
   /// Which part of the whole each rank of the model group holds; none: all of it.
   std::optional<shard::Layout> cut;
-  /// Layers of weft make their gradients complete; a module of one's own may say otherwise.
+  /// weft's layers make their gradients complete; your own module may say otherwise.
   GradientKind gradient = GradientKind::kComplete;
   /// The stages of a pipeline that hold the parameter, ascending (a tied embedding): what each has
   /// is its part of the gradient. Empty: this stage alone. A trainer finds them.

@@ -15,10 +15,10 @@ struct RowParallelOptions {
   /// The input is this rank's shard, as a ColumnParallelLinear without gather_output and with the
   /// same stride leaves it; otherwise it is whole and cut here.
   bool input_is_parallel = false;
-  /// How the whole weight begins; drawn alike on any number of ranks.
+  /// Initial values of the whole weight, which are the same on any number of ranks.
   Init init = Init::xavier_normal();
   Init bias_init = Init::zeros();
-  /// The input features are so many equal segments, each cut by itself.
+  /// The input features consist of this many equal segments, each cut on its own.
   int64_t stride = 1;
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;

@@ -46,18 +46,18 @@ using InplaceShards = std::map<std::string, InplaceShard>;
 
 /// Cuts the parameters and buffers of any module as `rule` says, in their places: a convolution's
 /// channels, a stack of experts [E, out, in], a fused qkv. Shards own their memory and the wholes
-/// are released; gradients are dropped, and optimizers must be made anew. The module's forward is
-/// as before: ops::mp_copy before it and ops::mp_reduce after it are the caller's. Every rank calls
-/// it with equal wholes; not collective.
-/// Refuses on all ranks, before anything is changed: ConfigError for sizes that leave a rank with
-/// nothing, for a bias kept whole beside a weight that is cut (it would be added once per rank) and
-/// for what is cut already; ShapeError for a dim, segments or a unit that do not fit.
+/// are released; gradients are dropped, and optimizers must be created again. The module's forward
+/// is as before: ops::mp_copy before it and ops::mp_reduce after it are the caller's. Every rank
+/// calls it with equal wholes; not collective. Refuses on all ranks, before anything is changed:
+/// ConfigError for sizes that leave a rank with nothing, for a bias kept whole beside a weight that
+/// is cut (it would be added once per rank) and for what is cut already; ShapeError for a dim,
+/// segments or a unit that do not fit.
 InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
                             const dist::Group& group);
 
 /// MLX's two rules, by name: "all-to-sharded" cuts the last dim but one of everything (a vector's
 /// only one), "sharded-to-all" the last dim of all but biases, which the first rank alone keeps.
-/// Fused parameters are `segments` equal parts along that dim, each cut by itself. Throws
+/// Fused parameters are `segments` equal parts along that dim, each cut on its own. Throws
 /// ConfigError for another name, ShapeError for a size that `segments` does not divide.
 ShardRule shard_rule(std::string_view sharding, int64_t segments = 1);
 

@@ -14,7 +14,7 @@ namespace weft::nn {
 
 /// How shard_linear cuts.
 struct ShardOptions {
-  /// Lengths of the parts of a fused layer (q, k, v) along the cut dim, each cut by itself; empty:
+  /// Lengths of the parts of a fused layer (q, k, v) along the cut dim, each cut on its own; empty:
   /// one part. They may differ.
   std::vector<int64_t> segments = {};
   /// The run of features that is never cut, e.g. head_dim; 0: one feature, or the quant group where
@@ -33,7 +33,7 @@ struct ShardOptions {
 std::shared_ptr<ParallelLinearImpl> shard_linear(const LinearLike& linear, ShardKind kind,
                                                  const dist::Group& group,
                                                  const ShardOptions& options = {});
-/// The same for a layout of one's own, e.g. shard::head_layouts; its dim is set by `kind`.
+/// The same for a layout that you give, e.g. one of shard::head_layouts; its dim is set by `kind`.
 std::shared_ptr<ParallelLinearImpl> shard_linear(const LinearLike& linear, ShardKind kind,
                                                  const dist::Group& group, shard::Layout layout);
 std::shared_ptr<ParallelLinearImpl> shard_linear(const torch::nn::Linear& linear, ShardKind kind,

@@ -168,7 +168,7 @@ at::Tensor gradient_of(const at::Tensor& logits_Nv, const at::Tensor& targets_N,
   return g_Nv.to(logits_Nv.scalar_type());
 }
 
-// gradient_of in one pass, over the logits themselves if the call may.
+// Computes gradient_of in one pass; overwrites the logits if the call allows that.
 at::Tensor fused_gradient(const at::Tensor& logits_Nv, const at::Tensor& targets_N,
                           const Losses& saved, const at::Tensor& grad_N, const Call& call) {
   const CrossEntropyOptions& options = call.options;

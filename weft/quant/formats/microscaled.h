@@ -54,9 +54,6 @@ MicroscaledTensor slice_microscaled(const MicroscaledTensor& w, const shard::Ran
 MicroscaledTensor select_microscaled(const MicroscaledTensor& w, int64_t dim,
                                      std::span<const shard::Range> ranges);
 
-/// As regroup_affine: the same values with another group size.
-MicroscaledTensor regroup_microscaled(const MicroscaledTensor& w, int64_t group_size);
-
 /// As affine_matmul: y = x w^T, summed in float32, on the fastest kernel of this machine.
 at::Tensor microscaled_matmul(const at::Tensor& x, const MicroscaledTensor& w);
 

@@ -43,7 +43,7 @@ uint8_t e4m3_code(float value) {
   constexpr float kLeastNormal = 0.015625F;
   const float magnitude = std::min(std::abs(value), kLargestE4m3);
   const int exponent = magnitude < kLeastNormal ? -6 : std::ilogb(magnitude);
-  // A mantissa that is rounded up to 16 goes on into the exponent.
+  // A mantissa that is rounded up to 16 carries into the exponent.
   const int digits = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
   const int code = (exponent + 6) * 8 + digits;
   return static_cast<uint8_t>(std::signbit(value) ? code | 0x80 : code);

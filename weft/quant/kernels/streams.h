@@ -22,7 +22,7 @@ template <int kStreams>
 }
 
 /// The first bytes of kStreams streams, `apart` from one to the next, at once: what fetch_ahead
-/// asks for comes behind them.
+/// asks for comes after them.
 template <int kStreams>
 [[gnu::always_inline]] static inline void fetch_first(const uint8_t* w, int64_t apart) {
   constexpr int64_t kBytes = 1536;

@@ -40,7 +40,7 @@ struct PanelView {
   const ShortBFloat16* short_numbers = nullptr;
 
   int64_t in_features() const { return panels.num_blocks * kernels::kBlockColumns; }
-  /// The least stride of a product's rows: whole panels, of which what is beyond `out` gets zeros.
+  /// The least stride of a product's rows: whole panels, in which columns beyond `out` get zeros.
   int64_t padded_out() const { return num_panels * kernels::kPanelRows; }
 };
 

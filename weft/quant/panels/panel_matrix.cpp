@@ -173,7 +173,7 @@ std::vector<PanelInputs::Memory> PanelInputs::memory() const {
   return all;
 }
 
-// In the forms in which the kernel wants the rows.
+// Puts the rows into the forms that the kernel needs.
 void PanelInputs::make_room(const kernels::PanelKernel& kernel, int64_t rows) {
   const bool rounds = !is_exact_ && kernel.multiply_bfloat16 != nullptr;
   const bool rounds_codes = rounds && wants_.code_bits != 0 && kernel.unpack_codes != nullptr;

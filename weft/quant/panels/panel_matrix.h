@@ -18,7 +18,7 @@ namespace weft::quant {
 /// al. 2022, arXiv:2208.07339 (absmax rounding), per block.
 class PanelInputs {
  public:
-  /// What the matrices to come want.
+  /// The forms that the matrices which will be multiplied need.
   struct Wants {
     /// Bits of codes: 8, 16, or 0 for none.
     int64_t code_bits = 0;
@@ -28,9 +28,9 @@ class PanelInputs {
     /// products.
     bool bfloat16 = false;
 
-    /// What a product with `w` wants.
+    /// The form that a product with `w` needs.
     static Wants of(const PanelMatrix& w);
-    /// What both want; of two sizes of codes the larger.
+    /// The forms that both need; the larger of two sizes of codes.
     Wants operator|(const Wants& other) const;
   };
 
@@ -50,14 +50,14 @@ class PanelInputs {
     int64_t room = 0;
   };
   /// Gives a row: where it lies, or `room`, after writing it there: room for one, of the calling
-  /// thread, which goes on to the next row.
+  /// thread, which then takes the next row.
   using RowSource = c10::function_ref<const float*(int64_t row, float* room)>;
 
   /// Takes each row once; several threads ask for rows. Throws ShapeError unless shape.in is a
   /// multiple of kBlockColumns.
   void take(const kernels::PanelKernel& kernel, const Shape& shape, RowSource row_of);
 
-  /// Rows from one multiple of this to the next lie together, behind those before.
+  /// Rows from one multiple of this to the next lie together, after the rows before them.
   static constexpr int64_t kRowRun = 16;
   /// The same, but rows [first, first + count) alone are taken, first a multiple of kRowRun; the
   /// others are the caller's to write to memory() before the next product.

@@ -70,7 +70,7 @@ void append_namespace_repr(std::string& out, const Namespace& space, int depth) 
   out += "}>";
 }
 
-// One text may stand in a list many times, so a small value can have a huge form.
+// One text may be in a list many times, so a small value can be written as a huge text.
 constexpr size_t kMaxRepr = size_t{8} << 20;
 
 void append_repr(std::string& out, const Value& value, int depth) {

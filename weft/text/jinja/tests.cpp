@@ -4,7 +4,7 @@
 namespace weft::text::jinja {
 namespace {
 
-// A test that looks at its input alone.
+// A test that depends on its input alone.
 template <bool (*holds)(const Value&)>
 bool simple(Context&, const Value& input, const Args& args) {
   bind("this test", args, {});

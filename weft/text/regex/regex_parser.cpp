@@ -55,7 +55,7 @@ class Parser {
   }
 
   bool at_end() const { return at_ == codes_.size(); }
-  // 0 behind the end; no pattern holds a NUL, next() sees to that.
+  // 0 after the end; no pattern holds a NUL, because next() refuses it.
   char32_t peek(size_t ahead = 0) const {
     return at_ + ahead < codes_.size() ? codes_[at_ + ahead] : 0;
   }
@@ -242,7 +242,7 @@ class Parser {
     return code != 0 ? literal(code) : set_node(std::move(set));
   }
 
-  // What stands behind a backslash: sets `code` if it is one character, else returns a set.
+  // Reads what follows a backslash: sets `code` if it is one character, else returns a set.
   CharSet escaped(char32_t& code) {
     const char32_t letter = next();
     switch (letter) {

@@ -112,12 +112,12 @@ AddedTokenFinder::Found AddedTokenFinder::find_at(std::string_view text, size_t 
   const auto is_typed = [&] {
     return tokens_[match.id].is_guarded && (!is_template || at + match.size > stretch_end);
   };
-  // What a user typed behind it must not keep the template's own token from being found.
+  // Text that a user typed after it must not keep the template's own token from being found.
   if (is_typed() && is_template) match = trie_.longest(text.substr(at, stretch_end - at));
   if (match.id < 0) return {};
   const AddedToken& token = tokens_[match.id];
   if (!is_typed() && is_allowed(token, text, {at, at + match.size})) return {&token, match.size};
-  // A spelling that does not count is passed as a whole, but never beyond what was typed.
+  // A spelling that does not count is skipped as a whole, but never beyond what was typed.
   skip = std::min(match.size, stretch_end - at);
   return {};
 }

@@ -22,14 +22,14 @@ struct AddedToken {
   bool is_special = false;
   /// It is looked for in the normalized text, and its spelling is normalized as well.
   bool is_normalized = false;
-  /// It takes the white space before it (behind it) along.
+  /// It swallows the white space before it (after it).
   bool strips_left = false;
   bool strips_right = false;
   /// Not inside a word.
   bool is_single_word = false;
   /// It never comes out of what a user typed.
   bool is_guarded = false;
-  /// Of a change: one that is there already stays as it is.
+  /// For a change: a token that exists already stays as it is.
   bool keeps_options = false;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using Pattern = PreTokenizer::Pattern;
 
-// What the tokenizer.json of the models behind each name does. Names whose normalizer or options
+// What the tokenizer.json of the models of each name does. Names whose normalizer or options
 // are not known for sure are left out on purpose: a wrong guess would change ids silently.
 constexpr PreTokenizer kPreTokenizers[] = {
     {.name = "smollm", .isolate_digits = true},
@@ -41,7 +41,7 @@ size_t next_end(const PreTokenizer& row, CharSpan chars, size_t begin) {
   core::fail<core::InternalError>("text.PreTokenizer: pattern without a scanner");
 }
 
-// The end of what is scanned at once: the patterns never look across an isolated digit.
+// The end of the part that is scanned in one go: the patterns never look across an isolated digit.
 size_t field_end(CharSpan chars, size_t begin) {
   if (chars[begin].is(kNumeric)) return begin + 1;
   size_t end = begin;

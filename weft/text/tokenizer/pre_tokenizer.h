@@ -20,7 +20,7 @@ struct PreTokenizer {
   bool nfc = false;
   /// Each numeric character is cut out before the pattern is applied.
   bool isolate_digits = false;
-  /// How many digits stand in one piece where the pattern counts them.
+  /// How many digits make one piece where the pattern counts them.
   size_t max_digits = 3;
   /// A piece that is a token as a whole is that token, whatever the merges say.
   bool ignore_merges = false;

@@ -43,7 +43,7 @@ size_t contraction_end(CharSpan chars, size_t begin, bool any_case) {
   return begin;
 }
 
-// \s+(?!\S)|\s+ : the last space of a run belongs to the word behind it.
+// \s+(?!\S)|\s+ : the last space of a run belongs to the word after it.
 size_t space_end(CharSpan chars, size_t begin) {
   const size_t end = run_of(chars, begin, kSpace);
   return end < chars.size() && end - begin >= 2 ? end - 1 : end;

@@ -78,7 +78,7 @@ bool joins_previous(SplitBehavior behavior, bool is_match, bool previous) {
   return behavior == SplitBehavior::kMergedWithPrevious && is_match && !previous;
 }
 
-// A match joins the part behind it; of several matches in a row the last one does.
+// A match joins the part after it; of several matches in a row only the last one does.
 void merge_with_next(std::vector<Part>& parts) {
   size_t out = parts.size();
   bool previous = false;

@@ -65,7 +65,7 @@ class Tokenizer {
   /// no character of them was typed by a user; the text between them is encoded across the pieces'
   /// borders, so the ids equal those of the whole prompt wherever users type no such spelling.
   std::vector<TokenId> encode_chat(const std::vector<ChatPiece>& pieces) const;
-  /// What the file's post-processor puts before (behind) the ids of a text, e.g. bos. `encode` does
+  /// What the file's post-processor puts before (after) the ids of a text, e.g. bos. `encode` does
   /// not; chat templates write it themselves.
   const std::vector<TokenId>& prefix() const;
   const std::vector<TokenId>& suffix() const;

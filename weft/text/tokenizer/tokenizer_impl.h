@@ -28,7 +28,7 @@ struct Tokenizer::Impl {
   TokenizerSpec spec;
   /// By spelling.
   std::unordered_map<std::string_view, TokenId> ids;
-  /// Added tokens as they stand in a text, and those in its normal form.
+  /// Added tokens that are looked for in the text itself, and those looked for in its normal form.
   AddedTokenFinder raw_finder;
   AddedTokenFinder normalized_finder;
   std::unordered_set<TokenId> ends;

@@ -26,7 +26,7 @@ struct TokenizerSpec {
   std::vector<TokenId> suffix;
   /// Tokens that end a turn, besides eos and the usual spellings.
   std::vector<TokenId> ends;
-  /// At most so many spaces are taken off the start of a decoded text.
+  /// At most this many spaces are removed from the start of a decoded text.
   size_t num_stripped = 0;
   /// All of these are taken off the first token of a decoded text; empty for none.
   std::string stripped_from_first;

@@ -28,7 +28,7 @@ class JsonField {
 
   /// A member of an object.
   JsonField at(const std::string& key) const;
-  /// A member that is there and not null.
+  /// A member that exists and is not null.
   std::optional<JsonField> find(const std::string& key) const;
   /// The members of a list.
   std::vector<JsonField> list() const;

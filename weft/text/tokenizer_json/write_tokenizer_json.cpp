@@ -44,7 +44,7 @@ Json added_tokens(const Vocabulary& vocabulary) {
   return list;
 }
 
-// What goes around a text: bos before, eos behind, where the vocabulary asks for them.
+// The tokens around a text: bos before and eos after it, where the vocabulary asks for them.
 Json post_processor(const Vocabulary& vocabulary) {
   const bool has_bos = vocabulary.add_bos && vocabulary.bos >= 0;
   const bool has_eos = vocabulary.add_eos && vocabulary.eos >= 0;

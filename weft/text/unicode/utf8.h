@@ -6,7 +6,7 @@
 
 namespace weft::text {
 
-/// What stands at the start of some bytes.
+/// The character at the start of some bytes.
 struct Utf8Step {
   /// The code point, or U+FFFD for bytes that are none.
   char32_t code = 0;

@@ -17,7 +17,7 @@ struct LoadedCheckpoint {
 };
 
 /// Fills `wanted` (Optimizer::state()) from the checkpoint in `folder`, which any mesh may have
-/// saved: each rank reads what it wants and no more. With `check_hashes` the ranks first read all
+/// saved: each rank reads what it needs and no more. With `check_hashes` the ranks first read all
 /// files once, each some of them, and compare their hashes; sizes are always compared. Collective
 /// over `group`. Throws on all ranks alike: FormatError for anything that is missing or differs
 /// (parameters, sizes, states, elements, files, versions), IoError; `wanted` may then be filled in

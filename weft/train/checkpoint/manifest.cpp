@@ -9,7 +9,7 @@
 #include "weft/core/files/file.h"
 #include "weft/core/hash.h"
 #include "weft/core/json.h"
-#include "weft/train/checkpoint/slice_runs.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train {
 

@@ -8,7 +8,7 @@
 #include "weft/core/error.h"
 #include "weft/core/hash.h"
 #include "weft/io/formats/safetensors.h"
-#include "weft/train/checkpoint/slice_runs.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train {
 

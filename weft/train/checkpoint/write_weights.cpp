@@ -7,7 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/io/tensor_folder_writer.h"
-#include "weft/train/checkpoint/slice_runs.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train {
 namespace {

@@ -14,8 +14,8 @@
 #include "weft/io/formats/write_safetensors.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/manifest.h"
-#include "weft/train/checkpoint/slice_runs.h"
 #include "weft/train/gather_texts.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train {
 namespace {

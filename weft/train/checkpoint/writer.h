@@ -25,7 +25,7 @@ struct CheckpointContent {
 struct CheckpointOptions {
   /// Complete ones that stay; at least 1.
   int64_t keep = 2;
-  /// Copy the tensors and write them while training goes on.
+  /// Copy the tensors and write them while training continues.
   bool in_background = false;
 };
 
@@ -49,8 +49,8 @@ class CheckpointWriter {
   /// True if something was begun and this rank has written its part of it, or failed to: finish()
   /// will not wait for this rank. Not collective.
   bool has_written() const;
-  /// Waits until what was begun is complete on disk, then removes the oldest beyond `keep`; without
-  /// one nothing. Collective, throws as begin.
+  /// Waits until a save that has begun is complete on disk, then removes the oldest beyond `keep`;
+  /// without one nothing. Collective, throws as begin.
   void finish();
 
  private:

@@ -154,7 +154,7 @@ struct CheckpointSection {
   int64_t every = 0;
   /// How many are kept; 0: all.
   int64_t keep = 2;
-  /// Write while training goes on.
+  /// Write checkpoints while training continues.
   bool is_async = false;
 };
 
@@ -184,8 +184,8 @@ struct LoraSection {
   bool shard_frozen = true;
 };
 
-/// All that a training run is told. Sections and keys of the TOML file are the names of the members
-/// (`checkpoint.async` for is_async).
+/// The configuration of a training run. Sections and keys of the TOML file are the names of the
+/// members (`checkpoint.async` for is_async).
 struct TrainConfig {
   ModelSection model;
   MeshSection mesh;

@@ -20,7 +20,7 @@ struct TextSpan {
 /// A conversation as the chat template writes it.
 struct RenderedChat {
   std::vector<text::ChatPiece> pieces;
-  /// What the model writes, one span per answer, ascending: from behind the generation prompt
+  /// What the model writes, one span per answer, ascending: from the end of the generation prompt
   /// through the token that ends the turn.
   std::vector<TextSpan> answers;
 };

@@ -131,7 +131,8 @@ std::vector<size_t> DocumentTokenizer::token_borders(const RenderedChat& chat,
                                 : std::upper_bound(offsets.begin(), offsets.end(), byte) - 1;
       return static_cast<size_t>(above - offsets.begin());
     }
-    // A tokenizer that changes texts: the tokens that the text up to there has by itself.
+    // If the tokenizer changes texts, these are the tokens that the text up to there has on its
+    // own.
     const Ids start = tokenizer_.encode_chat(first_bytes(chat.pieces, byte));
     const auto same = std::mismatch(ids.begin(), ids.end(), start.begin(), start.end());
     const bool is_cut = same.second != start.end() && same.first != ids.end();
@@ -157,7 +158,7 @@ DocumentTokens DocumentTokenizer::encode_chat(const RenderedChat& chat) const {
   if (last == 0) return tokens;
   const bool has_end = tokenizer_.is_end(tokens.ids[last - 1]);
   if (!has_end && end_of_text_ >= 0) {
-    // What the template puts behind the answer would stand between it and its end.
+    // What the template puts after the answer would come between the answer and its end.
     tokens.ids.resize(last);
     tokens.is_learned.resize(last);
     tokens.ids.push_back(end_of_text_);

@@ -21,13 +21,13 @@ struct DocumentTokens {
 
 /// Makes tokens of documents.
 ///
-/// - Texts: what the tokenizer puts before every text (e.g. bos), the text, what it puts behind,
+/// - Texts: what the tokenizer puts before every text (e.g. bos), the text, what it puts after it,
 ///   end-of-text. Long texts that come in parts have the ids of the whole, if their parts end where
 ///   the tokenizer cuts anyway; a tokenizer that puts a space before each text does so before
 ///   each part.
 /// - Completions: the same, and learned is the completion with end-of-text. The prompt has the ids
 ///   that it has by itself, as it will when the model is used. Where a tokenizer can't put the
-///   completion behind it so (it would write a space between), the token across the border is
+///   completion after it like this (it would write a space between), the token across the border is
 ///   learned.
 /// - Conversations: what the chat template writes, and learned are the answers (ChatAnswers). A
 ///   token that is partly an answer's is learned. If the template ends the last answer with no

@@ -49,7 +49,7 @@ struct Document {
   std::variant<TextPart, Completion, Conversation> content;
 };
 
-/// Lines of .jsonl files have at most so many bytes; parts of texts about kTextPartBytes.
+/// Lines of .jsonl files have at most this many bytes; parts of texts have about kTextPartBytes.
 inline constexpr size_t kMaxJsonLine = size_t{64} << 20;
 inline constexpr size_t kTextPartBytes = size_t{1} << 20;
 

@@ -14,7 +14,7 @@ constexpr size_t kBlockBytes = size_t{1} << 20;
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Where a long line is cut: tokenizers cut texts before a space that stands alone, so the ids of
+// Where a long line is cut: tokenizers cut texts before a single space, so the ids of
 // the parts are those of the whole.
 size_t part_size(std::string_view text) {
   for (size_t i = text.size() - 2; i > text.size() / 2; --i) {

@@ -11,7 +11,7 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-// A token and the one behind it: less has no target.
+// A token and the one after it: anything shorter has no target.
 constexpr int64_t kLeastTokens = 2;
 
 // The document's first token that is nearest to `token`, but not the store's first.

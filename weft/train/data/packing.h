@@ -35,7 +35,7 @@ struct PackOptions {
 /// One sequence: spans of `length` values each.
 struct SequenceSpans {
   std::span<int64_t> ids;
-  /// The token behind each of ids, or kIgnoredTarget: where it is not to be learned, is another
+  /// The token after each of ids, or kIgnoredTarget: where it is not to be learned, is another
   /// document's (kWithin), or is padding.
   std::span<int64_t> targets;
   /// kWithin: the number of the document within the sequence, from 0; else 0.
@@ -47,8 +47,8 @@ struct SequenceSpans {
 /// Sequences out of a range of a store's tokens, made when they are asked for. Sequence i of
 /// kThrough and kWithin has the tokens [i*length, (i+1)*length) of the range as ids and those one
 /// further as targets, so that over all sequences each token but the range's first is a target
-/// once. A document that goes on in the next sequence can't be looked back into. Padding, only at
-/// the end of a sequence, has the id of end-of-text and belongs to the document before it.
+/// once. A document that continues in the next sequence can't be attended to from there. Padding,
+/// only at the end of a sequence, has the id of end-of-text and belongs to the document before it.
 class Packer {
  public:
   /// With kAlone the range must begin and end with documents. Throws ConfigError for a length below

@@ -29,7 +29,7 @@ class Permutation {
 /// alone, so all meshes see the same samples in the same order: step s of batch size B has the
 /// samples [s*B, (s+1)*B), whichever rank takes which of them, and a run that has consumed n
 /// samples resumes at sample n. Each epoch has each sequence once, in an order of its own; a batch
-/// at an epoch's end goes on into the next.
+/// at an epoch's end continues into the next.
 class SampleOrder {
  public:
   /// Throws ConfigError for less than 1 or more than 2^62 sequences.

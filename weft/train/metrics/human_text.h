@@ -14,7 +14,7 @@ std::string bytes_text(double bytes);
 std::string duration_text(double seconds);
 /// Whole numbers with commas: "1,234,567".
 std::string grouped_text(int64_t number);
-/// `number` with this many digits behind the point.
+/// `number` with this many digits after the point.
 std::string fixed_text(double number, int digits);
 
 }  // namespace weft::train

@@ -9,7 +9,7 @@
 
 namespace weft::train {
 
-/// One line on a step for people, of the same width for all steps of a run:
+/// One line about a step, of the same width for all steps of a run:
 /// "step  120/1000  loss 3.2145  norm 0.842  lr 3.00e-04  12.3 k tok/s  MFU 43.1 %  1.23 GB  ETA
 /// 2 h 05 min". MFU is left out where the peak is not known; an evaluation's loss stands behind the
 /// step's. `seconds_left` is the expected time to the last step.
@@ -21,7 +21,7 @@ class EtaEstimate {
  public:
   /// How long a step took, with all that belongs to it.
   void add(double step_seconds);
-  /// For so many steps; 0 before the first.
+  /// The time of this many steps; 0 before the first.
   double seconds_left(int64_t num_steps) const;
 
  private:

@@ -100,7 +100,7 @@ Frame make_frame(const std::vector<PlotSeries>& series, const PlotOptions& optio
       x.low, x.high, y.low, y.high, kLeft, options.width - kRight, kTop, options.height - kBottom};
 }
 
-// Digits behind the point that tell neighbouring ticks apart.
+// Digits after the point that tell neighbouring ticks apart.
 int tick_digits(const std::vector<double>& ticks) {
   if (ticks.size() < 2) return 2;
   const double step = ticks[1] - ticks[0];
@@ -157,7 +157,8 @@ std::string labels(const Frame& frame, const PlotOptions& options) {
   return out + text_element(20, middle, turned.c_str(), options.y_label);
 }
 
-// Lowest and highest point of each of so many runs: what an eye sees of the curve.
+// The lowest and the highest point of each of this many runs, which is what an eye sees of the
+// curve.
 std::vector<Point> thinned(const std::vector<Point>& points) {
   if (points.size() <= kMaxPoints) return points;
   std::vector<Point> kept;
@@ -175,7 +176,7 @@ std::vector<Point> thinned(const std::vector<Point>& points) {
   return kept;
 }
 
-// Curves without gaps: what is not finite ends one.
+// Draws curves without gaps: a number that is not finite ends one.
 std::vector<std::vector<Point>> runs_of(const PlotSeries& series, const std::vector<double>& y) {
   std::vector<std::vector<Point>> runs(1);
   for (size_t i = 0; i < y.size(); ++i) {

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "weft/core/error.h"
-#include "weft/train/checkpoint/slice_runs.h"
 #include "weft/train/optimizer/parameter_table.h"
 #include "weft/train/optimizer/update.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train {
 

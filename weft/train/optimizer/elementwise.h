@@ -60,7 +60,7 @@ class ElementwiseOptimizer : public Optimizer {
   std::vector<Piece> pieces_;
 };
 
-/// The makers behind make_optimizer. Throw ConfigError for numbers out of range.
+/// The functions that make_optimizer calls. Throw ConfigError for numbers out of range.
 std::unique_ptr<ElementwiseOptimizer> make_adamw(const AdamwOptions& options,
                                                  std::vector<OwnedSlice> slices);
 std::unique_ptr<ElementwiseOptimizer> make_sgd(const SgdOptions& options,

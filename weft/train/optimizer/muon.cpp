@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/train/checkpoint/slice_runs.h"
 #include "weft/train/optimizer/elementwise.h"
 #include "weft/train/optimizer/parameter_table.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train {
 

@@ -1,10 +1,10 @@
 #include "weft/train/optimizer/optimizer.h"
 
 #include "weft/core/error.h"
-#include "weft/train/checkpoint/slice_runs.h"
 #include "weft/train/optimizer/adafactor.h"
 #include "weft/train/optimizer/elementwise.h"
 #include "weft/train/optimizer/muon.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train {
 namespace {

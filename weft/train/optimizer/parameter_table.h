@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "weft/dist/group.h"
-#include "weft/train/checkpoint/slice_runs.h"
 #include "weft/train/optimizer/optimizer.h"
+#include "weft/train/slice_runs.h"
 
 namespace weft::train {
 

@@ -12,7 +12,7 @@ namespace weft::train {
 struct LayerCosts {
   /// Of one layer.
   double layer = 1;
-  /// Of what stands before the first layer and behind the last.
+  /// Of what comes before the first layer and after the last.
   double before = 0;
   double behind = 0;
 };

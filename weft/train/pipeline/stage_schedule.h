@@ -14,8 +14,8 @@ struct StageTask {
 };
 
 /// The order of a stage's tasks in a step, one forward, one backward (1F1B): the stage begins with
-/// forwards of as many microbatches as there are stages behind it, then backward follows forward
-/// one by one, and what is left are backwards. So stage s keeps at most min(num_microbatches,
+/// forwards of as many microbatches as there are stages after it, then backward follows forward
+/// one by one, and the rest are backwards. So stage s keeps at most min(num_microbatches,
 /// num_stages - s) microbatches between forward and backward, whatever their number, and each
 /// microbatch's forward and backward come once, in the microbatches' order. With one stage backward
 /// follows forward at once. Pure arithmetic. Source: Narayanan et al. 2021 (arXiv:2104.04473).

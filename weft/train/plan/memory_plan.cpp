@@ -26,7 +26,7 @@ int64_t optimizer_bytes(const PlanJob& job, const UnitSizes& unit, int64_t owned
 // matrices, two of all others.
 int64_t muon_bytes(const PlanJob& job, const std::vector<UnitSizes>& units) {
   std::vector<int64_t> values(static_cast<size_t>(job.mesh.num_data_ranks()), 0);
-  // Blocks, which are alike, then what is around them.
+  // The blocks, which all need the same, then what is around them.
   const int64_t num_blocks = std::ranges::count_if(
       units, [](const UnitSizes& unit) { return !unit.hidden_matrices.empty(); });
   for (size_t i = 0; i < units.size(); ++i) {
@@ -114,7 +114,7 @@ MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
     const int64_t run = is_cut ? (layout.length() + layout.share_length()) * kFloatBytes : 0;
     const int64_t gradients = layout.num_elements() * job.dtype_bytes;
     if (static_cast<int64_t>(i) < rank.num_layers) {
-      // All blocks are alike.
+      // All blocks need the same.
       block_gathered = gathered;
       block_work = std::max(block_work, gradients + run);
     } else {

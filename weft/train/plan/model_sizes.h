@@ -79,7 +79,7 @@ struct UnitSizes {
   /// Of gradients that are summed over the model axis.
   bool is_sum = false;
 };
-/// One for each block of the rank's stage, and behind them what is around: embedding, last norm and
+/// One for each block of the rank's stage, and after them what is around: embedding, last norm and
 /// head, as far as the stage has them. Of several stages the first and the last have a tied
 /// embedding each, as a unit by itself. With sequence parallelism over several ranks norms are in a
 /// unit of their own, before that.

@@ -16,7 +16,7 @@ struct PlanJob {
   /// Sequences that a data rank computes at once.
   int64_t microbatch = 1;
   int64_t sequence_length = 1;
-  /// Bytes of an element of what is computed in.
+  /// Bytes of an element of the type that is computed in.
   int64_t dtype_bytes = 4;
   /// As in [optimizer].
   OptimizerSection optimizer;

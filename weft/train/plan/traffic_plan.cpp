@@ -32,7 +32,7 @@ std::vector<FlatLayout> layouts_of(const PlanJob& job, const std::vector<UnitSiz
 }
 
 // How often a unit is gathered in a step. A block that is used next is not gathered again: the last
-// one's backward behind its forward, and a single one's forward behind its forward.
+// one's backward after its forward, and a single one's forward after its forward.
 int64_t num_gathers(const PlanJob& job, int64_t unit, int64_t num_blocks, int64_t stage) {
   if (unit >= num_blocks) return 1;
   const int64_t microbatches = job.num_microbatches();
@@ -81,7 +81,8 @@ ActivationCalls activation_calls(const PlanJob& job, const RankSizes& rank) {
   const int64_t embedding = rank.has_embedding ? 1 : 0, head = rank.has_head ? 1 : 0;
   ActivationCalls calls;
   if (job.sequence_parallel) {
-    // Backward gathers gradients, and once more the rows of inputs, for the weights' gradients.
+    // Backward gathers gradients and, for the gradients of the weights, the rows of inputs a second
+    // time.
     calls.all_gather = halves * (forwards + 2) + embedding + 2 * head;
     calls.reduce_scatter = halves * (forwards + 1) + embedding + head;
   } else {

@@ -84,8 +84,9 @@ struct ShardedModule::Found {
   std::vector<at::Tensor> frozen = {};
 };
 
-// The given units, what is left around them, and by themselves those whose gradients are summed
-// over the model axis, so that all its ranks cut them alike.
+// Finds the given units and what is left around them. Parameters whose gradients are summed
+// over the model axis become units of their own, so that all ranks of that axis cut them the same
+// way.
 std::vector<ShardedModule::Found> ShardedModule::find_units(torch::nn::Module& module,
                                                             const Modules& units,
                                                             const ShardOptions& options) const {
@@ -118,7 +119,7 @@ std::vector<ShardedModule::Found> ShardedModule::find_units(torch::nn::Module& m
   return found;
 }
 
-// A parameter that several stages hold becomes a unit by itself, so that they cut it alike.
+// A parameter that several stages hold becomes a unit of its own, so that they cut it the same way.
 void ShardedModule::take_out_shared(std::vector<Found>& found) const {
   std::vector<std::string> names;
   for (const Found& each : found) {
@@ -191,7 +192,7 @@ void ShardedModule::before_use(size_t unit) noexcept {
   try {
     if (!error_) use(unit);
   } catch (...) {
-    // The operation can't be stopped here; it goes on with any values, and the error is told at
+    // The operation can't be stopped here; it runs on arbitrary values, and the error is thrown at
     // the next call.
     error_ = std::current_exception();
   }
@@ -231,7 +232,8 @@ std::optional<size_t> ShardedModule::leave_current() {
   return in_backward_ ? left : std::nullopt;
 }
 
-// The unit whose turn is next, if the module uses them in order; otherwise it is gathered in vain.
+// The unit that is used next if the module uses them in order; otherwise it is gathered for
+// nothing.
 std::optional<size_t> ShardedModule::likely_after(std::optional<size_t> unit) const {
   if (!prefetches_ || !unit.has_value() || stays_gathered_[*unit]) return std::nullopt;
   if (in_backward_ && *unit == 0) return std::nullopt;
@@ -240,7 +242,7 @@ std::optional<size_t> ShardedModule::likely_after(std::optional<size_t> unit) co
   return next;
 }
 
-// Ranks want different units, of which this one's is `own`: all take part in the gather of each,
+// Ranks need different units; this rank needs `own`. All take part in the gather of each,
 // and keep what they need now or are likely to need next. Gradients wait for the backward's end.
 void ShardedModule::gather_for_all(const UnitRound& round, std::optional<size_t> own) {
   for (const int64_t number : round.units_to_gather()) {

@@ -37,8 +37,8 @@ struct ShardOptions {
   std::function<at::Tensor(const std::string& name)> values = {};
   /// Parameters, by name, whose gradients are this rank's part of a sum over the model axis.
   std::vector<std::string> partial_gradients = {};
-  /// Cut over data, too, what the module never changes (frozen_tensors), gathered as parameters
-  /// are: 1/data of its memory for its bytes over the wire.
+  /// Also cuts over data what the module never changes (frozen_tensors), which is then gathered as
+  /// parameters are: it takes 1/data of the memory, and its bytes go over the wire.
   bool shard_frozen = false;
 };
 

@@ -22,7 +22,8 @@ std::vector<int64_t> numels(const std::vector<nn::ParameterInfo>& parameters) {
   return all;
 }
 
-// What of `values`, which lie at `place` in the run, belongs into `kept`, which is `range` of it.
+// The part of `values` that belongs into `kept`. `values` lie at `place` in the run, `kept` is its
+// `range`.
 void copy_part(const at::Tensor& kept, const shard::Range& range, const at::Tensor& values,
                const shard::Range& place) {
   const int64_t start = std::max(range.start, place.start);
@@ -68,8 +69,8 @@ ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parame
   }
 }
 
-// The masters are taken from the values as they are, before they are rounded. One parameter after
-// the other: its whole values go before the next one's come.
+// Masters are copied from the values before these are rounded. Parameters are handled one after
+// another, so that the whole values of only one are in memory.
 void ShardedUnit::take_over_parameters(const ShardOptions& options) {
   const at::TensorOptions kind = parameters_.empty()
                                      ? at::TensorOptions(at::kFloat)
@@ -184,7 +185,8 @@ void ShardedUnit::add_gradients() {
   if (!holds_all()) add_to_share(run_gradient);
 }
 
-// Before anything crosses replicas: what is added after a sum over replicas would lack theirs.
+// This comes before sums over replicas: anything added after those would lack the other replicas'
+// part.
 void ShardedUnit::add_to_share(const at::Tensor& run_gradient) {
   if (!has_gradient_) {
     groups_.data.reduce_scatter_into(gradient_, run_gradient);
@@ -205,7 +207,7 @@ void ShardedUnit::finish_gradients() {
   if (!parameters_.empty()) sum_over(parameters_.front().stages);
 }
 
-// Every stage adds up in the same order, so that the copies stay equal bit for bit.
+// Every stage adds in the same order, so that the copies stay equal bit for bit.
 void ShardedUnit::sum_over(const std::vector<int64_t>& stages) {
   if (stages.empty()) return;
   const at::Tensor own = owned_gradient_.clone();
@@ -243,7 +245,7 @@ void ShardedUnit::publish() {
 }
 
 void ShardedUnit::clear_gradients() {
-  // Elsewhere the first sum of a step overwrites.
+  // Everywhere else the first sum of a step overwrites.
   if (holds_all()) gradient_.zero_();
   has_gradient_ = false;
 }

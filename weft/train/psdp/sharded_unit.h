@@ -56,7 +56,7 @@ class ShardedUnit {
   void begin_gather_anew();
   /// Gives their memory back; nothing where this rank holds all of them anyway.
   void release();
-  /// Memory without values, so that operations can go on after an error.
+  /// Memory without values, so that operations can continue after an error.
   void fill_without_values();
 
   /// True if some parameter has a gradient that was not added yet.

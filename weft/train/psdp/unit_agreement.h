@@ -53,7 +53,7 @@ struct UnitRound {
 /// only if all ranks have the same one in mind, which sequences that take different ways through a
 /// module (experts, early exits) do not grant. One reduction of 32 bytes where the ranks agree, and
 /// a gather of as many where they don't. Collective over the group. Throws CommError where ranks
-/// wait for each other at different ends, e.g. because one has called backward once more.
+/// wait for each other at different points, e.g. because one has called backward more often.
 UnitRound exchange_requests(const dist::Group& group, const UnitRequest& request);
 
 /// Throws CommError naming the first line that differs unless all ranks have the same `lines`, one

@@ -10,7 +10,7 @@
 namespace weft::train {
 namespace {
 
-// The lowest world rank for which `is_bad`; the group's size if there is none. Collective.
+// The lowest world rank for which `is_bad` holds; the group's size if there is none. Collective.
 int64_t first_bad_rank(const dist::Group& all, bool is_bad) {
   at::Tensor rank = at::full({1}, is_bad ? all.rank() : all.size(), at::kLong);
   all.all_reduce(rank, dist::ReduceOp::kMin);

@@ -63,7 +63,7 @@ struct UnaryExpr {
   UnaryOp op;
   ExprPtr operand;
 };
-/// a + b and its like.
+/// Binary operators, such as a + b.
 struct BinaryExpr {
   BinaryOp op;
   ExprPtr left;

@@ -141,7 +141,7 @@ ExprPtr ExpressionParser::parse_unary(bool with_filter) {
   while (reader_.peek().is_operator("-") || reader_.peek().is_operator("+")) {
     signs.push_back(reader_.next());
   }
-  // A sign binds tighter than a filter behind its operand.
+  // A sign binds tighter than a filter after its operand.
   ExprPtr value = parse_postfix(parse_primary());
   for (; !signs.empty(); signs.pop_back()) {
     const UnaryOp op = signs.back().text == "-" ? UnaryOp::kMinus : UnaryOp::kPlus;

@@ -109,7 +109,7 @@ class Lexer {
     return blank ? data.substr(0, begin) : data;
   }
 
-  // Skips the end of a tag: with '-' the white space behind it, else one newline where trimmed.
+  // Skips the end of a tag: with '-' the white space after it, else one newline where trimmed.
   void skip_end(size_t size, char sign, bool trims) {
     skip(size);
     if (sign == '-') {
@@ -140,7 +140,7 @@ class Lexer {
     return text.substr(at, 2) == "%}" ? at + 2 - from : 0;
   }
 
-  // A raw block, "{%" of which is behind us: its content as data.
+  // A raw block whose "{%" was read already: its content as data.
   bool read_raw() {
     char sign = '\0';
     const size_t head = match_block_tag(at_, "raw", sign);

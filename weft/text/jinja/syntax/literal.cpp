@@ -20,7 +20,7 @@ std::optional<char32_t> read_digits(std::string_view text, size_t at, size_t siz
   return code;
 }
 
-// Appends a code point given by `size` hexadecimal digits behind "\x" and moves behind them.
+// Appends a code point given by `size` hexadecimal digits after "\x" and moves past them.
 bool append_hex(std::string_view text, size_t& at, size_t size, std::string& out) {
   const auto code = read_digits(text, at, size, 16);
   if (!code || *code > 0x10FFFF) return false;
@@ -38,7 +38,7 @@ void append_octal(std::string_view text, size_t& at, std::string& out) {
   append_utf8(out, code);
 }
 
-// The escape whose letter is at `at`; moves behind it. False for a wrong one.
+// Reads the escape whose letter is at `at` and moves past it. False for a wrong one.
 bool append_escape(std::string_view text, size_t& at, std::string& out) {
   constexpr std::string_view kLetters = "\\'\"abfnrtv";
   constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";

@@ -78,7 +78,7 @@ ExprPtr ExpressionParser::parse_slice(ExprPtr object, ExprPtr begin, int line) {
               deepest);
 }
 
-// `**entries` comes last, and behind `*items` only what has a name.
+// `**entries` comes last, and after `*items` only named arguments may follow.
 void ExpressionParser::parse_arg(CallArgs& args) {
   if (args.more_named != nullptr) reader_.fail("an argument stands after '**'");
   if (reader_.skip_operator("**")) {

@@ -54,7 +54,7 @@ class StatementParser {
 
   void end_tag() { reader_.expect(TokenType::kBlockEnd, "'%}'"); }
 
-  // A body that ends with `{% name %}`, from behind the opening tag's words.
+  // Parses a body that ends with `{% name %}` and starts after the opening tag's words.
   Body parse_until(std::string_view name) {
     end_tag();
     Body body = parse_body({name});

@@ -21,7 +21,7 @@ uint64_t rules_hash(const StoreOptions& options, const DocumentTokenizer& tokeni
 void build(const StoreOptions& options, const DocumentTokenizer& tokenizer) {
   const uint64_t total = check_sources(options.sources);
   DocumentReader reader(options.sources, options.text_files);
-  // Roughly: a token stands for a few bytes and takes 2 or 4.
+  // An estimate: a token stands for a few bytes and takes 2 or 4.
   TokenStoreWriter writer(options.path, tokenizer.tokenizer().vocab_size(), total);
   Document document;
   uint64_t reported = 0;

@@ -48,7 +48,7 @@ inline StoreInfo from_numbers(const Numbers& numbers) {
           static_cast<int64_t>(numbers[6])};
 }
 
-/// What stands behind them.
+/// What follows them.
 inline uint64_t hash(const Numbers& numbers) {
   return core::hash_bytes(std::as_bytes(std::span(numbers)));
 }

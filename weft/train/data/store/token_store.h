@@ -30,7 +30,7 @@ struct StoreInfo {
   bool operator==(const StoreInfo&) const = default;
 };
 
-/// The tokens of a corpus, one document behind the other, in a file that is mapped into memory.
+/// The tokens of a corpus, one document after another, in a file that is mapped into memory.
 ///
 /// The file, little-endian, each part padded with zeros to a multiple of 8 bytes:
 ///

@@ -59,7 +59,7 @@ void TokenStoreWriter::add(const std::vector<text::TokenId>& ids,
   const bool has_ignored =
       std::find(is_learned.begin(), is_learned.end(), false) != is_learned.end();
   if (has_ignored && info_.has_mask == 0) {
-    // All tokens so far are learned; bits behind the last one stay 0.
+    // All tokens so far are learned; bits after the last one stay 0.
     info_.has_mask = 1;
     mask_.assign(info_.num_tokens / 8, 0xFF);
     const auto rest = static_cast<unsigned>(info_.num_tokens % 8);

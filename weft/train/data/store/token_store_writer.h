@@ -21,7 +21,7 @@ class TokenStoreWriter {
   /// Appends tokens to the document that is open, or to a new one. `is_learned` has one value per
   /// token or is empty: all. Throws ConfigError for an id outside the vocabulary, IoError.
   void add(const std::vector<text::TokenId>& ids, const std::vector<bool>& is_learned);
-  /// The next tokens are another document's. Without tokens since the last there is none.
+  /// The next tokens belong to another document. A document without tokens is none.
   void end_document() { is_open_ = false; }
   uint64_t num_tokens() const { return info_.num_tokens; }
 

@@ -1,4 +1,4 @@
-#include "weft/train/checkpoint/slice_runs.h"
+#include "weft/train/slice_runs.h"
 
 #include <algorithm>
 
