@@ -20,7 +20,7 @@ TEST(RequiredBackends, RefusesNamesOfNoBackend) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const core::ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "WEFT_REQUIRE: expected backends of [shm, gloo, mpi, hierarchical, nccl] with a "
+                 "WEFT_REQUIRE: expected backends of [nccl, shm, hierarchical, mpi, gloo] with a "
                  "comma between, "
                  "got 'opmi'");
   }

@@ -1,7 +1,6 @@
 #include "tests/support/backends.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <sstream>
 
@@ -11,7 +10,11 @@
 namespace weft::test {
 namespace {
 
-constexpr std::array<const char*, 5> kKnown = {"shm", "gloo", "mpi", "hierarchical", "nccl"};
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const dist::BackendName& backend : dist::known_backends()) names.push_back(backend.name);
+  return names;
+}
 
 }  // namespace
 
@@ -21,13 +24,13 @@ std::string required_text() {
 }
 
 std::vector<std::string> required_backends(std::string_view text) {
+  const std::vector<std::string> all = known_names();
   std::vector<std::string> names;
   std::istringstream words{std::string(text)};
   for (std::string name; std::getline(words, name, ',');) {
-    const bool known = std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end();
+    const bool known = std::find(all.begin(), all.end(), name) != all.end();
     core::check<core::ConfigError>(known, "WEFT_REQUIRE: expected backends of ",
-                                   core::list_text(kKnown), " with a comma between, got '", name,
-                                   "'");
+                                   core::list_text(all), " with a comma between, got '", name, "'");
     names.push_back(name);
   }
   return names;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "weft/core/error.h"
 #include "weft/dist/launch/launch.h"
 
@@ -66,6 +69,33 @@ TEST(Backends, ListsTheTableForAnUnknownName) {
   EXPECT_EQ(refusal("ring"), core::join("dist.World: backend: this build has no ring backend; use "
                                         "one of: ",
                                         names()));
+}
+
+TEST(Backends, AreTheBuiltOnesOfThoseThatWeftKnows) {
+  std::vector<std::string> built, rows;
+  for (const BackendName& backend : known_backends()) {
+    if (backend.is_built) built.push_back(backend.name);
+  }
+  for (const BackendRow& row : backend_table()) rows.push_back(row.name);
+  EXPECT_EQ(rows, built);
+  EXPECT_EQ(backend_choices(), "auto, nccl, shm, hierarchical, mpi or gloo");
+}
+
+TEST(Backends, SayWhatTheyAskOfTheLauncher) {
+  for (const char* name : {"auto", "shm", "hierarchical", "gloo"}) {
+    EXPECT_FALSE(launch_needs(name).mpirun_places || launch_needs(name).own_program) << name;
+  }
+  if (is_built("mpi")) {
+    EXPECT_TRUE(launch_needs("mpi").mpirun_places && launch_needs("mpi").own_program);
+  }
+  EXPECT_THROW(launch_needs("ring"), core::ConfigError);
+}
+
+TEST(Backends, BetweenHostsAreTheFirstForAllNetworks) {
+  for (const BackendRow& row : backend_table()) {
+    const bool expected = std::string(row.name) == "mpi" || std::string(row.name) == "gloo";
+    EXPECT_EQ(row.is_plain, expected) << row.name;
+  }
 }
 
 TEST(Backends, TakesSharedMemoryInsideHostsByItself) {

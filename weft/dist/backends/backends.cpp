@@ -1,9 +1,10 @@
 #include "weft/dist/backends/backends.h"
 
-#include <array>
+#include <algorithm>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <vector>
 
 #include "weft/core/error.h"
 #include "weft/dist/hierarchical/transport.h"
@@ -62,66 +63,71 @@ bool from_mpirun(const RankInfo& info) {
 }
 #endif
 
-constexpr auto kTable = std::to_array<BackendRow>({
+BackendRow row_of(const BackendName& backend) {
+  switch (backend.id) {
 #ifdef WEFT_HAS_NCCL
-    {"nccl", make_nccl, why_no_nccl, automatic},
+    case BackendId::kNccl:
+      return {backend.id, backend.name, make_nccl, why_no_nccl, automatic};
 #endif
-    {"shm", make_shm_group, unless_one_host, automatic},
-    {"hierarchical", make_hierarchical_group, always, automatic},
 #ifdef WEFT_HAS_MPI
-    {"mpi", make_mpi_group, always, from_mpirun},
+    case BackendId::kMpi:
+      return {backend.id, backend.name, make_mpi_group, always, from_mpirun, /*is_plain=*/true};
 #endif
-    {"gloo", make_gloo, always, automatic},
-});
+    case BackendId::kShm:
+      return {backend.id, backend.name, make_shm_group, unless_one_host, automatic};
+    case BackendId::kHierarchical:
+      return {backend.id, backend.name, make_hierarchical_group, always, automatic};
+    case BackendId::kGloo:
+      return {backend.id, backend.name, make_gloo, always, automatic, /*is_plain=*/true};
+    default:
+      core::fail<core::InternalError>("dist.World: backend ", backend.name,
+                                      " is said to be built, but has no row");
+  }
+}
 
-// What a build may lack, and how to get it.
-struct OptionalBackend {
-  const char* name;
-  const char* remedy;
-};
-
-constexpr std::array<OptionalBackend, 2> kOptional = {{
-    {"mpi",
-     ": MPI was not found when it was built; install libopenmpi-dev and build again, or use one "
-     "of: "},
-    {"nccl",
-     ": it was built without CUDA and NCCL; configure with -DWEFT_NCCL=ON and build again, or use "
-     "one of: "},
-}};
-
-std::string table_names() {
-  std::string names;
-  for (const BackendRow& row : kTable) names += (names.empty() ? "" : ", ") + std::string(row.name);
-  return names;
+// The first row for "auto" of those that `fits` takes; null if there is none.
+template <class Function>
+const BackendRow* first_automatic(const RankInfo& info, Function&& fits) {
+  for (const BackendRow& row : backend_table()) {
+    if (fits(row) && row.is_automatic(info) && row.why_not(info).empty()) return &row;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-std::span<const BackendRow> backend_table() { return kTable; }
+std::span<const BackendRow> backend_table() {
+  static const std::vector<BackendRow> table = [] {
+    std::vector<BackendRow> rows;
+    for (const BackendName& backend : known_backends()) {
+      if (backend.is_built) rows.push_back(row_of(backend));
+    }
+    return rows;
+  }();
+  return table;
+}
 
 GroupHandles make_plain_group(const GroupRequest& request) {
-#ifdef WEFT_HAS_MPI
-  if (from_mpirun(request.info)) return make_mpi_group(request);
-#endif
-  return make_gloo(request);
+  const BackendRow* row =
+      first_automatic(request.info, [](const BackendRow& each) { return each.is_plain; });
+  core::check<core::InternalError>(row != nullptr, "dist.World: no backend is for all networks");
+  return row->make(request);
 }
 
 const BackendRow& find_backend(const std::string& name, const RankInfo& info) {
-  for (const BackendRow& row : kTable) {
-    const bool is_auto = name == "auto" && row.is_automatic(info);
-    if (!is_auto && name != row.name) continue;
-    const std::string reason = row.why_not(info);
-    if (is_auto && !reason.empty()) continue;
-    core::check<core::ConfigError>(reason.empty(), "dist.World: backend ", name, ": ", reason,
-                                   "; use auto");
-    return row;
+  if (name == "auto") {
+    const BackendRow* row = first_automatic(info, [](const BackendRow&) { return true; });
+    core::check<core::InternalError>(row != nullptr, "dist.World: no backend is for all ranks");
+    return *row;
   }
-  std::string remedy = "; use one of: ";
-  for (const OptionalBackend& each : kOptional) {
-    if (name == each.name) remedy = each.remedy;
-  }
-  core::fail<core::ConfigError>("dist.World: backend: this build has no ", name, " backend", remedy,
-                                table_names(), ", auto");
+  const BackendId id = built_backend(name).id;
+  const auto table = backend_table();
+  const auto row = std::find_if(table.begin(), table.end(),
+                                [id](const BackendRow& each) { return each.id == id; });
+  const std::string reason = row->why_not(info);
+  core::check<core::ConfigError>(reason.empty(), "dist.World: backend ", name, ": ", reason,
+                                 "; use auto");
+  return *row;
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> wrap_backend(const GroupRequest& request, bool is_gloo,

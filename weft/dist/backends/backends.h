@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "weft/dist/backends/names.h"
 #include "weft/dist/group.h"
 #include "weft/dist/group_monitor.h"
 #include "weft/dist/rendezvous/rank_info.h"
@@ -37,25 +38,28 @@ struct GroupHandles {
   std::shared_ptr<InlineCollectives> inline_collectives;
 };
 
-/// One row of the table of backends.
+/// One row of the table of backends: how this build makes a group on it.
 struct BackendRow {
+  BackendId id;
   const char* name;
   GroupHandles (*make)(const GroupRequest& request);
   /// Why `info`'s ranks cannot use it; empty if they can.
   std::string (*why_not)(const RankInfo& info);
   /// True if `auto` takes it when the ranks can use it.
   bool (*is_automatic)(const RankInfo& info);
+  /// True if it goes over the network alone, on any hosts.
+  bool is_plain = false;
 };
 
-/// All backends of this build, in the order in which `auto` tries them.
+/// All backends of this build, in the order in which `auto` tries them: that of known_backends.
 std::span<const BackendRow> backend_table();
 
 /// The row named `name`, or the first that can serve `info` for "auto". Throws ConfigError, listing
-/// the table, if there is none.
+/// the names, if there is none or the ranks cannot use it.
 const BackendRow& find_backend(const std::string& name, const RankInfo& info);
 
-/// A group over the network alone: mpi where mpirun has started the ranks and this build has it,
-/// else gloo.
+/// A group over the network alone, on the first row that is for that and automatic: mpi where
+/// mpirun has started the ranks and this build has it, else gloo.
 GroupHandles make_plain_group(const GroupRequest& request);
 
 /// A c10d process group for CPU tensors around one backend.

@@ -73,6 +73,7 @@ std::optional<siginfo_t> SignalReader::next() {
 // Ctrl-C reaches every rank once; elsewhere they get a group of their own.
 Job::Job(const LaunchOptions& options)
     : options_(options),
+      needs_(launch_needs(options.backend)),
       all_ranks_(options.num_ranks * options.num_hosts),
       first_rank_(options.num_ranks * options.host),
       page_(StatusPage::create(all_ranks_)),
@@ -119,7 +120,7 @@ void Job::open_store() {
 }
 
 void Job::start_all() {
-  if (options_.backend == "mpi") {
+  if (needs_.mpirun_places) {
     places_ = std::make_unique<MpiPlaces>(options_.num_ranks, signals_.former_mask());
   }
   for (int index = 0; index < options_.num_ranks; ++index) start_rank(index);
@@ -129,8 +130,7 @@ void Job::start_rank(int index) {
   const int rank = first_rank_ + index;
   SpawnRequest request;
   request.command = options_.command;
-  const bool needs_exec = options_.backend == "mpi" || options_.backend == "nccl";
-  if (!needs_exec) request.body = options_.body;
+  if (!needs_.own_program) request.body = options_.body;
   request.name = core::join("weft rank ", rank);
   request.variables = variables_for(index);
   request.kept_fd = page_.fd();

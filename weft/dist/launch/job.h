@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "weft/core/files/file.h"
+#include "weft/dist/backends/names.h"
 #include "weft/dist/launch/host_link.h"
 #include "weft/dist/launch/launch.h"
 #include "weft/dist/launch/launch_output.h"
@@ -105,6 +106,7 @@ class Job {
   std::string name_of(int rank) const;
 
   const LaunchOptions& options_;
+  LaunchNeeds needs_;
   SignalReader signals_;
   int all_ranks_;
   int first_rank_;
@@ -115,7 +117,7 @@ class Job {
   bool own_process_group_;
   pid_t process_group_ = 0;
   c10::intrusive_ptr<c10d::Store> store_;
-  /// Only for the mpi backend.
+  /// Only for a backend that needs them.
   std::unique_ptr<MpiPlaces> places_;
   /// Only for several hosts.
   std::unique_ptr<HostLink> link_;

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "weft/core/error.h"
-#include "weft/dist/backends/backends.h"
+#include "weft/dist/backends/names.h"
 #include "weft/dist/launch/job.h"
 
 namespace weft::dist {
@@ -25,11 +25,10 @@ int launch(const LaunchOptions& options) {
   check<ConfigError>(!many || options.port != 0,
                      "weft launch: --hosts: the hosts don't know where to meet; give all of them "
                      "the same --address of host 0 and --port");
-  check<ConfigError>(!many || options.backend != "mpi",
-                     "weft launch: --backend mpi: expected one host; across hosts start the "
-                     "program by mpirun, or use auto");
   // What this build lacks is said before mpirun is looked for.
-  if (options.backend != "auto") find_backend(options.backend, RankInfo());
+  check<ConfigError>(!launch_needs(options.backend).mpirun_places || !many,
+                     "weft launch: --backend ", options.backend,
+                     ": expected one host; across hosts start the program by mpirun, or use auto");
   Job job(options);
   return job.run();
 }
