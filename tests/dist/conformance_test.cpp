@@ -15,6 +15,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
+#include "weft/dist/shared_sum.h"
 #include "weft/dist/world.h"
 #include "weft/shard/split.h"
 
@@ -107,10 +108,10 @@ void expect_added_sums(const Group& group, int64_t count) {
   at::Tensor x = at::linspace(-2, 3, count), expected = x.clone();
   for (int i = 0; i < 3; ++i) {
     at::Tensor copy = own.clone();
-    float* const room = i < 2 ? group.sum_room(count) : nullptr;
+    float* const room = i < 2 ? SharedSum(group).room(count) : nullptr;
     float* const from = room != nullptr ? room : copy.mutable_data_ptr<float>();
     std::copy_n(own.const_data_ptr<float>(), count, from);
-    group.add_sum(x, from);
+    SharedSum(group).add(x, from);
     expected += sum;
     EXPECT_TRUE(at::equal(x, expected)) << count << " numbers, time " << i;
     group.barrier();
@@ -128,7 +129,8 @@ TEST_P(Conformance, SumsAreAddedWithTheBitsOfAllReduce) {
 TEST_P(Conformance, SharedMemoryHasRoomForSmallSums) {
   const auto expect_room = [this](int64_t count, const char* is_checked, bool expected) {
     test::run_ranks(
-        2, [&](World& world) { EXPECT_EQ(world.group().sum_room(count) != nullptr, expected); },
+        2,
+        [&](World& world) { EXPECT_EQ(SharedSum(world.group()).room(count) != nullptr, expected); },
         {.backend = GetParam(), .variables = {{"WEFT_CHECK_COLLECTIVES", is_checked}}});
   };
   expect_room(8'192, "0", GetParam() == "shm");
@@ -143,15 +145,15 @@ TEST_P(Conformance, AnotherCollectiveAfterSumRoomIsAnError) {
       [](World& world) {
         const Group& group = world.group();
         at::Tensor x = at::zeros({8});
-        float* const room = group.sum_room(8);
+        float* const room = SharedSum(group).room(8);
         ASSERT_NE(room, nullptr);
         group.barrier();
-        EXPECT_EQ(testing::error_text([&] { group.add_sum(x, room); }),
+        EXPECT_EQ(testing::error_text([&] { SharedSum(group).add(x, room); }),
                   "InternalError: dist.shm: add_sum: another collective came after sum_room");
         at::Tensor wide = at::zeros({8}, at::kDouble);
         EXPECT_EQ(
-            testing::error_text([&] { group.add_sum(wide, room); }),
-            "ShapeError: dist.Group.add_sum: expected a contiguous float32 tensor on the CPU, "
+            testing::error_text([&] { SharedSum(group).add(wide, room); }),
+            "ShapeError: dist.SharedSum.add: expected a contiguous float32 tensor on the CPU, "
             "got float64 [8]");
       },
       {.backend = "shm", .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});

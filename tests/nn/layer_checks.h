@@ -5,10 +5,12 @@
 
 #include <memory>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 #include <vector>
 
 #include "tests/ops/tensor_checks.h"
+#include "weft/dist/backends/group_handles.h"
 #include "weft/nn/parallel/parallel_linear.h"
 
 namespace weft::test {
@@ -60,8 +62,7 @@ inline torch::nn::Linear whole_linear(const nn::ParallelLinearImpl& layer) {
 class CountedGroup {
  public:
   explicit CountedGroup(const dist::Group& group)
-      : counter_(std::make_shared<Counter>(group)),
-        group_(group.name(), group.process_group(), counter_) {}
+      : counter_(std::make_shared<Counter>(group)), group_(group.name(), counted(group)) {}
 
   const dist::Group& group() const { return group_; }
   /// How many since the last call.
@@ -74,9 +75,22 @@ class CountedGroup {
       ++count;
       group.all_reduce(x, op);
     }
+    void all_gather_inline(at::Tensor& whole, const at::Tensor& shard) override {
+      group.all_gather_into(whole, shard);
+    }
+    void reduce_scatter_inline(at::Tensor& shard, const at::Tensor& whole) override {
+      group.reduce_scatter_into(shard, whole);
+    }
+    void broadcast_inline(at::Tensor& x, int64_t root) override { group.broadcast(x, root); }
     dist::Group group;
     int count = 0;
   };
+
+  dist::GroupHandles counted(const dist::Group& group) const {
+    dist::GroupHandles handles = group.handles();
+    handles.inline_collectives = counter_;
+    return handles;
+  }
 
   std::shared_ptr<Counter> counter_;
   dist::Group group_;

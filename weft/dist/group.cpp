@@ -7,10 +7,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "weft/core/error.h"
+#include "weft/dist/backends/group_handles.h"
 #include "weft/dist/check/call.h"
 #include "weft/dist/group_calls.h"
 #include "weft/dist/group_tensors.h"
-#include "weft/dist/inline_moves.h"
 #include "weft/dist/pending_sends.h"
 #include "weft/shard/split.h"
 
@@ -45,36 +45,43 @@ uint64_t bytes_along(const at::Tensor& part, int64_t dim, const std::vector<int6
   return bytes;
 }
 
+// What a group of one has.
+const std::shared_ptr<const GroupHandles>& no_handles() {
+  static const auto none = std::make_shared<const GroupHandles>();
+  return none;
+}
+
 bool is_integral(const at::Tensor& x) { return c10::isIntegralType(x.scalar_type(), true); }
 
 }  // namespace
 
-Group::Group() = default;
-Group::Group(const Group& other) = default;
-Group::Group(Group&& other) noexcept = default;
-Group& Group::operator=(const Group& other) = default;
-Group& Group::operator=(Group&& other) noexcept = default;
-Group::~Group() = default;
+Group::Group() : handles_(no_handles()) {}
 
-Group::Group(std::string name, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
-             std::shared_ptr<InlineCollectives> inline_collectives,
-             std::shared_ptr<GroupMonitor> monitor, std::shared_ptr<CallChecker> checker)
+Group::Group(std::string name, GroupHandles handles, std::shared_ptr<GroupMonitor> monitor,
+             std::shared_ptr<CallChecker> checker)
     : name_(std::move(name)),
-      rank_(process_group ? process_group->getRank() : 0),
-      size_(process_group ? process_group->getSize() : 1),
-      process_group_(std::move(process_group)),
-      inline_collectives_(std::move(inline_collectives)),
+      rank_(handles.process_group ? handles.process_group->getRank() : 0),
+      size_(handles.process_group ? handles.process_group->getSize() : 1),
+      handles_(std::make_shared<const GroupHandles>(std::move(handles))),
       monitor_(std::move(monitor)),
       checker_(std::move(checker)),
-      is_gloo_(process_group_ && process_group_->getDefaultBackend()->getBackendName() == "gloo"),
-      pending_sends_(std::make_shared<PendingSends>()),
-      traffic_(std::make_shared<Traffic>()) {}
+      pending_sends_(std::make_shared<PendingSends>()) {}
 
-// A libtorch backend waits in its destructor for what it has begun, and a peer that is gone never
-// ends it: after an error its memory is given up, so that the error can be told.
+const c10::intrusive_ptr<c10d::ProcessGroup>& Group::process_group() const {
+  return handles_->process_group;
+}
+
+const Capabilities& Group::capabilities(const at::Tensor& x) const {
+  return x.is_cpu() ? handles_->cpu : handles_->cuda;
+}
+
+bool Group::shares_memory() const { return handles_->cpu.shared_memory; }
+
+// A backend may wait in its destructor for what it has begun, and a peer that is gone never ends
+// it: after an error its memory is given up, so that the error can be told.
 void Group::abandon() const {
-  if (inline_collectives_ != nullptr) return;
-  c10::intrusive_ptr<c10d::ProcessGroup>(process_group_).release();
+  if (!handles_->cpu.waits_in_destructor && !handles_->cuda.waits_in_destructor) return;
+  c10::intrusive_ptr<c10d::ProcessGroup>(process_group()).release();
   pending_sends_->keep_forever(pending_sends_);
 }
 
@@ -98,8 +105,8 @@ void Group::all_reduce(at::Tensor& x, ReduceOp op) const {
   };
   traffic_->all_reduce.add(x.nbytes());
   run_collective(OpKind::kAllReduce, describe, [&] {
-    if (inline_collectives_ != nullptr && x.is_cpu()) {
-      inline_collectives_->all_reduce_inline(x, op);
+    if (handles_->inline_collectives != nullptr && x.is_cpu()) {
+      handles_->inline_collectives->all_reduce_inline(x, op);
     } else {
       reduce_dense(x, op, OpKind::kAllReduce);
     }
@@ -110,7 +117,7 @@ void Group::all_reduce(at::Tensor& x, ReduceOp op) const {
 // In a wider type where the backend would round at each step or lacks the type, a piece at a time
 // to bound the memory for it.
 void Group::reduce_dense(at::Tensor& x, ReduceOp op, OpKind kind) const {
-  const at::ScalarType type = type_to_reduce_in(x, op, is_gloo_);
+  const at::ScalarType type = type_to_reduce_in(x.scalar_type(), op, capabilities(x));
   if (type == x.scalar_type()) return reduce_by_backend(x, op, kind);
   constexpr int64_t kPiece = int64_t{1} << 20;
   const at::Tensor flat = x.view({-1});
@@ -126,7 +133,7 @@ void Group::reduce_by_backend(at::Tensor& x, ReduceOp op, OpKind kind) const {
   std::vector<at::Tensor> tensors = {x};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
-  wait_for(monitor_.get(), kind, process_group_->allreduce(tensors, options));
+  wait_for(monitor_.get(), kind, process_group()->allreduce(tensors, options));
   if (op == ReduceOp::kAverage) x.div_(size_);
 }
 
@@ -156,14 +163,13 @@ at::Tensor Group::all_gather(const at::Tensor& shard, int64_t dim,
 // All ranks' parts, which differ along dimension 0 at most.
 std::vector<at::Tensor> Group::gather_parts(const at::Tensor& shard,
                                             const std::vector<int64_t>& sizes) const {
-  if (const auto type = type_to_move_as(shard.scalar_type(), is_gloo_)) {
+  if (const auto type = type_to_move_as(shard.scalar_type(), capabilities(shard))) {
     std::vector<at::Tensor> parts = gather_parts(shard.view(*type), sizes);
     for (at::Tensor& part : parts) part = part.view(shard.scalar_type());
     return parts;
   }
-  // Only our own backends gather unequal parts; for others they are padded.
   const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
-  const bool pad = inline_collectives_ == nullptr;
+  const bool pad = !capabilities(shard).unequal_pieces;
   std::vector<at::Tensor> input = {pad ? pad_to(shard, longest) : shard};
   std::vector<std::vector<at::Tensor>> outputs(1);
   auto shape = shard.sizes().vec();
@@ -173,7 +179,7 @@ std::vector<at::Tensor> Group::gather_parts(const at::Tensor& shard,
   }
   c10d::AllgatherOptions options;
   options.asyncOp = false;
-  wait_for(monitor_.get(), OpKind::kAllGather, process_group_->allgather(outputs, input, options));
+  wait_for(monitor_.get(), OpKind::kAllGather, process_group()->allgather(outputs, input, options));
   for (size_t i = 0; i < sizes.size(); ++i) {
     outputs[0][i] = outputs[0][i].narrow(0, 0, sizes[i]);
   }
@@ -220,8 +226,7 @@ at::Tensor Group::reduce_scatter(const at::Tensor& x, int64_t dim,
 at::Tensor Group::scatter_sum(const at::Tensor& x, int64_t dim,
                               const std::vector<int64_t>& sizes) const {
   const auto own = static_cast<size_t>(rank_);
-  if (inline_collectives_ == nullptr) {
-    // Other backends cannot scatter unequal pieces, and Gloo's own is an all-reduce too.
+  if (!capabilities(x).reduce_scatter) {
     at::Tensor whole = x.clone(at::MemoryFormat::Contiguous);
     reduce_dense(whole, ReduceOp::kSum, OpKind::kReduceScatter);
     const int64_t start = std::accumulate(sizes.begin(), sizes.begin() + rank_, int64_t{0});
@@ -235,7 +240,7 @@ at::Tensor Group::scatter_sum(const at::Tensor& x, int64_t dim,
   c10d::ReduceScatterOptions options;
   options.asyncOp = false;
   wait_for(monitor_.get(), OpKind::kReduceScatter,
-           process_group_->reduce_scatter(output, pieces, options));
+           process_group()->reduce_scatter(output, pieces, options));
   return output[0];
 }
 
@@ -250,18 +255,17 @@ void Group::broadcast(at::Tensor& x, int64_t root) const {
   traffic_->broadcast.add(x.nbytes());
   run_collective(OpKind::kBroadcast, describe, [&] {
     at::Tensor dense = x.contiguous();
-    const auto type = type_to_move_as(x.scalar_type(), is_gloo_);
-    auto* const inline_moves = dynamic_cast<InlineMoves*>(inline_collectives_.get());
-    if (inline_moves != nullptr && x.is_cpu()) {
-      inline_moves->broadcast_inline(dense, root);
+    if (handles_->inline_collectives != nullptr && x.is_cpu()) {
+      handles_->inline_collectives->broadcast_inline(dense, root);
       if (rank_ != root && !dense.is_same(x)) x.copy_(dense);
       return true;
     }
+    const auto type = type_to_move_as(x.scalar_type(), capabilities(x));
     std::vector<at::Tensor> tensors = {type ? dense.view(*type) : dense};
     c10d::BroadcastOptions options;
     options.rootRank = root;
     options.asyncOp = false;
-    wait_for(monitor_.get(), OpKind::kBroadcast, process_group_->broadcast(tensors, options));
+    wait_for(monitor_.get(), OpKind::kBroadcast, process_group()->broadcast(tensors, options));
     if (rank_ != root && !dense.is_same(x)) x.copy_(dense);
     return true;
   });
@@ -274,7 +278,7 @@ void Group::send(const at::Tensor& x, int64_t destination) const {
   run_operation(OpKind::kSend, [&] {
     std::vector<at::Tensor> copy = {x.detach().clone(at::MemoryFormat::Contiguous)};
     pending_sends_->rethrow_error();
-    pending_sends_->add(destination, process_group_->send(copy, static_cast<int>(destination), 0),
+    pending_sends_->add(destination, process_group()->send(copy, static_cast<int>(destination), 0),
                         copy[0]);
     return true;
   });
@@ -285,7 +289,7 @@ void Group::receive(at::Tensor& x, int64_t source) const {
   const at::NoGradGuard no_grad;
   run_operation(OpKind::kReceive, [&] {
     std::vector<at::Tensor> dense = {x.contiguous()};
-    process_group_->recv(dense, static_cast<int>(source), 0)->wait();
+    process_group()->recv(dense, static_cast<int>(source), 0)->wait();
     if (!dense[0].is_same(x)) x.copy_(dense[0]);
     return true;
   });
@@ -303,7 +307,7 @@ void Group::barrier() const {
       [&] {
         c10d::BarrierOptions options;
         options.asyncOp = false;
-        wait_for(monitor_.get(), OpKind::kBarrier, process_group_->barrier(options));
+        wait_for(monitor_.get(), OpKind::kBarrier, process_group()->barrier(options));
         return true;
       });
 }

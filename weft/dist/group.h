@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/dist/reduce_op.h"
+
 namespace c10d {
 class ProcessGroup;
 class Work;
@@ -15,29 +17,13 @@ class Work;
 
 namespace weft::dist {
 
-struct Call;
 class CallChecker;
 class GroupMonitor;
 class PendingSends;
+struct Capabilities;
+struct GroupHandles;
 
 enum class OpKind : uint8_t;
-/// How the ranks' values become one.
-enum class ReduceOp { kSum, kAverage, kMin, kMax, kProduct };
-
-/// Collectives on this thread, without the dispatcher and work objects of c10d. A backend that can
-/// run them inline implements it beside c10d::Backend; Group falls back to c10d otherwise.
-class InlineCollectives {
- public:
-  virtual ~InlineCollectives() = default;
-  /// Reduces contiguous `x` in place over the group. Collective.
-  virtual void all_reduce_inline(at::Tensor& x, ReduceOp op) = 0;
-  /// Group::shares_memory.
-  virtual bool shares_memory() const { return false; }
-  /// Group::sum_room.
-  virtual float* sum_room(int64_t /*count*/) { return nullptr; }
-  /// Group::add_sum; false if the backend has nothing better than all_reduce_inline.
-  virtual bool add_sum_inline(at::Tensor& /*x*/, float* /*own*/) { return false; }
-};
 
 /// A collective that was begun and runs beside this thread. The tensors that it was given are not
 /// to be touched until wait() has returned.
@@ -84,36 +70,23 @@ class Group {
  public:
   /// The group of this rank alone.
   Group();
-  /// `name` is used in messages, e.g. "model". `inline_collectives` may be null, and so may
-  /// `monitor`, which names the ranks in errors, and `checker`, which compares the ranks' calls.
-  Group(std::string name, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
-        std::shared_ptr<InlineCollectives> inline_collectives,
-        std::shared_ptr<GroupMonitor> monitor = nullptr,
+  /// `name` is used in messages, e.g. "model"; `handles` are what a backend has made. `monitor`,
+  /// which names the ranks in errors, and `checker`, which compares the ranks' calls, may be null.
+  Group(std::string name, GroupHandles handles, std::shared_ptr<GroupMonitor> monitor = nullptr,
         std::shared_ptr<CallChecker> checker = nullptr);
-  // Defined where c10d::ProcessGroup is complete, so that this header needs not include it.
-  Group(const Group& other);
-  Group(Group&& other) noexcept;
-  Group& operator=(const Group& other);
-  Group& operator=(Group&& other) noexcept;
-  ~Group();
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
   const std::string& name() const { return name_; }
   /// libtorch's handle, for code of one's own; null in a group of one.
-  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
-  bool operator==(const Group& other) const { return process_group_ == other.process_group_; }
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
+  bool operator==(const Group& other) const { return process_group() == other.process_group(); }
+  /// What a backend has made for it (backends/group_handles.h); empty in a group of one.
+  const GroupHandles& handles() const { return *handles_; }
 
   /// Reduces `x` in place; x may be strided. Sums, averages and products of half types are
   /// computed in fp32 and rounded once, on every backend for CPU tensors.
   void all_reduce(at::Tensor& x, ReduceOp op = ReduceOp::kSum) const;
-  /// x += the ranks' sum of `own`, [x.numel()], which may be overwritten; x is contiguous, of
-  /// float32 on the CPU. The same bits as all_reduce's result added to x.
-  void add_sum(at::Tensor& x, float* own) const;
-  /// Room for add_sum's `own` of `count` numbers where the other ranks read it, so that whoever
-  /// computes it writes it there; the group's next collective must be add_sum with it. Null where
-  /// the ranks share no memory, or less.
-  float* sum_room(int64_t count) const;
   /// Whether the ranks move bytes through memory that all of them map. Not collective.
   bool shares_memory() const;
   /// Concatenates the ranks' shards along `dim`, rank order. Sizes along `dim` may differ.
@@ -148,6 +121,9 @@ class Group {
   const Traffic& traffic() const { return *traffic_; }
 
  private:
+  friend class SharedSum;
+
+  const Capabilities& capabilities(const at::Tensor& x) const;
   std::vector<at::Tensor> gather_parts(const at::Tensor& shard,
                                        const std::vector<int64_t>& sizes) const;
   std::vector<int64_t> exchange_sizes(int64_t own) const;
@@ -166,11 +142,9 @@ class Group {
   std::string name_ = "self";
   int64_t rank_ = 0;
   int64_t size_ = 1;
-  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
-  std::shared_ptr<InlineCollectives> inline_collectives_;
+  std::shared_ptr<const GroupHandles> handles_;
   std::shared_ptr<GroupMonitor> monitor_;
   std::shared_ptr<CallChecker> checker_;
-  bool is_gloo_ = false;
   std::shared_ptr<PendingSends> pending_sends_;
   std::shared_ptr<Traffic> traffic_ = std::make_shared<Traffic>();
 };

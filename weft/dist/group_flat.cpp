@@ -3,10 +3,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "weft/core/error.h"
+#include "weft/dist/backends/group_handles.h"
 #include "weft/dist/group.h"
 #include "weft/dist/group_calls.h"
 #include "weft/dist/group_tensors.h"
-#include "weft/dist/inline_moves.h"
 
 // The collectives that write into memory that is there.
 
@@ -36,30 +36,6 @@ PendingWork::~PendingWork() = default;
 
 void PendingWork::wait() { wait_for(monitor_.get(), OpKind::kAllGather, work_); }
 
-bool Group::shares_memory() const {
-  return inline_collectives_ != nullptr && inline_collectives_->shares_memory();
-}
-
-// What compares the ranks' calls talks through the group itself.
-float* Group::sum_room(int64_t count) const {
-  if (inline_collectives_ == nullptr || checker_ != nullptr) return nullptr;
-  return inline_collectives_->sum_room(count);
-}
-
-void Group::add_sum(at::Tensor& x, float* own) const {
-  check<ShapeError>(x.is_contiguous() && x.scalar_type() == at::kFloat && x.is_cpu(),
-                    "dist.Group.add_sum: expected a contiguous float32 tensor on the CPU, got ",
-                    tensor_text(x));
-  const bool is_inline = inline_collectives_ != nullptr && checker_ == nullptr;
-  const bool is_added = is_inline && run_operation(OpKind::kAllReduce, [&] {
-                          return inline_collectives_->add_sum_inline(x, own);
-                        });
-  if (is_added) return traffic_->all_reduce.add(x.nbytes());
-  at::Tensor sum = at::from_blob(own, x.sizes(), at::kFloat);
-  all_reduce(sum);
-  x.add_(sum);
-}
-
 void Group::all_gather_into(at::Tensor& whole, const at::Tensor& shard) const {
   gather_into(whole, shard, /*async=*/false);
 }
@@ -80,17 +56,16 @@ std::unique_ptr<PendingWork> Group::gather_into(at::Tensor& whole, const at::Ten
   traffic_->all_gather.add(whole.nbytes());
   const auto describe = [&] { return call_of(OpKind::kAllGather, tensor_text(shard)); };
   return run_collective(OpKind::kAllGather, describe, [&] {
-    auto* const inline_moves = dynamic_cast<InlineMoves*>(inline_collectives_.get());
-    if (inline_moves != nullptr && !async && shard.is_cpu()) {
-      inline_moves->all_gather_inline(whole, shard);
+    if (handles_->inline_collectives != nullptr && !async && shard.is_cpu()) {
+      handles_->inline_collectives->all_gather_inline(whole, shard);
       return std::unique_ptr<PendingWork>();
     }
-    const auto type = type_to_move_as(shard.scalar_type(), is_gloo_);
+    const auto type = type_to_move_as(shard.scalar_type(), capabilities(shard));
     at::Tensor output = type ? whole.view(*type) : whole;
     at::Tensor input = type ? shard.view(*type) : shard;
     c10d::AllgatherOptions options;
     options.asyncOp = async;
-    auto work = process_group_->_allgather_base(output, input, options);
+    auto work = process_group()->_allgather_base(output, input, options);
     if (!async) wait_for(monitor_.get(), OpKind::kAllGather, work);
     return async ? std::make_unique<PendingWork>(std::move(work), monitor_)
                  : std::unique_ptr<PendingWork>();
@@ -110,16 +85,14 @@ void Group::reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) cons
   traffic_->reduce_scatter.add(whole.nbytes());
   const auto describe = [&] { return call_of(OpKind::kReduceScatter, tensor_text(whole)); };
   run_collective(OpKind::kReduceScatter, describe, [&] {
-    if (inline_collectives_ == nullptr) {
-      // Gloo's own is an all-reduce, too, and adds halves one by one.
+    if (!capabilities(shard).reduce_scatter) {
       at::Tensor sum = whole.clone();
       reduce_dense(sum, ReduceOp::kSum, OpKind::kReduceScatter);
       shard.view({-1}).copy_(sum.view({-1}).narrow(0, rank_ * shard.numel(), shard.numel()));
       return true;
     }
-    if (auto* const inline_moves = dynamic_cast<InlineMoves*>(inline_collectives_.get());
-        inline_moves != nullptr && shard.is_cpu()) {
-      inline_moves->reduce_scatter_inline(shard, whole);
+    if (handles_->inline_collectives != nullptr && shard.is_cpu()) {
+      handles_->inline_collectives->reduce_scatter_inline(shard, whole);
       return true;
     }
     at::Tensor output = shard;
@@ -127,7 +100,7 @@ void Group::reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) cons
     c10d::ReduceScatterOptions options;
     options.asyncOp = false;
     wait_for(monitor_.get(), OpKind::kReduceScatter,
-             process_group_->_reduce_scatter_base(output, input, options));
+             process_group()->_reduce_scatter_base(output, input, options));
     return true;
   });
 }

@@ -153,7 +153,7 @@ Group World::State::make_group(const BackendRow& row, const std::string& name,
                              options.start_timeout};
   GroupHandles handles = row.make(request);
   const auto checker = options.check_collectives ? add_checks(request, handles) : nullptr;
-  return Group(name, handles.process_group, handles.inline_collectives, monitor, checker);
+  return Group(name, std::move(handles), monitor, checker);
 }
 
 }  // namespace weft::dist

@@ -28,6 +28,19 @@ std::string first_line(std::string_view text) {
 std::string always(const RankInfo&) { return ""; }
 bool automatic(const RankInfo&) { return true; }
 
+// It adds halves in half precision, reduces neither flags nor int16, and its own reduce-scatter is
+// an all-reduce, too.
+Capabilities gloo_can() {
+  Capabilities can;
+  can.rounds_halves_often = true;
+  can.waits_in_destructor = true;
+  can.reduces = {at::kChar, at::kByte,     at::kInt,   at::kLong,
+                 at::kHalf, at::kBFloat16, at::kFloat, at::kDouble};
+  can.moves = {at::kChar, at::kByte,     at::kBool,  at::kInt,   at::kLong,
+               at::kHalf, at::kBFloat16, at::kFloat, at::kDouble};
+  return can;
+}
+
 GroupHandles make_gloo(const GroupRequest& request) {
   auto options = c10d::ProcessGroupGloo::Options::create(request.monitor->timeout());
   // On one host nothing may listen beyond loopback; across hosts Gloo listens where the others see
@@ -37,7 +50,7 @@ GroupHandles make_gloo(const GroupRequest& request) {
   try {
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
                                                                request.size, options);
-    return {wrap_backend(request, true, backend), nullptr};
+    return {wrap_backend(request, c10d::ProcessGroup::BackendType::GLOO, backend), gloo_can()};
   } catch (const std::exception& error) {
     // A rank that ended meanwhile is the usual reason: what it says itself counts more.
     core::fail<core::CommError>("dist.World: the ranks of group ", request.monitor->name(),
@@ -130,11 +143,10 @@ const BackendRow& find_backend(const std::string& name, const RankInfo& info) {
   return *row;
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> wrap_backend(const GroupRequest& request, bool is_gloo,
+c10::intrusive_ptr<c10d::ProcessGroup> wrap_backend(const GroupRequest& request,
+                                                    c10d::ProcessGroup::BackendType type,
                                                     c10::intrusive_ptr<c10d::Backend> backend) {
-  using c10d::ProcessGroup;
-  auto group = c10::make_intrusive<ProcessGroup>(request.store, request.rank, request.size);
-  const auto type = is_gloo ? ProcessGroup::BackendType::GLOO : ProcessGroup::BackendType::CUSTOM;
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.size);
   group->setBackend(c10::DeviceType::CPU, type, backend);
   group->setDefaultBackend(type);
   return group;

@@ -5,14 +5,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "weft/dist/backends/group_handles.h"
 #include "weft/dist/backends/names.h"
-#include "weft/dist/group.h"
 #include "weft/dist/group_monitor.h"
 #include "weft/dist/rendezvous/rank_info.h"
 
 namespace c10d {
-class ProcessGroup;
 class Store;
 }  // namespace c10d
 
@@ -29,13 +29,6 @@ struct GroupRequest {
   /// Tells it from the job's other groups, e.g. "3-0".
   std::string id;
   std::chrono::milliseconds start_timeout{};
-};
-
-/// What a backend makes of it.
-struct GroupHandles {
-  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
-  /// Null if the backend cannot run collectives inline.
-  std::shared_ptr<InlineCollectives> inline_collectives;
 };
 
 /// One row of the table of backends: how this build makes a group on it.
@@ -62,8 +55,9 @@ const BackendRow& find_backend(const std::string& name, const RankInfo& info);
 /// mpirun has started the ranks and this build has it, else gloo.
 GroupHandles make_plain_group(const GroupRequest& request);
 
-/// A c10d process group for CPU tensors around one backend.
-c10::intrusive_ptr<c10d::ProcessGroup> wrap_backend(const GroupRequest& request, bool is_gloo,
+/// A c10d process group for CPU tensors around one backend, which c10d knows as `type`.
+c10::intrusive_ptr<c10d::ProcessGroup> wrap_backend(const GroupRequest& request,
+                                                    c10d::ProcessGroup::BackendType type,
                                                     c10::intrusive_ptr<c10d::Backend> backend);
 
 }  // namespace weft::dist

@@ -5,7 +5,6 @@
 #include "weft/core/error.h"
 #include "weft/dist/backends/backend_work.h"
 #include "weft/dist/backends/tensor_lists.h"
-#include "weft/dist/inline_moves.h"
 
 namespace weft::dist {
 
@@ -18,12 +17,11 @@ Message message_of(const at::Tensor& x, int tag) {
   return {tag, static_cast<int32_t>(x.scalar_type()), block_of(x).bytes};
 }
 
-class InlineBlocks : public InlineMoves {
+class InlineBlocks : public InlineCollectives {
  public:
   explicit InlineBlocks(c10::intrusive_ptr<BlockBackend> backend) : backend_(std::move(backend)) {}
 
   void all_reduce_inline(at::Tensor& x, ReduceOp op) override { backend_->all_reduce_now(x, op); }
-  bool shares_memory() const override { return backend_->shares_memory(); }
   float* sum_room(int64_t count) override { return backend_->sum_room_now(count); }
   bool add_sum_inline(at::Tensor& x, float* own) override { return backend_->add_sum_now(x, own); }
   void all_gather_inline(at::Tensor& whole, const at::Tensor& shard) override {
@@ -63,9 +61,13 @@ ReduceOp to_reduce_op(const c10d::ReduceOp& op) {
 
 GroupHandles make_block_group(const GroupRequest& request, const char* name,
                               std::unique_ptr<BlockTransport> transport) {
+  const Capabilities can = transport->collectives().capabilities();
   auto backend =
       c10::make_intrusive<BlockBackend>(name, std::move(transport), request.rank, request.size);
-  return {wrap_backend(request, false, backend), std::make_shared<InlineBlocks>(backend)};
+  return {wrap_backend(request, c10d::ProcessGroup::BackendType::CUSTOM, backend),
+          can,
+          {},
+          std::make_shared<InlineBlocks>(backend)};
 }
 
 BlockBackend::BlockBackend(const char* name, std::unique_ptr<BlockTransport> transport, int rank,

@@ -11,7 +11,7 @@
 #include "weft/dist/backends/block_collectives.h"
 #include "weft/dist/backends/tensor_lists.h"
 #include "weft/dist/backends/work_queue.h"
-#include "weft/dist/group.h"
+#include "weft/dist/reduce_op.h"
 
 namespace weft::dist {
 
@@ -29,8 +29,7 @@ class BlockBackend : public c10d::Backend {
 
   /// Reduces contiguous `x` on this thread, after everything that is queued.
   void all_reduce_now(at::Tensor& x, ReduceOp op);
-  bool shares_memory() const { return collectives_.shares_memory(); }
-  /// Group::sum_room and Group::add_sum, after everything that is queued.
+  /// SharedSum::room and SharedSum::add, after everything that is queued.
   float* sum_room_now(int64_t count);
   bool add_sum_now(at::Tensor& x, float* own);
   /// The same for moves of contiguous tensors.

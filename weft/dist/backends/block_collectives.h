@@ -7,7 +7,8 @@
 #include <functional>
 #include <span>
 
-#include "weft/dist/group.h"
+#include "weft/dist/backends/capabilities.h"
+#include "weft/dist/reduce_op.h"
 
 namespace weft::dist {
 
@@ -31,13 +32,16 @@ class BlockCollectives {
  public:
   virtual ~BlockCollectives() = default;
 
+  /// What it does with CPU tensors: pieces of different sizes and a reduce-scatter of its own, and
+  /// with shared_memory all_gather's `input` may be its own place among the outputs. Not
+  /// collective.
+  virtual Capabilities capabilities() const {
+    return {.unequal_pieces = true, .reduce_scatter = true};
+  }
   /// Throws ShapeError if elements of `dtype` cannot be reduced so. Not collective.
   virtual void check_reduction(c10::ScalarType dtype, ReduceOp op) const = 0;
   /// Reduces `count` elements in place.
   virtual void all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op) = 0;
-  /// Whether the ranks move bytes through memory that all of them map; all_gather's `input` may be
-  /// its own place among the outputs then.
-  virtual bool shares_memory() const { return false; }
   /// Memory for `bytes` that the others read in this rank's next call, which must be add_sum; null
   /// if there is none. Not collective.
   virtual std::byte* sum_room(size_t /*bytes*/) { return nullptr; }

@@ -43,10 +43,11 @@ Tensors first_of(const std::vector<Tensors>& lists) { return lists.empty() ? Ten
 
 }  // namespace
 
-CheckedBackend::CheckedBackend(c10::intrusive_ptr<c10d::Backend> backend,
+CheckedBackend::CheckedBackend(c10::intrusive_ptr<c10d::Backend> backend, const Capabilities& can,
                                std::shared_ptr<CallChecker> checker)
     : Backend(backend->getRank(), backend->getSize()),
       backend_(std::move(backend)),
+      compares_pieces_(can.compares_pieces),
       checker_(std::move(checker)) {}
 
 CheckedBackend::~CheckedBackend() { checker_->queue().drain(); }
@@ -136,13 +137,10 @@ CheckedBackend::WorkPtr CheckedBackend::allgather_into_tensor_coalesced(
              });
 }
 
-// shm deals out pieces of different sizes and compares them itself; c10d promises equal ones only.
-bool CheckedBackend::deals_unequal_pieces() const { return getBackendName() == "shm"; }
-
 CheckedBackend::WorkPtr CheckedBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                const c10d::GatherOptions& options) {
   Call call = call_of(OpKind::kGather, join(tensors_text(inputs), from_root(options.rootRank)));
-  if (deals_unequal_pieces()) {
+  if (compares_pieces_) {
     call.agreed = join(dtype_text(inputs.at(0).scalar_type()), from_root(options.rootRank));
   }
   return run(std::move(call), options, first_of(outputs),
@@ -154,7 +152,7 @@ CheckedBackend::WorkPtr CheckedBackend::gather(std::vector<Tensors>& outputs, Te
 CheckedBackend::WorkPtr CheckedBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                 const c10d::ScatterOptions& options) {
   Call call = call_of(OpKind::kScatter, join(tensors_text(outputs), from_root(options.rootRank)));
-  if (deals_unequal_pieces()) {
+  if (compares_pieces_) {
     call.agreed = join(dtype_text(outputs.at(0).scalar_type()), from_root(options.rootRank));
   }
   return run(std::move(call), options, outputs,
@@ -207,9 +205,9 @@ std::shared_ptr<CallChecker> add_checks(const GroupRequest& request, GroupHandle
   if (std::none_of(devices.begin(), devices.end(), is_cpu)) return nullptr;
   const auto backend = plain.getBackend(c10::DeviceType::CPU);
   auto checker = std::make_shared<CallChecker>(backend, request.monitor);
-  const bool is_gloo = plain.getBackendType() == c10d::ProcessGroup::BackendType::GLOO;
   handles.process_group =
-      wrap_backend(request, is_gloo, c10::make_intrusive<CheckedBackend>(backend, checker));
+      wrap_backend(request, plain.getBackendType(),
+                   c10::make_intrusive<CheckedBackend>(backend, handles.cpu, checker));
   return checker;
 }
 

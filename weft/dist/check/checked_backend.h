@@ -23,7 +23,9 @@ class CheckedBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  CheckedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<CallChecker> checker);
+  /// `can` is what the backend does with CPU tensors.
+  CheckedBackend(c10::intrusive_ptr<c10d::Backend> backend, const Capabilities& can,
+                 std::shared_ptr<CallChecker> checker);
   /// Waits for what was issued.
   ~CheckedBackend() override;
 
@@ -71,10 +73,11 @@ class CheckedBackend : public c10d::Backend {
   WorkPtr run(Call call, const CallOptions& options, Tensors outputs, Issue issue);
   WorkPtr run_queued(WorkQueue& queue, Tensors outputs, std::function<void()> job);
   void finish(const WorkPtr& work, OpKind kind) const;
-  bool deals_unequal_pieces() const;
   void receive_checked(const at::Tensor& x, int source, int tag);
 
   c10::intrusive_ptr<c10d::Backend> backend_;
+  // Where the backend compares the sizes of pieces, they may differ; c10d promises equal ones only.
+  bool compares_pieces_;
   std::shared_ptr<CallChecker> checker_;
   // A message that nobody takes holds up no other: one queue for each peer, tag and direction.
   std::map<std::pair<int, int>, WorkQueue> sending_;

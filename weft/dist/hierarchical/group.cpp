@@ -34,9 +34,7 @@ GroupRequest part_of(const GroupRequest& whole, const std::string& name,
 }
 
 Group plain_group(const GroupRequest& request) {
-  const GroupHandles handles = make_plain_group(request);
-  return {request.monitor->name(), handles.process_group, handles.inline_collectives,
-          request.monitor};
+  return {request.monitor->name(), make_plain_group(request), request.monitor};
 }
 
 // Where the hosts have different numbers of ranks only the first ones are sure to have a match.

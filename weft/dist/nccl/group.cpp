@@ -24,6 +24,11 @@ GroupHandles add_nccl(const GroupRequest& request, GroupHandles handles) {
                                                              request.size, options);
   handles.process_group->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL,
                                     backend);
+  handles.cuda.unequal_pieces = true;
+  handles.cuda.reduce_scatter = true;
+  handles.cuda.reduces = {at::kChar, at::kByte,     at::kBool,  at::kInt,   at::kLong,
+                          at::kHalf, at::kBFloat16, at::kFloat, at::kDouble};
+  handles.cuda.moves = handles.cuda.reduces;
   return handles;
 }
 

@@ -30,7 +30,12 @@ class ShmCollectives : public BlockCollectives {
   /// reduces its part of a chunk and shows it in the next step (reduce-scatter, then all-gather,
   /// overlapped).
   void all_reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op) override;
-  bool shares_memory() const override { return true; }
+  Capabilities capabilities() const override {
+    return {.unequal_pieces = true,
+            .compares_pieces = true,
+            .reduce_scatter = true,
+            .shared_memory = true};
+  }
   std::byte* sum_room(size_t bytes) override;
   bool add_sum(Block x, std::byte* own) override;
   void reduce(std::byte* data, int64_t count, c10::ScalarType dtype, ReduceOp op,

@@ -9,6 +9,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
+#include "weft/dist/shared_sum.h"
 #include "weft/nn/kernels/select.h"
 #include "weft/quant/kernels/panel_select.h"
 #include "weft/quant/view.h"
@@ -263,7 +264,8 @@ void FusedDecoder::add_own_sum(const Pass& pass) {
 void FusedDecoder::add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
                                const Vector& bias) {
   // Where the ranks share memory, few rows are written where the others read them.
-  float* const room = pass.own.is_cut() ? nullptr : group_.sum_room(pass.rows() * width_);
+  float* const room =
+      pass.own.is_cut() ? nullptr : dist::SharedSum(group_).room(pass.rows() * width_);
   float* const sum = room != nullptr ? room : sum_.mutable_data_ptr<float>();
   multiply(part, std::array{quant::PanelProduct{w, sum, width_}});
   const core::Profiled profiled("all-reduce, residual");
@@ -271,7 +273,7 @@ void FusedDecoder::add_reduced(const Pass& pass, const char* part, const quant::
   if (pass.own.is_cut()) {
     add_own_sum(pass);
   } else if (!is_alone) {
-    group_.add_sum(*pass.x_BTD, sum);
+    dist::SharedSum(group_).add(*pass.x_BTD, sum);
   }
   if (!is_alone && bias.data == nullptr) return;
   for_rows(pass.own.count, width_, [&](int64_t row) {

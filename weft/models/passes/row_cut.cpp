@@ -5,7 +5,7 @@
 namespace weft::models {
 namespace {
 
-// Smaller sums go through memory that all ranks read (Group::sum_room), in one step instead of two.
+// Smaller sums go through memory that all ranks read (dist::SharedSum), in one step instead of two.
 constexpr int64_t kSmallSum = (96 << 10) / sizeof(float);
 
 }  // namespace
