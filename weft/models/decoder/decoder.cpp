@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,14 +11,11 @@
 
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
-#ifdef WEFT_HAS_CUDA
-#include "weft/models/passes/cuda_decoder.h"
-#endif
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/decoder/layer_parts.h"
-#include "weft/models/passes/fused_decoder.h"
-#include "weft/nn/attention/rope.h"
-#include "weft/nn/layers/checkpoint.h"
+#include "weft/models/decoder/position_angles.h"
+#include "weft/models/passes/fused_attention.h"
+#include "weft/models/passes/pass_choice.h"
 #include "weft/nn/linear/fused_linear.h"
 #include "weft/nn/parallel/parameter_info.h"
 #include "weft/nn/parallel/vocab_cross_entropy.h"
@@ -28,16 +26,6 @@
 
 namespace weft::models {
 namespace {
-
-nn::Rope make_rope(const ModelConfig& config, const WeightSource& source) {
-  nn::RopeOptions options;
-  options.dim = config.head_dim;
-  options.base = config.rope_base;
-  options.max_positions = config.max_positions;
-  options.scaling = config.rope_scaling;
-  options.divisors = source.vector_or_undefined(kRopeDivisors);
-  return nn::Rope(std::move(options));
-}
 
 void check_batch(const TokenBatch& batch) {
   const auto check = [&](const at::Tensor& extra, const char* name) {
@@ -62,11 +50,7 @@ class Decoder : public CausalLM {
  public:
   Decoder(const ModelConfig& config, const WeightSource& source, const Stage& stage,
           const dist::Group& group)
-      : config_(config),
-        stage_(stage),
-        group_(group),
-        num_kv_heads_(held_heads(config, source).kv_heads.length),
-        rope_(make_rope(config, source)) {
+      : config_(config), stage_(stage), group_(group), angles_(config, source) {
     const auto body = register_module("model", std::make_shared<torch::nn::Module>());
     if (stage.is_first || (stage.is_last && config.is_tied)) {
       embedding_ = body->register_module(
@@ -74,13 +58,22 @@ class Decoder : public CausalLM {
           nn::VocabParallelEmbedding(source.linear(model_name(config, {Part::kEmbedding}), false),
                                      config.vocab_size, group));
     }
+    PassParts parts;
     const auto layers = body->register_module("layers", std::make_shared<torch::nn::Module>());
     for (int64_t layer = stage.layers.start; layer < stage.layers.end(); ++layer) {
-      blocks_.push_back(layers->register_module(std::to_string(layer),
-                                                DecoderBlock(config, source, layer, group)));
+      parts.blocks.push_back(layers->register_module(std::to_string(layer),
+                                                     DecoderBlock(config, source, layer, group)));
     }
+    if (stage.is_last) {
+      parts.last_norm = body->register_module("norm", norm(config, source, {Part::kFinalNorm}));
+    }
+    parts.config = config;
+    parts.is_whole = stage.is_first && stage.is_last;
+    parts.num_kv_heads = held_heads(config, source).kv_heads.length;
+    parts.group = group;
+    blocks_ = parts.blocks;
+    passes_ = std::make_unique<PassChoice>(std::move(parts));
     if (!stage.is_last) return;
-    norm_ = body->register_module("norm", norm(config, source, {Part::kFinalNorm}));
     const auto head = config.is_tied ? embedding_->inner()
                                      : source.linear(model_name(config, {Part::kHead}), true);
     head_ = register_module("lm_head", nn::VocabParallelHead(head, config.vocab_size, group));
@@ -91,33 +84,34 @@ class Decoder : public CausalLM {
 
   at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) override {
     const int64_t start = cache == nullptr ? 0 : cache->length();
-    PassContext pass{near_angles(start, ids_BT.size(1)), {}, cache};
-    pass.num_sequences = ids_BT.size(0);
+    PassContext context{angles_.near(start, ids_BT.size(1)), {}, cache};
+    context.num_sequences = ids_BT.size(0);
     rows_.clear();
     const core::Profiled profiled("embedding, rest");
-    const at::Tensor x_BTD = run_fused(ids_BT, pass);
+    const nn::PlaceScope scope(context.place);
+    const at::Tensor x_BTD = embed(ids_BT, context);
+    const at::Tensor y_BTD = passes_->best_for(cache).run(x_BTD, context);
     if (cache != nullptr) cache->advance(ids_BT.size(1));
-    return x_BTD;
+    return y_BTD;
   }
 
   at::Tensor forward(const TokenBatch& batch) override { return forward_stage(batch, {}); }
 
   at::Tensor forward_stage(const TokenBatch& batch, const at::Tensor& x_BTD) override {
     check_batch(batch);
-    PassContext pass{batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
-                                                  : rope_.angles(0, batch.ids_BT.size(1)),
-                     batch.documents_BT, nullptr};
-    if (is_training()) pass.dropout = dropout_;
-    pass.place.step = batch.step;
-    pass.place.first_row = batch.first_token;
-    pass.stream_place = place_ = pass.place;
-    pass.num_sequences = batch.ids_BT.size(0);
+    PassContext context{angles_.of(batch), batch.documents_BT, nullptr};
+    if (is_training()) context.dropout = dropout_;
+    context.place.step = batch.step;
+    context.place.first_row = batch.first_token;
+    context.stream_place = place_ = context.place;
+    context.num_sequences = batch.ids_BT.size(0);
     rows_ = row_counts(batch.ids_BT.numel());
-    pass.rows = rows_;
+    context.rows = rows_;
     for (int64_t rank = 0; !rows_.empty() && rank < group_.rank(); ++rank) {
-      pass.stream_place.first_row += rows_[static_cast<size_t>(rank)];
+      context.stream_place.first_row += rows_[static_cast<size_t>(rank)];
     }
-    return run(batch.ids_BT, x_BTD, pass);
+    const nn::PlaceScope scope(context.place);
+    return passes_->modules().run(x_BTD.defined() ? x_BTD : embed(batch.ids_BT, context), context);
   }
 
   at::Tensor make_stage_input(const TokenBatch& batch) const override {
@@ -155,8 +149,12 @@ class Decoder : public CausalLM {
     return blocks;
   }
 
-  void set_block_runner(BlockRunner runner) override { runner_ = std::move(runner); }
-  void set_checkpointing(std::vector<bool> blocks) override { checkpointed_ = std::move(blocks); }
+  void set_block_runner(BlockRunner runner) override {
+    passes_->modules().set_block_runner(std::move(runner));
+  }
+  void set_checkpointing(std::vector<bool> blocks) override {
+    passes_->modules().set_checkpointing(std::move(blocks));
+  }
 
   void set_dropout(double p, uint64_t seed) override {
     core::check<core::ConfigError>(p >= 0 && p < 1, "models.CausalLM: dropout ", p,
@@ -189,17 +187,7 @@ class Decoder : public CausalLM {
   }
 
   nn::KvCache make_cache(int64_t batch, int64_t capacity) const override {
-#ifdef WEFT_HAS_CUDA
-    if (const CudaDecoder* cuda = cuda_pass()) {
-      core::check<core::ConfigError>(cache_dtype_.value_or(at::kFloat) == at::kFloat,
-                                     "models.CausalLM: a cache of float16 on a GPU, expected one "
-                                     "of float32");
-      return cuda->make_cache(batch, capacity);
-    }
-#endif
-    const at::ScalarType fastest = fused_decoder() == nullptr ? at::kFloat : at::kHalf;
-    return nn::KvCache({config_.num_layers, batch, num_kv_heads_, config_.head_dim, capacity,
-                        cache_dtype_.value_or(fastest)});
+    return passes_->best().make_cache({batch, capacity, cache_dtype_});
   }
 
   int64_t weight_bytes() const override {
@@ -221,58 +209,12 @@ class Decoder : public CausalLM {
                                    config_.num_layers, " has none");
   }
 
-  at::Tensor embed(const at::Tensor& ids_BT, const PassContext& pass) {
+  at::Tensor embed(const at::Tensor& ids_BT, const PassContext& context) {
     check_has(stage_.is_first, "embedding");
-    return nn::dropped(pass.rows.empty() ? embedding_->forward(ids_BT)
-                                         : embedding_->forward_rows(ids_BT, pass.rows),
-                       pass.dropout, pass.stream_place);
+    return nn::dropped(context.rows.empty() ? embedding_->forward(ids_BT)
+                                            : embedding_->forward_rows(ids_BT, context.rows),
+                       context.dropout, context.stream_place);
   }
-
-  // In few kernels where it can be.
-  at::Tensor run_fused(const at::Tensor& ids_BT, const PassContext& pass) {
-#ifdef WEFT_HAS_CUDA
-    if (CudaDecoder* cuda = cuda_pass()) {
-      if (pass.cache != nullptr) return cuda->run(embed(ids_BT, pass), pass.angles, *pass.cache);
-      nn::KvCache alone = cuda->make_cache(ids_BT.size(0), ids_BT.size(1));
-      return cuda->run(embed(ids_BT, pass), pass.angles, alone);
-    }
-#endif
-    FusedDecoder* const fused = fused_pass(pass.cache);
-    if (fused == nullptr) return run(ids_BT, {}, pass);
-    return fused->run(embed(ids_BT, pass), pass.angles, *pass.cache);
-  }
-
-  // `given_BTD`: what the stage before gave; undefined: the tokens' embeddings.
-  at::Tensor run(const at::Tensor& ids_BT, const at::Tensor& given_BTD, const PassContext& pass) {
-    const nn::PlaceScope scope(pass.place);
-    at::Tensor x_BTD = given_BTD.defined() ? given_BTD : embed(ids_BT, pass);
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      const BlockFunction forward = block_function(i, pass);
-      x_BTD = runner_ ? runner_(static_cast<int64_t>(i), forward, x_BTD) : forward(x_BTD);
-    }
-    return stage_.is_last ? norm_->forward(x_BTD) : x_BTD;
-  }
-
-  BlockFunction block_function(size_t index, const PassContext& pass) const {
-    BlockFunction plain = [block = blocks_[index], pass](const at::Tensor& x_BTD) mutable {
-      return block->forward(x_BTD, pass);
-    };
-    if (index >= checkpointed_.size() || !checkpointed_[index]) return plain;
-    return [plain = std::move(plain)](const at::Tensor& x_BTD) {
-      return nn::checkpoint(plain, x_BTD);
-    };
-  }
-
-#ifdef WEFT_HAS_CUDA
-  // Null where the blocks have to run as modules.
-  CudaDecoder* cuda_pass() const {
-    if (!stage_.is_first || !stage_.is_last || runner_) return nullptr;
-    if (cuda_ == nullptr || !cuda_->is_current()) {
-      cuda_ = std::make_unique<CudaDecoder>(config_, blocks_, norm_, group_);
-    }
-    return cuda_->is_complete() ? cuda_.get() : nullptr;
-  }
-#endif
 
   // All ranks' shares of so many tokens; none if each has all.
   nn::RowCounts row_counts(int64_t num_tokens) const {
@@ -281,38 +223,6 @@ class Decoder : public CausalLM {
       rows.push_back(shard::part(num_tokens, group_.size(), rank).length);
     }
     return rows;
-  }
-
-  // rope_.angles, for a token at a time out of what was computed for its neighbours.
-  nn::RopeAngles near_angles(int64_t start, int64_t tokens) {
-    constexpr int64_t kWindow = 256;
-    const int64_t window = start / kWindow * kWindow, end = window + kWindow;
-    const bool depends_on_length = config_.rope_scaling.type == nn::RopeType::kDynamic;
-    if (depends_on_length || at::GradMode::is_enabled() || start + tokens > end ||
-        end > rope_.max_positions()) {
-      return rope_.angles(start, tokens);
-    }
-    if (near_ == nullptr || near_start_ != window) {
-      near_ = std::make_unique<nn::RopeAngles>(rope_.angles(window, kWindow));
-      near_start_ = window;
-    }
-    return {near_->cos().narrow(0, start - window, tokens),
-            near_->sin().narrow(0, start - window, tokens)};
-  }
-
-  // Null where the blocks have to run as modules.
-  FusedDecoder* fused_pass(const nn::KvCache* cache) const {
-    if (cache == nullptr || at::GradMode::is_enabled()) return nullptr;
-    return FusedAttention::reads_cache_of(cache->dtype()) ? fused_decoder() : nullptr;
-  }
-
-  // Null where no pass runs in few kernels.
-  FusedDecoder* fused_decoder() const {
-    if (!stage_.is_first || !stage_.is_last || runner_) return nullptr;
-    if (fused_ == nullptr || !fused_->is_current()) {
-      fused_ = std::make_unique<FusedDecoder>(config_, blocks_, norm_, group_);
-    }
-    return fused_->is_complete() ? fused_.get() : nullptr;
   }
 
   // This rank's logits of all tokens; x is what the last pass has returned.
@@ -339,21 +249,11 @@ class Decoder : public CausalLM {
   ModelConfig config_;
   Stage stage_;
   dist::Group group_;
-  int64_t num_kv_heads_;
-  nn::Rope rope_;
+  PositionAngles angles_;
   nn::VocabParallelEmbedding embedding_{nullptr};
   std::vector<DecoderBlock> blocks_;
-  nn::RMSNorm norm_{nullptr};
+  std::unique_ptr<PassChoice> passes_;
   nn::VocabParallelHead head_{nullptr};
-  mutable std::unique_ptr<FusedDecoder> fused_;
-#ifdef WEFT_HAS_CUDA
-  mutable std::unique_ptr<CudaDecoder> cuda_;
-#endif
-  // Angles of neighbouring positions, from near_start_ on.
-  std::unique_ptr<nn::RopeAngles> near_;
-  int64_t near_start_ = 0;
-  BlockRunner runner_;
-  std::vector<bool> checkpointed_;
   nn::DropoutDraw dropout_;
   std::optional<at::ScalarType> cache_dtype_;
   bool cuts_rows_ = false;

@@ -49,20 +49,19 @@ CudaKvStore::CudaKvStore(const Sizes& sizes)
       keys_(sizes.num_layers * sizes.of_layer() * kFloat),
       values_(sizes.num_layers * sizes.of_layer() * kFloat) {}
 
-CudaDecoder::CudaDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
-                         const nn::RMSNorm& last_norm, dist::Group group)
-    : width_(config.width),
-      head_dim_(config.head_dim),
-      norm_eps_(static_cast<float>(config.norm_eps)),
-      group_(std::move(group)) {
-  is_complete_ = head_dim_ <= cuda::kMostHeadDim &&
-                 std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
-  if (is_complete_) last_norm_ = in_float(last_norm->weight);
+CudaDecoder::CudaDecoder(const PassParts& parts)
+    : width_(parts.config.width),
+      head_dim_(parts.config.head_dim),
+      norm_eps_(static_cast<float>(parts.config.norm_eps)),
+      group_(parts.group) {
+  is_complete_ =
+      head_dim_ <= cuda::kMostHeadDim &&
+      std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
+  if (is_complete_) last_norm_ = in_float(parts.last_norm->weight);
 }
 
 bool CudaDecoder::add(const DecoderBlock& block) {
   const FeedForwardLayer& ffn = block->feed_forward();
-  if (ffn.is_empty()) return false;
   const AttentionParts& parts = block->attention()->parts();
   Layer layer(held_.take_all<nn::CudaLinearImpl>(block));
   for (const Linear& linear : layer.all()) {
@@ -88,14 +87,15 @@ bool CudaDecoder::add(const DecoderBlock& block) {
   return true;
 }
 
-bool CudaDecoder::is_current() const { return held_.are_current(); }
-
-nn::KvCache CudaDecoder::make_cache(int64_t batch, int64_t capacity) const {
-  core::check<core::ConfigError>(capacity >= 1, "nn.KvCache: capacity ", capacity,
+nn::KvCache CudaDecoder::make_cache(const CacheRequest& request) const {
+  core::check<core::ConfigError>(request.dtype.value_or(at::kFloat) == at::kFloat,
+                                 "models.CausalLM: a cache of float16 on a GPU, expected one of "
+                                 "float32");
+  core::check<core::ConfigError>(request.capacity >= 1, "nn.KvCache: capacity ", request.capacity,
                                  ", expected at least 1 position");
-  return {capacity,
-          std::make_shared<CudaKvStore>(CudaKvStore::Sizes{static_cast<int64_t>(layers_.size()),
-                                                           batch, kv_heads_, capacity, head_dim_})};
+  const CudaKvStore::Sizes sizes{static_cast<int64_t>(layers_.size()), request.batch, kv_heads_,
+                                 request.capacity, head_dim_};
+  return {request.capacity, std::make_shared<CudaKvStore>(sizes)};
 }
 
 const CudaKvStore& CudaDecoder::store_of(const nn::KvCache& cache, int64_t batch) const {
@@ -109,8 +109,14 @@ const CudaKvStore& CudaDecoder::store_of(const nn::KvCache& cache, int64_t batch
   return *store;
 }
 
-at::Tensor CudaDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
-                            nn::KvCache& cache) {
+at::Tensor CudaDecoder::run(const at::Tensor& x_BTD, const PassContext& context) {
+  if (context.cache != nullptr) return run_over(x_BTD, context.angles, *context.cache);
+  const nn::KvCache alone = make_cache({x_BTD.size(0), x_BTD.size(1), at::kFloat});
+  return run_over(x_BTD, context.angles, alone);
+}
+
+at::Tensor CudaDecoder::run_over(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
+                                 const nn::KvCache& cache) {
   cache.check_room(x_BTD.size(1));
   meet();
   const Pass pass{x_BTD.size(0), x_BTD.size(1), angles.cos().size(-1),

@@ -13,9 +13,9 @@
 #include "weft/cuda/graph.h"
 #include "weft/cuda/rank_sum.h"
 #include "weft/dist/group.h"
-#include "weft/models/config/config.h"
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/passes/held_linears.h"
+#include "weft/models/passes/pass.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
 #include "weft/nn/layers/norm.h"
@@ -49,24 +49,20 @@ class CudaKvStore : public nn::KvStore {
 /// are all-reduced there. The pass of one token per sequence is recorded the second time and then
 /// begins as one (cuda::Graph), unless its sums travel. For blocks whose linears are all on the GPU
 /// (nn::on_cuda).
-class CudaDecoder {
+class CudaDecoder : public Pass {
  public:
   /// Holds the linears and copies norms and biases; not collective.
-  CudaDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
-              const nn::RMSNorm& last_norm, dist::Group group);
-  /// False if a block has experts, or a linear that is elsewhere, or heads larger than
-  /// cuda::kMostHeadDim: then it can't run.
-  bool is_complete() const { return is_complete_; }
-  /// Whether the modules still hold the linears that they held then, as far as it looked.
-  bool is_current() const;
-  /// A cache for run(). Throws IoError where the GPU is full.
-  nn::KvCache make_cache(int64_t batch, int64_t capacity) const;
-  /// x_BTD: the tokens' embeddings, floating, on the CPU. Writes keys and values behind the
-  /// cache's positions and leaves it to the caller to advance it. Returns hidden states after the
-  /// last norm, float32, on the CPU. Throws ConfigError if the cache has no room or is not of
-  /// make_cache, or of another batch. Collective: two all-reduces a layer; the first time ranks
-  /// meet.
-  at::Tensor run(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache& cache);
+  explicit CudaDecoder(const PassParts& parts);
+  /// False if a linear is elsewhere, or heads are larger than cuda::kMostHeadDim.
+  bool is_complete() const override { return is_complete_; }
+  bool is_current() const override { return held_.are_current(); }
+  /// Any: run refuses one of the CPU in words.
+  bool takes(const nn::KvCache* /*cache*/) const override { return true; }
+  /// Of float32; throws ConfigError for another type, IoError where the GPU is full.
+  nn::KvCache make_cache(const CacheRequest& request) const override;
+  /// Returns float32 on the CPU. Throws ConfigError if the cache is not of make_cache as well.
+  /// Collective: two all-reduces a layer; the first time ranks meet.
+  at::Tensor run(const at::Tensor& x_BTD, const PassContext& context) override;
 
  private:
   using Linear = std::shared_ptr<nn::CudaLinearImpl>;
@@ -92,6 +88,8 @@ class CudaDecoder {
     bool operator==(const Place&) const = default;
   };
 
+  at::Tensor run_over(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
+                      const nn::KvCache& cache);
   bool add(const DecoderBlock& block);
   const CudaKvStore& store_of(const nn::KvCache& cache, int64_t batch) const;
   void make_room(const Pass& pass);

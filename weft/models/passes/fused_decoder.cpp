@@ -36,20 +36,20 @@ float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
   return floats_.make_room(rows * stride);
 }
 
-FusedDecoder::FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
-                           const nn::RMSNorm& last_norm, dist::Group group)
-    : width_(config.width),
-      head_dim_(config.head_dim),
-      norm_eps_(static_cast<float>(config.norm_eps)),
-      attention_(config.head_dim),
-      group_(std::move(group)) {
-  last_norm_ = keep(last_norm->weight);
-  is_complete_ = std::ranges::all_of(blocks, [this](const auto& block) { return add(block); });
+FusedDecoder::FusedDecoder(const PassParts& parts)
+    : width_(parts.config.width),
+      head_dim_(parts.config.head_dim),
+      num_kv_heads_(parts.num_kv_heads),
+      norm_eps_(static_cast<float>(parts.config.norm_eps)),
+      attention_(parts.config.head_dim),
+      group_(parts.group) {
+  last_norm_ = keep(parts.last_norm->weight);
+  is_complete_ =
+      std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
   inputs_ = quant::PanelInputs(wants_);
 }
 
 bool FusedDecoder::add(const DecoderBlock& block) {
-  if (block->feed_forward().is_empty()) return false;
   const auto linears = held_.take_all<nn::PanelLinearImpl>(block);
   for (const Linear& linear : linears.all()) {
     if (!note_wants(linear)) return false;
@@ -124,10 +124,18 @@ bool FusedDecoder::note_wants(const Linear& linear) {
   return true;
 }
 
-bool FusedDecoder::is_current() const { return held_.are_current(); }
+bool FusedDecoder::takes(const nn::KvCache* cache) const {
+  return cache != nullptr && cache->store() == nullptr && !at::GradMode::is_enabled() &&
+         FusedAttention::reads_cache_of(cache->dtype());
+}
 
-at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
-                             nn::KvCache& cache) {
+nn::KvCache FusedDecoder::make_cache(const CacheRequest& request) const {
+  return nn::KvCache({static_cast<int64_t>(layers_.size()), request.batch, num_kv_heads_, head_dim_,
+                      request.capacity, request.dtype.value_or(at::kHalf)});
+}
+
+at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context) {
+  nn::KvCache& cache = *context.cache;
   cache.check_room(x_BTD.size(1));
   core::check<core::ConfigError>(cache.batch() == x_BTD.size(0),
                                  "models.FusedDecoder: ", x_BTD.size(0), " sequences, expected ",
@@ -138,7 +146,7 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const nn::RopeAngles& angl
   at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
   x.copy_(x_BTD);
   make_sums(own);
-  run_layers({x.size(0), x.size(1), cache.length(), &angles, &cache, &x,
+  run_layers({x.size(0), x.size(1), cache.length(), &context.angles, &cache, &x,
               x.mutable_data_ptr<float>(), own});
   if (own.is_cut()) group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
   return x;

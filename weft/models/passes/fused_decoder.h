@@ -10,10 +10,10 @@
 
 #include "weft/core/scratch.h"
 #include "weft/dist/group.h"
-#include "weft/models/config/config.h"
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/passes/fused_attention.h"
 #include "weft/models/passes/held_linears.h"
+#include "weft/models/passes/pass.h"
 #include "weft/models/passes/row_cut.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
@@ -27,21 +27,20 @@ namespace weft::models {
 /// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
 /// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
 /// (nn::put_in_panels).
-class FusedDecoder {
+class FusedDecoder : public Pass {
  public:
   /// Holds the modules' weights; not collective.
-  FusedDecoder(const ModelConfig& config, const std::vector<DecoderBlock>& blocks,
-               const nn::RMSNorm& last_norm, dist::Group group);
-  /// False if a block has experts, or a linear that is not in panels, or rounds activations to
-  /// other bits than the first: then it can't run.
-  bool is_complete() const { return is_complete_; }
-  /// Whether the modules still hold the linears that they held then, as far as it looked.
-  bool is_current() const;
-  /// x_BTD: the tokens' embeddings, floating. Writes keys and values behind the cache's positions
-  /// and leaves it to the caller to advance it. Returns hidden states after the last norm, float32.
-  /// Throws ConfigError if the cache has no room. Collective: two all-reduces a layer, or their
-  /// halves around the norms of long prompts.
-  at::Tensor run(const at::Tensor& x_BTD, const nn::RopeAngles& angles, nn::KvCache& cache);
+  explicit FusedDecoder(const PassParts& parts);
+  /// False if a linear is not in panels, or rounds activations to other bits than the first.
+  bool is_complete() const override { return is_complete_; }
+  bool is_current() const override { return held_.are_current(); }
+  /// A cache of tensors that FusedAttention reads, without gradients.
+  bool takes(const nn::KvCache* cache) const override;
+  /// Of float16 unless another type is asked for.
+  nn::KvCache make_cache(const CacheRequest& request) const override;
+  /// Returns float32. Collective: two all-reduces a layer, or their halves around the norms of long
+  /// prompts.
+  at::Tensor run(const at::Tensor& x_BTD, const PassContext& context) override;
 
  private:
   using Linear = std::shared_ptr<nn::PanelLinearImpl>;
@@ -106,7 +105,7 @@ class FusedDecoder {
   void add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
                    const Vector& bias);
 
-  int64_t width_, head_dim_;
+  int64_t width_, head_dim_, num_kv_heads_;
   float norm_eps_;
   FusedAttention attention_;
   dist::Group group_;

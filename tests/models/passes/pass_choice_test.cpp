@@ -1,0 +1,153 @@
+// Which pass a model gets, by the options of its configuration.
+#include "weft/models/passes/pass_choice.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "tests/core/error_text.h"
+#include "tests/ops/tensor_checks.h"
+#include "weft/models/load/new_model.h"
+#include "weft/nn/linear/adapt.h"
+#include "weft/nn/linear/panel_linear.h"
+
+namespace weft::models {
+namespace {
+
+using dist::Group;
+using testing::error_text;
+
+ModelConfig plain_config() {
+  ModelConfig config;
+  config.family = "llama";
+  config.vocab_size = 64;
+  config.width = 64;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.ffn_width = 128;
+  config.max_positions = 32;
+  return config;
+}
+
+ModelConfig config_with_experts() {
+  ModelConfig config = plain_config();
+  config.family = "mixtral";
+  config.experts.num_experts = 3;
+  config.experts.experts_per_token = 2;
+  config.experts.ffn_width = 128;
+  return config;
+}
+
+std::shared_ptr<CausalLM> panel_model(const ModelConfig& config, const Group& group = {}) {
+  auto model = make_model(config, group);
+  model->eval();
+  nn::quantize(*model, {quant::Mode::kAffine, 4, 32});
+  nn::put_in_panels(*model);
+  return model;
+}
+
+// What the action writes to stderr.
+std::string said(const std::function<void()>& action) {
+  ::testing::internal::CaptureStderr();
+  action();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(OptionsInUse, AreNoneInThePlainDecoder) {
+  EXPECT_TRUE(options_in_use(plain_config()).is_empty());
+  ModelConfig config = plain_config();
+  config.windows = {0, 0};
+  config.rope_dims = config.head_dim;
+  EXPECT_TRUE(options_in_use(config).is_empty()) << names_of(options_in_use(config));
+}
+
+TEST(OptionsInUse, NameEachFieldThatDiffers) {
+  const std::vector<std::pair<std::function<void(ModelConfig&)>, std::string>> cases = {
+      {[](auto& c) {
+         c.windows = {0, 8};
+       },
+       "sliding windows"},
+      {[](auto& c) { c.has_qkv_bias = true; }, "biases of queries, keys and values"},
+      {[](auto& c) { c.has_output_bias = true; }, "biases of attention's output"},
+      {[](auto& c) { c.has_mlp_bias = true; }, "biases of feed-forward layers"},
+      {[](auto& c) { c.head_norms = HeadNorms::kEachHead; }, "norms of each head"},
+      {[](auto& c) { c.head_norms = HeadNorms::kAllHeads; }, "norms over all heads"},
+      {[](auto& c) { c.norm_placement = NormPlacement::kAfter; }, "norms after layers"},
+      {[](auto& c) { c.rope_dims = 8; }, "rope of a part of each head"},
+      {[](auto& c) { c.layers_without_rope = {1}; }, "layers without rope"},
+      {[](auto& c) { c.embedding_scale = 2; }, "a factor of the embedding"},
+      {[](auto& c) { c.attention_scale = 0.5; }, "a factor of attention's scores"},
+      {[](auto& c) { c.residual_scale = 0.5; }, "a factor of what layers add"},
+      {[](auto& c) { c.logits_scale = 0.5; }, "a factor of the logits"},
+      {[](auto& c) { c.experts.num_experts = 2; }, "experts"},
+  };
+  ModelConfig all = plain_config();
+  std::string names;
+  for (const auto& [change, name] : cases) {
+    ModelConfig config = plain_config();
+    change(config);
+    EXPECT_EQ(names_of(options_in_use(config)), name);
+    if (name == "norms over all heads") continue;
+    change(all);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  EXPECT_EQ(names_of(options_in_use(all)), names);
+}
+
+TEST(PassChoice, TakesPanelsWhereTheirPassKnowsAll) {
+  const c10::InferenceMode inference;
+  ModelConfig config = plain_config();
+  config.head_norms = HeadNorms::kEachHead;
+  const auto model = panel_model(config);
+  EXPECT_EQ(said([&] { EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kHalf); }), "");
+}
+
+TEST(PassChoice, SaysOnceWhichOptionCostsSpeed) {
+  const c10::InferenceMode inference;
+  const auto model = panel_model(config_with_experts());
+  const auto use = [&] {
+    nn::KvCache cache = model->make_cache(1, 3);
+    EXPECT_EQ(cache.dtype(), at::kFloat);
+    model->forward(at::ones({1, 2}, at::kLong), &cache);
+  };
+  EXPECT_EQ(said(use),
+            "weft: warn: models: the pass for weights in panels can't compute experts; layers "
+            "run one by one instead, so that each token takes longer\n");
+  EXPECT_EQ(said(use), "");
+}
+
+// Plain weights run as modules whatever their options: nothing is lost.
+TEST(PassChoice, SaysNothingOfWeightsThatNoOtherPassWants) {
+  const c10::InferenceMode inference;
+  const auto model = make_model(config_with_experts(), Group());
+  EXPECT_EQ(said([&] { model->make_cache(1, 3); }), "");
+}
+
+TEST(PassChoice, OneRankSpeaksForAll) {
+  test::on_ranks(
+      [](const Group& group) {
+        const c10::InferenceMode inference;
+        const auto model = panel_model(config_with_experts(), group);
+        const std::string text = said([&] { model->make_cache(1, 3); });
+        EXPECT_EQ(text.empty(), group.rank() != 0) << text;
+      },
+      {2});
+}
+
+TEST(PassChoice, RefusesAnOptionThatNoPassKnows) {
+  ModelConfig config = plain_config();
+  config.attention_scale = 0.5;
+  config.layers_without_rope = {1};
+  EXPECT_EQ(error_text([&] { make_model(config, Group()); }),
+            "ConfigError: models: llama with layers without rope, a factor of attention's scores: "
+            "no pass computes that, expected sliding windows, biases of queries, keys and values, "
+            "biases of attention's output, biases of feed-forward layers, norms of each head, "
+            "experts at most");
+}
+
+}  // namespace
+}  // namespace weft::models

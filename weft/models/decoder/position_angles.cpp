@@ -1,0 +1,46 @@
+#include "weft/models/decoder/position_angles.h"
+
+#include <utility>
+
+#include "weft/models/decoder/decoder_names.h"
+
+namespace weft::models {
+namespace {
+
+nn::Rope make_rope(const ModelConfig& config, const WeightSource& source) {
+  nn::RopeOptions options;
+  options.dim = config.head_dim;
+  options.base = config.rope_base;
+  options.max_positions = config.max_positions;
+  options.scaling = config.rope_scaling;
+  options.divisors = source.vector_or_undefined(kRopeDivisors);
+  return nn::Rope(std::move(options));
+}
+
+}  // namespace
+
+PositionAngles::PositionAngles(const ModelConfig& config, const WeightSource& source)
+    : rope_(make_rope(config, source)),
+      depend_on_length_(config.rope_scaling.type == nn::RopeType::kDynamic) {}
+
+nn::RopeAngles PositionAngles::near(int64_t start, int64_t tokens) {
+  constexpr int64_t kWindow = 256;
+  const int64_t window = start / kWindow * kWindow, end = window + kWindow;
+  if (depend_on_length_ || at::GradMode::is_enabled() || start + tokens > end ||
+      end > rope_.max_positions()) {
+    return rope_.angles(start, tokens);
+  }
+  if (near_ == nullptr || near_start_ != window) {
+    near_ = std::make_unique<nn::RopeAngles>(rope_.angles(window, kWindow));
+    near_start_ = window;
+  }
+  return {near_->cos().narrow(0, start - window, tokens),
+          near_->sin().narrow(0, start - window, tokens)};
+}
+
+nn::RopeAngles PositionAngles::of(const TokenBatch& batch) const {
+  return batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
+                                      : rope_.angles(0, batch.ids_BT.size(1));
+}
+
+}  // namespace weft::models

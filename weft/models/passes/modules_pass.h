@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "weft/models/model.h"
+#include "weft/models/passes/options.h"
+#include "weft/models/passes/pass.h"
+
+namespace weft::models {
+
+/// The blocks one after the other, each as its module says: what every other pass is compared with,
+/// and the only one with gradients, without a cache, and for a stage of a pipeline.
+class ModulesPass : public Pass {
+ public:
+  /// What the modules compute beside the plain decoder.
+  static OptionSet known();
+
+  /// Throws ConfigError for an option that they do not know: then no pass does.
+  explicit ModulesPass(PassParts parts);
+  bool is_complete() const override { return true; }
+  bool is_current() const override { return true; }
+  bool takes(const nn::KvCache* /*cache*/) const override { return true; }
+  nn::KvCache make_cache(const CacheRequest& request) const override;
+  /// x_BTD may be what the stage before gave, or a rank's rows of it (PassContext::rows).
+  at::Tensor run(const at::Tensor& x_BTD, const PassContext& context) override;
+
+  /// As CausalLM has them.
+  void set_block_runner(BlockRunner runner) { runner_ = std::move(runner); }
+  void set_checkpointing(std::vector<bool> blocks) { checkpointed_ = std::move(blocks); }
+  bool has_block_runner() const { return runner_ != nullptr; }
+
+ private:
+  BlockFunction block_function(size_t index, const PassContext& context) const;
+
+  PassParts parts_;
+  BlockRunner runner_;
+  std::vector<bool> checkpointed_;
+};
+
+}  // namespace weft::models

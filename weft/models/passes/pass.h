@@ -1,0 +1,64 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "weft/dist/group.h"
+#include "weft/models/config/config.h"
+#include "weft/models/decoder/attention_layer.h"
+#include "weft/models/decoder/decoder_block.h"
+#include "weft/nn/attention/kv_cache.h"
+#include "weft/nn/layers/norm.h"
+
+namespace weft::models {
+
+/// What the passes of a decoder run: handles to the decoder's own modules.
+struct PassParts {
+  ModelConfig config;
+  std::vector<DecoderBlock> blocks;
+  /// Empty where the last layers are on another stage.
+  nn::RMSNorm last_norm{nullptr};
+  /// The first and the last layer are here.
+  bool is_whole = true;
+  /// This rank's.
+  int64_t num_kv_heads = 0;
+  dist::Group group = {};
+};
+
+/// A cache for `capacity` positions of `batch` sequences; no type: the one that the pass reads
+/// fastest.
+struct CacheRequest {
+  int64_t batch = 1;
+  int64_t capacity = 0;
+  std::optional<at::ScalarType> dtype = {};
+};
+
+/// A way to run a decoder's blocks and its last norm. Which options of the configuration it knows
+/// stands in the pass table; it is never made for one that it does not know.
+class Pass {
+ public:
+  Pass() = default;
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+  virtual ~Pass() = default;
+
+  /// False if it can't run the blocks' weights as they were held when it was made.
+  virtual bool is_complete() const = 0;
+  /// Whether the modules still hold the linears that they held then, as far as it looked.
+  virtual bool is_current() const = 0;
+  /// Whether run takes the cache, or null, in the present grad mode.
+  virtual bool takes(const nn::KvCache* cache) const = 0;
+  /// A cache that run takes, with this rank's kv heads. Throws ConfigError for a type that it does
+  /// not read or without positions, IoError where memory is full.
+  virtual nn::KvCache make_cache(const CacheRequest& request) const = 0;
+  /// x_BTD: the tokens' embeddings, floating. Writes keys and values behind the positions of
+  /// context.cache, if there is one, and leaves it to the caller to advance it. Returns hidden
+  /// states of the same shape, after the last norm where it is here. Throws ConfigError if the
+  /// cache has no room or is of another batch. Collective over the parts' group.
+  virtual at::Tensor run(const at::Tensor& x_BTD, const PassContext& context) = 0;
+};
+
+}  // namespace weft::models

@@ -1,0 +1,49 @@
+#include "weft/models/passes/pass_table.h"
+
+#include <array>
+
+#ifdef WEFT_HAS_CUDA
+#include "weft/models/passes/cuda_decoder.h"
+#endif
+#include "weft/models/passes/fused_decoder.h"
+
+namespace weft::models {
+namespace {
+
+// All linears of a model are moved together, so the first tells.
+template <class Impl>
+bool holds_linears_as(const PassParts& parts) {
+  if (parts.blocks.empty()) return false;
+  const auto inner = parts.blocks.front()->attention()->parts().q_proj->inner();
+  return std::dynamic_pointer_cast<Impl>(inner) != nullptr;
+}
+
+template <class Made>
+std::unique_ptr<Pass> make(const PassParts& parts) {
+  return std::make_unique<Made>(parts);
+}
+
+constexpr OptionSet kPanelsKnow = {Option::kWindows, Option::kQkvBias, Option::kOutputBias,
+                                   Option::kMlpBias, Option::kNormsOfEachHead};
+
+#ifdef WEFT_HAS_CUDA
+constexpr OptionSet kCudaKnows = {Option::kWindows, Option::kQkvBias, Option::kOutputBias,
+                                  Option::kMlpBias, Option::kNormsOfEachHead};
+#endif
+
+}  // namespace
+
+std::span<const PassRow> pass_table() {
+  static const std::array rows = {
+#ifdef WEFT_HAS_CUDA
+      PassRow{"the GPU", kCudaKnows,
+              "every product moves its numbers between the processor and the GPU",
+              holds_linears_as<nn::CudaLinearImpl>, make<CudaDecoder>},
+#endif
+      PassRow{"weights in panels", kPanelsKnow, "each token takes longer",
+              holds_linears_as<nn::PanelLinearImpl>, make<FusedDecoder>},
+  };
+  return rows;
+}
+
+}  // namespace weft::models
