@@ -54,7 +54,7 @@ class AttentionImpl : public torch::nn::Module {
     const at::Tensor q_BnTH = rope_.apply(heads(wq_->forward(x_BTD)), 0).transpose(1, 2);
     const at::Tensor k_BkTH = rope_.apply(heads(wk_->forward(x_BTD)), 0).transpose(1, 2);
     const at::Tensor v_BkTH = heads(wv_->forward(x_BTD)).transpose(1, 2);
-    return wo_->forward(weft::nn::grouped_query_attention(q_BnTH, k_BkTH, v_BkTH, kv_of_head_));
+    return wo_->forward(weft::nn::grouped_query_attention(q_BnTH, k_BkTH, v_BkTH, {kv_of_head_}));
   }
 
  private:

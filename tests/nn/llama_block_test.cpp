@@ -55,7 +55,7 @@ struct Block : torch::nn::Module {
     const at::Tensor k_BkTH = rope.apply(heads(wk->forward(in_BTD)), 0).transpose(1, 2);
     const at::Tensor v_BkTH = heads(wv->forward(in_BTD)).transpose(1, 2);
     const at::Tensor h_BTD =
-        x_BTD + wo->forward(grouped_query_attention(q_BnTH, k_BkTH, v_BkTH, kv_of_head));
+        x_BTD + wo->forward(grouped_query_attention(q_BnTH, k_BkTH, v_BkTH, {kv_of_head}));
     const at::Tensor ffn_BTD = ops::mp_copy(h_BTD, group);
     return h_BTD + w2->forward(at::silu(w1->forward(ffn_BTD)) * w3->forward(ffn_BTD));
   }

@@ -27,10 +27,9 @@ __device__ Head head_of(const AttentionCall& call, int32_t row, int32_t index) {
   const int32_t size = call.head_dim;
   if (index < call.heads) {
     float* q = call.q + (static_cast<int64_t>(row) * call.heads + index) * size;
-    const float scale = 1 / sqrtf(static_cast<float>(size));
     return {q,           call.q_bias == nullptr ? nullptr : call.q_bias + index * size,
             call.q_norm, q,
-            scale,       true};
+            call.scale,  true};
   }
   const int32_t kv = (index - call.heads) % call.kv_heads;
   const int64_t from = (static_cast<int64_t>(row) * call.kv_heads + kv) * size;

@@ -44,10 +44,12 @@ struct AttentionCall {
   int32_t capacity = 0;
   /// Only the last positions, this many, are seen; 0: all.
   int32_t window = 0;
+  /// Of scores before the softmax.
+  float scale = 1;
   float eps = 0;
 };
 
-/// Adds biases, norms and turns heads, scales queries by 1 / sqrt(head_dim), writes keys and values
+/// Adds biases, norms and turns heads, scales queries, writes keys and values
 /// to the cache, and attends: softmax over all positions up to each token's own, in one sweep.
 /// Source of the sweep: Milakov and Gimelshein 2018, arXiv:1805.02867. The caller sees to it that
 /// the cache has room and head_dim is at most kMostHeadDim.

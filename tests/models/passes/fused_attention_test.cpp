@@ -19,30 +19,33 @@ using test::seeded;
 // One layer with six query heads on two kv heads.
 class OneLayer {
  public:
-  OneLayer(int64_t batch, int64_t head_dim, int64_t window, at::ScalarType cache_type)
+  OneLayer(int64_t batch, int64_t head_dim, int64_t window, at::ScalarType cache_type,
+           double scale = 0, int64_t rope_dim = 0)
       : batch_(batch),
         head_dim_(head_dim),
-        window_(window),
-        rope_(head_dim, 10000, 512),
+        spec_{{0, 0, 0, 0, 1, 1}, window, scale},
+        rope_(rope_dim == 0 ? head_dim : rope_dim, 10000, 512),
         attention_(head_dim),
         cache_({1, batch, 2, head_dim, 512, cache_type}) {}
+
+  void leave_out_rope() { turns_ = false; }
 
   // A pass of so many tokens, against libtorch's attention over all so far as the cache has it.
   void check(int64_t tokens) {
     const at::Tensor q = rows(tokens, 6), k = rows(tokens, 2), v = rows(tokens, 2);
-    const nn::RopeAngles angles = rope_.angles(cache_.length(), tokens);
+    const nn::RopeAngles angles =
+        turns_ ? rope_.angles(cache_.length(), tokens) : nn::RopeAngles::none(tokens);
     const bool rounds = rounds_to_bfloat16(tokens);
     const auto taken = [&](const at::Tensor& x) {
       return (rounds ? x.to(at::kBFloat16).to(at::kFloat) : x).transpose(1, 2);
     };
     const std::string what =
         core::join(tokens, " behind ", cache_.length(), ", head dim ", head_dim_, ", window ",
-                   window_, ", cache of ", c10::toString(cache_.dtype()));
+                   spec_.window, ", cache of ", c10::toString(cache_.dtype()));
     keys_.push_back(angles.apply(k).to(cache_.dtype()).to(at::kFloat));
     values_.push_back(v.to(cache_.dtype()).to(at::kFloat));
-    const at::Tensor expected =
-        nn::grouped_query_attention(taken(angles.apply(q)), taken(at::cat(keys_, 1)),
-                                    taken(at::cat(values_, 1)), kv_of_head_, window_);
+    const at::Tensor expected = nn::grouped_query_attention(
+        taken(angles.apply(q)), taken(at::cat(keys_, 1)), taken(at::cat(values_, 1)), spec_);
     const at::Tensor q_ = q.clone(), k_ = k.clone();
     FusedAttention::Call call;
     call.batch = batch_;
@@ -51,8 +54,7 @@ class OneLayer {
     call.k = heads(k_);
     call.v = heads(v);
     call.angles = &angles;
-    call.kv_of_head = &kv_of_head_;
-    call.window = window_;
+    call.spec = &spec_;
     call.cache = &cache_;
     const float* out = attention_.run(call);
     expect_close(at::from_blob(const_cast<float*>(out), expected.sizes()), expected, what,
@@ -77,12 +79,13 @@ class OneLayer {
     return {x.mutable_data_ptr<float>(), x.stride(1), x.size(2)};
   }
 
-  int64_t batch_, head_dim_, window_;
-  const std::vector<int64_t> kv_of_head_ = {0, 0, 0, 0, 1, 1};
+  int64_t batch_, head_dim_;
+  nn::AttentionSpec spec_;
   nn::Rope rope_;
   FusedAttention attention_;
   nn::KvCache cache_;
   std::vector<at::Tensor> keys_, values_;
+  bool turns_ = true;
   uint64_t seed_ = 0;
 };
 
@@ -100,6 +103,18 @@ TEST(FusedAttention, GivesWhatLibtorchGives) {
         check_passes(batch, head_dim, window, at::kFloat);
         check_passes(batch, head_dim, window, at::kHalf);
       }
+    }
+  }
+}
+
+TEST(FusedAttention, TakesAnotherScaleAndRopeOfAPartOrNone) {
+  const c10::InferenceMode inference;
+  for (const at::ScalarType cache_type : {at::kFloat, at::kHalf}) {
+    OneLayer layer(2, 64, 0, cache_type, 0.03, 24), unturned(2, 32, 5, cache_type, 0.4);
+    unturned.leave_out_rope();
+    for (const int64_t tokens : {3, 1, 60, 1, 100}) {
+      layer.check(tokens);
+      unturned.check(tokens);
     }
   }
 }

@@ -46,9 +46,9 @@ TEST(GroupedQueryAttention, EqualsTheFormulaOneQueryAfterTheOther) {
       const at::Tensor v = seeded({kBatch, 2, positions, kDim}, 3);
       const std::string what =
           core::join("T ", tokens, ", S ", positions, ", map ", core::list_text(map));
-      expect_close(grouped_query_attention(q, k, v, map), naive(q, k, v, map), what, 1e-12);
+      expect_close(grouped_query_attention(q, k, v, {map}), naive(q, k, v, map), what, 1e-12);
       expect_close(
-          grouped_query_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), map),
+          grouped_query_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), {map}),
           naive(q, k, v, map), what + ", float32", 1e-5);
     }
   }
@@ -62,10 +62,22 @@ TEST(GroupedQueryAttention, SeesAWindowOfPositionsBehindItself) {
         const at::Tensor q = seeded({kBatch, static_cast<int64_t>(map.size()), tokens, kDim}, 1);
         const at::Tensor k = seeded({kBatch, 2, positions, kDim}, 2);
         const at::Tensor v = seeded({kBatch, 2, positions, kDim}, 3);
-        expect_close(grouped_query_attention(q, k, v, map, window), naive(q, k, v, map, window),
+        expect_close(grouped_query_attention(q, k, v, {map, window}), naive(q, k, v, map, window),
                      core::join("T ", tokens, ", S ", positions, ", window ", window), 1e-12);
       }
     }
+  }
+}
+
+TEST(GroupedQueryAttention, ScalesScoresAsItIsTold) {
+  const std::vector<int64_t> map = {0, 0, 1, 1};
+  const at::Tensor k = seeded({kBatch, 2, 8, kDim}, 2), v = seeded({kBatch, 2, 8, kDim}, 3);
+  for (const int64_t tokens : {1, 3, 8}) {
+    const at::Tensor q = seeded({kBatch, 4, tokens, kDim}, 1);
+    // The naive formula divides by the root of the head dim.
+    const at::Tensor expected = naive(q * 0.3 * std::sqrt(double{kDim}), k, v, map);
+    expect_close(grouped_query_attention(q, k, v, {map, 0, 0.3}), expected,
+                 core::join(tokens, " tokens"));
   }
 }
 
@@ -73,7 +85,7 @@ TEST(GroupedQueryAttention, ReadsViewsOfALargerCache) {
   const at::Tensor cache = seeded({kBatch, 2, 20, kDim}, 2);
   const at::Tensor k = cache.narrow(2, 0, 8), v = cache.narrow(2, 8, 8);
   const at::Tensor q = seeded({kBatch, 3, 4, kDim}, 1).transpose(1, 2);
-  expect_close(grouped_query_attention(q, k, v, {0, 0, 1, 1}), naive(q, k, v, {0, 0, 1, 1}),
+  expect_close(grouped_query_attention(q, k, v, {{0, 0, 1, 1}}), naive(q, k, v, {0, 0, 1, 1}),
                "strided");
 }
 
@@ -91,9 +103,9 @@ TEST(GroupedQueryAttention, StaysWithinDocuments) {
                             v.narrow(2, start, length), map, window));
       start += length;
     }
-    const at::Tensor y = grouped_query_attention(q, k, v, map, window, documents);
+    const at::Tensor y = grouped_query_attention(q, k, v, {map, window}, documents);
     expect_close(y, at::cat(parts, 1), core::join("window ", window));
-    expect_close(grouped_query_attention(q.narrow(2, 8, 1), k, v, map, window, documents),
+    expect_close(grouped_query_attention(q.narrow(2, 8, 1), k, v, {map, window}, documents),
                  y.narrow(1, 8, 1), "last token");
   }
 }
@@ -102,23 +114,23 @@ TEST(GroupedQueryAttention, RefusesShapesThatDoNotFit) {
   const at::Tensor k = at::zeros({1, 2, 3, 4});
   EXPECT_EQ(
       testing::error_text([&] {
-        grouped_query_attention(at::zeros({1, 2, 4, 4}), k, k, {0, 1});
+        grouped_query_attention(at::zeros({1, 2, 4, 4}), k, k, {{0, 1}});
       }),
       "ShapeError: nn.grouped_query_attention: q [1, 2, 4, 4] and k [1, 2, 3, 4] with 2 heads "
       "mapped");
   EXPECT_EQ(
       testing::error_text([&] {
-        grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {0});
+        grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {{0}});
       }),
       "ShapeError: nn.grouped_query_attention: q [1, 2, 1, 4] and k [1, 2, 3, 4] with 1 heads "
       "mapped");
   EXPECT_EQ(testing::error_text([&] {
-              grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {0, 1}, -1);
+              grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {{0, 1}, -1});
             }),
             "ShapeError: nn.grouped_query_attention: window -1, expected at least 1, or 0 for all "
             "positions");
   EXPECT_EQ(testing::error_text([&] {
-              grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {0, 1}, 0, at::zeros({1, 2}));
+              grouped_query_attention(at::zeros({1, 2, 1, 4}), k, k, {{0, 1}}, at::zeros({1, 2}));
             }),
             "ShapeError: nn.grouped_query_attention: documents [1, 2], expected int64 [1, 3]");
 }

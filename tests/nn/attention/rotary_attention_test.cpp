@@ -8,6 +8,7 @@
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/error.h"
+#include "weft/nn/attention/attention.h"
 
 namespace weft::nn {
 namespace {
@@ -21,6 +22,7 @@ struct Case {
   std::vector<int64_t> kv_of_head = {0, 0, 1, 1};
   int64_t window = 0;
   int64_t rope_dim = 0;
+  double scale = 0;
 };
 
 struct Outcome {
@@ -28,7 +30,7 @@ struct Outcome {
 };
 
 using Attention = at::Tensor (*)(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                 const RopeAngles&, const AttentionScope&);
+                                 const RopeAngles&, const AttentionSpec&, const at::Tensor&);
 
 constexpr int64_t kBatch = 2, kKvHeads = 2;
 
@@ -41,7 +43,7 @@ Outcome run(Attention attention, const Case& c, at::ScalarType dtype,
   const at::Tensor q = input(heads, 1), k = input(kKvHeads, 2), v = input(kKvHeads, 3);
   const Rope rope(c.rope_dim == 0 ? c.head_dim : c.rope_dim, 10'000, 512);
   const at::Tensor y =
-      attention(q, k, v, rope.angles(0, c.tokens), {c.kv_of_head, c.window, documents});
+      attention(q, k, v, rope.angles(0, c.tokens), {c.kv_of_head, c.window, c.scale}, documents);
   const at::Tensor weights = seeded(y.sizes(), 4, at::kFloat).to(dtype);
   (y * weights).sum().backward();
   return {y.detach(), q.grad(), k.grad(), v.grad()};
@@ -70,10 +72,32 @@ TEST(RotaryAttention, EqualsTheComposedOneForwardAndBackward) {
                                          {200, 16, {0, 0, 1, 1}, 7},
                                          {200, 16, {0, 0, 1, 1}, 64},
                                          {150, 16, {0, 1}, 100},
-                                         {40, 12, {0, 1}, 0, 6}}) {
+                                         {40, 12, {0, 1}, 0, 6},
+                                         {70, 16, {0, 0, 1, 1}, 0, 0, 0.4},
+                                         {90, 16, {0, 1}, 20, 8, 0.05}}) {
     expect_same(c, at::kFloat, 1e-5);
     expect_same(c, at::kBFloat16, 3e-2);
   }
+}
+
+TEST(RotaryAttention, TurnsNothingWithoutRope) {
+  const auto outcome = [](bool is_one_pass) {
+    const auto input = [](int64_t heads, uint64_t seed) {
+      return test::leaf(seeded({kBatch, 70, heads, 16}, seed, at::kFloat));
+    };
+    const at::Tensor q = input(4, 1), k = input(kKvHeads, 2), v = input(kKvHeads, 3);
+    const AttentionSpec spec{{0, 0, 1, 1}};
+    const at::Tensor y = is_one_pass ? rotary_attention(q, k, v, RopeAngles::none(70), spec)
+                                     : grouped_query_attention(q.transpose(1, 2), k.transpose(1, 2),
+                                                               v.transpose(1, 2), spec);
+    (y * seeded(y.sizes(), 4, at::kFloat)).sum().backward();
+    return Outcome{y.detach(), q.grad(), k.grad(), v.grad()};
+  };
+  const Outcome got = outcome(true), expected = outcome(false);
+  expect_close(got.y, expected.y, "y", 1e-5);
+  expect_close(got.q, expected.q, "q", 1e-5);
+  expect_close(got.k, expected.k, "k", 1e-5);
+  expect_close(got.v, expected.v, "v", 1e-5);
 }
 
 TEST(RotaryAttention, StaysWithinDocuments) {
@@ -94,9 +118,9 @@ TEST(RotaryAttention, TakesPositionsOfEveryRowAndStridedHeads) {
   const at::Tensor q = all.narrow(2, 0, 4), k = all.narrow(2, 4, 2), v = all.narrow(2, 6, 2);
   const Rope rope(16, 10'000, 64);
   const RopeAngles angles = rope.angles((at::arange(60).view({2, 30}) * 3).remainder(50));
-  const AttentionScope scope{{0, 0, 1, 1}};
-  expect_close(rotary_attention(q, k, v, angles, scope),
-               composed_rotary_attention(q, k, v, angles, scope), "rows of their own", 1e-5);
+  const AttentionSpec spec{{0, 0, 1, 1}};
+  expect_close(rotary_attention(q, k, v, angles, spec),
+               composed_rotary_attention(q, k, v, angles, spec), "rows of their own", 1e-5);
 }
 
 TEST(RotaryAttention, DependsOnNoNumberOfThreads) {

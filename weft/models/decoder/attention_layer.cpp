@@ -28,8 +28,7 @@ AttentionParts make_parts(const ModelConfig& config, const WeightSource& source,
           sharded_to_all(source, model_name(config, {Part::kOutput, layer}), group),
           norm(Part::kQueryNorm),
           norm(Part::kKeyNorm),
-          held_heads(config, source).kv_of_head,
-          config.window(layer)};
+          {held_heads(config, source).kv_of_head, config.window(layer), config.attention_scale}};
 }
 
 }  // namespace
@@ -62,17 +61,16 @@ at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContex
     k_BTkH = parts_.k_norm->forward(k_BTkH);
   }
   if (pass.cache == nullptr) {
-    const at::Tensor out_BTn = nn::rotary_attention(
-        q_BTnH, k_BTkH, v_BTkH, pass.angles, {parts_.kv_of_head, parts_.window, pass.documents_BT});
+    const at::Tensor out_BTn =
+        nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, pass.angles, parts_.spec, pass.documents_BT);
     return parts_.o_proj->forward_rows(pass.rows.empty() ? out_BTn : out_BTn.flatten(0, 1),
                                        pass.rows);
   }
   const auto [k_BkSH, v_BkSH] =
       pass.cache->append(layer_, pass.angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
   const at::Tensor q_BnTH = pass.angles.apply(q_BTnH).transpose(1, 2);
-  return parts_.o_proj->forward(nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
-                                                            v_BkSH.to(q_BnTH.scalar_type()),
-                                                            parts_.kv_of_head, parts_.window));
+  return parts_.o_proj->forward(nn::grouped_query_attention(
+      q_BnTH, k_BkSH.to(q_BnTH.scalar_type()), v_BkSH.to(q_BnTH.scalar_type()), parts_.spec));
 }
 
 }  // namespace weft::models

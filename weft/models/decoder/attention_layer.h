@@ -8,6 +8,7 @@
 
 #include "weft/models/config/config.h"
 #include "weft/models/load/weight_source.h"
+#include "weft/nn/attention/attention_spec.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
 #include "weft/nn/layers/dropout.h"
@@ -42,9 +43,7 @@ struct AttentionParts {
   nn::ShardedToAllLinear o_proj;
   /// Empty where heads are not normed.
   nn::HeadRMSNorm q_norm{nullptr}, k_norm{nullptr};
-  /// See nn::AttentionScope.
-  std::vector<int64_t> kv_of_head;
-  int64_t window = 0;
+  nn::AttentionSpec spec;
 };
 
 /// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.

@@ -78,8 +78,8 @@ bool CudaDecoder::add(const DecoderBlock& block) {
   layer.ffn_norm = in_float(block->ffn_norm()->weight);
   if (!parts.q_norm.is_empty()) layer.q_norm = in_float(parts.q_norm->weight);
   if (!parts.k_norm.is_empty()) layer.k_norm = in_float(parts.k_norm->weight);
-  layer.kv_of_head = as_int32(parts.kv_of_head);
-  layer.window = parts.window;
+  layer.kv_of_head = as_int32(parts.spec.kv_of_head);
+  layer.attention = parts.spec;
   heads_ = layer.q->out_features() / head_dim_;
   kv_heads_ = layer.k->out_features() / head_dim_;
   ffn_ = layer.gate->out_features();
@@ -274,7 +274,8 @@ cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index)
   call.head_dim = static_cast<int32_t>(head_dim_);
   call.turned_dim = static_cast<int32_t>(pass.turned_dim);
   call.capacity = static_cast<int32_t>(pass.store->sizes().capacity);
-  call.window = static_cast<int32_t>(layer.window);
+  call.window = static_cast<int32_t>(layer.attention.window);
+  call.scale = layer.attention.scale_for(head_dim_);
   call.eps = norm_eps_;
   return call;
 }

@@ -71,7 +71,7 @@ class CudaDecoder : public Pass {
     cuda::Buffer input_norm, ffn_norm, q_norm, k_norm;
     cuda::Buffer q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
     cuda::Buffer kv_of_head;
-    int64_t window = 0;
+    nn::AttentionSpec attention;
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 #include "weft/nn/kernels/select.h"
@@ -59,7 +58,7 @@ struct CacheRows {
 
 // How many of `most` heads from `head` on read its keys and values.
 int64_t heads_beside(const FusedAttention::Call& call, int64_t head, int64_t most) {
-  const auto* const kv = call.kv_of_head->data() + head;
+  const auto* const kv = call.spec->kv_of_head.data() + head;
   return std::find_if(kv, kv + most, [kv](int64_t other) { return other != *kv; }) - kv;
 }
 
@@ -115,7 +114,7 @@ void FusedAttention::turn(const Call& call) const {
   const CacheRows values(call, call.cache->values(call.layer), head_dim_);
   const Turns turns(*call.angles);
   const int64_t start = call.start();
-  const float q_scale = 1 / std::sqrt(static_cast<float>(head_dim_));
+  const float q_scale = call.spec->scale_for(head_dim_);
   const nn::kernels::CacheKernel& cache = cache_kernel(call);
   const int64_t work = (call.q.count + 2 * call.k.count) * head_dim_;
   at::parallel_for(
@@ -150,10 +149,11 @@ void FusedAttention::attend_each(const Call& call) {
     for (int64_t task = begin, count = 0; task < end; task += count) {
       const int64_t row = task / heads, head = task % heads;
       const int64_t sequence = row / call.tokens, token = row % call.tokens;
-      const int64_t kv = (*call.kv_of_head)[static_cast<size_t>(head)];
+      const int64_t kv = call.spec->kv_of_head[static_cast<size_t>(head)];
       count = heads_beside(call, head, std::min(heads - head, end - task));
       const int64_t positions = call.start() + token + 1;
-      const int64_t seen = call.window == 0 ? positions : std::min(positions, call.window);
+      const int64_t seen =
+          call.spec->window == 0 ? positions : std::min(positions, call.spec->window);
       nn::kernels::CachedHead cached;
       cached.queries = count;
       cached.positions = seen;
@@ -217,7 +217,7 @@ void FusedAttention::take_tile(const Call& call, int64_t sequence, int64_t kv, i
 void FusedAttention::take_tiles(const Call& call) {
   const int64_t tiles = num_tiles(call.positions()), heads = call.batch * call.k.count;
   keys_.make_room(heads * floats_of_head(call));
-  const int64_t first = first_tile(call.start(), call.window);
+  const int64_t first = first_tile(call.start(), call.spec->window);
   at::parallel_for(0, heads * tiles, quant::rows_per_thread(4 * kTile * head_dim_),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t task = begin; task < end; ++task) {
@@ -243,13 +243,13 @@ void FusedAttention::attend_tiles(const Call& call) {
 // Queries of the tokens from `first` on.
 void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t head, int64_t first,
                                  const TileMemory& memory) {
-  const int64_t kv = (*call.kv_of_head)[static_cast<size_t>(head)];
+  const int64_t kv = call.spec->kv_of_head[static_cast<size_t>(head)];
   const int64_t row = sequence * call.tokens + first, own = head * head_dim_;
   nn::kernels::AttentionHead one;
   one.tokens = std::min(kTile, call.tokens - first);
   one.before = call.start() + first;
   one.head_dim = head_dim_;
-  one.window = call.window == 0 ? call.positions() : call.window;
+  one.window = call.spec->window == 0 ? call.positions() : call.spec->window;
   for (int64_t t = 0; t < one.tokens; ++t) {
     std::copy_n(call.q.row(row + t) + own, head_dim_, memory.q + t * head_dim_);
   }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "weft/core/scratch.h"
+#include "weft/nn/attention/attention_spec.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
 #include "weft/nn/kernels/kernel.h"
@@ -36,9 +36,7 @@ class FusedAttention {
     /// As the products gave them: rope turns queries and keys where they lie.
     Heads q, k, v;
     const nn::RopeAngles* angles = nullptr;
-    /// As for nn::grouped_query_attention.
-    const std::vector<int64_t>* kv_of_head = nullptr;
-    int64_t window = 0;
+    const nn::AttentionSpec* spec = nullptr;
     int64_t layer = 0;
     nn::KvCache* cache = nullptr;
 

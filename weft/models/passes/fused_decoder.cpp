@@ -61,8 +61,7 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   layer.heads = linears.q->out_features() / head_dim_;
   layer.kv_heads = linears.k->out_features() / head_dim_;
   layer.ffn = linears.gate->out_features();
-  layer.kv_of_head = parts.kv_of_head;
-  layer.window = parts.window;
+  layer.attention = parts.spec;
   layers_.push_back(std::move(layer));
   return true;
 }
@@ -215,8 +214,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.k = {k_.row(0), k_.stride(), layer.kv_heads};
   call.v = {v_.row(0), v_.stride(), layer.kv_heads};
   call.angles = pass.angles;
-  call.kv_of_head = &layer.kv_of_head;
-  call.window = layer.window;
+  call.spec = &layer.attention;
   call.layer = index;
   call.cache = pass.cache;
   {

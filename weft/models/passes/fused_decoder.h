@@ -56,8 +56,8 @@ class FusedDecoder : public Pass {
     quant::PanelView q, k, v, o, gate, up, down;
     Vector input_norm, ffn_norm, q_norm, k_norm;
     Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
-    int64_t heads = 0, kv_heads = 0, ffn = 0, window = 0;
-    std::vector<int64_t> kv_of_head;
+    int64_t heads = 0, kv_heads = 0, ffn = 0;
+    nn::AttentionSpec attention;
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {

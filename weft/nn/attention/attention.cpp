@@ -27,11 +27,12 @@ bool is_uniform(const std::vector<int64_t>& kv_of_head, int64_t num_kv) {
 // One token reads everything before it, so a kv head's query heads can stand as if they were
 // tokens: no mask and no copy of k and v.
 at::Tensor attend_one_token(const at::Tensor& q_Bn1H, const at::Tensor& k_BkSH,
-                            const at::Tensor& v_BkSH) {
+                            const at::Tensor& v_BkSH, std::optional<double> scale) {
   const int64_t batch = q_Bn1H.size(0), heads = q_Bn1H.size(1), dim = q_Bn1H.size(3);
   const int64_t num_kv = k_BkSH.size(1);
   const at::Tensor q_BkgH = q_Bn1H.reshape({batch, num_kv, heads / num_kv, dim});
-  return at::scaled_dot_product_attention(q_BkgH, k_BkSH, v_BkSH).reshape({batch, 1, heads * dim});
+  return at::scaled_dot_product_attention(q_BkgH, k_BkSH, v_BkSH, {}, 0.0, false, scale)
+      .reshape({batch, 1, heads * dim});
 }
 
 // Each of the last `tokens` of `positions` sees itself and the positions before it, within the
@@ -57,8 +58,10 @@ at::Tensor for_heads(const at::Tensor& x_BkSH, const std::vector<int64_t>& kv_of
 }  // namespace
 
 at::Tensor grouped_query_attention(const at::Tensor& q_BnTH, const at::Tensor& k_BkSH,
-                                   const at::Tensor& v_BkSH, const std::vector<int64_t>& kv_of_head,
-                                   int64_t window, const at::Tensor& documents_BS) {
+                                   const at::Tensor& v_BkSH, const AttentionSpec& spec,
+                                   const at::Tensor& documents_BS) {
+  const std::vector<int64_t>& kv_of_head = spec.kv_of_head;
+  const int64_t window = spec.window;
   const int64_t tokens = q_BnTH.size(2), positions = k_BkSH.size(2);
   core::check<core::ShapeError>(
       static_cast<int64_t>(kv_of_head.size()) == q_BnTH.size(1) && tokens <= positions,
@@ -78,12 +81,15 @@ at::Tensor grouped_query_attention(const at::Tensor& q_BnTH, const at::Tensor& k
   if (seen < positions) {
     const int64_t first = positions - seen;
     return grouped_query_attention(
-        q_BnTH, k_BkSH.narrow(2, first, seen), v_BkSH.narrow(2, first, seen), kv_of_head, window,
+        q_BnTH, k_BkSH.narrow(2, first, seen), v_BkSH.narrow(2, first, seen), spec,
         documents_BS.defined() ? documents_BS.narrow(1, first, seen) : documents_BS);
   }
   const bool is_packed = documents_BS.defined();
+  // None: libtorch's own, which is the same.
+  const std::optional<double> scale =
+      spec.scale == 0 ? std::nullopt : std::optional<double>(spec.scale);
   if (tokens == 1 && !is_packed && is_uniform(kv_of_head, k_BkSH.size(1))) {
-    return attend_one_token(q_BnTH, k_BkSH, v_BkSH);
+    return attend_one_token(q_BnTH, k_BkSH, v_BkSH, scale);
   }
   const bool is_windowed = window != 0 && window < positions;
   const bool is_causal = tokens > 1 && tokens == positions && !is_windowed && !is_packed;
@@ -92,8 +98,9 @@ at::Tensor grouped_query_attention(const at::Tensor& q_BnTH, const at::Tensor& k
     mask = causal_mask(tokens, positions, is_windowed ? window : 0);
   }
   if (is_packed) mask = at::logical_and(*mask, document_mask(documents_BS, tokens));
-  const at::Tensor y_BnTH = at::scaled_dot_product_attention(
-      q_BnTH, for_heads(k_BkSH, kv_of_head), for_heads(v_BkSH, kv_of_head), mask, 0.0, is_causal);
+  const at::Tensor y_BnTH =
+      at::scaled_dot_product_attention(q_BnTH, for_heads(k_BkSH, kv_of_head),
+                                       for_heads(v_BkSH, kv_of_head), mask, 0.0, is_causal, scale);
   return y_BnTH.transpose(1, 2).flatten(2);
 }
 

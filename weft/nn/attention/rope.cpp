@@ -3,6 +3,7 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 
 #include <cmath>
 #include <string>
@@ -19,6 +20,11 @@ using core::ShapeError;
 RopeAngles::RopeAngles(at::Tensor cos_T1H, at::Tensor sin_T1H)
     : cos_T1H_(std::move(cos_T1H)), sin_T1H_(std::move(sin_T1H)) {}
 
+RopeAngles RopeAngles::none(int64_t tokens) {
+  const at::Tensor nothing_T10 = at::empty({tokens, 1, 0}, at::kFloat);
+  return {nothing_T10, nothing_T10};
+}
+
 bool RopeAngles::fits(const at::Tensor& x_BTnH) const {
   return x_BTnH.dim() == 4 && x_BTnH.size(1) == cos_T1H_.size(-3) &&
          (cos_T1H_.dim() == 3 || x_BTnH.size(0) == cos_T1H_.size(0)) &&
@@ -30,6 +36,7 @@ at::Tensor RopeAngles::apply(const at::Tensor& x_BTnH) const {
   check<ShapeError>(fits(x_BTnH), "nn.RopeAngles: input ", core::list_text(x_BTnH.sizes()),
                     ", expected [", cos_T1H_.dim() == 3 ? "B" : std::to_string(cos_T1H_.size(0)),
                     ", ", cos_T1H_.size(-3), ", heads, at least ", dim, "]");
+  if (dim == 0) return x_BTnH;
   const bool is_partial = x_BTnH.size(3) > dim;
   const at::Tensor x = is_partial ? x_BTnH.narrow(-1, 0, dim) : x_BTnH;
   const at::Tensor swapped = at::cat({x.narrow(-1, half, half).neg(), x.narrow(-1, 0, half)}, -1);

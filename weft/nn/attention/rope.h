@@ -25,6 +25,8 @@ class RopeAngles {
  public:
   /// cos_T1H, sin_T1H: [T, 1, dim] float32, or [B, T, 1, dim] for rows with other positions.
   RopeAngles(at::Tensor cos_T1H, at::Tensor sin_T1H);
+  /// Angles of `tokens` positions that turn nothing: for layers without rope.
+  static RopeAngles none(int64_t tokens);
   /// x_BTnH at these positions. Returns the rotated, same shape and dtype.
   /// Throws ShapeError for another number of tokens or heads that are too small.
   at::Tensor apply(const at::Tensor& x_BTnH) const;

@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -30,8 +29,7 @@ int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit
 // What the pass depends on beside tensors.
 struct Call : torch::CustomClassHolder {
   std::vector<SequenceRun> runs;
-  std::vector<int64_t> kv_of_head;
-  int64_t window = 0;
+  AttentionSpec spec;
 };
 using CallPtr = c10::intrusive_ptr<Call>;
 
@@ -181,7 +179,7 @@ class KvHeadTask {
         run_(run),
         kv_(kv),
         head_dim_(tensors.q.size(3)),
-        scale_(1 / std::sqrt(static_cast<float>(head_dim_))),
+        scale_(call.spec.scale_for(head_dim_)),
         half_(tensors.q.scalar_type() == at::kBFloat16 ? kernels::active_half_attention()
                                                        : nullptr),
         turns_(tensors.cos, tensors.sin, run),
@@ -191,7 +189,7 @@ class KvHeadTask {
     read_keys();
     for_heads([&](int64_t head) {
       read_queries(head);
-      const AttentionHead one = buffers_.head(call_.window);
+      const AttentionHead one = buffers_.head(call_.spec.window);
       half_ != nullptr ? half_->attend(one, buffers_.scratch())
                        : kernels::active_kernel().attend(one, buffers_.scratch());
       buffers_.write(Buffers::kO, {tensors_.o, run_, head}, [](int64_t, float*) {});
@@ -207,7 +205,7 @@ class KvHeadTask {
     for_heads([&](int64_t head) {
       read_queries(head);
       read_output(head);
-      const AttentionHead one = buffers_.head(call_.window);
+      const AttentionHead one = buffers_.head(call_.spec.window);
       half_ != nullptr ? half_->attend_backward(one, buffers_.scratch())
                        : kernels::active_kernel().attend_backward(one, buffers_.scratch());
       buffers_.write(Buffers::kDQ, {tensors_.d_q, run_, head}, [&](int64_t row, float* x) {
@@ -223,8 +221,8 @@ class KvHeadTask {
  private:
   template <class Use>
   void for_heads(Use&& use) {
-    for (size_t head = 0; head < call_.kv_of_head.size(); ++head) {
-      if (call_.kv_of_head[head] == kv_) use(static_cast<int64_t>(head));
+    for (size_t head = 0; head < call_.spec.kv_of_head.size(); ++head) {
+      if (call_.spec.kv_of_head[head] == kv_) use(static_cast<int64_t>(head));
     }
   }
 
@@ -326,13 +324,13 @@ bool is_of_kernel_type(const at::Tensor& x) {
 }
 
 void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                  const AttentionScope& scope) {
+                  const AttentionSpec& spec) {
   core::check<core::ShapeError>(
       q.dim() == 4 && k.dim() == 4 && k.sizes() == v.sizes() && q.size(0) == k.size(0) &&
           q.size(1) == k.size(1) && q.size(3) == k.size(3) &&
-          q.size(2) == static_cast<int64_t>(scope.kv_of_head.size()),
+          q.size(2) == static_cast<int64_t>(spec.kv_of_head.size()),
       "nn.rotary_attention: q ", core::list_text(q.sizes()), ", k ", core::list_text(k.sizes()),
-      " and v ", core::list_text(v.sizes()), " with ", scope.kv_of_head.size(),
+      " and v ", core::list_text(v.sizes()), " with ", spec.kv_of_head.size(),
       " heads mapped, expected [B, T, heads, H] with B, T and H the same");
 }
 
@@ -340,29 +338,28 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 at::Tensor composed_rotary_attention(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH,
                                      const at::Tensor& v_BTkH, const RopeAngles& angles,
-                                     const AttentionScope& scope) {
-  check_shapes(q_BTnH, k_BTkH, v_BTkH, scope);
+                                     const AttentionSpec& spec, const at::Tensor& documents_BT) {
+  check_shapes(q_BTnH, k_BTkH, v_BTkH, spec);
   return grouped_query_attention(angles.apply(q_BTnH).transpose(1, 2),
-                                 angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2),
-                                 scope.kv_of_head, scope.window, scope.documents_BT);
+                                 angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2), spec,
+                                 documents_BT);
 }
 
 at::Tensor rotary_attention(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH,
                             const at::Tensor& v_BTkH, const RopeAngles& angles,
-                            const AttentionScope& scope) {
-  check_shapes(q_BTnH, k_BTkH, v_BTkH, scope);
+                            const AttentionSpec& spec, const at::Tensor& documents_BT) {
+  check_shapes(q_BTnH, k_BTkH, v_BTkH, spec);
   const bool is_one_type =
       q_BTnH.scalar_type() == k_BTkH.scalar_type() && k_BTkH.scalar_type() == v_BTkH.scalar_type();
   std::optional<std::vector<SequenceRun>> runs;
   if (is_one_type && is_of_kernel_type(q_BTnH) && is_of_kernel_type(k_BTkH) &&
       is_of_kernel_type(v_BTkH) && angles.fits(q_BTnH)) {
-    runs = sequence_runs(scope.documents_BT, q_BTnH.size(0), q_BTnH.size(1));
+    runs = sequence_runs(documents_BT, q_BTnH.size(0), q_BTnH.size(1));
   }
-  if (!runs) return composed_rotary_attention(q_BTnH, k_BTkH, v_BTkH, angles, scope);
+  if (!runs) return composed_rotary_attention(q_BTnH, k_BTkH, v_BTkH, angles, spec, documents_BT);
   auto call = c10::make_intrusive<Call>();
   call->runs = std::move(*runs);
-  call->kv_of_head = scope.kv_of_head;
-  call->window = scope.window;
+  call->spec = spec;
   return AttentionFunction::apply(q_BTnH, k_BTkH, v_BTkH,
                                   std::pair(angles.cos().contiguous(), angles.sin().contiguous()),
                                   call)
