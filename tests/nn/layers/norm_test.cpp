@@ -127,10 +127,53 @@ TEST(ShardedRMSNorm, EqualsTheWholeOverADividedDim) {
   });
 }
 
+// This rank's part of `whole` along its last dim.
+at::Tensor part_of(const at::Tensor& whole, const shard::Layout& layout, const dist::Group& group) {
+  std::vector<at::Tensor> parts;
+  for (const shard::Range& range : layout.of(group.rank())) {
+    parts.push_back(whole.detach().narrow(-1, range.start, range.length));
+  }
+  return at::cat(parts, -1);
+}
+
+// The loss is the sum over the ranks of what each makes of its own part: an element that two ranks
+// hold is in it twice.
+TEST(ShardedRMSNorm, CountsFeaturesOnceThatSeveralRanksHold) {
+  test::on_ranks([](const dist::Group& group) {
+    const shard::Layout layout = shard::head_layouts(6, 2, 5, group.size()).kv;
+    at::Tensor copies = at::zeros({10}, at::kDouble);
+    for (const auto& ranges : layout.ranges) {
+      for (const auto& range : ranges) copies.narrow(0, range.start, range.length).add_(1);
+    }
+    const at::Tensor x_all = seeded({2, 3, 10}, 1), w_all = seeded({10}, 2);
+    const at::Tensor grad = seeded({2, 3, 10}, 3);
+    const WholeNorm whole(x_all, w_all, grad * copies);
+    ShardedRMSNorm norm(part_of(w_all, layout, group).clone(), layout, kEps, group, true);
+    const at::Tensor x = leaf(part_of(x_all, layout, group));
+    const at::Tensor y = norm->forward(x);
+    expect_close(y, part_of(whole.y, layout, group), "output");
+    y.backward(part_of(grad, layout, group));
+    expect_close(norm->weight.grad(), part_of(whole.w.grad(), layout, group), "weight");
+    // Copies have parts of the input's gradient.
+    at::Tensor d_x = at::zeros_like(x_all);
+    int64_t start = 0;
+    for (const auto& range : layout.of(group.rank())) {
+      d_x.narrow(-1, range.start, range.length).add_(x.grad().narrow(-1, start, range.length));
+      start += range.length;
+    }
+    group.all_reduce(d_x);
+    expect_close(d_x, whole.x.grad(), "input");
+  });
+}
+
 TEST(ShardedRMSNorm, RefusesSizesThatDoNotFit) {
   const dist::Group alone;
   EXPECT_EQ(testing::error_text([&] { ShardedRMSNorm(at::ones({5}), 4, kEps, alone); }),
             "ShapeError: nn.ShardedRMSNorm: weight [5] of a whole of 4; give this rank's part");
+  EXPECT_EQ(testing::error_text([&] {
+              ShardedRMSNorm(at::ones({5}), shard::contiguous_layout(0, {6}), kEps, alone);
+            }),
+            "ShapeError: nn.ShardedRMSNorm: weight [5], expected this rank's 6 of 6");
   ShardedRMSNorm norm(at::ones({5}), 9, kEps, alone);
   EXPECT_EQ(
       testing::error_text([&] {

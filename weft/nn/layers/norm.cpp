@@ -7,11 +7,13 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "weft/core/error.h"
 #include "weft/nn/layers/element_kernel.h"
 #include "weft/ops/collectives.h"
+#include "weft/ops/shared_gradient.h"
 
 namespace weft::nn {
 namespace {
@@ -125,6 +127,19 @@ at::Tensor normed(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return NormFunction::apply(x, weight, eps);
 }
 
+// The runs within a rank's shard that no rank before it holds.
+std::vector<shard::Range> first_copies(const shard::Layout& layout, int64_t rank) {
+  const std::vector<int64_t> lengths = layout.lengths();
+  const auto own = lengths.begin() + rank;
+  const int64_t start = std::accumulate(lengths.begin(), own, int64_t{0}), end = start + *own;
+  std::vector<shard::Range> runs;
+  for (const shard::Range& range : layout.gather_ranges()) {
+    const int64_t first = std::max(range.start, start), last = std::min(range.end(), end);
+    if (first < last) runs.push_back({first - start, last - first});
+  }
+  return runs;
+}
+
 }  // namespace
 
 RMSNormImpl::RMSNormImpl(at::Tensor weight_in, double eps, bool requires_grad) : eps_(eps) {
@@ -159,6 +174,17 @@ at::Tensor HeadRMSNormImpl::forward(const at::Tensor& x_BTnH) {
   return normed(x_BTnH, ops::mp_copy(weight, group_), eps_);
 }
 
+ShardedRMSNormImpl::ShardedRMSNormImpl(at::Tensor weight_in, shard::Layout layout, double eps,
+                                       dist::Group group, bool requires_grad)
+    : ShardedRMSNormImpl(std::move(weight_in), layout.size, eps, std::move(group), requires_grad) {
+  const int64_t expected = layout.lengths().at(static_cast<size_t>(group_.rank()));
+  core::check<core::ShapeError>(weight.size(0) == expected, "nn.ShardedRMSNorm: weight [",
+                                weight.size(0), "], expected this rank's ", expected, " of ",
+                                layout.size);
+  counted_ = first_copies(layout, group_.rank());
+  layout_ = std::move(layout);
+}
+
 ShardedRMSNormImpl::ShardedRMSNormImpl(at::Tensor weight_in, int64_t whole_size, double eps,
                                        dist::Group group, bool requires_grad)
     : whole_size_(whole_size), eps_(eps), group_(std::move(group)) {
@@ -167,6 +193,20 @@ ShardedRMSNormImpl::ShardedRMSNormImpl(at::Tensor weight_in, int64_t whole_size,
   core::check<core::ShapeError>(weight.size(0) <= whole_size_, "nn.ShardedRMSNorm: weight [",
                                 weight.size(0), "] of a whole of ", whole_size_,
                                 "; give this rank's part");
+  counted_ = {{0, weight.size(0)}};
+}
+
+// [..., 1]. A rank without a run has a sum all the same: its backward takes part in collectives.
+at::Tensor ShardedRMSNormImpl::own_sum(const at::Tensor& values) const {
+  if (counted_.empty()) return values.narrow(-1, 0, 0).sum(-1, true);
+  at::Tensor sum;
+  for (const shard::Range& run : counted_) {
+    const bool is_all = run.length == values.size(-1);
+    const at::Tensor part = is_all ? values : values.narrow(-1, run.start, run.length);
+    const at::Tensor squares = part.square().sum(-1, true);
+    sum = sum.defined() ? sum + squares : squares;
+  }
+  return sum;
 }
 
 at::Tensor ShardedRMSNormImpl::forward(const at::Tensor& x) {
@@ -175,12 +215,15 @@ at::Tensor ShardedRMSNormImpl::forward(const at::Tensor& x) {
                                 ", expected the last dim to be this rank's ", weight.size(0),
                                 " of ", whole_size_);
   const at::ScalarType type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (group_.size() == 1 && type == at::kFloat) return normed(x, weight, eps_);
   const at::Tensor values = x.to(type);
-  const at::Tensor own = values.square().sum(-1, true);
+  const at::Tensor own = own_sum(values);
   // Every rank scales its part by the whole's sum, so gradients of the sum come from all ranks.
   const at::Tensor sum = ops::mp_copy(ops::mp_reduce(own, group_), group_);
   const at::Tensor scale = (sum / static_cast<double>(whole_size_) + eps_).rsqrt();
-  return (values * scale * weight.to(type)).to(x.scalar_type());
+  const at::Tensor own_weight =
+      layout_ ? ops::sum_shared_gradient(weight, *layout_, group_) : weight;
+  return (values * scale * own_weight.to(type)).to(x.scalar_type());
 }
 
 }  // namespace weft::nn

@@ -4,8 +4,11 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/shard/layout.h"
 
 namespace weft::nn {
 
@@ -64,21 +67,34 @@ class HeadRMSNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(HeadRMSNorm);
 
-/// RMSNorm over a dim that is cut over the ranks: the mean is that of the whole dim.
+/// RMSNorm over a dim that is cut over the ranks: the mean is that of the whole dim. Of features
+/// that several ranks hold (kv heads over more ranks than kv heads) one copy counts.
 class ShardedRMSNormImpl : public torch::nn::Module {
  public:
   /// weight: [d], this rank's part of [D]; `whole_size` is D.
   ShardedRMSNormImpl(at::Tensor weight, int64_t whole_size, double eps, dist::Group group,
                      bool requires_grad = false);
+  /// weight: this rank's part of [D], which the ranks of `group` share as `layout` (dim 0) says. A
+  /// weight that several ranks hold has its gradient summed over them, so that copies stay equal.
+  ShardedRMSNormImpl(at::Tensor weight, shard::Layout layout, double eps, dist::Group group,
+                     bool requires_grad = false);
   /// x: [..., d] floating, this rank's part of [..., D]. Returns the same shape and dtype; computed
   /// in float32 (float64 for float64). Collective: one all-reduce of [...] float32 sums of squares,
-  /// and one in backward.
+  /// and one in backward, one more of [D] there if parts overlap.
   at::Tensor forward(const at::Tensor& x);
+  /// What every rank holds; none: it was not said.
+  const std::optional<shard::Layout>& layout() const { return layout_; }
+  /// Runs of this rank's features that count here in the whole's sum of squares.
+  const std::vector<shard::Range>& counted() const { return counted_; }
 
   at::Tensor weight;
 
  private:
+  at::Tensor own_sum(const at::Tensor& values) const;
+
   int64_t whole_size_;
+  std::optional<shard::Layout> layout_;
+  std::vector<shard::Range> counted_;
   double eps_;
   dist::Group group_;
 };

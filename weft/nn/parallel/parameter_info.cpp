@@ -75,11 +75,12 @@ class Walk {
     if (const auto* embedding = dynamic_cast<const ParallelEmbeddingImpl*>(&module)) {
       return embedding->layout();
     }
+    const auto* norm = dynamic_cast<const ShardedRMSNormImpl*>(&module);
+    if (norm == nullptr) return std::nullopt;
     core::check<core::ConfigError>(
-        dynamic_cast<const ShardedRMSNormImpl*>(&module) == nullptr,
-        "nn.describe_parameters: ", path,
+        norm->layout().has_value(), "nn.describe_parameters: ", path,
         ": a ShardedRMSNorm does not know what other ranks hold; give its layout");
-    return std::nullopt;
+    return norm->layout();
   }
 
   const InplaceShards& inplace_;

@@ -42,7 +42,7 @@ struct ParameterInfo {
 /// All parameters that need a gradient, each once, in the module's order; one that is shared by
 /// several places (a tied head) has the name of the first. How weft's layers are cut is known;
 /// `inplace` is what shard_inplace returned for others. Not collective. Throws ConfigError for a
-/// parameter whose cut can't be known (ShardedRMSNorm without an entry in `inplace`).
+/// parameter whose cut can't be known (ShardedRMSNorm without a layout and an entry in `inplace`).
 std::vector<ParameterInfo> describe_parameters(const torch::nn::Module& module,
                                                const InplaceShards& inplace = {});
 
