@@ -103,6 +103,10 @@ class RulesBuilder {
       norm({Part::kQueryNorm, layer}, H);
       norm({Part::kKeyNorm, layer}, H);
     }
+    if (config_.head_norms == HeadNorms::kAllHeads) {
+      norm_of_heads({Part::kQueryNorm, layer}, N * H, "heads");
+      norm_of_heads({Part::kKeyNorm, layer}, K * H, "kv");
+    }
     matrix({Part::kOutput, layer}, D, N * H, {Cut::kColumns, "heads", config_.has_output_bias});
     norm({Part::kFfnNorm, layer}, D);
     if (config_.has_experts(layer)) {
@@ -150,6 +154,12 @@ class RulesBuilder {
   void norm(const PartPlace& place, int64_t size) {
     const WeightRule rule = place_in_file(place, 0, size);
     add(rule.name, rule.file_name, 0, size);
+  }
+
+  void norm_of_heads(const PartPlace& place, int64_t size, const std::string& split) {
+    norm(place, size);
+    rules_.weights.back().cut = Cut::kRows;
+    rules_.weights.back().split = split;
   }
 
   void matrix(const PartPlace& place, int64_t out, int64_t in, const HowCut& how) {
