@@ -21,7 +21,7 @@ using testing::error_text;
 
 ModelConfig config_of(const std::string& family) {
   ModelConfig config;
-  config.family = family;
+  config.family = family == "partial rope" ? "llama" : family;
   config.vocab_size = 48;
   config.width = 32;
   config.num_layers = 2;
@@ -34,6 +34,13 @@ ModelConfig config_of(const std::string& family) {
   config.has_qkv_bias = family == "qwen2";
   config.has_output_bias = config.has_mlp_bias = family == "llama";
   if (family == "mistral") config.windows = {5, 5};
+  if (family == "partial rope") {
+    config.rope_dims = 6;
+    config.layers_without_rope = {1};
+    config.attention_scale = 0.1;
+    config.embedding_scale = 3;
+    config.logits_scale = 0.5;
+  }
   return config;
 }
 
@@ -90,7 +97,7 @@ class CudaDecoderPass : public test::NeedsCuda {};
 
 TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
   const c10::InferenceMode inference;
-  for (const std::string family : {"llama", "qwen2", "qwen3", "mistral"}) {
+  for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "partial rope"}) {
     const Models models(family, {}, family != "qwen2");
     for (const int64_t batch : {1, 2}) {
       const at::Tensor ids_BT = ids_of(batch, 22);

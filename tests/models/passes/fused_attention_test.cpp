@@ -53,7 +53,7 @@ class OneLayer {
     call.q = heads(q_);
     call.k = heads(k_);
     call.v = heads(v);
-    call.angles = &angles;
+    call.angles = turns_ ? &angles : nullptr;
     call.spec = &spec_;
     call.cache = &cache_;
     const float* out = attention_.run(call);

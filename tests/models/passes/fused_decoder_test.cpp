@@ -19,7 +19,8 @@ using testing::error_text;
 
 ModelConfig config_of(const std::string& family) {
   ModelConfig config;
-  config.family = family;
+  const bool is_of_llama = family == "partial rope";
+  config.family = is_of_llama ? "llama" : family;
   config.vocab_size = 97;
   config.width = 64;
   config.num_layers = 2;
@@ -32,6 +33,13 @@ ModelConfig config_of(const std::string& family) {
   config.has_qkv_bias = family == "qwen2";
   config.has_output_bias = config.has_mlp_bias = family == "llama";
   if (family == "mistral") config.windows = {5, 5};
+  if (family == "partial rope") {
+    config.rope_dims = 12;
+    config.layers_without_rope = {1};
+    config.attention_scale = 0.1;
+    config.embedding_scale = 3;
+    config.logits_scale = 0.5;
+  }
   return config;
 }
 
@@ -85,7 +93,7 @@ void expect_near(const at::Tensor& x, const at::Tensor& expected, const std::str
 TEST(FusedDecoder, GivesWhatTheModulesGive) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    for (const std::string family : {"llama", "qwen2", "qwen3", "mistral"}) {
+    for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "partial rope"}) {
       const auto model = panel_model(family, group);
       const at::Tensor one_BT = ids_of(1, 12), few_BT = ids_of(3, 5), many_BT = ids_of(3, 20);
       const at::Tensor one = model->forward(one_BT, nullptr);

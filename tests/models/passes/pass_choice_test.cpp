@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/new_model.h"
 #include "weft/nn/linear/adapt.h"
@@ -17,7 +16,6 @@ namespace weft::models {
 namespace {
 
 using dist::Group;
-using testing::error_text;
 
 ModelConfig plain_config() {
   ModelConfig config;
@@ -136,17 +134,6 @@ TEST(PassChoice, OneRankSpeaksForAll) {
         EXPECT_EQ(text.empty(), group.rank() != 0) << text;
       },
       {2});
-}
-
-TEST(PassChoice, RefusesAnOptionThatNoPassKnows) {
-  ModelConfig config = plain_config();
-  config.attention_scale = 0.5;
-  config.layers_without_rope = {1};
-  EXPECT_EQ(error_text([&] { make_model(config, Group()); }),
-            "ConfigError: models: llama with layers without rope, a factor of attention's scores: "
-            "no pass computes that, expected sliding windows, biases of queries, keys and values, "
-            "biases of attention's output, biases of feed-forward layers, norms of each head, "
-            "experts at most");
 }
 
 }  // namespace

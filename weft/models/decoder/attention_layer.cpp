@@ -1,5 +1,9 @@
 #include "weft/models/decoder/attention_layer.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/nn/attention/attention.h"
 #include "weft/nn/attention/rotary_attention.h"
@@ -12,23 +16,37 @@ namespace weft::models {
 
 namespace {
 
+QueryKeyNorm make_norm(const ModelConfig& config, const WeightSource& source,
+                       const PartPlace& place, const dist::Group& group) {
+  QueryKeyNorm norm;
+  if (config.head_norms == HeadNorms::kNone) return norm;
+  const std::string base = model_name(config, place);
+  at::Tensor weight = source.vector(base + ".weight");
+  if (config.head_norms == HeadNorms::kEachHead) {
+    norm.each = nn::HeadRMSNorm(std::move(weight), config.norm_eps, group);
+  } else {
+    norm.all = nn::ShardedRMSNorm(std::move(weight), source.layout(base), config.norm_eps, group);
+  }
+  return norm;
+}
+
+bool has_rope(const ModelConfig& config, int64_t layer) {
+  return std::ranges::find(config.layers_without_rope, layer) == config.layers_without_rope.end();
+}
+
 AttentionParts make_parts(const ModelConfig& config, const WeightSource& source, int64_t layer,
                           const dist::Group& group) {
   const auto to_heads = [&](Part part) {
     return all_to_sharded(source, model_name(config, {part, layer}), group);
   };
-  const auto norm = [&](Part part) {
-    if (config.head_norms == HeadNorms::kNone) return nn::HeadRMSNorm(nullptr);
-    return nn::HeadRMSNorm(source.vector(model_name(config, {part, layer}) + ".weight"),
-                           config.norm_eps, group);
-  };
   return {to_heads(Part::kQuery),
           to_heads(Part::kKey),
           to_heads(Part::kValue),
           sharded_to_all(source, model_name(config, {Part::kOutput, layer}), group),
-          norm(Part::kQueryNorm),
-          norm(Part::kKeyNorm),
-          {held_heads(config, source).kv_of_head, config.window(layer), config.attention_scale}};
+          make_norm(config, source, {Part::kQueryNorm, layer}, group),
+          make_norm(config, source, {Part::kKeyNorm, layer}, group),
+          {held_heads(config, source).kv_of_head, config.window(layer), config.attention_scale},
+          has_rope(config, layer)};
 }
 
 }  // namespace
@@ -40,9 +58,12 @@ AttentionLayerImpl::AttentionLayerImpl(const ModelConfig& config, const WeightSo
   register_module("k_proj", parts_.k_proj);
   register_module("v_proj", parts_.v_proj);
   register_module("o_proj", parts_.o_proj);
-  if (parts_.q_norm.is_empty()) return;
-  register_module("q_norm", parts_.q_norm);
-  register_module("k_norm", parts_.k_norm);
+  const auto add = [this](const char* name, const QueryKeyNorm& norm) {
+    if (!norm.each.is_empty()) register_module(name, norm.each);
+    if (!norm.all.is_empty()) register_module(name, norm.all);
+  };
+  add("q_norm", parts_.q_norm);
+  add("k_norm", parts_.k_norm);
 }
 
 at::Tensor AttentionLayerImpl::heads(const at::Tensor& x, const PassContext& pass) const {
@@ -50,25 +71,31 @@ at::Tensor AttentionLayerImpl::heads(const at::Tensor& x, const PassContext& pas
   return x.view({pass.num_sequences, tokens, x.size(-1) / head_dim_, head_dim_});
 }
 
+at::Tensor AttentionLayerImpl::normed_heads(QueryKeyNorm& norm, const at::Tensor& x,
+                                            const PassContext& pass) const {
+  if (!norm.all.is_empty()) return heads(norm.all->forward(x), pass);
+  const at::Tensor x_BTnH = heads(x, pass);
+  return norm.each.is_empty() ? x_BTnH : norm.each->forward(x_BTnH);
+}
+
 at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
   const auto projected = nn::linears_of_shared(
       {parts_.q_proj->inner(), parts_.k_proj->inner(), parts_.v_proj->inner()}, x_BTD,
       parts_.q_proj->group(), pass.rows);
-  at::Tensor q_BTnH = heads(projected[0], pass), k_BTkH = heads(projected[1], pass);
+  const at::Tensor q_BTnH = normed_heads(parts_.q_norm, projected[0], pass);
+  const at::Tensor k_BTkH = normed_heads(parts_.k_norm, projected[1], pass);
   const at::Tensor v_BTkH = heads(projected[2], pass);
-  if (!parts_.q_norm.is_empty()) {
-    q_BTnH = parts_.q_norm->forward(q_BTnH);
-    k_BTkH = parts_.k_norm->forward(k_BTkH);
-  }
+  const nn::RopeAngles angles =
+      parts_.has_rope ? pass.angles : nn::RopeAngles::none(q_BTnH.size(1));
   if (pass.cache == nullptr) {
     const at::Tensor out_BTn =
-        nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, pass.angles, parts_.spec, pass.documents_BT);
+        nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, angles, parts_.spec, pass.documents_BT);
     return parts_.o_proj->forward_rows(pass.rows.empty() ? out_BTn : out_BTn.flatten(0, 1),
                                        pass.rows);
   }
   const auto [k_BkSH, v_BkSH] =
-      pass.cache->append(layer_, pass.angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
-  const at::Tensor q_BnTH = pass.angles.apply(q_BTnH).transpose(1, 2);
+      pass.cache->append(layer_, angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
+  const at::Tensor q_BnTH = angles.apply(q_BTnH).transpose(1, 2);
   return parts_.o_proj->forward(nn::grouped_query_attention(
       q_BnTH, k_BkSH.to(q_BnTH.scalar_type()), v_BkSH.to(q_BnTH.scalar_type()), parts_.spec));
 }

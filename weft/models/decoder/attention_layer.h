@@ -37,13 +37,27 @@ struct PassContext {
   nn::RowCounts rows = {};
 };
 
+/// A norm of queries or of keys: of each head by itself, or over all heads of all ranks. Both
+/// empty: none.
+struct QueryKeyNorm {
+  nn::HeadRMSNorm each{nullptr};
+  nn::ShardedRMSNorm all{nullptr};
+
+  /// This rank's part; undefined without a norm.
+  at::Tensor weight() const {
+    if (!all.is_empty()) return all->weight;
+    return each.is_empty() ? at::Tensor() : each->weight;
+  }
+};
+
 /// What the layer is made of.
 struct AttentionParts {
   nn::AllToShardedLinear q_proj, k_proj, v_proj;
   nn::ShardedToAllLinear o_proj;
-  /// Empty where heads are not normed.
-  nn::HeadRMSNorm q_norm{nullptr}, k_norm{nullptr};
+  QueryKeyNorm q_norm, k_norm;
   nn::AttentionSpec spec;
+  /// Rope turns queries and keys.
+  bool has_rope = true;
 };
 
 /// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.
@@ -58,6 +72,7 @@ class AttentionLayerImpl : public torch::nn::Module {
 
  private:
   at::Tensor heads(const at::Tensor& x, const PassContext& pass) const;
+  at::Tensor normed_heads(QueryKeyNorm& norm, const at::Tensor& x, const PassContext& pass) const;
 
   int64_t layer_;
   int64_t head_dim_;

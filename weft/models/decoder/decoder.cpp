@@ -43,8 +43,12 @@ void check_batch(const TokenBatch& batch) {
 }
 
 // Parameters that see a rank's own tokens alone where the residual stream is cut.
-constexpr const char* kOfOwnRows[] = {"input_layernorm.weight", "post_attention_layernorm.weight",
-                                      "model.norm.weight", "o_proj.bias", "down_proj.bias"};
+constexpr const char* kOfOwnRows[] = {"input_layernorm.weight",
+                                      "post_attention_layernorm.weight",
+                                      "post_feedforward_layernorm.weight",
+                                      "model.norm.weight",
+                                      "o_proj.bias",
+                                      "down_proj.bias"};
 
 class Decoder : public CausalLM {
  public:
@@ -211,9 +215,10 @@ class Decoder : public CausalLM {
 
   at::Tensor embed(const at::Tensor& ids_BT, const PassContext& context) {
     check_has(stage_.is_first, "embedding");
-    return nn::dropped(context.rows.empty() ? embedding_->forward(ids_BT)
-                                            : embedding_->forward_rows(ids_BT, context.rows),
-                       context.dropout, context.stream_place);
+    at::Tensor x_BTD = context.rows.empty() ? embedding_->forward(ids_BT)
+                                            : embedding_->forward_rows(ids_BT, context.rows);
+    if (config_.embedding_scale != 1) x_BTD = x_BTD * config_.embedding_scale;
+    return nn::dropped(x_BTD, context.dropout, context.stream_place);
   }
 
   // All ranks' shares of so many tokens; none if each has all.
@@ -228,8 +233,12 @@ class Decoder : public CausalLM {
   // This rank's logits of all tokens; x is what the last pass has returned.
   at::Tensor head(const at::Tensor& x_BTD) {
     const core::Profiled profiled("head");
-    if (rows_.empty()) return head_->forward(x_BTD);
-    return nn::linears_of_shared({head_->inner()}, x_BTD, group_, rows_).front();
+    at::Tensor logits_BTv =
+        rows_.empty() ? head_->forward(x_BTD)
+                      : nn::linears_of_shared({head_->inner()}, x_BTD, group_, rows_).front();
+    if (config_.logits_scale == 1) return logits_BTv;
+    return at::GradMode::is_enabled() ? logits_BTv * config_.logits_scale
+                                      : logits_BTv.mul_(config_.logits_scale);
   }
 
   at::Tensor losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT,

@@ -1,16 +1,30 @@
 #include "weft/models/decoder/decoder_block.h"
 
+#include <string>
+
 #include "weft/models/decoder/layer_parts.h"
 
 namespace weft::models {
 
+namespace {
+
+// What the module of a weight is called in the one around it.
+std::string own_name(const ModelConfig& config, const PartPlace& place) {
+  const std::string name = model_name(config, place);
+  return name.substr(name.rfind('.') + 1);
+}
+
+}  // namespace
+
 DecoderBlockImpl::DecoderBlockImpl(const ModelConfig& config, const WeightSource& source,
                                    int64_t layer, const dist::Group& group)
     : layer_(layer),
-      input_norm_(
-          register_module("input_layernorm", norm(config, source, {Part::kInputNorm, layer}))),
+      norms_after_(config.norm_placement == NormPlacement::kAfter),
+      residual_scale_(config.residual_scale),
+      attention_norm_(register_module(own_name(config, {Part::kInputNorm, layer}),
+                                      norm(config, source, {Part::kInputNorm, layer}))),
       attention_(register_module("self_attn", AttentionLayer(config, source, layer, group))),
-      ffn_norm_(register_module("post_attention_layernorm",
+      ffn_norm_(register_module(own_name(config, {Part::kFfnNorm, layer}),
                                 norm(config, source, {Part::kFfnNorm, layer}))) {
   if (config.has_experts(layer)) {
     experts_ = register_module(config.family == "mixtral" ? "block_sparse_moe" : "mlp",
@@ -20,23 +34,30 @@ DecoderBlockImpl::DecoderBlockImpl(const ModelConfig& config, const WeightSource
   }
 }
 
-// Number 0 is the embedding's.
-at::Tensor DecoderBlockImpl::dropped(const at::Tensor& x_BTD, const PassContext& pass,
-                                     uint64_t half) const {
+// What a layer reads of the residual stream.
+at::Tensor DecoderBlockImpl::taken(const at::Tensor& x_BTD, nn::RMSNorm& norm) const {
+  return norms_after_ ? x_BTD : norm->forward(x_BTD);
+}
+
+// What the residual stream gets of a layer's output. Dropout number 0 is the embedding's.
+at::Tensor DecoderBlockImpl::added(const at::Tensor& y_BTD, nn::RMSNorm& norm,
+                                   const PassContext& pass, uint64_t half) const {
+  at::Tensor own_BTD = norms_after_ ? norm->forward(y_BTD) : y_BTD;
+  if (residual_scale_ != 1) own_BTD = own_BTD * residual_scale_;
   nn::DropoutDraw draw = pass.dropout;
   draw.layer = 2 * static_cast<uint64_t>(layer_) + half;
-  return nn::dropped(x_BTD, draw, pass.stream_place);
+  return nn::dropped(own_BTD, draw, pass.stream_place);
 }
 
 at::Tensor DecoderBlockImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
   // Also where backward computes the block again.
   const nn::PlaceScope scope(pass.place);
-  const at::Tensor h_BTD =
-      x_BTD + dropped(attention_->forward(input_norm_->forward(x_BTD), pass), pass, 1);
-  const at::Tensor normed_BTD = ffn_norm_->forward(h_BTD);
-  return h_BTD + dropped(mlp_.is_empty() ? experts_->forward(normed_BTD)
-                                         : mlp_->forward(normed_BTD, pass.rows),
-                         pass, 2);
+  const at::Tensor attended_BTD = attention_->forward(taken(x_BTD, attention_norm_), pass);
+  const at::Tensor h_BTD = x_BTD + added(attended_BTD, attention_norm_, pass, 1);
+  const at::Tensor taken_BTD = taken(h_BTD, ffn_norm_);
+  const at::Tensor y_BTD =
+      mlp_.is_empty() ? experts_->forward(taken_BTD) : mlp_->forward(taken_BTD, pass.rows);
+  return h_BTD + added(y_BTD, ffn_norm_, pass, 2);
 }
 
 }  // namespace weft::models

@@ -2,14 +2,18 @@
 
 #include <utility>
 
+#include "weft/core/error.h"
 #include "weft/models/decoder/decoder_names.h"
 
 namespace weft::models {
 namespace {
 
 nn::Rope make_rope(const ModelConfig& config, const WeightSource& source) {
+  core::check<core::ConfigError>(config.rope_dims >= 0 && config.rope_dims <= config.head_dim,
+                                 "models: rope turns ", config.rope_dims,
+                                 " features of a head, expected at most its ", config.head_dim);
   nn::RopeOptions options;
-  options.dim = config.head_dim;
+  options.dim = config.rope_dims == 0 ? config.head_dim : config.rope_dims;
   options.base = config.rope_base;
   options.max_positions = config.max_positions;
   options.scaling = config.rope_scaling;

@@ -74,12 +74,13 @@ bool CudaDecoder::add(const DecoderBlock& block) {
   layer.gate_bias = in_float(layer.gate->bias);
   layer.up_bias = in_float(layer.up->bias);
   layer.down_bias = in_float(ffn->down_proj()->bias);
-  layer.input_norm = in_float(block->input_norm()->weight);
+  layer.input_norm = in_float(block->attention_norm()->weight);
   layer.ffn_norm = in_float(block->ffn_norm()->weight);
-  if (!parts.q_norm.is_empty()) layer.q_norm = in_float(parts.q_norm->weight);
-  if (!parts.k_norm.is_empty()) layer.k_norm = in_float(parts.k_norm->weight);
+  layer.q_norm = in_float(parts.q_norm.weight());
+  layer.k_norm = in_float(parts.k_norm.weight());
   layer.kv_of_head = as_int32(parts.spec.kv_of_head);
   layer.attention = parts.spec;
+  layer.has_rope = parts.has_rope;
   heads_ = layer.q->out_features() / head_dim_;
   kv_heads_ = layer.k->out_features() / head_dim_;
   ffn_ = layer.gate->out_features();
@@ -272,7 +273,7 @@ cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index)
   call.heads = static_cast<int32_t>(heads_);
   call.kv_heads = static_cast<int32_t>(kv_heads_);
   call.head_dim = static_cast<int32_t>(head_dim_);
-  call.turned_dim = static_cast<int32_t>(pass.turned_dim);
+  call.turned_dim = static_cast<int32_t>(layer.has_rope ? pass.turned_dim : 0);
   call.capacity = static_cast<int32_t>(pass.store->sizes().capacity);
   call.window = static_cast<int32_t>(layer.attention.window);
   call.scale = layer.attention.scale_for(head_dim_);

@@ -72,6 +72,7 @@ class CudaDecoder : public Pass {
     cuda::Buffer q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
     cuda::Buffer kv_of_head;
     nn::AttentionSpec attention;
+    bool has_rope = true;
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {

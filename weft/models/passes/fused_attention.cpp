@@ -19,16 +19,20 @@ int64_t num_tiles(int64_t rows) { return (rows + kTile - 1) / kTile; }
 
 // Cosines and sines of a pass's tokens.
 struct Turns {
-  const float* cos;
-  const float* sin;
-  int64_t dim;
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  int64_t dim = 0;
 
-  explicit Turns(const nn::RopeAngles& angles)
-      : cos(angles.cos().const_data_ptr<float>()),
-        sin(angles.sin().const_data_ptr<float>()),
-        dim(angles.cos().size(-1)) {}
+  // Null: they turn nothing.
+  explicit Turns(const nn::RopeAngles* angles) {
+    if (angles == nullptr) return;
+    cos = angles->cos().const_data_ptr<float>();
+    sin = angles->sin().const_data_ptr<float>();
+    dim = angles->cos().size(-1);
+  }
 
   void apply(int64_t token, float* x) const {
+    if (dim == 0) return;
     nn::kernels::active_kernel().rotate(x, cos + token * dim, sin + token * dim, dim, 1);
   }
 };
@@ -112,7 +116,7 @@ const float* FusedAttention::run(const Call& call) {
 void FusedAttention::turn(const Call& call) const {
   const CacheRows keys(call, call.cache->keys(call.layer), head_dim_);
   const CacheRows values(call, call.cache->values(call.layer), head_dim_);
-  const Turns turns(*call.angles);
+  const Turns turns(call.angles);
   const int64_t start = call.start();
   const float q_scale = call.spec->scale_for(head_dim_);
   const nn::kernels::CacheKernel& cache = cache_kernel(call);

@@ -35,6 +35,7 @@ class FusedAttention {
     int64_t tokens = 0;
     /// As the products gave them: rope turns queries and keys where they lie.
     Heads q, k, v;
+    /// Null: nothing is turned.
     const nn::RopeAngles* angles = nullptr;
     const nn::AttentionSpec* spec = nullptr;
     int64_t layer = 0;

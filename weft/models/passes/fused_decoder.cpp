@@ -62,6 +62,7 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   layer.kv_heads = linears.k->out_features() / head_dim_;
   layer.ffn = linears.gate->out_features();
   layer.attention = parts.spec;
+  layer.has_rope = parts.has_rope;
   layers_.push_back(std::move(layer));
   return true;
 }
@@ -80,10 +81,10 @@ void FusedDecoder::take_matrices(const Linears& linears, Layer& layer) {
 
 void FusedDecoder::take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer) {
   const AttentionParts& parts = block->attention()->parts();
-  layer.input_norm = keep(block->input_norm()->weight);
+  layer.input_norm = keep(block->attention_norm()->weight);
   layer.ffn_norm = keep(block->ffn_norm()->weight);
-  if (!parts.q_norm.is_empty()) layer.q_norm = keep(parts.q_norm->weight);
-  if (!parts.k_norm.is_empty()) layer.k_norm = keep(parts.k_norm->weight);
+  layer.q_norm = keep(parts.q_norm.weight());
+  layer.k_norm = keep(parts.k_norm.weight());
   layer.q_bias = keep(linears.q->bias);
   layer.k_bias = keep(linears.k->bias);
   layer.v_bias = keep(linears.v->bias);
@@ -213,7 +214,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.q = {q_.row(0), q_.stride(), layer.heads};
   call.k = {k_.row(0), k_.stride(), layer.kv_heads};
   call.v = {v_.row(0), v_.stride(), layer.kv_heads};
-  call.angles = pass.angles;
+  call.angles = layer.has_rope ? pass.angles : nullptr;
   call.spec = &layer.attention;
   call.layer = index;
   call.cache = pass.cache;

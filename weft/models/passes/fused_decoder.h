@@ -58,6 +58,7 @@ class FusedDecoder : public Pass {
     Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
     int64_t heads = 0, kv_heads = 0, ffn = 0;
     nn::AttentionSpec attention;
+    bool has_rope = true;
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {

@@ -2,22 +2,25 @@
 
 #include <utility>
 
-#include "weft/core/error.h"
+#include "weft/models/passes/options.h"
 #include "weft/nn/layers/checkpoint.h"
 
 namespace weft::models {
 
-OptionSet ModulesPass::known() {
-  return {Option::kWindows, Option::kQkvBias,         Option::kOutputBias,
-          Option::kMlpBias, Option::kNormsOfEachHead, Option::kExperts};
-}
+namespace {
 
-ModulesPass::ModulesPass(PassParts parts) : parts_(std::move(parts)) {
-  const OptionSet unknown = options_in_use(parts_.config).without(known());
-  core::check<core::ConfigError>(unknown.is_empty(), "models: ", parts_.config.family, " with ",
-                                 names_of(unknown), ": no pass computes that, expected ",
-                                 names_of(known()), " at most");
-}
+// What attention layers, blocks, embedding and head read of the configuration.
+constexpr OptionSet kKnown = {
+    Option::kWindows,        Option::kQkvBias,         Option::kOutputBias,
+    Option::kMlpBias,        Option::kNormsOfEachHead, Option::kNormsOfAllHeads,
+    Option::kNormsAfter,     Option::kPartialRope,     Option::kLayersWithoutRope,
+    Option::kEmbeddingScale, Option::kAttentionScale,  Option::kResidualScale,
+    Option::kLogitsScale,    Option::kExperts,
+};
+static_assert(OptionSet::all().without(kKnown).is_empty(),
+              "no pass comes after the modules: they have to know every option");
+
+}  // namespace
 
 nn::KvCache ModulesPass::make_cache(const CacheRequest& request) const {
   const ModelConfig& config = parts_.config;

@@ -2,23 +2,21 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "weft/models/model.h"
-#include "weft/models/passes/options.h"
 #include "weft/models/passes/pass.h"
 
 namespace weft::models {
 
 /// The blocks one after the other, each as its module says: what every other pass is compared with,
-/// and the only one with gradients, without a cache, and for a stage of a pipeline.
+/// and the only one with gradients, without a cache, and for a stage of a pipeline. It knows every
+/// option.
 class ModulesPass : public Pass {
  public:
-  /// What the modules compute beside the plain decoder.
-  static OptionSet known();
-
-  /// Throws ConfigError for an option that they do not know: then no pass does.
-  explicit ModulesPass(PassParts parts);
+  explicit ModulesPass(PassParts parts) : parts_(std::move(parts)) {}
   bool is_complete() const override { return true; }
   bool is_current() const override { return true; }
   bool takes(const nn::KvCache* /*cache*/) const override { return true; }

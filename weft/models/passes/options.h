@@ -27,12 +27,19 @@ enum class Option : uint8_t {
   kExperts,
 };
 
+inline constexpr Option kLastOption = Option::kExperts;
+
 /// Some of them; a value of 4 bytes.
 class OptionSet {
  public:
   constexpr OptionSet() = default;
   constexpr OptionSet(std::initializer_list<Option> options) {
     for (const Option option : options) add(option);
+  }
+  static constexpr OptionSet all() {
+    OptionSet all;
+    all.bits_ = 2 * bit_of(kLastOption) - 1;
+    return all;
   }
   constexpr void add(Option option) { bits_ |= bit_of(option); }
   constexpr bool has(Option option) const { return (bits_ & bit_of(option)) != 0; }

@@ -15,7 +15,6 @@ namespace weft::models {
 /// held is the same on all.
 class PassChoice {
  public:
-  /// Throws ConfigError for an option that no pass knows.
   explicit PassChoice(PassParts parts);
 
   /// The first of the table that knows all options in use and can run the weights as they are held,

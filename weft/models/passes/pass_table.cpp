@@ -23,12 +23,18 @@ std::unique_ptr<Pass> make(const PassParts& parts) {
   return std::make_unique<Made>(parts);
 }
 
-constexpr OptionSet kPanelsKnow = {Option::kWindows, Option::kQkvBias, Option::kOutputBias,
-                                   Option::kMlpBias, Option::kNormsOfEachHead};
+constexpr OptionSet kPanelsKnow = {Option::kWindows,           Option::kQkvBias,
+                                   Option::kOutputBias,        Option::kMlpBias,
+                                   Option::kNormsOfEachHead,   Option::kPartialRope,
+                                   Option::kLayersWithoutRope, Option::kEmbeddingScale,
+                                   Option::kAttentionScale,    Option::kLogitsScale};
 
 #ifdef WEFT_HAS_CUDA
-constexpr OptionSet kCudaKnows = {Option::kWindows, Option::kQkvBias, Option::kOutputBias,
-                                  Option::kMlpBias, Option::kNormsOfEachHead};
+constexpr OptionSet kCudaKnows = {Option::kWindows,           Option::kQkvBias,
+                                  Option::kOutputBias,        Option::kMlpBias,
+                                  Option::kNormsOfEachHead,   Option::kPartialRope,
+                                  Option::kLayersWithoutRope, Option::kEmbeddingScale,
+                                  Option::kAttentionScale,    Option::kLogitsScale};
 #endif
 
 }  // namespace

@@ -1,0 +1,267 @@
+// What a decoder may compute otherwise, against formulas of the whole in float64: forward and all
+// gradients on any number of ranks.
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "tests/ops/tensor_checks.h"
+#include "weft/core/error.h"
+#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/load/new_model.h"
+#include "weft/nn/parallel/parameter_info.h"
+
+namespace weft::models {
+namespace {
+
+using dist::Group;
+using test::expect_close;
+
+struct Case {
+  std::string name;
+  std::function<void(ModelConfig&)> change;
+};
+
+void norm_after_over_all_heads(ModelConfig& config) {
+  config.norm_placement = NormPlacement::kAfter;
+  config.head_norms = HeadNorms::kAllHeads;
+}
+
+// Kv heads are replicated on some ranks of 3 and 4, or cut unevenly.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"plain", [](auto& /*config*/) {}},
+      {"norms after", [](auto& c) { c.norm_placement = NormPlacement::kAfter; }},
+      {"norms over all heads", [](auto& c) { c.head_norms = HeadNorms::kAllHeads; }},
+      {"norms over all of 5 heads",
+       [](auto& c) {
+         c.num_heads = c.num_kv_heads = 5;
+         norm_after_over_all_heads(c);
+       }},
+      {"rope of a part", [](auto& c) { c.rope_dims = 4; }},
+      {"a layer without rope", [](auto& c) { c.layers_without_rope = {1}; }},
+      {"factors",
+       [](auto& c) {
+         c.embedding_scale = 3;
+         c.attention_scale = 0.2;
+         c.residual_scale = 0.4;
+         c.logits_scale = 0.3;
+       }},
+      {"factors and a tied head",
+       [](auto& c) {
+         c.is_tied = true;
+         c.embedding_scale = 3;
+         c.logits_scale = 0.3;
+       }},
+      {"biases", [](auto& c) { c.has_qkv_bias = c.has_output_bias = c.has_mlp_bias = true; }},
+      {"all",
+       [](auto& c) {
+         norm_after_over_all_heads(c);
+         c.has_qkv_bias = c.has_output_bias = c.has_mlp_bias = true;
+         c.rope_dims = 6;
+         c.layers_without_rope = {0};
+         c.windows = {0, 3};
+         c.attention_scale = 0.3;
+         c.residual_scale = 0.6;
+       }},
+  };
+  return all;
+}
+
+ModelConfig config_of(const Case& c) {
+  ModelConfig config;
+  config.family = "llama";
+  config.vocab_size = 29;
+  config.width = 24;
+  config.num_layers = 2;
+  config.num_heads = 6;
+  config.num_kv_heads = 2;
+  config.head_dim = 8;
+  config.ffn_width = 20;
+  config.max_positions = 16;
+  c.change(config);
+  return config;
+}
+
+at::Tensor own_part(const at::Tensor& whole, const nn::ParameterInfo& info, const Group& group) {
+  if (!info.cut) return whole;
+  std::vector<at::Tensor> parts;
+  for (const shard::Range& range : info.cut->of(group.rank())) {
+    parts.push_back(whole.narrow(info.cut->dim, range.start, range.length));
+  }
+  return at::cat(parts, info.cut->dim);
+}
+
+// Norms and biases are no longer 1 and 0: element i of a whole gets the same on any ranks.
+std::shared_ptr<CausalLM> make(const Case& c, const Group& group) {
+  InitOptions options;
+  options.std = 0.3;
+  auto model = make_model(config_of(c), group, options);
+  for (const auto& info : nn::describe_parameters(*model)) {
+    if (info.sizes.size() != 1) continue;
+    const double phase = static_cast<double>(info.name.size());
+    const at::Tensor change = (at::arange(info.sizes[0], at::kDouble) + phase).sin() * 0.3;
+    info.tensor.detach().add_(own_part(change, info, group));
+  }
+  return model;
+}
+
+TokenBatch batch() { return {at::arange(14, at::kLong).view({2, 7}).remainder(11) + 3}; }
+at::Tensor targets() { return at::arange(14, at::kLong).view({2, 7}).remainder(9) + 1; }
+
+// The decoder by its formulas.
+class Formulas {
+ public:
+  explicit Formulas(const CausalLM& model) : config_(model.config()) {
+    for (const auto& info : nn::describe_parameters(model)) {
+      weights_[info.name] = test::leaf(info.tensor.detach().to(at::kDouble));
+    }
+  }
+
+  at::Tensor logits(const at::Tensor& ids_BT) const {
+    at::Tensor x = at::embedding(weight({Part::kEmbedding}), ids_BT) * config_.embedding_scale;
+    for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+      x = x + add(x, {Part::kInputNorm, layer}, [&](const auto& y) { return attend(y, layer); });
+      x = x + add(x, {Part::kFfnNorm, layer}, [&](const auto& y) { return feed(y, layer); });
+    }
+    const at::Tensor normed = norm(x, {Part::kFinalNorm});
+    const at::Tensor head = weight({config_.is_tied ? Part::kEmbedding : Part::kHead});
+    return at::matmul(normed, head.t()) * config_.logits_scale;
+  }
+
+  at::Tensor losses(const at::Tensor& ids_BT) const {
+    const at::Tensor log_p = at::log_softmax(logits(ids_BT), -1);
+    return -log_p.gather(-1, targets().unsqueeze(-1)).squeeze(-1);
+  }
+
+  const at::Tensor& at(const std::string& name) const { return weights_.at(name); }
+
+ private:
+  using Layer = std::function<at::Tensor(const at::Tensor&)>;
+
+  const at::Tensor& weight(const PartPlace& place) const {
+    return weights_.at(model_name(config_, place) + ".weight");
+  }
+
+  at::Tensor linear(const at::Tensor& x, const PartPlace& place) const {
+    const auto bias = weights_.find(model_name(config_, place) + ".bias");
+    const at::Tensor y = at::matmul(x, weight(place).t());
+    return bias == weights_.end() ? y : y + bias->second;
+  }
+
+  at::Tensor norm(const at::Tensor& x, const PartPlace& place) const {
+    return x * weight(place) / at::sqrt((x * x).mean(-1, true) + config_.norm_eps);
+  }
+
+  at::Tensor add(const at::Tensor& x, const PartPlace& norm_place, const Layer& layer) const {
+    const bool is_after = config_.norm_placement == NormPlacement::kAfter;
+    const at::Tensor y = is_after ? norm(layer(x), norm_place) : layer(norm(x, norm_place));
+    return y * config_.residual_scale;
+  }
+
+  at::Tensor feed(const at::Tensor& x, int64_t layer) const {
+    const at::Tensor gate = linear(x, {Part::kGate, layer});
+    return linear(gate * gate.sigmoid() * linear(x, {Part::kUp, layer}), {Part::kDown, layer});
+  }
+
+  at::Tensor turned(const at::Tensor& x_BnTH, int64_t layer) const {
+    for (const int64_t each : config_.layers_without_rope) {
+      if (each == layer) return x_BnTH;
+    }
+    const int64_t dim = config_.rope_dims == 0 ? config_.head_dim : config_.rope_dims;
+    const int64_t half = dim / 2;
+    const at::Tensor exponents = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(dim));
+    const at::Tensor positions = at::arange(x_BnTH.size(2), at::kDouble).unsqueeze(-1);
+    const at::Tensor angles = positions * at::pow(config_.rope_base, exponents);
+    const at::Tensor a = x_BnTH.narrow(-1, 0, half), b = x_BnTH.narrow(-1, half, half);
+    return at::cat({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin(),
+                    x_BnTH.narrow(-1, dim, config_.head_dim - dim)},
+                   -1);
+  }
+
+  // [B, heads, T, H] with a kv head for each query head.
+  at::Tensor heads(const at::Tensor& x_BTf) const {
+    const int64_t count = x_BTf.size(-1) / config_.head_dim;
+    return x_BTf.unflatten(-1, {count, config_.head_dim})
+        .transpose(1, 2)
+        .repeat_interleave(config_.num_heads / count, 1);
+  }
+
+  at::Tensor attend(const at::Tensor& x, int64_t layer) const {
+    at::Tensor q = linear(x, {Part::kQuery, layer}), k = linear(x, {Part::kKey, layer});
+    if (config_.head_norms == HeadNorms::kAllHeads) {
+      q = norm(q, {Part::kQueryNorm, layer});
+      k = norm(k, {Part::kKeyNorm, layer});
+    }
+    const double own_scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
+    const double scale = config_.attention_scale == 0 ? own_scale : config_.attention_scale;
+    const at::Tensor scores =
+        at::matmul(turned(heads(q), layer), turned(heads(k), layer).transpose(2, 3)) * scale;
+    const at::Tensor row = at::arange(x.size(1)).unsqueeze(1), column = row.t();
+    at::Tensor is_hidden = column > row;
+    const int64_t window = config_.window(layer);
+    if (window > 0) is_hidden = is_hidden.logical_or(column <= row - window);
+    const at::Tensor p = scores.masked_fill(is_hidden, -INFINITY).softmax(-1);
+    const at::Tensor v = heads(linear(x, {Part::kValue, layer}));
+    return linear(at::matmul(p, v).transpose(1, 2).flatten(2), {Part::kOutput, layer});
+  }
+
+  ModelConfig config_;
+  std::map<std::string, at::Tensor> weights_;
+};
+
+void expect_gradients(const CausalLM& model, const Formulas& formulas, const std::string& what) {
+  const auto partial = model.partial_parameters();
+  for (const auto& info : nn::describe_parameters(model)) {
+    ASSERT_TRUE(info.tensor.grad().defined()) << what << " " << info.name;
+    at::Tensor gradient = info.tensor.grad().clone();
+    if (std::ranges::find(partial, info.name) != partial.end()) model.group().all_reduce(gradient);
+    expect_close(gradient, own_part(formulas.at(info.name).grad(), info, model.group()),
+                 what + " " + info.name, 1e-5);
+  }
+}
+
+void expect_training(const Group& group, const Case& c, bool cuts_rows) {
+  const Formulas formulas(*make(c, {}));
+  const auto model = make(c, group);
+  const std::string what =
+      core::join(c.name, " on ", group.size(), cuts_rows ? ", cut along the sequence" : "");
+  const at::Tensor expected = formulas.losses(batch().ids_BT);
+  expected.sum().backward();
+  model->set_sequence_parallel(cuts_rows);
+  const at::Tensor losses = model->token_losses(model->forward(batch()), targets());
+  expect_close(losses, expected, what, 1e-5);
+  losses.sum().backward();
+  expect_gradients(*model, formulas, what);
+}
+
+TEST(DecoderOptions, GiveLossesAndGradientsOfTheFormulasOnAnyRanks) {
+  test::on_ranks([](const Group& group) {
+    for (const Case& c : cases()) expect_training(group, c, false);
+  });
+}
+
+TEST(DecoderOptions, GiveTheSameWhereTheResidualStreamIsCut) {
+  test::on_ranks([](const Group& group) {
+    for (const Case& c : cases()) expect_training(group, c, true);
+  });
+}
+
+TEST(DecoderOptions, GiveTheSameThroughACache) {
+  test::on_ranks([](const Group& group) {
+    const at::NoGradGuard no_grad;
+    for (const Case& c : cases()) {
+      const auto model = make(c, group);
+      const at::Tensor ids_BT = batch().ids_BT;
+      nn::KvCache cache = model->make_cache(2, 7);
+      std::vector<at::Tensor> parts;
+      for (const int64_t tokens : {4, 1, 2}) {
+        const at::Tensor piece_BT = ids_BT.narrow(1, cache.length(), tokens);
+        parts.push_back(model->logits(model->forward(piece_BT, &cache)));
+      }
+      expect_close(at::cat(parts, 1), Formulas(*make(c, {})).logits(ids_BT), c.name, 1e-5);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace weft::models
