@@ -17,10 +17,14 @@ using dist::Group;
 using test::on_ranks;
 using testing::error_text;
 
+bool is_family(const std::string& name) {
+  return name == "llama" || name == "qwen2" || name == "qwen3" || name == "mistral";
+}
+
+// A family, or options of a Llama.
 ModelConfig config_of(const std::string& family) {
   ModelConfig config;
-  const bool is_of_llama = family == "partial rope";
-  config.family = is_of_llama ? "llama" : family;
+  config.family = is_family(family) ? family : "llama";
   config.vocab_size = 97;
   config.width = 64;
   config.num_layers = 2;
@@ -33,6 +37,14 @@ ModelConfig config_of(const std::string& family) {
   config.has_qkv_bias = family == "qwen2";
   config.has_output_bias = config.has_mlp_bias = family == "llama";
   if (family == "mistral") config.windows = {5, 5};
+  if (family == "norms after") {
+    config.norm_placement = NormPlacement::kAfter;
+    config.head_norms = HeadNorms::kAllHeads;
+  }
+  if (family == "factors") {
+    config.residual_scale = 0.4;
+    config.has_output_bias = config.has_mlp_bias = true;
+  }
   if (family == "partial rope") {
     config.rope_dims = 12;
     config.layers_without_rope = {1};
@@ -93,7 +105,8 @@ void expect_near(const at::Tensor& x, const at::Tensor& expected, const std::str
 TEST(FusedDecoder, GivesWhatTheModulesGive) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "partial rope"}) {
+    for (const std::string family :
+         {"llama", "qwen2", "qwen3", "mistral", "partial rope", "norms after", "factors"}) {
       const auto model = panel_model(family, group);
       const at::Tensor one_BT = ids_of(1, 12), few_BT = ids_of(3, 5), many_BT = ids_of(3, 20);
       const at::Tensor one = model->forward(one_BT, nullptr);
@@ -108,20 +121,41 @@ TEST(FusedDecoder, GivesWhatTheModulesGive) {
   });
 }
 
+void expect_shared_rows(const std::string& family, const Group& group) {
+  const auto model = panel_model(family, group);
+  model->set_cache_dtype(at::kFloat);
+  for (const auto& [batch, tokens] : {std::pair{10, 39}, {31, 13}, {7, 64}}) {
+    const at::Tensor ids_BT = ids_of(batch, tokens);
+    const at::Tensor expected = model->forward(ids_BT, nullptr);
+    const uint64_t calls = group.traffic().reduce_scatter.calls;
+    expect_near(in_pieces(*model, ids_BT, {tokens}), expected,
+                core::join(family, ", ", batch, " x ", tokens, " rows on ", group.size()),
+                {1.5e-2, 0.2});
+    const bool is_shared = group.size() > 1 && group.shares_memory();
+    EXPECT_EQ(group.traffic().reduce_scatter.calls - calls, is_shared ? 4u : 0u);
+  }
+}
+
 // Where ranks share memory and rows are many, each norms its own.
 TEST(FusedDecoder, SharesTheRowsOfLongPrompts) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    const auto model = panel_model("llama", group);
-    model->set_cache_dtype(at::kFloat);
-    for (const auto& [batch, tokens] : {std::pair{10, 39}, {31, 13}, {7, 64}}) {
-      const at::Tensor ids_BT = ids_of(batch, tokens);
-      const at::Tensor expected = model->forward(ids_BT, nullptr);
-      const uint64_t calls = group.traffic().reduce_scatter.calls;
-      expect_near(in_pieces(*model, ids_BT, {tokens}), expected,
-                  core::join(batch, " x ", tokens, " rows on ", group.size()), {1.5e-2, 0.2});
-      const bool is_shared = group.size() > 1 && group.shares_memory();
-      EXPECT_EQ(group.traffic().reduce_scatter.calls - calls, is_shared ? 4u : 0u);
+    for (const std::string family : {"llama", "norms after", "factors"}) {
+      expect_shared_rows(family, group);
+    }
+  });
+}
+
+// Each token's numbers depend on no other token of its pass.
+TEST(FusedDecoder, ReadsFewTokensAsOneByOneBitForBitWithNormsOverAllRanks) {
+  on_ranks([](const Group& group) {
+    const c10::InferenceMode inference;
+    for (const std::string family : {"norms after", "factors"}) {
+      const auto model = panel_model(family, group);
+      const at::Tensor ids_BT = ids_of(1, 12);
+      EXPECT_TRUE(at::equal(in_pieces(*model, ids_BT, {4, 8}),
+                            in_pieces(*model, ids_BT, {4, 1, 1, 1, 1, 1, 1, 1, 1})))
+          << family;
     }
   });
 }

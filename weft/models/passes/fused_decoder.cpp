@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -29,6 +31,24 @@ void for_rows(int64_t rows, int64_t row_work, Use&& use) {
   });
 }
 
+// Every eighth square by itself, so that the loop takes vectors.
+float sum_of_squares(const float* x, int64_t count) {
+  constexpr int64_t kLanes = 8;
+  std::array<float, kLanes> lanes = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += x[i + lane] * x[i + lane];
+  }
+  for (int64_t lane = 0; i < count; ++i, ++lane) lanes[lane] += x[i] * x[i];
+  return std::accumulate(lanes.begin(), lanes.end(), 0.F);
+}
+
+float sum_of_squares(const float* x, const std::vector<shard::Range>& runs) {
+  float sum = 0;
+  for (const shard::Range& run : runs) sum += sum_of_squares(x + run.start, run.length);
+  return sum;
+}
+
 }  // namespace
 
 float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
@@ -41,8 +61,13 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
       head_dim_(parts.config.head_dim),
       num_kv_heads_(parts.num_kv_heads),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
+      norms_after_(parts.config.norm_placement == NormPlacement::kAfter),
+      norms_over_ranks_(parts.config.head_norms == HeadNorms::kAllHeads && parts.group.size() > 1),
+      residual_scale_(static_cast<float>(parts.config.residual_scale)),
       attention_(parts.config.head_dim),
-      group_(parts.group) {
+      group_(parts.group),
+      whole_q_(static_cast<float>(parts.config.num_heads * head_dim_)),
+      whole_k_(static_cast<float>(parts.config.num_kv_heads * head_dim_)) {
   last_norm_ = keep(parts.last_norm->weight);
   is_complete_ =
       std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
@@ -81,10 +106,12 @@ void FusedDecoder::take_matrices(const Linears& linears, Layer& layer) {
 
 void FusedDecoder::take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer) {
   const AttentionParts& parts = block->attention()->parts();
-  layer.input_norm = keep(block->attention_norm()->weight);
+  layer.attention_norm = keep(block->attention_norm()->weight);
   layer.ffn_norm = keep(block->ffn_norm()->weight);
   layer.q_norm = keep(parts.q_norm.weight());
   layer.k_norm = keep(parts.k_norm.weight());
+  if (!parts.q_norm.all.is_empty()) layer.q_counted = parts.q_norm.all->counted();
+  if (!parts.k_norm.all.is_empty()) layer.k_counted = parts.k_norm.all->counted();
   layer.q_bias = keep(linears.q->bias);
   layer.k_bias = keep(linears.k->bias);
   layer.v_bias = keep(linears.v->bias);
@@ -175,12 +202,14 @@ void FusedDecoder::take(const Pass& pass, int64_t in, quant::PanelInputs::RowSou
   inputs_.take(quant::kernels::active_panel_kernel(), {pass.rows(), in, pass.tokens}, row_of);
 }
 
-// x * norm, each row by the rank that has it.
+// x, normed unless norms come after, each row by the rank that has it.
 void FusedDecoder::take_normed(const Pass& pass, const Vector& weight) {
   const core::Profiled profiled("norm");
-  const auto normed = [&](int64_t row, float* room) {
+  const auto normed = [&](int64_t row, float* room) -> const float* {
+    const float* const x = pass.x + row * width_;
+    if (norms_after_) return x;
     float scale = 0;
-    elements().norm({1, width_, norm_eps_, pass.x + row * width_, weight.data, room, &scale});
+    elements().norm({1, width_, norm_eps_, x, weight.data, room, &scale});
     return room;
   };
   const RowCut& own = pass.own;
@@ -205,7 +234,7 @@ void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduc
 
 void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  take_normed(pass, layer.input_norm);
+  take_normed(pass, layer.attention_norm);
   multiply("q, k, v", std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
   norm_heads(pass, layer);
   FusedAttention::Call call;
@@ -224,7 +253,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
     const float* heads = attention_.run(call);
     take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
   }
-  add_reduced(pass, "output", layer.o, layer.o_bias);
+  add_reduced(pass, "output", layer.o, layer.o_bias, layer.attention_norm);
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
@@ -234,8 +263,32 @@ void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
     add_bias(layer.q_bias, q);
     add_bias(layer.k_bias, k);
     add_bias(layer.v_bias, v_.row(row));
-    if (layer.q_norm.data != nullptr) norm_in_place(layer.q_norm, q, layer.heads);
-    if (layer.k_norm.data != nullptr) norm_in_place(layer.k_norm, k, layer.kv_heads);
+    if (layer.q_norm.data == nullptr || norms_over_ranks_) return;
+    norm_in_place(layer.q_norm, q, layer.heads * head_dim_ / layer.q_norm.size);
+    norm_in_place(layer.k_norm, k, layer.kv_heads * head_dim_ / layer.k_norm.size);
+  });
+  if (norms_over_ranks_) norm_over_ranks(pass, layer);
+}
+
+// Norms over all heads where other ranks have some of them.
+void FusedDecoder::norm_over_ranks(const Pass& pass, const Layer& layer) {
+  const int64_t rows = pass.rows(), work = (layer.heads + layer.kv_heads) * head_dim_;
+  if (!head_squares_.defined() || head_squares_.size(0) != rows) {
+    head_squares_ = at::empty({rows, 2}, at::kFloat);
+  }
+  auto* const squares = head_squares_.mutable_data_ptr<float>();
+  for_rows(rows, work, [&](int64_t row) {
+    squares[2 * row] = sum_of_squares(q_.row(row), layer.q_counted);
+    squares[2 * row + 1] = sum_of_squares(k_.row(row), layer.k_counted);
+  });
+  group_.all_reduce(head_squares_);
+  const auto scale_by = [this](const Vector& weight, float mean, float* x) {
+    const float scale = 1 / std::sqrt(mean + norm_eps_);
+    for (int64_t i = 0; i < weight.size; ++i) x[i] *= scale * weight.data[i];
+  };
+  for_rows(rows, work, [&](int64_t row) {
+    scale_by(layer.q_norm, squares[2 * row] / whole_q_, q_.row(row));
+    scale_by(layer.k_norm, squares[2 * row + 1] / whole_k_, k_.row(row));
   });
 }
 
@@ -243,7 +296,7 @@ void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   take_normed(pass, layer.ffn_norm);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
   take_swiglu(pass, layer);
-  add_reduced(pass, "down", layer.down, layer.down_bias);
+  add_reduced(pass, "down", layer.down, layer.down_bias, layer.ffn_norm);
 }
 
 // silu(gate) * up.
@@ -267,15 +320,34 @@ void FusedDecoder::add_own_sum(const Pass& pass) {
   });
 }
 
-// x += the ranks' sum of what was taken times the linear.
+// x += scale * norm(the ranks' sum + bias), of this rank's own rows.
+void FusedDecoder::add_changed(const Pass& pass, const Vector& bias, const Vector& norm) {
+  if (pass.own.is_cut()) {
+    group_.reduce_scatter_into(own_sum_, sum_);
+  } else {
+    group_.all_reduce(sum_);
+  }
+  auto* const sum = (pass.own.is_cut() ? own_sum_ : sum_).mutable_data_ptr<float>();
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    float *const added = sum + row * width_, *const x = pass.x + (pass.own.first + row) * width_;
+    add_bias(bias, added);
+    if (norms_after_) norm_in_place(norm, added, 1);
+    for (int64_t i = 0; i < width_; ++i) x[i] += residual_scale_ * added[i];
+  });
+}
+
+// x += the ranks' sum of what was taken times the linear, and what the model makes of it.
 void FusedDecoder::add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
-                               const Vector& bias) {
+                               const Vector& bias, const Vector& norm) {
+  const bool is_changed = norms_after_ || residual_scale_ != 1;
   // Where the ranks share memory, few rows are written where the others read them.
-  float* const room =
-      pass.own.is_cut() ? nullptr : dist::SharedSum(group_).room(pass.rows() * width_);
+  float* const room = pass.own.is_cut() || is_changed
+                          ? nullptr
+                          : dist::SharedSum(group_).room(pass.rows() * width_);
   float* const sum = room != nullptr ? room : sum_.mutable_data_ptr<float>();
   multiply(part, std::array{quant::PanelProduct{w, sum, width_}});
   const core::Profiled profiled("all-reduce, residual");
+  if (is_changed) return add_changed(pass, bias, norm);
   const bool is_alone = group_.size() == 1;
   if (pass.own.is_cut()) {
     add_own_sum(pass);

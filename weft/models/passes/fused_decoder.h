@@ -54,9 +54,11 @@ class FusedDecoder : public Pass {
   /// next token comes.
   struct Layer {
     quant::PanelView q, k, v, o, gate, up, down;
-    Vector input_norm, ffn_norm, q_norm, k_norm;
+    Vector attention_norm, ffn_norm, q_norm, k_norm;
     Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
     int64_t heads = 0, kv_heads = 0, ffn = 0;
+    /// Of norms over all heads of all ranks: see nn::ShardedRMSNorm.
+    std::vector<shard::Range> q_counted, k_counted;
     nn::AttentionSpec attention;
     bool has_rope = true;
   };
@@ -100,14 +102,18 @@ class FusedDecoder : public Pass {
   void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
+  void norm_over_ranks(const Pass& pass, const Layer& layer);
   void feed_forward(const Pass& pass, const Layer& layer);
   void take_swiglu(const Pass& pass, const Layer& layer);
   void add_own_sum(const Pass& pass);
   void add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
-                   const Vector& bias);
+                   const Vector& bias, const Vector& norm);
+  void add_changed(const Pass& pass, const Vector& bias, const Vector& norm);
 
   int64_t width_, head_dim_, num_kv_heads_;
   float norm_eps_;
+  bool norms_after_, norms_over_ranks_;
+  float residual_scale_;
   FusedAttention attention_;
   dist::Group group_;
   std::vector<Layer> layers_;
@@ -120,6 +126,9 @@ class FusedDecoder : public Pass {
   quant::PanelInputs inputs_;
   Rows q_, k_, v_, gate_, up_;
   at::Tensor sum_, own_sum_;
+  /// [rows, 2], of queries and keys.
+  at::Tensor head_squares_;
+  float whole_q_, whole_k_;
   bool is_complete_ = false;
 };
 

@@ -23,11 +23,13 @@ std::unique_ptr<Pass> make(const PassParts& parts) {
   return std::make_unique<Made>(parts);
 }
 
-constexpr OptionSet kPanelsKnow = {Option::kWindows,           Option::kQkvBias,
-                                   Option::kOutputBias,        Option::kMlpBias,
-                                   Option::kNormsOfEachHead,   Option::kPartialRope,
-                                   Option::kLayersWithoutRope, Option::kEmbeddingScale,
-                                   Option::kAttentionScale,    Option::kLogitsScale};
+constexpr OptionSet kPanelsKnow = {
+    Option::kWindows,        Option::kQkvBias,         Option::kOutputBias,
+    Option::kMlpBias,        Option::kNormsOfEachHead, Option::kNormsOfAllHeads,
+    Option::kNormsAfter,     Option::kPartialRope,     Option::kLayersWithoutRope,
+    Option::kEmbeddingScale, Option::kAttentionScale,  Option::kResidualScale,
+    Option::kLogitsScale,
+};
 
 #ifdef WEFT_HAS_CUDA
 constexpr OptionSet kCudaKnows = {Option::kWindows,           Option::kQkvBias,
