@@ -46,6 +46,12 @@ at::Tensor targets() {
   return ids.index_fill_(1, at::tensor({2}, at::kLong), -100);
 }
 
+TrainingOptions cut_along_the_sequence() {
+  TrainingOptions options;
+  options.sequence_parallel = true;
+  return options;
+}
+
 at::Tensor own_part(const at::Tensor& whole, const nn::ParameterInfo& info, const Group& group) {
   if (!info.cut) return whole;
   std::vector<at::Tensor> parts;
@@ -72,8 +78,9 @@ void expect_whole(const Group& group, const Case& c, bool recomputes) {
   const auto whole = load(c, {}), model = load(c, group);
   const at::Tensor expected = whole->token_losses(whole->forward(batch()), targets());
   expected.sum().backward();
-  model->set_sequence_parallel(true);
-  model->set_checkpointing(std::vector<bool>(model->blocks().size(), recomputes));
+  TrainingOptions training = cut_along_the_sequence();
+  training.checkpointed.assign(model->blocks().size(), recomputes);
+  model->set_training(training);
   const at::Tensor x_rD = model->forward(batch());
   EXPECT_EQ(x_rD.size(0),
             group.size() == 1 ? 3 : shard::part(21, group.size(), group.rank()).length);
@@ -106,7 +113,7 @@ TEST(SequenceParallel, LeavesPassesWithACacheAsTheyAre) {
         const at::NoGradGuard no_grad;
         const at::Tensor ids_BT = at::arange(5, at::kLong).unsqueeze(0);
         const at::Tensor expected = model->logits(model->forward(ids_BT, nullptr));
-        model->set_sequence_parallel(true);
+        model->set_training(cut_along_the_sequence());
         model->forward(batch());
         EXPECT_TRUE(at::equal(model->logits(model->forward(ids_BT, nullptr)), expected));
       },
@@ -115,7 +122,7 @@ TEST(SequenceParallel, LeavesPassesWithACacheAsTheyAre) {
 
 TEST(SequenceParallel, RefusesExperts) {
   const auto model = load_model(*io::TensorFile::open(model_data("families/mixtral")), {}).model;
-  EXPECT_EQ(error_text([&] { model->set_sequence_parallel(true); }),
+  EXPECT_EQ(error_text([&] { model->set_training(cut_along_the_sequence()); }),
             "ConfigError: models.CausalLM: sequence parallelism: mixtral with experts, expected a "
             "model without");
 }

@@ -107,7 +107,9 @@ TEST(Training, CheckpointingChangesNoBit) {
           const at::Tensor loss = run_step(*model, reference.batch(true), targets);
           const auto expected = gradients(*model);
           for (const std::vector<bool>& blocks : {std::vector<bool>{true, true}, {false, true}}) {
-            model->set_checkpointing(blocks);
+            TrainingOptions training;
+            training.checkpointed = blocks;
+            model->set_training(training);
             EXPECT_TRUE(at::equal(run_step(*model, reference.batch(true), targets), loss));
             const auto got = gradients(*model);
             for (size_t i = 0; i < got.size(); ++i)
@@ -118,18 +120,8 @@ TEST(Training, CheckpointingChangesNoBit) {
       {1, 2});
 }
 
-TEST(Training, RunsEveryBlockThroughTheRunner) {
-  const Reference reference("tied");
+TEST(Training, BlocksAreTheLayersWithTheirParameters) {
   const auto model = load_trainable("tied", Group());
-  const at::Tensor targets = reference.integers("targets");
-  const at::Tensor loss = run_step(*model, reference.batch(false), targets);
-  std::vector<int64_t> seen;
-  model->set_block_runner([&](int64_t block, const BlockFunction& forward, const at::Tensor& x) {
-    seen.push_back(block);
-    return forward(x);
-  });
-  EXPECT_TRUE(at::equal(run_step(*model, reference.batch(false), targets), loss));
-  EXPECT_EQ(seen, (std::vector<int64_t>{0, 1}));
   EXPECT_EQ(model->blocks().size(), 2U);
   EXPECT_EQ(model->blocks()[1]->parameters().size(), 9U);
 }

@@ -180,8 +180,10 @@ dist::Traffic since(const dist::Traffic& after, const dist::Traffic& before) {
 dist::Traffic model_traffic(const dist::World& world, const PlanJob& job) {
   const dist::Mesh mesh(world, {{"data", 1}, {"model", 2}});
   const auto model = models::make_model(config_of(job.model), mesh_groups(mesh).model);
-  model->set_sequence_parallel(job.sequence_parallel);
-  model->set_checkpointing(std::vector<bool>(model->blocks().size(), job.checkpoint_activations));
+  models::TrainingOptions training;
+  training.checkpointed.assign(model->blocks().size(), job.checkpoint_activations);
+  training.sequence_parallel = job.sequence_parallel;
+  model->set_training(training);
   ShardOptions options;
   options.partial_gradients = model->partial_parameters();
   const auto sharded = shard_module(*model, mesh, model->blocks(), options);

@@ -3,7 +3,6 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,12 +30,22 @@ struct TokenBatch {
   int64_t first_token = 0;
 };
 
-/// One block as a function of x_BTD; all else that it depends on is held by the function.
-using BlockFunction = std::function<at::Tensor(const at::Tensor& x_BTD)>;
-/// What runs block number `block` in place of a plain call of `forward`: gathers its parameters,
-/// counts, measures. Must return what forward(x_BTD) returns.
-using BlockRunner =
-    std::function<at::Tensor(int64_t block, const BlockFunction& forward, const at::Tensor& x_BTD)>;
+/// How a model is trained; what is left out is off.
+struct TrainingOptions {
+  /// Activation checkpointing (nn::checkpoint) of the blocks for which it is true; a list shorter
+  /// than the blocks leaves the last ones as they are. Takes effect where gradients are recorded.
+  std::vector<bool> checkpointed = {};
+  /// In training mode, elements of the embedding and of what attention and feed-forward layers add
+  /// to the residual stream are dropped at this rate (nn::dropped), 0 or more and below 1: drawn by
+  /// seed, layer, TokenBatch::step and token, whatever ranks there are.
+  double dropout = 0;
+  uint64_t dropout_seed = 0;
+  /// forward(TokenBatch) cuts the tokens of norms and the residual stream over the model's group,
+  /// as evenly as can be. What it returns is this rank's rows of [B * T, D], for loss_sum,
+  /// token_losses and logits (then [B * T, V]). Nothing in a group of one. Not for models with
+  /// experts. Source: Korthikanti et al. 2022, arXiv:2205.05198.
+  bool sequence_parallel = false;
+};
 
 /// A decoder-only transformer cut over a group of ranks. Every rank calls every method together.
 /// Its parameters have Hugging Face's names (nn::describe_parameters).
@@ -73,25 +82,10 @@ class CausalLM : public torch::nn::Module {
   /// of its layer; below, blocks are numbered as here. What remains is embedding, last norm and
   /// head.
   virtual std::vector<std::shared_ptr<torch::nn::Module>> blocks() const = 0;
-  /// Runs every block from now on; none: a plain call. Around activation checkpointing.
-  virtual void set_block_runner(BlockRunner runner) = 0;
-  /// Activation checkpointing (nn::checkpoint) of the blocks for which it is true; a list shorter
-  /// than the blocks leaves the last ones as they are. Takes effect where gradients are recorded.
-  virtual void set_checkpointing(std::vector<bool> blocks) = 0;
-
-  /// From now on, in training mode, elements of the embedding and of what attention and
-  /// feed-forward layers add to the residual stream are dropped at rate `p` (nn::dropped): drawn by
-  /// seed, layer, TokenBatch::step and token, whatever ranks there are. Throws ConfigError unless 0
-  /// <= p < 1.
-  virtual void set_dropout(double p, uint64_t seed) = 0;
-
-  /// Sequence parallelism from now on: forward(TokenBatch) cuts the tokens of norms and the
-  /// residual stream over group(), as evenly as can be. What it returns is this rank's rows of [B *
-  /// T, D], for loss_sum, token_losses and logits (then [B * T, V]). Nothing in a group of one.
-  /// Throws ConfigError for a model with experts. Source: Korthikanti et al. 2022,
-  /// arXiv:2205.05198.
-  virtual void set_sequence_parallel(bool is_on) = 0;
-  /// Names of the trainable parameters whose gradients are then this rank's part of a sum over
+  /// From now on, in place of what was set before. Throws ConfigError for a rate that is none and
+  /// for sequence parallelism of a model with experts.
+  virtual void set_training(const TrainingOptions& options) = 0;
+  /// Names of the trainable parameters whose gradients are this rank's part of a sum over
   /// group(): norms, and biases that are added to a rank's own tokens.
   virtual std::vector<std::string> partial_parameters() const = 0;
 

@@ -227,7 +227,9 @@ void expect_training(const Group& group, const Case& c, bool cuts_rows) {
       core::join(c.name, " on ", group.size(), cuts_rows ? ", cut along the sequence" : "");
   const at::Tensor expected = formulas.losses(batch().ids_BT);
   expected.sum().backward();
-  model->set_sequence_parallel(cuts_rows);
+  TrainingOptions training;
+  training.sequence_parallel = cuts_rows;
+  model->set_training(training);
   const at::Tensor losses = model->token_losses(model->forward(batch()), targets());
   expect_close(losses, expected, what, 1e-5);
   losses.sum().backward();

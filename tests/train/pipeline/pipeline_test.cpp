@@ -81,7 +81,9 @@ class StageRun {
                                   groups.pipe.rank());
     auto deferred = models::defer_model(config, groups.model, init);
     model_ = deferred.model;
-    model_->set_checkpointing(std::vector<bool>(model_->blocks().size(), options.checkpoints));
+    models::TrainingOptions training;
+    training.checkpointed.assign(model_->blocks().size(), options.checkpoints);
+    model_->set_training(training);
     ShardOptions shard;
     shard.dtype = options.dtype;
     shard.values = deferred.values;

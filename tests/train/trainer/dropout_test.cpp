@@ -52,10 +52,11 @@ std::shared_ptr<models::CausalLM> make_model(const Options& options, const dist:
     nn::apply_lora(*model, {"q_proj", "v_proj", "o_proj", "down_proj", "lm_head"}, lora);
     model->train();
   }
-  model->set_dropout(options.dropout, options.seed);
-  if (options.recomputes) {
-    model->set_checkpointing(std::vector<bool>(model->blocks().size(), true));
-  }
+  models::TrainingOptions training;
+  training.checkpointed.assign(model->blocks().size(), options.recomputes);
+  training.dropout = options.dropout;
+  training.dropout_seed = options.seed;
+  model->set_training(training);
   return model;
 }
 
@@ -186,7 +187,7 @@ TEST(RunDropout, IsOffInEvaluation) {
   model->eval();
   const double whole = loss();
   EXPECT_NE(whole, dropped);
-  model->set_dropout(0, 5);
+  model->set_training({});
   EXPECT_EQ(loss(), whole);
 }
 

@@ -95,7 +95,9 @@ void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
   if (!c.stages.empty()) load.layers = layers_of_stage(c.stages, groups.pipe.rank());
   const auto model =
       models::load_model(*io::TensorFile::open(kFolder + "/model"), groups.model, load).model;
-  model->set_sequence_parallel(c.sequence_parallel);
+  models::TrainingOptions training;
+  training.sequence_parallel = c.sequence_parallel;
+  model->set_training(training);
   options.partial_gradients = model->partial_parameters();
   const auto sharded = shard_module(*model, mesh, model->blocks(), options);
   const auto optimizer = make_run_optimizer(golden_config(), *sharded);

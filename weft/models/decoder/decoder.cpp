@@ -104,7 +104,7 @@ class Decoder : public CausalLM {
   at::Tensor forward_stage(const TokenBatch& batch, const at::Tensor& x_BTD) override {
     check_batch(batch);
     PassContext context{angles_.of(batch), batch.documents_BT, nullptr};
-    if (is_training()) context.dropout = dropout_;
+    if (is_training()) context.dropout = {training_.dropout, training_.dropout_seed, 0};
     context.place.step = batch.step;
     context.place.first_row = batch.first_token;
     context.stream_place = place_ = context.place;
@@ -153,29 +153,20 @@ class Decoder : public CausalLM {
     return blocks;
   }
 
-  void set_block_runner(BlockRunner runner) override {
-    passes_->modules().set_block_runner(std::move(runner));
-  }
-  void set_checkpointing(std::vector<bool> blocks) override {
-    passes_->modules().set_checkpointing(std::move(blocks));
-  }
-
-  void set_dropout(double p, uint64_t seed) override {
-    core::check<core::ConfigError>(p >= 0 && p < 1, "models.CausalLM: dropout ", p,
+  void set_training(const TrainingOptions& options) override {
+    core::check<core::ConfigError>(options.dropout >= 0 && options.dropout < 1,
+                                   "models.CausalLM: dropout ", options.dropout,
                                    ", expected 0 or more, below 1");
-    dropout_ = {p, seed, 0};
-  }
-
-  void set_sequence_parallel(bool is_on) override {
-    core::check<core::ConfigError>(!is_on || config_.experts.num_experts == 0,
+    core::check<core::ConfigError>(!options.sequence_parallel || config_.experts.num_experts == 0,
                                    "models.CausalLM: sequence parallelism: ", config_.family,
                                    " with experts, expected a model without");
-    cuts_rows_ = is_on && group_.size() > 1;
+    training_ = options;
+    passes_->modules().set_checkpointing(options.checkpointed);
   }
 
   std::vector<std::string> partial_parameters() const override {
     std::vector<std::string> names;
-    if (!cuts_rows_) return names;
+    if (!cuts_rows()) return names;
     for (const nn::ParameterInfo& info : nn::describe_parameters(*this)) {
       const auto is_end = [&](const char* end) { return info.name.ends_with(end); };
       if (std::ranges::any_of(kOfOwnRows, is_end)) names.push_back(info.name);
@@ -221,10 +212,12 @@ class Decoder : public CausalLM {
     return nn::dropped(x_BTD, context.dropout, context.stream_place);
   }
 
+  bool cuts_rows() const { return training_.sequence_parallel && group_.size() > 1; }
+
   // All ranks' shares of so many tokens; none if each has all.
   nn::RowCounts row_counts(int64_t num_tokens) const {
     nn::RowCounts rows;
-    for (int64_t rank = 0; cuts_rows_ && rank < group_.size(); ++rank) {
+    for (int64_t rank = 0; cuts_rows() && rank < group_.size(); ++rank) {
       rows.push_back(shard::part(num_tokens, group_.size(), rank).length);
     }
     return rows;
@@ -263,9 +256,8 @@ class Decoder : public CausalLM {
   std::vector<DecoderBlock> blocks_;
   std::unique_ptr<PassChoice> passes_;
   nn::VocabParallelHead head_{nullptr};
-  nn::DropoutDraw dropout_;
+  TrainingOptions training_;
   std::optional<at::ScalarType> cache_dtype_;
-  bool cuts_rows_ = false;
   // Of the last batch: the head's place, if it drops, and rows.
   nn::ActivationPlace place_;
   nn::RowCounts rows_;

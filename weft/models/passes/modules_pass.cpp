@@ -30,20 +30,18 @@ nn::KvCache ModulesPass::make_cache(const CacheRequest& request) const {
 
 at::Tensor ModulesPass::run(const at::Tensor& x_BTD, const PassContext& context) {
   at::Tensor y_BTD = x_BTD;
-  for (size_t i = 0; i < parts_.blocks.size(); ++i) {
-    const BlockFunction forward = block_function(i, context);
-    y_BTD = runner_ ? runner_(static_cast<int64_t>(i), forward, y_BTD) : forward(y_BTD);
-  }
+  for (size_t i = 0; i < parts_.blocks.size(); ++i) y_BTD = run_block(i, y_BTD, context);
   return parts_.last_norm.is_empty() ? y_BTD : parts_.last_norm->forward(y_BTD);
 }
 
-BlockFunction ModulesPass::block_function(size_t index, const PassContext& context) const {
-  BlockFunction plain = [block = parts_.blocks[index], context](const at::Tensor& x_BTD) mutable {
-    return block->forward(x_BTD, context);
+at::Tensor ModulesPass::run_block(size_t index, const at::Tensor& x_BTD,
+                                  const PassContext& context) const {
+  // Backward calls it again, when this pass is over.
+  auto forward = [block = parts_.blocks[index], context](const at::Tensor& x) mutable {
+    return block->forward(x, context);
   };
-  if (index >= checkpointed_.size() || !checkpointed_[index]) return plain;
-  return
-      [plain = std::move(plain)](const at::Tensor& x_BTD) { return nn::checkpoint(plain, x_BTD); };
+  const bool is_checkpointed = index < checkpointed_.size() && checkpointed_[index];
+  return is_checkpointed ? nn::checkpoint(forward, x_BTD) : forward(x_BTD);
 }
 
 }  // namespace weft::models

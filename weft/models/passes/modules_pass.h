@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "weft/models/model.h"
 #include "weft/models/passes/pass.h"
 
 namespace weft::models {
@@ -24,16 +23,13 @@ class ModulesPass : public Pass {
   /// x_BTD may be what the stage before gave, or a rank's rows of it (PassContext::rows).
   at::Tensor run(const at::Tensor& x_BTD, const PassContext& context) override;
 
-  /// As CausalLM has them.
-  void set_block_runner(BlockRunner runner) { runner_ = std::move(runner); }
+  /// See TrainingOptions::checkpointed.
   void set_checkpointing(std::vector<bool> blocks) { checkpointed_ = std::move(blocks); }
-  bool has_block_runner() const { return runner_ != nullptr; }
 
  private:
-  BlockFunction block_function(size_t index, const PassContext& context) const;
+  at::Tensor run_block(size_t index, const at::Tensor& x_BTD, const PassContext& context) const;
 
   PassParts parts_;
-  BlockRunner runner_;
   std::vector<bool> checkpointed_;
 };
 

@@ -13,7 +13,6 @@ PassChoice::PassChoice(PassParts parts)
 }
 
 Pass& PassChoice::best() {
-  if (modules_.has_block_runner()) return modules_;
   for (Candidate& candidate : candidates_) {
     if (Pass* const pass = usable(candidate)) return *pass;
   }
@@ -21,7 +20,6 @@ Pass& PassChoice::best() {
 }
 
 Pass& PassChoice::best_for(const nn::KvCache* cache) {
-  if (modules_.has_block_runner()) return modules_;
   for (Candidate& candidate : candidates_) {
     Pass* const pass = usable(candidate);
     if (pass != nullptr && pass->takes(cache)) return *pass;

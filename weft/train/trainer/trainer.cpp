@@ -65,11 +65,12 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
   const auto deferred =
       make_run_model(config_, part_, data_->vocab_size(), groups.model, groups.pipe.rank());
   model_ = deferred.model;
-  if (config_.train.checkpoint_activations) {
-    model_->set_checkpointing(std::vector<bool>(model_->blocks().size(), true));
-  }
-  model_->set_dropout(config_.train.dropout, static_cast<uint64_t>(config_.train.seed));
-  model_->set_sequence_parallel(config_.train.sequence_parallel);
+  models::TrainingOptions training;
+  training.checkpointed.assign(model_->blocks().size(), config_.train.checkpoint_activations);
+  training.dropout = config_.train.dropout;
+  training.dropout_seed = static_cast<uint64_t>(config_.train.seed);
+  training.sequence_parallel = config_.train.sequence_parallel;
+  model_->set_training(training);
   ShardOptions options = shard_options(config_);
   options.partial_gradients = model_->partial_parameters();
   options.values = deferred.values;
