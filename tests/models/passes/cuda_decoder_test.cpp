@@ -21,7 +21,7 @@ using testing::error_text;
 
 ModelConfig config_of(const std::string& family) {
   ModelConfig config;
-  config.family = family == "partial rope" ? "llama" : family;
+  config.family = family == "partial rope" || family == "factors" ? "llama" : family;
   config.vocab_size = 48;
   config.width = 32;
   config.num_layers = 2;
@@ -34,6 +34,7 @@ ModelConfig config_of(const std::string& family) {
   config.has_qkv_bias = family == "qwen2";
   config.has_output_bias = config.has_mlp_bias = family == "llama";
   if (family == "mistral") config.windows = {5, 5};
+  if (family == "factors") config.residual_scale = 0.5;
   if (family == "partial rope") {
     config.rope_dims = 6;
     config.layers_without_rope = {1};
@@ -111,6 +112,20 @@ TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
       check(logits_in_pieces(*models.moved, ids_BT, {10, 1, 1, 1, 4, 1, 1, 1, 1, 1}), "in pieces");
     }
   }
+}
+
+TEST_F(CudaDecoderPass, LeavesToTheModulesWhatItDoesNotKnow) {
+  const c10::InferenceMode inference;
+  const Models models("factors", {}, true);
+  const at::Tensor ids_BT = ids_of(1, 9);
+  ::testing::internal::CaptureStderr();
+  const at::Tensor got = logits_in_pieces(*models.moved, ids_BT, {6, 1, 2});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "weft: warn: models: the pass for the GPU can't compute a factor of what layers add; "
+            "layers run one by one instead, so that every product moves its numbers between the "
+            "processor and the GPU\n");
+  expect_close(got, models.reference->logits(models.reference->forward(ids_BT, nullptr)), "factors",
+               1e-4);
 }
 
 TEST_F(CudaDecoderPass, FewTokensAtOnceHaveTheBitsOfOneByOne) {

@@ -10,14 +10,14 @@ namespace weft::models {
 namespace {
 
 // What attention layers, blocks, embedding and head read of the configuration.
-constexpr OptionSet kKnown = {
+constexpr OptionSet kModulesKnow = {
     Option::kWindows,        Option::kQkvBias,         Option::kOutputBias,
     Option::kMlpBias,        Option::kNormsOfEachHead, Option::kNormsOfAllHeads,
     Option::kNormsAfter,     Option::kPartialRope,     Option::kLayersWithoutRope,
     Option::kEmbeddingScale, Option::kAttentionScale,  Option::kResidualScale,
     Option::kLogitsScale,    Option::kExperts,
 };
-static_assert(OptionSet::all().without(kKnown).is_empty(),
+static_assert(OptionSet::all().without(kModulesKnow).is_empty(),
               "no pass comes after the modules: they have to know every option");
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace weft::models {
 namespace {
 
-constexpr std::array<std::pair<Option, std::string_view>, 14> kNames = {{
+constexpr std::array<std::pair<Option, std::string_view>, 14> kOptionNames = {{
     {Option::kWindows, "sliding windows"},
     {Option::kQkvBias, "biases of queries, keys and values"},
     {Option::kOutputBias, "biases of attention's output"},
@@ -61,7 +61,7 @@ OptionSet options_in_use(const ModelConfig& config) {
 
 std::string names_of(OptionSet options) {
   std::string text;
-  for (const auto& [option, name] : kNames) {
+  for (const auto& [option, name] : kOptionNames) {
     if (!options.has(option)) continue;
     if (!text.empty()) text += ", ";
     text += name;

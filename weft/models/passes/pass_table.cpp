@@ -19,7 +19,7 @@ bool holds_linears_as(const PassParts& parts) {
 }
 
 template <class Made>
-std::unique_ptr<Pass> make(const PassParts& parts) {
+std::unique_ptr<Pass> make_pass(const PassParts& parts) {
   return std::make_unique<Made>(parts);
 }
 
@@ -46,10 +46,10 @@ std::span<const PassRow> pass_table() {
 #ifdef WEFT_HAS_CUDA
       PassRow{"the GPU", kCudaKnows,
               "every product moves its numbers between the processor and the GPU",
-              holds_linears_as<nn::CudaLinearImpl>, make<CudaDecoder>},
+              holds_linears_as<nn::CudaLinearImpl>, make_pass<CudaDecoder>},
 #endif
       PassRow{"weights in panels", kPanelsKnow, "each token takes longer",
-              holds_linears_as<nn::PanelLinearImpl>, make<FusedDecoder>},
+              holds_linears_as<nn::PanelLinearImpl>, make_pass<FusedDecoder>},
   };
   return rows;
 }
