@@ -108,6 +108,8 @@ TEST(FusedDecoder, GivesWhatTheModulesGive) {
     for (const std::string family :
          {"llama", "qwen2", "qwen3", "mistral", "partial rope", "norms after", "factors"}) {
       const auto model = panel_model(family, group);
+      // Its own, so it is this pass that runs.
+      EXPECT_EQ(model->make_cache(1, 1).dtype(), at::kHalf) << family;
       const at::Tensor one_BT = ids_of(1, 12), few_BT = ids_of(3, 5), many_BT = ids_of(3, 20);
       const at::Tensor one = model->forward(one_BT, nullptr);
       const at::Tensor few = model->forward(few_BT, nullptr);
