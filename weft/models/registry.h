@@ -11,10 +11,9 @@
 
 namespace weft::models {
 
-/// One family of models: a row of the registry.
+/// How the models of a family are cut and built. What distinguishes their files is a row of
+/// families().
 struct Family {
-  /// As ModelConfig::family.
-  std::string name;
   /// The weights in `file` and how they are cut. Pure: headers only.
   WeightRules (*rules)(const ModelConfig& config, const io::TensorFile& file);
   /// Builds this rank's part of a stage.
@@ -22,7 +21,7 @@ struct Family {
                                     const Stage& stage, const dist::Group& group);
 };
 
-/// Throws ConfigError that lists the known families.
+/// By ModelConfig::family. Throws ConfigError that lists the known families.
 const Family& find_family(const std::string& name);
 
 }  // namespace weft::models

@@ -1,10 +1,10 @@
 // ModelConfig from a GGUF's keys, as its specification and llama.cpp's readers have them.
 #include <algorithm>
-#include <array>
-#include <string_view>
+#include <utility>
 
 #include "weft/core/error.h"
 #include "weft/models/config/config_rope.h"
+#include "weft/models/config/families.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/config/sources_gguf.h"
 
@@ -16,48 +16,18 @@ using core::ConfigError;
 using core::FormatError;
 
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
-// What check_config allows; nothing is made for more.
-
-// What distinguishes an architecture in GGUF.
-struct Architecture {
-  std::string_view name;
-  std::string_view family;
-  bool has_head_norms;
-  // Unless the file says otherwise.
-  bool normalizes_weights;
-  bool has_shared_expert;
-};
-
-// Mistral and Mixtral are of the architecture llama here.
-constexpr std::array<Architecture, 5> kArchitectures = {{
-    {"llama", "llama", false, true, false},
-    {"qwen2", "qwen2", false, true, false},
-    {"qwen3", "qwen3", true, true, false},
-    {"qwen2moe", "qwen2_moe", false, false, true},
-    {"qwen3moe", "qwen3_moe", true, true, false},
-}};
-
-const Architecture& find_architecture(const std::string& name, const std::string& where) {
-  std::vector<std::string_view> known;
-  for (const Architecture& architecture : kArchitectures) {
-    if (architecture.name == name) return architecture;
-    known.push_back(architecture.name);
-  }
-  core::fail<ConfigError>(where, ": architecture ", core::quote(name),
-                          " is not supported, expected one of ", core::list_text(known));
-}
-
 class Reader {
  public:
   explicit Reader(const io::TensorFile& file)
       : file_(file),
         keys_(file),
         name_(keys_.text("general.architecture")),
-        architecture_(find_architecture(name_, file.path())) {}
+        family_(find_family()) {}
 
   ModelConfig read() {
-    config_.family = architecture_.family;
-    if (architecture_.has_head_norms) config_.head_norms = HeadNorms::kEachHead;
+    config_.family = family_.name;
+    config_.head_norms = family_.head_norms;
+    config_.norm_placement = family_.norm_placement;
     read_sizes();
     read_rope(keys_, name_, config_);
     read_window();
@@ -72,20 +42,32 @@ class Reader {
  private:
   std::string key(const char* rest) const { return name_ + "." + rest; }
 
+  // Mistral and Mixtral are of the architecture llama; experts tell the latter.
+  const FamilyInfo& find_family() const {
+    const auto families = gguf_families(name_, file_.path());
+    const bool has_experts = keys_.integer_or(key(kExpertCount.gguf), 0) != 0;
+    for (const FamilyInfo* family : families) {
+      if ((family->experts.count_key != nullptr) == has_experts) return *family;
+    }
+    return *families.front();
+  }
+
   void read_sizes() {
-    config_.width = keys_.integer(key("embedding_length"));
-    config_.num_layers = keys_.integer(key("block_count"));
-    config_.num_heads = keys_.integer(key("attention.head_count"));
-    config_.num_kv_heads = keys_.integer_or(key("attention.head_count_kv"), config_.num_heads);
-    config_.ffn_width = keys_.integer(key("feed_forward_length"));
-    config_.norm_eps = keys_.real(key("attention.layer_norm_rms_epsilon"));
-    config_.vocab_size = keys_.has(key("vocab_size"))
-                             ? keys_.integer(key("vocab_size"))
-                             : static_cast<int64_t>(keys_.texts(kTokens).size());
+    for (const SizeKey& size : kSizeKeys) {
+      if (size.needed == Needed::kInAll) config_.*size.member = keys_.integer(key(size.gguf));
+    }
     check<FormatError>(config_.num_heads >= 1, file_.path(), ": config: number of heads is ",
                        config_.num_heads, ", expected at least 1");
-    config_.head_dim =
-        keys_.integer_or(key("attention.key_length"), config_.width / config_.num_heads);
+    config_.num_kv_heads = config_.num_heads;
+    config_.head_dim = config_.width / config_.num_heads;
+    if (!keys_.has(key("vocab_size"))) {
+      config_.vocab_size = static_cast<int64_t>(keys_.texts(kTokens).size());
+    }
+    for (const SizeKey& size : kSizeKeys) {
+      if (size.needed == Needed::kInAll) continue;
+      config_.*size.member = keys_.integer_or(key(size.gguf), config_.*size.member);
+    }
+    config_.norm_eps = keys_.real(key(kNormEpsGgufKey));
     const int64_t value_dim = keys_.integer_or(key("attention.value_length"), config_.head_dim);
     check<ConfigError>(value_dim == config_.head_dim, file_.path(), ": config: values of ",
                        value_dim, " dims with keys of ", config_.head_dim,
@@ -104,31 +86,33 @@ class Reader {
   }
 
   void read_experts() {
+    const FamilyExperts& family = family_.experts;
     ExpertsConfig& experts = config_.experts;
-    experts.num_experts = keys_.integer_or(key("expert_count"), 0);
+    experts.num_experts = keys_.integer_or(key(kExpertCount.gguf), 0);
     const bool is_plain = experts.num_experts == 0;
-    check<FormatError>(!is_plain || !name_.ends_with("moe"), file_.path(), ": key '",
-                       key("expert_count"), "' is 0 or missing, expected at least 1");
+    check<FormatError>(!is_plain || family.count_key == nullptr, file_.path(), ": key '",
+                       key(kExpertCount.gguf), "' is 0 or missing, expected at least 1");
     if (is_plain) return;
-    if (config_.family == "llama") config_.family = "mixtral";
-    experts.experts_per_token = keys_.integer(key("expert_used_count"));
+    check<ConfigError>(family.count_key != nullptr, file_.path(), ": key '", key(kExpertCount.gguf),
+                       "' is ", experts.num_experts,
+                       ", but experts of this architecture are not supported");
+    experts.experts_per_token = keys_.integer(key(kExpertsPerToken.gguf));
     // Files of the first converters don't say it.
     const int64_t fallback =
-        name_ == "llama" ? config_.ffn_width
-                         : config_.ffn_width / std::max<int64_t>(1, experts.experts_per_token);
-    experts.ffn_width = keys_.integer_or(key("expert_feed_forward_length"), fallback);
+        family.has_own_width ? config_.ffn_width / std::max<int64_t>(1, experts.experts_per_token)
+                             : config_.ffn_width;
+    experts.ffn_width = keys_.integer_or(key(kExpertWidth.gguf), fallback);
     experts.normalizes_weights =
-        keys_.flag_or(key("expert_weights_norm"), architecture_.normalizes_weights);
-    if (architecture_.has_shared_expert) {
-      experts.shared_ffn_width =
-          keys_.integer_or(key("expert_shared_feed_forward_length"), config_.ffn_width);
+        keys_.flag_or(key("expert_weights_norm"), family.is_normalized_in_gguf);
+    if (family.has_shared) {
+      experts.shared_ffn_width = keys_.integer_or(key(kSharedExpertWidth.gguf), config_.ffn_width);
     }
   }
 
   const io::TensorFile& file_;
   GgufKeys keys_;
   std::string name_;
-  const Architecture& architecture_;
+  const FamilyInfo& family_;
   ModelConfig config_;
 };
 

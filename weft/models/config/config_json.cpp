@@ -1,11 +1,12 @@
 // Hugging Face's config.json from a ModelConfig.
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "weft/core/error.h"
 #include "weft/models/config/config.h"
+#include "weft/models/config/families.h"
 #include "weft/models/config/sources.h"
 
 namespace weft::models {
@@ -18,22 +19,11 @@ using nn::RopeType;
 
 constexpr const char* kConfigJson = "models.config_json";
 
-// Families and the class of transformers that runs them.
-constexpr std::array<std::pair<const char*, const char*>, 7> kTransformersArchitectures = {
-    {{"llama", "LlamaForCausalLM"},
-     {"mistral", "MistralForCausalLM"},
-     {"mixtral", "MixtralForCausalLM"},
-     {"qwen2", "Qwen2ForCausalLM"},
-     {"qwen3", "Qwen3ForCausalLM"},
-     {"qwen2_moe", "Qwen2MoeForCausalLM"},
-     {"qwen3_moe", "Qwen3MoeForCausalLM"}}};
-
-const char* architecture_of(const std::string& family) {
-  for (const auto& [name, architecture] : kTransformersArchitectures) {
-    if (family == name) return architecture;
-  }
-  core::fail<ConfigError>(kConfigJson, ": no config.json can be made for the family ",
-                          core::quote(family));
+const FamilyInfo& family_of(const ModelConfig& config) {
+  const FamilyInfo* family = find_family_info(config.family);
+  check<ConfigError>(family != nullptr, kConfigJson, ": no config.json can be made for the family ",
+                     core::quote(config.family));
+  return *family;
 }
 
 // Without what scaling adds, where the file leaves it to the reader.
@@ -73,8 +63,22 @@ json rope_json(const nn::RopeScaling& scaling) {
   return yarn;
 }
 
-void add_windows(const ModelConfig& config, json& object) {
-  const bool has_types = config.family == "qwen2" || config.family == "qwen3";
+void add_sizes(const ModelConfig& config, json& object) {
+  for (const SizeKey& key : kSizeKeys) object[key.folder] = config.*key.member;
+  object["max_position_embeddings"] = stated_positions(config);
+  object[kNormEpsFolderKey] = config.norm_eps;
+  object["tie_word_embeddings"] = config.is_tied;
+}
+
+void add_biases(const ModelConfig& config, BiasKeys biases, json& object) {
+  object["attention_bias"] = config.has_qkv_bias;
+  object["mlp_bias"] = config.has_mlp_bias;
+  if (biases == BiasKeys::kQkv) object["qkv_bias"] = config.has_qkv_bias;
+}
+
+void add_windows(const ModelConfig& config, const FamilyWindows& family, json& object) {
+  const bool has_types =
+      family.layers == WindowLayers::kLast || family.layers == WindowLayers::kWithoutRope;
   int64_t window = 0;
   json types = json::array();
   for (const int64_t own : config.windows) {
@@ -86,53 +90,41 @@ void add_windows(const ModelConfig& config, json& object) {
   if (has_types && window > 0) object["layer_types"] = std::move(types);
 }
 
-void add_experts(const ModelConfig& config, json& object) {
-  const ExpertsConfig& experts = config.experts;
-  if (experts.num_experts == 0) return;
-  object["num_experts_per_tok"] = experts.experts_per_token;
-  if (config.family == "mixtral") {
-    object["num_local_experts"] = experts.num_experts;
-    return;
-  }
-  object["num_experts"] = experts.num_experts;
-  object["moe_intermediate_size"] = experts.ffn_width;
+void add_experts(const ExpertsConfig& experts, const FamilyExperts& family, json& object) {
+  if (experts.num_experts == 0 || family.count_key == nullptr) return;
+  object[family.count_key] = experts.num_experts;
+  object[kExpertsPerToken.folder] = experts.experts_per_token;
+  if (!family.has_own_width) return;
+  object[kExpertWidth.folder] = experts.ffn_width;
   object["norm_topk_prob"] = experts.normalizes_weights;
   object["decoder_sparse_step"] = experts.layer_step;
   object["mlp_only_layers"] = experts.plain_layers;
-  if (experts.shared_ffn_width > 0) {
-    object["shared_expert_intermediate_size"] = experts.shared_ffn_width;
-  }
+  if (family.has_shared) object[kSharedExpertWidth.folder] = experts.shared_ffn_width;
+}
+
+void check_is_read_back(const ModelConfig& config, const json& object) {
+  check<ConfigError>(config_from_json(object, kConfigJson) == config, kConfigJson, ": the family ",
+                     core::quote(config.family),
+                     " has no config.json for these biases, norms, windows, experts or this rope; "
+                     "choose another family or change them");
 }
 
 }  // namespace
 
 json config_json(const ModelConfig& config) {
-  json object = {{"architectures", json::array({architecture_of(config.family)})},
+  const FamilyInfo& family = family_of(config);
+  json object = {{"architectures", json::array({std::string(family.transformers_class)})},
                  {"model_type", config.family},
-                 {"vocab_size", config.vocab_size},
-                 {"hidden_size", config.width},
-                 {"num_hidden_layers", config.num_layers},
-                 {"num_attention_heads", config.num_heads},
-                 {"num_key_value_heads", config.num_kv_heads},
-                 {"head_dim", config.head_dim},
-                 {"intermediate_size", config.ffn_width},
-                 {"max_position_embeddings", stated_positions(config)},
-                 {"rms_norm_eps", config.norm_eps},
                  {"rope_theta", config.rope_base},
-                 {"hidden_act", "silu"},
-                 {"tie_word_embeddings", config.is_tied},
-                 {"attention_bias", config.has_qkv_bias},
-                 {"mlp_bias", config.has_mlp_bias}};
-  if (config.family == "qwen2_moe") object["qkv_bias"] = config.has_qkv_bias;
+                 {"hidden_act", "silu"}};
+  add_sizes(config, object);
+  add_biases(config, family.biases, object);
   if (config.rope_scaling.type != RopeType::kDefault) {
     object["rope_scaling"] = rope_json(config.rope_scaling);
   }
-  add_windows(config, object);
-  add_experts(config, object);
-  check<ConfigError>(config_from_json(object, kConfigJson) == config, kConfigJson, ": the family ",
-                     core::quote(config.family),
-                     " has no config.json for these biases, norms, windows, experts or this rope; "
-                     "choose another family or change them");
+  add_windows(config, family.windows, object);
+  add_experts(config.experts, family.experts, object);
+  check_is_read_back(config, object);
   return object;
 }
 

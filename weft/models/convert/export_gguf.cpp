@@ -99,7 +99,7 @@ class Chooser {
                        " has no name in GGUF");
     const PartPlace& place = found->second;
     Output output;
-    output.spec.name = gguf_name(place) + name.substr(dot);
+    output.spec.name = gguf_name(config_, place) + name.substr(dot);
     output.type = type_of(weight, place.part);
     output.spec.dtype = file_type(output.type);
     output.spec.shape = {weight.rule.out, weight.rule.in};

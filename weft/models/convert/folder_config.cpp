@@ -6,6 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/io/load_tensor.h"
+#include "weft/models/config/families.h"
 #include "weft/models/convert/llama3_divisors.h"
 #include "weft/models/decoder/decoder_names.h"
 
@@ -40,12 +41,25 @@ void round_positions(ModelConfig& config) {
   config.max_positions = static_cast<int64_t>(std::floor(plain * factor));
 }
 
+// Families that are one architecture in GGUF are several in folders: some have no windows.
+std::string folder_family(const ModelConfig& config, const std::string& where) {
+  const FamilyInfo& own = family_info(config);
+  if (config.windows.empty() || own.windows.layers != WindowLayers::kNone) return config.family;
+  for (const FamilyInfo* other : gguf_families(own.gguf, where)) {
+    const bool has_experts = other->experts.count_key != nullptr;
+    if (other->windows.layers != WindowLayers::kNone && !has_experts) {
+      return std::string(other->name);
+    }
+  }
+  return config.family;
+}
+
 }  // namespace
 
 ModelConfig folder_config(const io::TensorFile& file) {
   ModelConfig config = read_config(file);
   if (!file.is_gguf()) return config;
-  if (config.family == "llama" && !config.windows.empty()) config.family = "mistral";
+  config.family = folder_family(config, file.path());
   read_divisors(file, config);
   round_positions(config);
   config_json(config);

@@ -1,12 +1,11 @@
 #include "weft/models/convert/gguf_model_keys.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
-#include <string_view>
 
 #include "weft/core/error.h"
+#include "weft/models/config/families.h"
 #include "weft/nn/attention/rope_scaling.h"
 
 namespace weft::models {
@@ -17,29 +16,11 @@ using core::ConfigError;
 using nn::RopeScaling;
 using nn::RopeType;
 
-struct GgufArchitecture {
-  std::string_view family;
-  std::string_view name;
-  // What its readers do with the weights of a token's experts.
-  bool normalizes_weights;
-};
-
-constexpr std::array<GgufArchitecture, 7> kGgufArchitectures = {{
-    {"llama", "llama", true},
-    {"mistral", "llama", true},
-    {"mixtral", "llama", true},
-    {"qwen2", "qwen2", true},
-    {"qwen3", "qwen3", true},
-    {"qwen2_moe", "qwen2moe", false},
-    {"qwen3_moe", "qwen3moe", true},
-}};
-
-const GgufArchitecture& architecture_of(const std::string& family, const std::string& where) {
-  for (const GgufArchitecture& row : kGgufArchitectures) {
-    if (row.family == family) return row;
-  }
-  core::fail<ConfigError>(where, ": the family ", core::quote(family),
-                          " can't be written as GGUF; keep the folder");
+const FamilyInfo& family_of(const ModelConfig& config, const std::string& where) {
+  const FamilyInfo* family = find_family_info(config.family);
+  check<ConfigError>(family != nullptr && !family->gguf.empty(), where, ": the family ",
+                     core::quote(config.family), " can't be written as GGUF; keep the folder");
+  return *family;
 }
 
 void check_rope_in_gguf(const RopeScaling& scaling, const std::string& where) {
@@ -53,16 +34,16 @@ void check_rope_in_gguf(const RopeScaling& scaling, const std::string& where) {
                      "false; keep the folder");
 }
 
-void check_experts_in_gguf(const ModelConfig& config, const GgufArchitecture& architecture,
+void check_experts_in_gguf(const ModelConfig& config, const FamilyInfo& family,
                            const std::string& where) {
   const ExpertsConfig& experts = config.experts;
   if (experts.num_experts == 0) return;
   check<ConfigError>(experts.layer_step == 1 && experts.plain_layers.empty(), where,
                      ": layers without experts beside those that have some can't be written as "
                      "GGUF; keep the folder");
-  check<ConfigError>(experts.normalizes_weights == architecture.normalizes_weights, where,
+  check<ConfigError>(experts.normalizes_weights == family.experts.is_normalized_in_gguf, where,
                      ": norm_topk_prob is ", experts.normalizes_weights ? "true" : "false",
-                     ", but readers of GGUF's ", core::quote(std::string(architecture.name)),
+                     ", but readers of GGUF's ", core::quote(std::string(family.gguf)),
                      " take the other; keep the folder");
 }
 
@@ -76,16 +57,10 @@ void check_uniform_windows(const ModelConfig& config, const std::string& where) 
 }
 
 void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
+  for (const SizeKey& size : kSizeKeys) keys.number(keys.own(size.gguf), config.*size.member);
   keys.number(keys.own("context_length"), config.max_positions);
-  keys.number(keys.own("embedding_length"), config.width);
-  keys.number(keys.own("block_count"), config.num_layers);
-  keys.number(keys.own("feed_forward_length"), config.ffn_width);
-  keys.number(keys.own("attention.head_count"), config.num_heads);
-  keys.number(keys.own("attention.head_count_kv"), config.num_kv_heads);
-  keys.number(keys.own("attention.key_length"), config.head_dim);
   keys.number(keys.own("attention.value_length"), config.head_dim);
-  keys.number(keys.own("vocab_size"), config.vocab_size);
-  keys.real(keys.own("attention.layer_norm_rms_epsilon"), config.norm_eps);
+  keys.real(keys.own(kNormEpsGgufKey), config.norm_eps);
   if (!config.windows.empty()) {
     keys.number(keys.own("attention.sliding_window"), config.windows.front());
   }
@@ -127,23 +102,24 @@ void add_rope(const ModelConfig& config, GgufKeyList& keys) {
 void add_experts(const ModelConfig& config, GgufKeyList& keys) {
   const ExpertsConfig& experts = config.experts;
   if (experts.num_experts == 0) return;
-  keys.number(keys.own("expert_count"), experts.num_experts);
-  keys.number(keys.own("expert_used_count"), experts.experts_per_token);
-  if (keys.architecture() == "llama") return;
-  keys.number(keys.own("expert_feed_forward_length"), experts.ffn_width);
-  if (experts.shared_ffn_width > 0) {
-    keys.number(keys.own("expert_shared_feed_forward_length"), experts.shared_ffn_width);
-  }
+  const FamilyExperts& family = family_info(config).experts;
+  const auto add = [&](const ExpertKey& key) {
+    keys.number(keys.own(key.gguf), experts.*key.member);
+  };
+  add(kExpertCount);
+  add(kExpertsPerToken);
+  if (family.has_own_width) add(kExpertWidth);
+  if (family.has_shared) add(kSharedExpertWidth);
 }
 
 }  // namespace
 
 std::string gguf_architecture(const ModelConfig& config, const std::string& where) {
-  const GgufArchitecture& architecture = architecture_of(config.family, where);
+  const FamilyInfo& family = family_of(config, where);
   check_rope_in_gguf(config.rope_scaling, where);
   check_uniform_windows(config, where);
-  check_experts_in_gguf(config, architecture, where);
-  return std::string(architecture.name);
+  check_experts_in_gguf(config, family, where);
+  return std::string(family.gguf);
 }
 
 void add_model_keys(const ModelConfig& config, GgufKeyList& keys) {

@@ -13,7 +13,9 @@ enum class Part {
   kEmbedding,
   kFinalNorm,
   kHead,
+  /// Of attention: before it, or after it (NormPlacement).
   kInputNorm,
+  /// The same of the feed-forward layer.
   kFfnNorm,
   kQuery,
   kKey,
@@ -42,20 +44,19 @@ struct PartPlace {
 };
 
 /// The model's name without ".weight": Hugging Face's spelling, e.g.
-/// "model.layers.0.mlp.up_proj". Mixtral has its own for experts.
+/// "model.layers.0.mlp.up_proj". Families differ (weight_table.h).
 std::string model_name(const ModelConfig& config, const PartPlace& place);
 /// GGUF's, e.g. "blk.0.ffn_up"; that of an expert is of all of a layer, stacked.
-std::string gguf_name(const PartPlace& place);
+std::string gguf_name(const ModelConfig& config, const PartPlace& place);
 /// MLX's name of all of a layer's experts, stacked, e.g.
 /// "model.layers.0.mlp.switch_mlp.up_proj".
 std::string mlx_experts_name(const ModelConfig& config, const PartPlace& place);
 /// GGUF's name of one expert in files from before they were stacked, e.g. "blk.0.ffn_up.3".
-std::string old_gguf_expert_name(const PartPlace& place);
+std::string old_gguf_expert_name(const ModelConfig& config, const PartPlace& place);
 
 /// Whether a part is a matrix of one expert of several.
 bool is_expert_part(Part part);
-/// What each weight is, by the model's name without ".weight" or ".bias". Names that a layer does
-/// not have (of experts where it is plain, or the other way round) are there as well.
+/// What each weight of the model is, by its name without ".weight".
 std::map<std::string, PartPlace> part_places(const ModelConfig& config);
 
 /// A GGUF's numbers that rope's frequencies are divided by.

@@ -2,12 +2,13 @@
 
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "weft/core/error.h"
-#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/config/families.h"
 #include "weft/models/decoder/tied_head.h"
+#include "weft/models/decoder/weight_table.h"
 
 namespace weft::models {
 namespace {
@@ -31,15 +32,6 @@ DimSplit even_split(int64_t size, int64_t unit) {
   return split;
 }
 
-// What a weight's rule says beside its shape.
-struct HowCut {
-  Cut cut = Cut::kWhole;
-  std::string split = {};
-  bool has_bias = false;
-  // Heads whose rows GGUF may have in another order; 0: none.
-  int64_t rope_heads = 0;
-};
-
 class RulesBuilder {
  public:
   RulesBuilder(const ModelConfig& config, const io::TensorFile& file)
@@ -47,14 +39,10 @@ class RulesBuilder {
 
   WeightRules build() {
     add_splits();
-    const HowCut by_vocab{Cut::kRows, "vocab"};
-    matrix({Part::kEmbedding}, config_.vocab_size, config_.width, by_vocab);
-    for (int64_t layer = 0; layer < config_.num_layers; ++layer) add_layer(layer);
-    norm({Part::kFinalNorm}, config_.width);
-    if (!config_.is_tied) matrix({Part::kHead}, config_.vocab_size, config_.width, by_vocab);
+    for (const PartPlace& place : weight_places(config_)) add_weight(place);
     rules_.unread = copied_head(config_, file_);
     if (file_.is_gguf() && file_.find(kRopeDivisors) != nullptr) {
-      add(kRopeDivisors, kRopeDivisors, 0, config_.head_dim / 2);
+      add_vector(kRopeDivisors, kRopeDivisors, config_.head_dim / 2);
     }
     return std::move(rules_);
   }
@@ -62,27 +50,27 @@ class RulesBuilder {
  private:
   void add_splits() {
     const ExpertsConfig& experts = config_.experts;
-    rules_.splits["heads"] = head_split(config_, DimSplit::Kind::kQueryHeads);
-    rules_.splits["kv"] = head_split(config_, DimSplit::Kind::kKvHeads);
-    rules_.splits["vocab"] = even_split(config_.vocab_size, 1);
-    const int64_t plain_unit = down_unit(Part::kDown, config_.ffn_width, false);
-    if (plain_unit > 0) rules_.splits["ffn"] = even_split(config_.ffn_width, plain_unit);
-    const int64_t expert_unit = down_unit(Part::kExpertDown, experts.ffn_width, true);
-    if (expert_unit > 0) {
-      rules_.splits["expert_ffn"] = even_split(experts.ffn_width, expert_unit);
-    }
+    split(kHeadsSplit) = head_split(config_, DimSplit::Kind::kQueryHeads);
+    split(kKvSplit) = head_split(config_, DimSplit::Kind::kKvHeads);
+    split(kVocabSplit) = even_split(config_.vocab_size, 1);
+    const int64_t plain_unit = down_unit(Part::kDown, false);
+    if (plain_unit > 0) split(kFfnSplit) = even_split(config_.ffn_width, plain_unit);
+    const int64_t expert_unit = down_unit(Part::kExpertDown, true);
+    if (expert_unit > 0) split(kExpertFfnSplit) = even_split(experts.ffn_width, expert_unit);
     if (experts.shared_ffn_width > 0) {
-      const int64_t unit = down_unit(Part::kSharedDown, experts.shared_ffn_width, true);
-      rules_.splits["shared_ffn"] = even_split(experts.shared_ffn_width, unit);
+      const int64_t unit = down_unit(Part::kSharedDown, true);
+      split(kSharedFfnSplit) = even_split(experts.shared_ffn_width, unit);
     }
   }
 
+  DimSplit& split(std::string_view name) { return rules_.splits[std::string(name)]; }
+
   // The run that no quant group of the layers' down projections is cut by; 0 without such layers.
-  int64_t down_unit(Part part, int64_t ffn, bool of_experts) const {
+  int64_t down_unit(Part part, bool of_experts) const {
     int64_t unit = 0;
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       if (config_.has_experts(layer) != of_experts) continue;
-      const io::MatrixRef down = place_in_file({part, layer}, config_.width, ffn).matrix();
+      const io::MatrixRef down = place_in_file({part, layer}).matrix();
       const bool is_stored = file_.find(down.base + ".weight") != nullptr ||
                              file_.find(down.base + ".qweight") != nullptr;
       const int64_t own = is_stored ? io::matrix_format(file_, down).in_unit : 1;
@@ -91,121 +79,66 @@ class RulesBuilder {
     return unit;
   }
 
-  void add_layer(int64_t layer) {
-    const int64_t D = config_.width, H = config_.head_dim;
-    const int64_t N = config_.num_heads, K = config_.num_kv_heads;
-    const bool qkv_bias = config_.has_qkv_bias;
-    norm({Part::kInputNorm, layer}, D);
-    matrix({Part::kQuery, layer}, N * H, D, {Cut::kRows, "heads", qkv_bias, N});
-    matrix({Part::kKey, layer}, K * H, D, {Cut::kRows, "kv", qkv_bias, K});
-    matrix({Part::kValue, layer}, K * H, D, {Cut::kRows, "kv", qkv_bias});
-    if (config_.head_norms == HeadNorms::kEachHead) {
-      norm({Part::kQueryNorm, layer}, H);
-      norm({Part::kKeyNorm, layer}, H);
-    }
-    if (config_.head_norms == HeadNorms::kAllHeads) {
-      norm_of_heads({Part::kQueryNorm, layer}, N * H, "heads");
-      norm_of_heads({Part::kKeyNorm, layer}, K * H, "kv");
-    }
-    matrix({Part::kOutput, layer}, D, N * H, {Cut::kColumns, "heads", config_.has_output_bias});
-    norm({Part::kFfnNorm, layer}, D);
-    if (config_.has_experts(layer)) {
-      add_experts(layer);
-    } else {
-      feed_forward({Part::kGate, Part::kUp, Part::kDown}, {Part::kGate, layer}, "ffn");
-    }
+  void add_weight(const PartPlace& place) {
+    const WeightRow& row = weight_row(config_, place.part);
+    WeightRule weight = place_in_file(place);
+    weight.cut = row.shape.cut;
+    weight.split = row.shape.split;
+    if (row.is_turned) weight.reorder = rope_order(place.part);
+    add_bias(row, weight);
+    rules_.weights.push_back(std::move(weight));
   }
 
-  struct FeedForwardParts {
-    Part gate, up, down;
-  };
-
-  void feed_forward(const FeedForwardParts& parts, const PartPlace& place,
-                    const std::string& split) {
-    const int64_t D = config_.width, F = rules_.splits.at(split).size;
-    const bool has_bias = config_.has_mlp_bias && parts.gate == Part::kGate;
-    matrix({parts.gate, place.layer, place.expert}, F, D, {Cut::kRows, split, has_bias});
-    matrix({parts.up, place.layer, place.expert}, F, D, {Cut::kRows, split, has_bias});
-    matrix({parts.down, place.layer, place.expert}, D, F, {Cut::kColumns, split, has_bias});
+  // Biases are added to what a rank has by rows; by columns, once to the sum.
+  void add_bias(const WeightRow& row, const WeightRule& weight) {
+    if (weight.is_vector() || weight.stack_size > 0) return;
+    const std::string file_bias = weight.matrix().base + ".bias";
+    const bool is_stated = row.bias != nullptr && config_.*row.bias;
+    if (!is_stated && file_.find(file_bias) == nullptr) return;
+    WeightRule& bias = add_vector(weight.base() + ".bias", file_bias, weight.out);
+    if (weight.cut != Cut::kRows) return;
+    bias.cut = weight.cut;
+    bias.split = weight.split;
+    bias.reorder = weight.reorder;
   }
 
-  void add_experts(int64_t layer) {
-    const ExpertsConfig& experts = config_.experts;
-    matrix({Part::kRouter, layer}, experts.num_experts, config_.width, {});
-    for (int64_t e = 0; e < experts.num_experts; ++e) {
-      feed_forward({Part::kExpertGate, Part::kExpertUp, Part::kExpertDown},
-                   {Part::kExpertGate, layer, e}, "expert_ffn");
-    }
-    if (experts.shared_ffn_width == 0) return;
-    shared_router(layer);
-    feed_forward({Part::kSharedGate, Part::kSharedUp, Part::kSharedDown},
-                 {Part::kSharedGate, layer}, "shared_ffn");
-  }
-
-  // A matrix of one row; GGUF has it as a vector.
-  void shared_router(int64_t layer) {
-    const PartPlace place{Part::kSharedRouter, layer};
-    const WeightRule rule = place_in_file(place, 1, config_.width);
-    const io::TensorMeta* tensor = file_.find(rule.file_name);
-    const bool is_vector = tensor != nullptr && tensor->shape.size() == 1;
-    add(rule.name, rule.file_name, is_vector ? 0 : 1, config_.width);
-  }
-
-  void norm(const PartPlace& place, int64_t size) {
-    const WeightRule rule = place_in_file(place, 0, size);
-    add(rule.name, rule.file_name, 0, size);
-  }
-
-  void norm_of_heads(const PartPlace& place, int64_t size, const std::string& split) {
-    norm(place, size);
-    rules_.weights.back().cut = Cut::kRows;
-    rules_.weights.back().split = split;
-  }
-
-  void matrix(const PartPlace& place, int64_t out, int64_t in, const HowCut& how) {
-    const WeightRule rule = place_in_file(place, out, in);
-    const std::string file_bias = rule.matrix().base + ".bias";
-    const auto cut = [&](WeightRule& weight) {
-      weight.cut = how.cut;
-      weight.split = how.split;
-      weight.reorder = rope_order(how.rope_heads);
-    };
-    if (rule.stack_size == 0 && (how.has_bias || file_.find(file_bias) != nullptr)) {
-      WeightRule& bias = add(rule.base() + ".bias", file_bias, 0, out);
-      if (how.cut == Cut::kRows) cut(bias);
-    }
-    cut(rules_.weights.emplace_back(rule));
-  }
-
-  // GGUF keeps the q and k rows of a Llama's head as pairs (0, H/2), (1, H/2 + 1), … for its own
-  // rope; those of its other architectures are in the model's order.
-  std::vector<io::ShardStep> rope_order(int64_t heads) const {
-    const bool is_paired =
-        file_.is_gguf() && (config_.family == "llama" || config_.family == "mixtral");
-    if (heads == 0 || !is_paired) return {};
+  std::vector<io::ShardStep> rope_order(Part part) const {
+    const FamilyInfo* family = find_family_info(config_.family);
+    if (!file_.is_gguf() || family == nullptr || !family->has_paired_rows) return {};
+    const bool is_query = part == Part::kQuery || part == Part::kQueryNorm;
     io::ShardStep step;
     step.function = "unpermute_rope";
-    step.arguments.emplace_back(heads);
+    step.arguments.emplace_back(is_query ? config_.num_heads : config_.num_kv_heads);
     return {step};
   }
 
-  // The weight's names in model and file.
-  WeightRule place_in_file(const PartPlace& place, int64_t out, int64_t in) const {
+  // The weight's names in model and file, and its shape.
+  WeightRule place_in_file(const PartPlace& place) const {
+    const WeightRow& row = weight_row(config_, place.part);
     WeightRule rule;
-    rule.name = model_name(config_, place) + ".weight";
+    rule.name = filled_name(row.model, place) + ".weight";
     rule.file_name = rule.name;
-    rule.out = out;
-    rule.in = in;
-    if (file_.is_gguf()) rule.file_name = gguf_name(place) + ".weight";
-    if (is_expert_part(place.part)) find_expert(place, rule);
+    rule.out = size_of(config_, row.shape.out);
+    rule.in = size_of(config_, row.shape.in);
+    if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + ".weight";
+    if (row.is_of_expert()) find_expert(place, rule);
+    if (row.shape.out == WeightDim::kOne) find_one_row(rule);
     return rule;
+  }
+
+  // A matrix of one row is a vector in GGUF.
+  void find_one_row(WeightRule& rule) const {
+    const io::TensorMeta* tensor = file_.find(rule.file_name);
+    if (tensor != nullptr && tensor->shape.size() == 1) rule.out = 0;
   }
 
   // Experts are stacked in GGUF and in MLX's folders, single in Hugging Face's and in old GGUF.
   void find_expert(const PartPlace& place, WeightRule& rule) const {
     const std::string stacked =
-        (file_.is_gguf() ? gguf_name(place) : mlx_experts_name(config_, place)) + ".weight";
-    const std::string alone = file_.is_gguf() ? old_gguf_expert_name(place) + ".weight" : rule.name;
+        (file_.is_gguf() ? gguf_name(config_, place) : mlx_experts_name(config_, place)) +
+        ".weight";
+    const std::string alone =
+        file_.is_gguf() ? old_gguf_expert_name(config_, place) + ".weight" : rule.name;
     if (file_.find(stacked) == nullptr && (!file_.is_gguf() || file_.find(alone) != nullptr)) {
       rule.file_name = alone;
       return;
@@ -215,12 +148,11 @@ class RulesBuilder {
     rule.stack_index = place.expert;
   }
 
-  WeightRule& add(const std::string& name, const std::string& file_name, int64_t out, int64_t in) {
+  WeightRule& add_vector(const std::string& name, const std::string& file_name, int64_t size) {
     WeightRule& rule = rules_.weights.emplace_back();
     rule.name = name;
     rule.file_name = file_name;
-    rule.out = out;
-    rule.in = in;
+    rule.in = size;
     return rule;
   }
 

@@ -1,0 +1,251 @@
+#include "weft/models/decoder/weight_table.h"
+
+#include <algorithm>
+#include <string>
+
+#include "weft/core/error.h"
+#include "weft/models/config/families.h"
+
+namespace weft::models {
+namespace {
+
+using io::Cut;
+using Dim = WeightDim;
+
+bool has_mixtral_names(const ModelConfig& config) {
+  const FamilyInfo* family = find_family_info(config.family);
+  return family != nullptr && family->experts.has_mixtral_names;
+}
+bool has_usual_names(const ModelConfig& config) { return !has_mixtral_names(config); }
+bool is_untied(const ModelConfig& config) { return !config.is_tied; }
+bool has_norms_before(const ModelConfig& config) {
+  return config.norm_placement == NormPlacement::kBefore;
+}
+bool has_norms_after(const ModelConfig& config) {
+  return config.norm_placement == NormPlacement::kAfter;
+}
+bool norms_each_head(const ModelConfig& config) {
+  return config.head_norms == HeadNorms::kEachHead;
+}
+bool norms_all_heads(const ModelConfig& config) {
+  return config.head_norms == HeadNorms::kAllHeads;
+}
+bool has_shared_expert(const ModelConfig& config) { return config.experts.shared_ffn_width > 0; }
+
+bool has_experts(const ModelConfig& config, int64_t layer) { return config.has_experts(layer); }
+bool is_plain(const ModelConfig& config, int64_t layer) { return !config.has_experts(layer); }
+
+constexpr WeightPresence kAlways = {};
+constexpr WeightPresence kUntied = {is_untied};
+constexpr WeightPresence kNormsBefore = {has_norms_before};
+constexpr WeightPresence kNormsAfter = {has_norms_after};
+constexpr WeightPresence kNormsEachHead = {norms_each_head};
+constexpr WeightPresence kNormsAllHeads = {norms_all_heads};
+constexpr WeightPresence kPlainLayers = {nullptr, is_plain};
+constexpr WeightPresence kUsualExperts = {has_usual_names, has_experts};
+constexpr WeightPresence kMixtralExperts = {has_mixtral_names, has_experts};
+constexpr WeightPresence kSharedExpert = {has_shared_expert, has_experts};
+
+constexpr WeightShape kVocabulary = {Dim::kVocabulary, Dim::kWidth, Cut::kRows, kVocabSplit};
+constexpr WeightShape kOfWidth = {Dim::kNone, Dim::kWidth};
+constexpr WeightShape kOfHead = {Dim::kNone, Dim::kHead};
+constexpr WeightShape kOfHeads = {Dim::kNone, Dim::kHeads, Cut::kRows, kHeadsSplit};
+constexpr WeightShape kOfKvHeads = {Dim::kNone, Dim::kKvHeads, Cut::kRows, kKvSplit};
+constexpr WeightShape kToHeads = {Dim::kHeads, Dim::kWidth, Cut::kRows, kHeadsSplit};
+constexpr WeightShape kToKvHeads = {Dim::kKvHeads, Dim::kWidth, Cut::kRows, kKvSplit};
+constexpr WeightShape kFromHeads = {Dim::kWidth, Dim::kHeads, Cut::kColumns, kHeadsSplit};
+constexpr WeightShape kToFfn = {Dim::kFfn, Dim::kWidth, Cut::kRows, kFfnSplit};
+constexpr WeightShape kFromFfn = {Dim::kWidth, Dim::kFfn, Cut::kColumns, kFfnSplit};
+constexpr WeightShape kToExperts = {Dim::kExperts, Dim::kWidth};
+constexpr WeightShape kOneRow = {Dim::kOne, Dim::kWidth};
+constexpr WeightShape kToExpertFfn = {Dim::kExpertFfn, Dim::kWidth, Cut::kRows, kExpertFfnSplit};
+constexpr WeightShape kFromExpertFfn = {Dim::kWidth, Dim::kExpertFfn, Cut::kColumns,
+                                        kExpertFfnSplit};
+constexpr WeightShape kToSharedFfn = {Dim::kSharedFfn, Dim::kWidth, Cut::kRows, kSharedFfnSplit};
+constexpr WeightShape kFromSharedFfn = {Dim::kWidth, Dim::kSharedFfn, Cut::kColumns,
+                                        kSharedFfnSplit};
+
+constexpr BiasFlag kQkvBias = &ModelConfig::has_qkv_bias;
+constexpr BiasFlag kMlpBias = &ModelConfig::has_mlp_bias;
+
+// In the model's order. Of several rows of a part a configuration has one; experts' rows stand
+// together.
+constexpr WeightRow kRows[] = {
+    {Part::kEmbedding, "model.embed_tokens", "token_embd", kVocabulary},
+    {Part::kInputNorm, "model.layers.*.input_layernorm", "blk.*.attn_norm", kOfWidth, kNormsBefore},
+    {Part::kInputNorm, "model.layers.*.post_attention_layernorm", "blk.*.post_attention_norm",
+     kOfWidth, kNormsAfter},
+    {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToHeads, kAlways, kQkvBias,
+     true},
+    {Part::kKey, "model.layers.*.self_attn.k_proj", "blk.*.attn_k", kToKvHeads, kAlways, kQkvBias,
+     true},
+    {Part::kValue, "model.layers.*.self_attn.v_proj", "blk.*.attn_v", kToKvHeads, kAlways,
+     kQkvBias},
+    {Part::kQueryNorm, "model.layers.*.self_attn.q_norm", "blk.*.attn_q_norm", kOfHead,
+     kNormsEachHead},
+    {Part::kKeyNorm, "model.layers.*.self_attn.k_norm", "blk.*.attn_k_norm", kOfHead,
+     kNormsEachHead},
+    {Part::kQueryNorm, "model.layers.*.self_attn.q_norm", "blk.*.attn_q_norm", kOfHeads,
+     kNormsAllHeads},
+    {Part::kKeyNorm, "model.layers.*.self_attn.k_norm", "blk.*.attn_k_norm", kOfKvHeads,
+     kNormsAllHeads},
+    {Part::kOutput, "model.layers.*.self_attn.o_proj", "blk.*.attn_output", kFromHeads, kAlways,
+     &ModelConfig::has_output_bias},
+    {Part::kFfnNorm, "model.layers.*.post_attention_layernorm", "blk.*.ffn_norm", kOfWidth,
+     kNormsBefore},
+    {Part::kFfnNorm, "model.layers.*.post_feedforward_layernorm", "blk.*.post_ffw_norm", kOfWidth,
+     kNormsAfter},
+    {Part::kGate, "model.layers.*.mlp.gate_proj", "blk.*.ffn_gate", kToFfn, kPlainLayers, kMlpBias},
+    {Part::kUp, "model.layers.*.mlp.up_proj", "blk.*.ffn_up", kToFfn, kPlainLayers, kMlpBias},
+    {Part::kDown, "model.layers.*.mlp.down_proj", "blk.*.ffn_down", kFromFfn, kPlainLayers,
+     kMlpBias},
+    {Part::kRouter, "model.layers.*.mlp.gate", "blk.*.ffn_gate_inp", kToExperts, kUsualExperts},
+    {Part::kRouter, "model.layers.*.block_sparse_moe.gate", "blk.*.ffn_gate_inp", kToExperts,
+     kMixtralExperts},
+    {Part::kExpertGate, "model.layers.*.mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps",
+     kToExpertFfn, kUsualExperts, nullptr, false, "model.layers.*.mlp.switch_mlp.gate_proj",
+     "blk.*.ffn_gate.#"},
+    {Part::kExpertUp, "model.layers.*.mlp.experts.#.up_proj", "blk.*.ffn_up_exps", kToExpertFfn,
+     kUsualExperts, nullptr, false, "model.layers.*.mlp.switch_mlp.up_proj", "blk.*.ffn_up.#"},
+    {Part::kExpertDown, "model.layers.*.mlp.experts.#.down_proj", "blk.*.ffn_down_exps",
+     kFromExpertFfn, kUsualExperts, nullptr, false, "model.layers.*.mlp.switch_mlp.down_proj",
+     "blk.*.ffn_down.#"},
+    {Part::kExpertGate, "model.layers.*.block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps",
+     kToExpertFfn, kMixtralExperts, nullptr, false,
+     "model.layers.*.block_sparse_moe.switch_mlp.gate_proj", "blk.*.ffn_gate.#"},
+    {Part::kExpertUp, "model.layers.*.block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps",
+     kToExpertFfn, kMixtralExperts, nullptr, false,
+     "model.layers.*.block_sparse_moe.switch_mlp.up_proj", "blk.*.ffn_up.#"},
+    {Part::kExpertDown, "model.layers.*.block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps",
+     kFromExpertFfn, kMixtralExperts, nullptr, false,
+     "model.layers.*.block_sparse_moe.switch_mlp.down_proj", "blk.*.ffn_down.#"},
+    {Part::kSharedRouter, "model.layers.*.mlp.shared_expert_gate", "blk.*.ffn_gate_inp_shexp",
+     kOneRow, kSharedExpert},
+    {Part::kSharedGate, "model.layers.*.mlp.shared_expert.gate_proj", "blk.*.ffn_gate_shexp",
+     kToSharedFfn, kSharedExpert},
+    {Part::kSharedUp, "model.layers.*.mlp.shared_expert.up_proj", "blk.*.ffn_up_shexp",
+     kToSharedFfn, kSharedExpert},
+    {Part::kSharedDown, "model.layers.*.mlp.shared_expert.down_proj", "blk.*.ffn_down_shexp",
+     kFromSharedFfn, kSharedExpert},
+    {Part::kFinalNorm, "model.norm", "output_norm", kOfWidth},
+    {Part::kHead, "lm_head", "output", kVocabulary, kUntied},
+};
+
+constexpr Part kQueryKeyValue[] = {Part::kQuery, Part::kKey, Part::kValue};
+constexpr Part kGateUp[] = {Part::kGate, Part::kUp};
+constexpr FusedRow kFusedRows[] = {
+    {"model.layers.*.self_attn.qkv_proj", "blk.*.attn_qkv", kQueryKeyValue},
+    {"model.layers.*.mlp.gate_up_proj", "blk.*.ffn_up", kGateUp},
+};
+
+bool is_in_model(const WeightRow& row, const ModelConfig& config) {
+  return row.presence.in_model == nullptr || row.presence.in_model(config);
+}
+
+bool is_in_layer(const WeightRow& row, const ModelConfig& config, int64_t layer) {
+  return row.presence.in_layer == nullptr || row.presence.in_layer(config, layer);
+}
+
+using Row = const WeightRow*;
+
+void add_layer(const ModelConfig& config, int64_t layer, Row first, Row last,
+               std::vector<PartPlace>& places) {
+  const auto of_expert = [](const WeightRow& row) { return row.is_of_expert(); };
+  while (first != last) {
+    const bool is_of_expert = first->is_of_expert();
+    const Row end = is_of_expert ? std::find_if_not(first, last, of_expert) : first + 1;
+    const int64_t count = is_of_expert ? config.experts.num_experts : 1;
+    for (int64_t expert = 0; expert < count; ++expert) {
+      for (Row row = first; row != end; ++row) {
+        if (is_in_model(*row, config) && is_in_layer(*row, config, layer)) {
+          places.push_back({row->part, layer, expert});
+        }
+      }
+    }
+    first = end;
+  }
+}
+
+}  // namespace
+
+const WeightRow& weight_row(const ModelConfig& config, Part part) {
+  Row usual = nullptr;
+  for (const WeightRow& row : kRows) {
+    if (row.part != part) continue;
+    if (is_in_model(row, config)) return row;
+    if (usual == nullptr) usual = &row;
+  }
+  core::check<core::InternalError>(usual != nullptr, "models: a weight without a row");
+  return *usual;
+}
+
+const FusedRow* fused_row(const ModelConfig& config, Part part) {
+  const FamilyInfo* family = find_family_info(config.family);
+  if (family == nullptr || !family->has_fused_rows) return nullptr;
+  for (const FusedRow& row : kFusedRows) {
+    if (std::ranges::find(row.parts, part) != row.parts.end()) return &row;
+  }
+  return nullptr;
+}
+
+int64_t size_of(const ModelConfig& config, WeightDim dim) {
+  switch (dim) {
+    case Dim::kNone:
+      return 0;
+    case Dim::kOne:
+      return 1;
+    case Dim::kVocabulary:
+      return config.vocab_size;
+    case Dim::kWidth:
+      return config.width;
+    case Dim::kHead:
+      return config.head_dim;
+    case Dim::kHeads:
+      return config.num_heads * config.head_dim;
+    case Dim::kKvHeads:
+      return config.num_kv_heads * config.head_dim;
+    case Dim::kFfn:
+      return config.ffn_width;
+    case Dim::kExperts:
+      return config.experts.num_experts;
+    case Dim::kExpertFfn:
+      return config.experts.ffn_width;
+    case Dim::kSharedFfn:
+      return config.experts.shared_ffn_width;
+  }
+  core::fail<core::InternalError>("models: an unknown dim of a weight");
+}
+
+std::vector<PartPlace> weight_places(const ModelConfig& config) {
+  const auto is_of_layer = [](const WeightRow& row) { return row.is_of_layer(); };
+  const Row first_of_layer = std::find_if(std::begin(kRows), std::end(kRows), is_of_layer);
+  const Row behind_layer = std::find_if_not(first_of_layer, std::end(kRows), is_of_layer);
+  std::vector<PartPlace> places;
+  const auto add = [&](Row first, Row last) {
+    for (Row row = first; row != last; ++row) {
+      if (is_in_model(*row, config)) places.push_back({row->part});
+    }
+  };
+  add(std::begin(kRows), first_of_layer);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    add_layer(config, layer, first_of_layer, behind_layer, places);
+  }
+  add(behind_layer, std::end(kRows));
+  return places;
+}
+
+std::string filled_name(std::string_view name, const PartPlace& place) {
+  std::string text;
+  for (const char c : name) {
+    if (c == '*') {
+      text += std::to_string(place.layer);
+    } else if (c == '#') {
+      text += std::to_string(place.expert);
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+}  // namespace weft::models

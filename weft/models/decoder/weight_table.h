@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "weft/io/matrix_rules.h"
+#include "weft/models/config/config.h"
+#include "weft/models/decoder/decoder_names.h"
+
+namespace weft::models {
+
+/// What the elements along a dim of a weight are.
+enum class WeightDim {
+  /// The weight has no such dim: a vector's rows.
+  kNone,
+  /// A matrix of one row.
+  kOne,
+  kVocabulary,
+  kWidth,
+  /// The features of one head, of all heads, of all kv heads.
+  kHead,
+  kHeads,
+  kKvHeads,
+  kFfn,
+  kExperts,
+  kExpertFfn,
+  kSharedFfn,
+};
+
+/// Named splits of a decoder (WeightRules::splits).
+inline constexpr std::string_view kHeadsSplit = "heads";
+inline constexpr std::string_view kKvSplit = "kv";
+inline constexpr std::string_view kVocabSplit = "vocab";
+inline constexpr std::string_view kFfnSplit = "ffn";
+inline constexpr std::string_view kExpertFfnSplit = "expert_ffn";
+inline constexpr std::string_view kSharedFfnSplit = "shared_ffn";
+
+/// Which flag of the configuration gives a matrix a bias.
+using BiasFlag = bool ModelConfig::*;
+
+/// The whole's dims, rows first, and how it is cut.
+struct WeightShape {
+  WeightDim out = WeightDim::kNone;
+  WeightDim in = WeightDim::kWidth;
+  io::Cut cut = io::Cut::kWhole;
+  std::string_view split = {};
+};
+
+/// Which configurations have a weight, and in which layers; null: all.
+struct WeightPresence {
+  bool (*in_model)(const ModelConfig& config) = nullptr;
+  bool (*in_layer)(const ModelConfig& config, int64_t layer) = nullptr;
+};
+
+/// One weight of a decoder in all formats. In names "*" stands for the layer, "#" for the expert: a
+/// name with "*" is of every layer, one with "#" of every expert of a layer.
+struct WeightRow {
+  Part part;
+  /// Hugging Face's name without ".weight", and GGUF's, where the experts of a layer are stacked.
+  std::string_view model;
+  std::string_view gguf;
+  WeightShape shape;
+  WeightPresence presence = {};
+  /// Null: there is no bias, whatever the configuration says.
+  BiasFlag bias = nullptr;
+  /// Its rows are those of heads that rope turns, so GGUF may have them in another order.
+  bool is_turned = false;
+  /// Of experts: MLX's name of a layer's, stacked, and GGUF's of one in files from before that.
+  std::string_view mlx = {};
+  std::string_view old_gguf = {};
+
+  bool is_of_layer() const { return model.find('*') != std::string_view::npos; }
+  bool is_of_expert() const { return model.find('#') != std::string_view::npos; }
+};
+
+/// Several weights in one tensor of the file, one after the other by rows.
+struct FusedRow {
+  std::string_view model;
+  std::string_view gguf;
+  std::span<const Part> parts;
+};
+
+/// The row of a part; the first one of a part that the configuration does not have.
+const WeightRow& weight_row(const ModelConfig& config, Part part);
+/// The tensor that a family's files have a part in together with others; null: it stands alone.
+const FusedRow* fused_row(const ModelConfig& config, Part part);
+/// Elements along a dim.
+int64_t size_of(const ModelConfig& config, WeightDim dim);
+/// Every weight that the model has, in its order.
+std::vector<PartPlace> weight_places(const ModelConfig& config);
+/// A row's name at a place.
+std::string filled_name(std::string_view name, const PartPlace& place);
+
+}  // namespace weft::models
