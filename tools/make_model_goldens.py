@@ -35,6 +35,8 @@ WIDE_EXPERTS = EXPERTS | dict(hidden_size=64, intermediate_size=64, num_local_ex
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+# 6 heads over 3 kv heads: uneven over 2 and over 4 ranks.
+UNEVEN = SMALL | dict(num_attention_heads=6, num_key_value_heads=3, head_dim=None)
 # Case: class of the configuration, its values, GGUF's architecture (None: llama.cpp has no such).
 CASES = {
     "llama": ("Llama", USUAL, "llama"),
@@ -67,6 +69,16 @@ CASES = {
     "mixtral_mlx": ("Mixtral", WIDE_EXPERTS, None),
     # The same weights before they were quantized.
     "mixtral_plain": ("Mixtral", WIDE_EXPERTS, None),
+    # Every fourth layer is without rope, which GGUF's readers take for granted.
+    "smollm3": ("SmolLM3", UNEVEN | dict(num_hidden_layers=4, pad_token_id=0), "smollm3"),
+    "smollm3_window": ("SmolLM3", SMALL | dict(
+        no_rope_layers=[0, 1], use_sliding_window=True, sliding_window=6, attention_bias=True,
+        tie_word_embeddings=False, pad_token_id=0), None),
+    "granite": ("Granite", UNEVEN | dict(
+        embedding_multiplier=3.0, attention_multiplier=0.75, residual_multiplier=0.375,
+        logits_scaling=1.5, tie_word_embeddings=True), "granite"),
+    "phi3": ("Phi3", UNEVEN | dict(head_dim=8, partial_rotary_factor=0.5, pad_token_id=0), "phi3"),
+    "olmo2": ("Olmo2", UNEVEN, "olmo2"),
 }
 # Hugging Face's name of a layer's tensor -> GGUF's.
 LAYER_NAMES = {
@@ -77,7 +89,13 @@ LAYER_NAMES = {
     "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 }
+# Where an architecture has another name.
+OWN_LAYER_NAMES = {"olmo2": {"post_attention_layernorm": "post_attention_norm",
+                             "post_feedforward_layernorm": "post_ffw_norm"}}
+# Architectures whose rope turns pairs of neighbours, so that q and k have other rows.
+PAIRED = ("llama", "smollm3", "granite")
 EXPERT_NAMES = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "down_proj": "down",
                 "up_proj": "up"}
 GLOBAL_NAMES = {"model.embed_tokens.weight": "token_embd.weight",
@@ -119,7 +137,7 @@ def write_reference(folder, config, model, has_pieces):
 
 
 def permuted(tensor, heads):
-    """llama.cpp's order of the rows of q and k of its architecture llama: pairs side by side."""
+    """llama.cpp's order of the rows of q and k of PAIRED architectures: pairs side by side."""
     return tensor.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
@@ -136,11 +154,12 @@ def gguf_tensors(architecture, config, state):
             stack = f"blk.{layer}.ffn_{EXPERT_NAMES[part]}_exps.weight"
             experts.setdefault(stack, {})[int(number)] = tensor
             continue
-        if architecture == "llama" and base.endswith(("q_proj", "k_proj")):
+        if architecture in PAIRED and base.endswith(("q_proj", "k_proj")):
             is_q = base.endswith("q_proj")
             tensor = permuted(tensor, config.num_attention_heads if is_q else
                               config.num_key_value_heads)
-        yield f"blk.{layer}.{LAYER_NAMES[base]}.{suffix}", tensor.squeeze()
+        names = LAYER_NAMES | OWN_LAYER_NAMES.get(architecture, {})
+        yield f"blk.{layer}.{names[base]}.{suffix}", tensor.squeeze()
     for stack, parts in experts.items():
         yield stack, torch.stack([parts[i] for i in range(len(parts))])
 
@@ -206,12 +225,19 @@ def add_keys(writer, config, dim):
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_theta)
-    writer.add_rope_dimension_count(dim)
+    writer.add_rope_dimension_count(int(dim * getattr(config, "partial_rotary_factor", 1.0)))
     writer.add_key_length(dim)
     writer.add_value_length(dim)
     writer.add_vocab_size(config.vocab_size)
     if config.model_type == "mistral":
         writer.add_sliding_window(config.sliding_window)
+    if config.model_type == "phi3":
+        writer.add_sliding_window(config.sliding_window or 0)
+    if config.model_type == "granite":
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
     num_experts = getattr(config, "num_local_experts", getattr(config, "num_experts", None))
     if num_experts:
         writer.add_expert_count(num_experts)

@@ -9,6 +9,7 @@
 #include "tests/models/model_files.h"
 #include "weft/core/files/file.h"
 #include "weft/models/config/config.h"
+#include "weft/models/config/sources.h"
 
 namespace weft::models {
 namespace {
@@ -247,14 +248,115 @@ TEST(FamilyConfig, RefusesExpertsThatMakeNoLayer) {
         "FormatError: DIR/config.json: num_experts: expected an integer, got null"}});
 }
 
+TEST(FamilyConfig, ReadsWhatSmolLm3Has) {
+  const FamilyFolder folder("smollm3");
+  const ModelConfig config = folder.config();
+  EXPECT_EQ(config.layers_without_rope, (std::vector<int64_t>{3}));
+  EXPECT_TRUE(config.is_tied) << "transformers' default";
+  EXPECT_TRUE(config.windows.empty());
+  EXPECT_EQ(folder.config({{"no_rope_layers", nullptr}, {"no_rope_layer_interval", 2}})
+                .layers_without_rope,
+            (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(folder.config({{"no_rope_layers", nullptr}, {"no_rope_layer_interval", nullptr}})
+                .layers_without_rope,
+            (std::vector<int64_t>{3}));
+  const FamilyFolder windows("smollm3_window");
+  EXPECT_EQ(windows.config().layers_without_rope, (std::vector<int64_t>{0}));
+  EXPECT_EQ(windows.config().windows, (std::vector<int64_t>{6, 0}));
+  EXPECT_EQ(windows.config_without("layer_types").windows, (std::vector<int64_t>{6, 0}));
+  EXPECT_TRUE(windows.config().has_qkv_bias && windows.config().has_output_bias);
+}
+
+TEST(FamilyConfig, ReadsWhatGraniteHas) {
+  const FamilyFolder folder("granite");
+  const ModelConfig config = folder.config();
+  EXPECT_EQ(config.embedding_scale, 3);
+  EXPECT_EQ(config.attention_scale, 0.75);
+  EXPECT_EQ(config.residual_scale, 0.375);
+  EXPECT_EQ(config.logits_scale, 1 / 1.5);
+  EXPECT_EQ(folder.config_without("attention_multiplier").attention_scale, 1)
+      << "transformers' default";
+  EXPECT_EQ(FamilyFolder("llama").config({{"embedding_multiplier", 2}}).embedding_scale, 1)
+      << "no key of a Llama";
+}
+
+TEST(FamilyConfig, ReadsWhatPhi3Has) {
+  const FamilyFolder folder("phi3");
+  EXPECT_EQ(folder.config().rope_dims, 4);
+  EXPECT_TRUE(folder.config().windows.empty());
+  EXPECT_EQ(folder.config({{"sliding_window", 7}}).windows, (std::vector<int64_t>{7, 7}));
+  EXPECT_EQ(folder.config_without("partial_rotary_factor").rope_dims, 0);
+  const json rope = {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}};
+  EXPECT_EQ(
+      folder.config({{"partial_rotary_factor", nullptr}, {"rope_parameters", rope}}).rope_dims, 2);
+}
+
+TEST(FamilyConfig, ReadsWhatOlmo2Has) {
+  const ModelConfig config = FamilyFolder("olmo2").config();
+  EXPECT_EQ(config.norm_placement, NormPlacement::kAfter);
+  EXPECT_EQ(config.head_norms, HeadNorms::kAllHeads);
+}
+
+TEST(FamilyConfig, RefusesOptionsThatMakeNoSense) {
+  expect_errors(
+      "smollm3",
+      {{{{"no_rope_layers", {1, 1}}},
+        "FormatError: DIR/config.json: no_rope_layers: 2 layers, expected 4"},
+       {{{"no_rope_layers", 1}}, "FormatError: DIR/config.json: no_rope_layers: expected a list"},
+       {{{"no_rope_layers", nullptr}, {"no_rope_layer_interval", 0}},
+        "FormatError: DIR/config.json: no_rope_layer_interval is 0, expected at least "
+        "1"}});
+  expect_errors(
+      "granite",
+      {{{{"logits_scaling", 0}},
+        "FormatError: DIR: config: logits scale inf, expected a positive number"},
+       {{{"residual_multiplier", -1}},
+        "FormatError: DIR: config: residual scale -1, expected a positive number"},
+       {{{"embedding_multiplier", "3"}},
+        "FormatError: DIR/config.json: embedding_multiplier: expected a number, got string"}});
+  expect_errors(
+      "phi3",
+      {{{{"partial_rotary_factor", 1.5}},
+        "FormatError: DIR/config.json: partial_rotary_factor is 1.5, expected more than 0 and at "
+        "most 1"},
+       {{{"partial_rotary_factor", 0.1}},
+        "FormatError: DIR/config.json: partial_rotary_factor is 0.1, which leaves no dim of 8 to "
+        "rope"},
+       {{{"partial_rotary_factor", 0.4}},
+        "FormatError: DIR: config: rope over 3 of 8 head dims, expected an even number of at most "
+        "as many"},
+       {{{"rope_scaling",
+          {{"type", "longrope"}, {"short_factor", {1, 1}}, {"long_factor", {2, 2}}}}},
+        "ConfigError: DIR/config.json: rope scaling: rope scaling 'longrope' is not supported, "
+        "expected one of [default, linear, dynamic, llama3, yarn]"}});
+}
+
+// The families' config.json as transformers 4 wrote them, and read and saved by transformers 5.
+TEST(FamilyConfig, ReadsTheSameFromBothVersionsOfTransformers) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(model_data("configs_v5"))) {
+    if (entry.path().extension() != ".json") continue;
+    ++count;
+    const std::string name = entry.path().stem().string();
+    SCOPED_TRACE(name);
+    const json saved = json::parse(core::read_text_file(entry.path().string(), 1 << 20));
+    EXPECT_EQ(saved.at("transformers_version"), "5.23.0");
+    ModelConfig config = config_from_json(saved, name);
+    const ModelConfig expected = FamilyFolder(name).config();
+    EXPECT_TRUE(config == expected) << config_json(config) << config_json(expected);
+  }
+  EXPECT_EQ(count, 20U);
+}
+
 ModelConfig gguf_config(const std::string& name) {
   return read_config(*io::TensorFile::open(case_path(name, "model.gguf")));
 }
 
 // The forms of one checkpoint say the same, but for what GGUF does not know.
 TEST(FamilyConfig, ReadsTheSameFromGgufAsFromConfigJson) {
-  for (const char* name : {"llama", "llama_bias", "llama_linear", "llama_yarn", "mistral", "qwen2",
-                           "qwen3", "mixtral", "qwen2_moe", "qwen3_moe"}) {
+  for (const char* name :
+       {"llama", "llama_bias", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "mixtral",
+        "qwen2_moe", "qwen3_moe", "smollm3", "granite", "phi3", "olmo2"}) {
     SCOPED_TRACE(name);
     const ModelConfig folder = FamilyFolder(name).config(), gguf = gguf_config(name);
     EXPECT_EQ(gguf.family, folder.family == "mistral" ? "llama" : folder.family);
@@ -267,7 +369,14 @@ TEST(FamilyConfig, ReadsTheSameFromGgufAsFromConfigJson) {
     EXPECT_EQ(gguf.has_output_bias, folder.has_output_bias);
     EXPECT_EQ(gguf.has_mlp_bias, folder.has_mlp_bias);
     EXPECT_EQ(gguf.head_norms, folder.head_norms);
+    EXPECT_EQ(gguf.norm_placement, folder.norm_placement);
     EXPECT_EQ(gguf.rope_scaling, folder.rope_scaling);
+    EXPECT_EQ(gguf.rope_dims, folder.rope_dims);
+    EXPECT_EQ(gguf.layers_without_rope, folder.layers_without_rope);
+    EXPECT_EQ(gguf.embedding_scale, folder.embedding_scale);
+    EXPECT_EQ(gguf.attention_scale, folder.attention_scale);
+    EXPECT_EQ(gguf.residual_scale, folder.residual_scale);
+    EXPECT_EQ(gguf.logits_scale, folder.logits_scale);
     EXPECT_EQ(gguf.experts.num_experts, folder.experts.num_experts);
     EXPECT_EQ(gguf.experts.experts_per_token, folder.experts.experts_per_token);
     EXPECT_EQ(gguf.experts.ffn_width, folder.experts.ffn_width);

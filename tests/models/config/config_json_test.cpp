@@ -17,13 +17,30 @@ ModelConfig config_of(const std::string& name) {
 }
 
 TEST(ConfigJson, SaysEveryFamilysConfiguration) {
-  for (const char* name : {"llama", "llama_bias", "llama_linear", "llama_dynamic", "llama_llama3",
-                           "llama_yarn", "mistral", "qwen2", "qwen2_window", "qwen3", "mixtral",
-                           "qwen2_moe", "qwen3_moe", "qwen3_moe_mixed"}) {
+  for (const char* name :
+       {"llama", "llama_bias", "llama_linear", "llama_dynamic", "llama_llama3", "llama_yarn",
+        "mistral", "qwen2", "qwen2_window", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe",
+        "qwen3_moe_mixed", "smollm3", "smollm3_window", "granite", "phi3", "olmo2"}) {
     const ModelConfig config = config_of(name);
     const nlohmann::json object = config_json(config);
     EXPECT_EQ(config_from_json(object, name), config) << name << object.dump();
   }
+}
+
+TEST(ConfigJson, SaysOptionsThatFilesPutOtherwise) {
+  ModelConfig phi3 = config_of("phi3");
+  for (const auto& [head_dim, rope_dims] : {std::pair<int64_t, int64_t>{98, 72}, {96, 94}}) {
+    phi3.head_dim = head_dim;
+    phi3.rope_dims = rope_dims;
+    EXPECT_EQ(config_from_json(config_json(phi3), "phi3").rope_dims, rope_dims);
+  }
+  ModelConfig granite = config_of("granite");
+  for (const double divisor : {3.0, 13.0, 6.1, 49.0}) {
+    granite.logits_scale = 1 / divisor;
+    EXPECT_EQ(config_from_json(config_json(granite), "granite"), granite) << divisor;
+  }
+  granite.attention_scale = 0;
+  EXPECT_EQ(config_json(granite).at("attention_multiplier"), 0.5) << "heads of 4 features";
 }
 
 TEST(ConfigJson, NamesTheClassOfTransformers) {

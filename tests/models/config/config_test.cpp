@@ -150,15 +150,15 @@ TEST(ReadConfig, RefusesKeysOfAGgufThatItDoesNotSupport) {
       {"llama.attention.value_length", integer(32),
        "ConfigError: FILE: config: values of 32 dims with keys of 64 are not supported, expected "
        "the same"},
-      {"llama.attention.sliding_window", integer(0),
-       "FormatError: FILE: config: sliding window is 0, expected at least 1"},
+      {"llama.attention.sliding_window", text("0"),
+       "FormatError: FILE: key 'llama.attention.sliding_window': expected an integer"},
       {"llama.attention.sliding_window_pattern", integer(2),
        "ConfigError: FILE: key 'llama.attention.sliding_window_pattern' is not supported"},
       {"llama.expert_count", integer(8),
        "FormatError: FILE: missing key 'llama.expert_used_count'"},
       {"general.architecture", text("mamba"),
        "ConfigError: FILE: architecture 'mamba' is not supported, expected one of [llama, qwen2, "
-       "qwen3, qwen2moe, qwen3moe]"},
+       "qwen3, qwen2moe, qwen3moe, smollm3, granite, phi3, olmo2]"},
   });
 }
 
@@ -249,7 +249,7 @@ TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
        "FormatError: DIR: config: vocabulary size is -1, expected 1 to 2147483648"},
       {"model_type", "gpt2",
        "ConfigError: DIR/config.json: model_type 'gpt2' is not supported, expected one of [llama, "
-       "mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe]"},
+       "mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, smollm3, granite, phi3, olmo2]"},
   };
   const Folder folder;
   for (const Bad& bad : cases) {

@@ -46,6 +46,32 @@ void check_windows(const ModelConfig& config, const std::string& where) {
   }
 }
 
+void check_rope(const ModelConfig& config, const std::string& where) {
+  check<FormatError>(std::isfinite(config.rope_base) && config.rope_base > 0, where,
+                     ": config: rope base ", config.rope_base, ", expected a positive number");
+  check<FormatError>(
+      config.rope_dims >= 0 && config.rope_dims <= config.head_dim && config.rope_dims % 2 == 0,
+      where, ": config: rope over ", config.rope_dims, " of ", config.head_dim,
+      " head dims, expected an even number of at most as many");
+  int64_t last = -1;
+  for (const int64_t layer : config.layers_without_rope) {
+    check<FormatError>(layer > last && layer < config.num_layers, where, ": config: layer ", layer,
+                       " without rope, expected ascending numbers up to ", config.num_layers - 1);
+    last = layer;
+  }
+}
+
+void check_scales(const ModelConfig& config, const std::string& where) {
+  const auto check_scale = [&](double scale, const char* name) {
+    check<FormatError>(std::isfinite(scale) && scale > 0, where, ": config: ", name, " scale ",
+                       scale, ", expected a positive number");
+  };
+  check_scale(config.embedding_scale, "embedding");
+  if (config.attention_scale != 0) check_scale(config.attention_scale, "attention");
+  check_scale(config.residual_scale, "residual");
+  check_scale(config.logits_scale, "logits");
+}
+
 }  // namespace
 
 int64_t ModelConfig::window(int64_t layer) const {
@@ -77,9 +103,9 @@ void check_config(const ModelConfig& config, const std::string& where) {
                      ", expected at most ", kMaxSize, " features");
   check<FormatError>(std::isfinite(config.norm_eps) && config.norm_eps > 0, where,
                      ": config: norm epsilon ", config.norm_eps, ", expected a positive number");
-  check<FormatError>(std::isfinite(config.rope_base) && config.rope_base > 0, where,
-                     ": config: rope base ", config.rope_base, ", expected a positive number");
+  check_rope(config, where);
   nn::check_rope_scaling(config.rope_scaling, where + ": config");
+  check_scales(config, where);
   check_windows(config, where);
   check_experts(config.experts, config.num_layers, where);
 }

@@ -30,9 +30,54 @@ void check_known_options(const JsonKeys& keys) {
   const std::string activation = keys.text_or("hidden_act", "silu");
   check<ConfigError>(activation == "silu" || activation == "swish", keys.where(), ": hidden_act ",
                      core::quote(activation), " is not supported, expected 'silu'");
-  const double rotated = keys.real_or("partial_rotary_factor", 1.0);
-  check<ConfigError>(rotated == 1.0, keys.where(), ": partial_rotary_factor is ", rotated,
-                     ", expected 1");
+}
+
+// transformers 5 has it among rope's parameters, too.
+double rotated_part(const JsonKeys& keys) {
+  constexpr const char* kKey = "partial_rotary_factor";
+  const Json* rope = keys.find("rope_parameters");
+  if (keys.has(kKey) || rope == nullptr) return keys.real_or(kKey, 1.0);
+  return JsonKeys(*rope, keys.where() + ": rope scaling").real_or(kKey, 1.0);
+}
+
+void read_partial_rope(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
+  const double rotated = rotated_part(keys);
+  check<ConfigError>(rotated == 1.0 || family.has_partial_rope, keys.where(),
+                     ": partial_rotary_factor is ", rotated, ", expected 1");
+  check<FormatError>(rotated > 0 && rotated <= 1, keys.where(), ": partial_rotary_factor is ",
+                     rotated, ", expected more than 0 and at most 1");
+  if (rotated == 1.0) return;
+  config.rope_dims = static_cast<int64_t>(static_cast<double>(config.head_dim) * rotated);
+  check<FormatError>(config.rope_dims > 0, keys.where(), ": partial_rotary_factor is ", rotated,
+                     ", which leaves no dim of ", config.head_dim, " to rope");
+}
+
+// A list of 1 and 0 by layer, or every so-many-th layer.
+void read_layers_without_rope(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
+  if (family.no_rope_interval == 0) return;
+  const int64_t interval = keys.integer_or("no_rope_layer_interval", family.no_rope_interval);
+  check<FormatError>(interval >= 1, keys.where(), ": no_rope_layer_interval is ", interval,
+                     ", expected at least 1");
+  const Json* list = keys.find("no_rope_layers");
+  if (list == nullptr) {
+    config.layers_without_rope = every_layer(config.num_layers, interval);
+    return;
+  }
+  const std::string where = keys.where() + ": no_rope_layers";
+  check<FormatError>(list->is_array(), where, ": expected a list");
+  check<FormatError>(static_cast<int64_t>(list->size()) == config.num_layers, where, ": ",
+                     list->size(), " layers, expected ", config.num_layers);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const bool has_rope = core::to_int64((*list)[static_cast<size_t>(layer)], where) != 0;
+    if (!has_rope) config.layers_without_rope.push_back(layer);
+  }
+}
+
+void read_scales(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
+  if (!family.has_scales) return;
+  for (const ScaleKey& key : kScaleKeys) {
+    config.*key.member = scale_from_file(key, keys.real_or(key.folder, 1.0));
+  }
 }
 
 void read_sizes(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
@@ -91,6 +136,10 @@ int64_t window_size(const JsonKeys& keys, int64_t fallback) {
   return window;
 }
 
+bool has_rope(const ModelConfig& config, int64_t layer) {
+  return !std::ranges::binary_search(config.layers_without_rope, layer);
+}
+
 void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig& config) {
   if (family.layers == WindowLayers::kNone) return;
   const bool is_used = !family.is_switched || keys.flag_or("use_sliding_window", false);
@@ -104,8 +153,10 @@ void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig
   if (window == 0) return;
   const bool is_last = family.layers == WindowLayers::kLast;
   const int64_t first = is_last ? keys.integer_or("max_window_layers", 28) : 0;
+  const bool is_anywhere = family.layers != WindowLayers::kWithoutRope;
   for (int64_t layer = 0; layer < std::min(config.num_layers, kMaxLayers); ++layer) {
-    config.windows.push_back(layer >= first ? window : 0);
+    const bool has_window = layer >= first && (is_anywhere || !has_rope(config, layer));
+    config.windows.push_back(has_window ? window : 0);
   }
 }
 
@@ -163,6 +214,9 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   read_rope(keys, {family.max_positions, family.rope_base}, config);
   config.head_norms = family.head_norms;
   config.norm_placement = family.norm_placement;
+  read_partial_rope(keys, family, config);
+  read_layers_without_rope(keys, family, config);
+  read_scales(keys, family, config);
   read_biases(keys, family.biases, config);
   read_windows(keys, family.windows, config);
   read_experts(keys, family.experts, config);

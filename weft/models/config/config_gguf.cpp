@@ -15,6 +15,8 @@ using core::check;
 using core::ConfigError;
 using core::FormatError;
 
+// Of Phi-3's for long texts, beside one for short ones.
+constexpr char kLongRopeDivisors[] = "rope_factors_long.weight";
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
 class Reader {
  public:
@@ -30,6 +32,7 @@ class Reader {
     config_.norm_placement = family_.norm_placement;
     read_sizes();
     read_rope(keys_, name_, config_);
+    read_options();
     read_window();
     read_experts();
     config_.is_tied = file_.find("output.weight") == nullptr;
@@ -74,13 +77,33 @@ class Reader {
                        " are not supported, expected the same");
   }
 
+  void read_options() {
+    if (family_.no_rope_interval > 0) {
+      config_.layers_without_rope = every_layer(config_.num_layers, family_.no_rope_interval);
+    }
+    check<ConfigError>(file_.find(kLongRopeDivisors) == nullptr, file_.path(), ": tensor '",
+                       kLongRopeDivisors,
+                       "': rope scaling 'longrope' is not supported, expected one of [none, "
+                       "linear, yarn]");
+    if (!family_.has_scales) return;
+    for (const ScaleKey& scale : kScaleKeys) {
+      if (!keys_.has(key(scale.gguf))) continue;
+      config_.*scale.member = scale_from_file(scale, keys_.real(key(scale.gguf)));
+    }
+    // Readers of these architectures take it for a switch of rope.
+    check<ConfigError>(keys_.flag_or(key("rope.scaling.finetuned"), true), file_.path(), ": key '",
+                       key("rope.scaling.finetuned"),
+                       "' is false: a model without rope is not supported, expected true");
+  }
+
   void read_window() {
     check<ConfigError>(!keys_.has(key("attention.sliding_window_pattern")), file_.path(), ": key '",
                        key("attention.sliding_window_pattern"), "' is not supported");
     if (!keys_.has(key("attention.sliding_window"))) return;
     const int64_t window = keys_.integer(key("attention.sliding_window"));
-    check<FormatError>(window >= 1, file_.path(), ": config: sliding window is ", window,
-                       ", expected at least 1");
+    check<FormatError>(window >= 0, file_.path(), ": config: sliding window is ", window,
+                       ", expected at least 1, or 0 for none");
+    if (window == 0) return;
     const int64_t layers = std::clamp<int64_t>(config_.num_layers, 0, kMaxLayers);
     config_.windows.assign(static_cast<size_t>(layers), window);
   }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "weft/core/error.h"
 #include "weft/models/config/config.h"
@@ -76,6 +77,37 @@ void add_biases(const ModelConfig& config, BiasKeys biases, json& object) {
   if (biases == BiasKeys::kQkv) object["qkv_bias"] = config.has_qkv_bias;
 }
 
+// The fraction of which int(fraction * head_dim), the reader's way, is rope_dims.
+double rotated_part(const ModelConfig& config) {
+  const auto dims = static_cast<double>(config.rope_dims);
+  const auto head_dim = static_cast<double>(config.head_dim);
+  const double part = dims / head_dim;
+  return std::floor(part * head_dim) < dims ? std::nextafter(part, 1) : part;
+}
+
+// The scale of scores that attention_scale 0 stands for.
+double head_scale(const ModelConfig& config) {
+  return 1 / std::sqrt(static_cast<double>(config.head_dim));
+}
+
+void add_options(const ModelConfig& config, const FamilyInfo& family, json& object) {
+  if (family.has_partial_rope && config.rope_dims > 0) {
+    object["partial_rotary_factor"] = rotated_part(config);
+  }
+  if (family.no_rope_interval > 0) {
+    std::vector<int> has_rope(static_cast<size_t>(config.num_layers), 1);
+    for (const int64_t layer : config.layers_without_rope) {
+      has_rope[static_cast<size_t>(layer)] = 0;
+    }
+    object["no_rope_layers"] = has_rope;
+  }
+  if (!family.has_scales) return;
+  for (const ScaleKey& key : kScaleKeys) {
+    const bool is_left_out = config.*key.member == 0;
+    object[key.folder] = is_left_out ? head_scale(config) : scale_in_file(key, config.*key.member);
+  }
+}
+
 void add_windows(const ModelConfig& config, const FamilyWindows& family, json& object) {
   const bool has_types =
       family.layers == WindowLayers::kLast || family.layers == WindowLayers::kWithoutRope;
@@ -102,9 +134,13 @@ void add_experts(const ExpertsConfig& experts, const FamilyExperts& family, json
   if (family.has_shared) object[kSharedExpertWidth.folder] = experts.shared_ffn_width;
 }
 
-void check_is_read_back(const ModelConfig& config, const json& object) {
-  check<ConfigError>(config_from_json(object, kConfigJson) == config, kConfigJson, ": the family ",
-                     core::quote(config.family),
+void check_is_read_back(const ModelConfig& config, const FamilyInfo& family, const json& object) {
+  ModelConfig expected = config;
+  if (family.has_scales && config.attention_scale == 0) {
+    expected.attention_scale = head_scale(config);
+  }
+  check<ConfigError>(config_from_json(object, kConfigJson) == expected, kConfigJson,
+                     ": the family ", core::quote(config.family),
                      " has no config.json for these biases, norms, windows, experts or this rope; "
                      "choose another family or change them");
 }
@@ -124,7 +160,8 @@ json config_json(const ModelConfig& config) {
   }
   add_windows(config, family.windows, object);
   add_experts(config.experts, family.experts, object);
-  check_is_read_back(config, object);
+  add_options(config, family, object);
+  check_is_read_back(config, family, object);
   return object;
 }
 

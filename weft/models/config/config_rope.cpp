@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/core/error.h"
+#include "weft/models/config/families.h"
 
 namespace weft::models {
 namespace {
@@ -80,6 +81,16 @@ void refuse_unless(double value, double neutral, const char* key, const GgufKeys
                      ", which is not supported, expected ", neutral);
 }
 
+void read_rope_dims(const GgufKeys& keys, const std::string& key, ModelConfig& config) {
+  const int64_t rotated = keys.integer_or(key, config.head_dim);
+  if (rotated == config.head_dim) return;
+  check<FormatError>(family_info(config).has_partial_rope, keys.path(), ": config: rope over ",
+                     rotated, " of ", config.head_dim, " head dims is not supported, expected all");
+  check<FormatError>(rotated > 0, keys.path(), ": key '", key, "' is ", rotated,
+                     ", expected at least 1");
+  config.rope_dims = rotated;
+}
+
 RopeType gguf_rope_type(const GgufKeys& keys, const std::string& key) {
   const std::string name = keys.text_or(key, "none");
   check<ConfigError>(name == "none" || name == "linear" || name == "yarn", keys.path(),
@@ -108,9 +119,7 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   const std::string rope = architecture + ".rope.";
   config.max_positions = keys.integer(architecture + ".context_length");
   config.rope_base = keys.real_or(rope + "freq_base", 10'000);
-  const int64_t rotated = keys.integer_or(rope + "dimension_count", config.head_dim);
-  check<FormatError>(rotated == config.head_dim, keys.path(), ": config: rope over ", rotated,
-                     " of ", config.head_dim, " head dims is not supported, expected all");
+  read_rope_dims(keys, rope + "dimension_count", config);
   RopeScaling& scaling = config.rope_scaling;
   scaling.type = gguf_rope_type(keys, rope + "scaling.type");
   const bool is_yarn = scaling.type == RopeType::kYarn;

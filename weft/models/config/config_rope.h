@@ -19,7 +19,8 @@ struct RopeDefaults {
 /// Throws FormatError, ConfigError for a type of scaling that weft does not know.
 void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& config);
 
-/// The same from a GGUF's <architecture>.rope.* keys, once head_dim is known. Throws as the other.
+/// The same from a GGUF's <architecture>.rope.* keys, once head_dim is known, with rope_dims for
+/// families that may turn a part of a head. Throws as the other.
 void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfig& config);
 
 }  // namespace weft::models

@@ -65,6 +65,36 @@ constexpr FamilyInfo kFamilies[] = {
      .head_norms = HeadNorms::kEachHead,
      .windows = kEveryLayerIfUsed,
      .experts = {.count_key = "num_experts", .has_own_width = true}},
+    {.name = "smollm3",
+     .transformers_class = "SmolLM3ForCausalLM",
+     .gguf = "smollm3",
+     .has_paired_rows = true,
+     .max_positions = 32'768,
+     .rope_base = 2e6,
+     .is_tied = true,
+     .biases = BiasKeys::kAttentionAndMlp,
+     .windows = {WindowLayers::kWithoutRope, true, 0},
+     .no_rope_interval = 4},
+    {.name = "granite",
+     .transformers_class = "GraniteForCausalLM",
+     .gguf = "granite",
+     .has_paired_rows = true,
+     .biases = BiasKeys::kAttentionAndMlp,
+     .has_scales = true},
+    {.name = "phi3",
+     .transformers_class = "Phi3ForCausalLM",
+     .gguf = "phi3",
+     .max_positions = 4096,
+     .windows = {WindowLayers::kAll, false, 0},
+     .has_partial_rope = true,
+     .needs_gguf_window = true,
+     .has_fused_rows = true},
+    {.name = "olmo2",
+     .transformers_class = "Olmo2ForCausalLM",
+     .gguf = "olmo2",
+     .biases = BiasKeys::kAttentionAndMlp,
+     .head_norms = HeadNorms::kAllHeads,
+     .norm_placement = NormPlacement::kAfter},
 };
 
 }  // namespace
@@ -88,6 +118,17 @@ const FamilyInfo& family_info(const ModelConfig& config) {
   core::check<core::InternalError>(found != nullptr, "models: unknown family ",
                                    core::quote(config.family));
   return *found;
+}
+
+int64_t rotated_dims(const ModelConfig& config) {
+  return config.rope_dims > 0 ? config.rope_dims : config.head_dim;
+}
+
+std::vector<int64_t> every_layer(int64_t num_layers, int64_t interval) {
+  std::vector<int64_t> layers;
+  const int64_t end = std::min(num_layers, kMaxLayers);
+  for (int64_t layer = interval - 1; layer < end; layer += interval) layers.push_back(layer);
+  return layers;
 }
 
 double scale_from_file(const ScaleKey& key, double number) {

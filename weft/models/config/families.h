@@ -82,6 +82,8 @@ struct FamilyInfo {
   FamilyExperts experts = {};
   /// `partial_rotary_factor` may be less than 1.
   bool has_partial_rope = false;
+  /// GGUF's readers want a window; 0 says that there is none.
+  bool needs_gguf_window = false;
   /// Every so-many-th layer is without rope, unless config.json has a list; 0: none is. GGUF has no
   /// key for it.
   int64_t no_rope_interval = 0;
@@ -141,6 +143,12 @@ inline constexpr ScaleKey kScaleKeys[] = {
 /// The number that files have, or the factor from it: the two are each other's inverse.
 double scale_in_file(const ScaleKey& key, double factor);
 double scale_from_file(const ScaleKey& key, double number);
+
+/// How many features of a head rope turns.
+int64_t rotated_dims(const ModelConfig& config);
+
+/// Every so-many-th of a model's layers: interval - 1, 2 * interval - 1, … At most kMaxLayers.
+std::vector<int64_t> every_layer(int64_t num_layers, int64_t interval);
 
 /// The number of experts in config.json: transformers 4 and 5 differ in which one they write.
 inline constexpr const char* kExpertCountKeys[] = {"num_experts", "num_local_experts"};

@@ -44,8 +44,10 @@ class Exporter {
  private:
   void write_vector(const ExportOutput& output) {
     const at::Tensor numbers = reader_.vector(*output.weight, output.dtype);
-    writer_.write(output.rule().name,
-                  bytes_of(converted(numbers, output.dtype, output.rule().name)));
+    const at::Tensor values = converted(numbers, output.dtype, output.rule().name);
+    const auto size = static_cast<uint64_t>(values.element_size());
+    writer_.write(output.vector_name(), size * static_cast<uint64_t>(output.first_row),
+                  bytes_of(values));
   }
 
   quant::QuantizedMatrix quantized_rows(const ExportOutput& output,
@@ -89,9 +91,8 @@ class Exporter {
   void write_part(const ExportOutput& output, const char* suffix, const shard::Range& rows,
                   const at::Tensor& part) {
     const uint64_t row_bytes = part.nbytes() / static_cast<uint64_t>(rows.length);
-    const int64_t before = output.stack_index * RowReader::num_rows(*output.weight);
-    writer_.write(output.base + suffix, row_bytes * static_cast<uint64_t>(before + rows.start),
-                  bytes_of(part));
+    const auto first = static_cast<uint64_t>(output.rows_before() + rows.start);
+    writer_.write(output.base + suffix, row_bytes * first, bytes_of(part));
   }
 
   RowReader reader_;

@@ -7,13 +7,14 @@
 
 #include "weft/core/error.h"
 #include "weft/io/formats/write_gguf.h"
+#include "weft/models/config/families.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/convert/export_types.h"
 #include "weft/models/convert/gguf_model_keys.h"
 #include "weft/models/convert/llama3_divisors.h"
 #include "weft/models/convert/row_reader.h"
-#include "weft/models/decoder/decoder_names.h"
 #include "weft/models/decoder/tied_head.h"
+#include "weft/models/decoder/weight_table.h"
 #include "weft/models/load/load.h"
 #include "weft/text/tokenizer_json/gguf_vocabulary.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
@@ -68,7 +69,7 @@ void add_tokenizer(const text::Vocabulary& vocabulary, int64_t vocab_size, GgufK
 // One weight that is written to a tensor, or to a part of one (an expert).
 struct Source {
   const PlannedWeight* weight = nullptr;
-  /// Heads whose rows GGUF's "llama" keeps in pairs; 0: rows stay.
+  /// Heads whose rows GGUF keeps in pairs; 0: rows stay.
   int64_t paired_heads = 0;
 };
 
@@ -98,8 +99,9 @@ class Chooser {
     check<ConfigError>(found != places_.end(), "models.export_gguf: ", core::quote(name),
                        " has no name in GGUF");
     const PartPlace& place = found->second;
+    const std::string suffix = name.substr(dot);
     Output output;
-    output.spec.name = gguf_name(config_, place) + name.substr(dot);
+    output.spec.name = gguf_name(config_, place) + suffix;
     output.type = type_of(weight, place.part);
     output.spec.dtype = file_type(output.type);
     output.spec.shape = {weight.rule.out, weight.rule.in};
@@ -108,8 +110,13 @@ class Chooser {
     }
     const int64_t heads = pairs_rows ? heads_of(place.part) : 0;
     output.sources.push_back({&weight, heads});
-    if (is_expert_part(place.part)) {
-      stack(std::move(output));
+    if (const FusedRow* fused = fused_row(config_, place.part)) {
+      output.spec.name = filled_name(fused->gguf, place) + suffix;
+      output.spec.shape[0] = fused_place(config_, *fused, place.part).num_rows;
+      join(std::move(output), "rows of the same tensor");
+    } else if (is_expert_part(place.part)) {
+      output.spec.shape.insert(output.spec.shape.begin(), config_.experts.num_experts);
+      join(std::move(output), "the layer's other experts");
     } else {
       outputs_.push_back(std::move(output));
     }
@@ -125,22 +132,24 @@ class Chooser {
   }
 
   int64_t heads_of(Part part) const {
-    if (part == Part::kQuery) return config_.num_heads;
-    return part == Part::kKey ? config_.num_kv_heads : 0;
+    if (!weight_row(config_, part).is_turned) return 0;
+    const bool is_query = part == Part::kQuery || part == Part::kQueryNorm;
+    return is_query ? config_.num_heads : config_.num_kv_heads;
   }
 
-  void stack(Output output) {
-    const auto [entry, is_first] = stacks_.emplace(output.spec.name, outputs_.size());
+  // Adds a weight to the tensor that it is a part of; the first one makes it. The plan has them in
+  // their order.
+  void join(Output output, const char* others) {
+    const auto [entry, is_first] = joined_.emplace(output.spec.name, outputs_.size());
     if (is_first) {
-      output.spec.shape.insert(output.spec.shape.begin(), config_.experts.num_experts);
       outputs_.push_back(std::move(output));
       return;
     }
     Output& whole = outputs_[entry->second];
     check<ConfigError>(whole.type == output.type,
                        "models.export_gguf: ", core::quote(output.sources[0].weight->rule.name),
-                       " is of another type than the layer's other experts, which GGUF has in one "
-                       "tensor; give --dtype");
+                       " is of another type than ", others,
+                       ", which GGUF has in one tensor; give --dtype");
     whole.sources.push_back(output.sources[0]);
   }
 
@@ -149,7 +158,7 @@ class Chooser {
   std::optional<at::ScalarType> dtype_;
   std::map<std::string, PartPlace> places_;
   std::vector<Output> outputs_;
-  std::map<std::string, size_t> stacks_;
+  std::map<std::string, size_t> joined_;
 };
 
 // Rows of whole heads from halves to pairs, for GGUF's own rope.
@@ -209,11 +218,12 @@ void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype
   const std::string architecture = gguf_architecture(config, file.path());
   const LoadPlan plan = make_plan(file, 1);
   check_copied_head(config, file, dist::Group());
-  const std::vector<Output> outputs = Chooser(plan, config, dtype).choose(architecture == "llama");
+  const std::vector<Output> outputs =
+      Chooser(plan, config, dtype).choose(family_info(config).has_paired_rows);
   const bool is_llama3 = config.rope_scaling.type == nn::RopeType::kLlama3;
   std::vector<io::TensorSpec> specs;
   for (const Output& output : outputs) specs.push_back(output.spec);
-  if (is_llama3) specs.push_back({kRopeDivisors, io::Dtype::kF32, {config.head_dim / 2}});
+  if (is_llama3) specs.push_back({kRopeDivisors, io::Dtype::kF32, {rotated_dims(config) / 2}});
   io::GgufWriter writer(path, make_keys(file, config, architecture), specs);
   GgufExporter exporter(file, plan, writer);
   const uint64_t all = plan.params().planned_bytes(0);
@@ -226,7 +236,8 @@ void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype
     }
   }
   if (is_llama3) {
-    writer.write(bytes_of(llama3_divisors(config.head_dim, config.rope_base, config.rope_scaling)));
+    writer.write(
+        bytes_of(llama3_divisors(rotated_dims(config), config.rope_base, config.rope_scaling)));
   }
   writer.commit();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/io/tensor_folder_writer.h"
+#include "weft/models/decoder/weight_table.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/nn/linear/linear_like.h"
 #include "weft/nn/parallel/parameter_info.h"
@@ -32,11 +33,27 @@ std::map<std::string, at::Tensor> weights_of(CausalLM& model) {
   return weights;
 }
 
+// What the family's folders have as one tensor, as that.
+void fuse_rows(const ModelConfig& config, std::map<std::string, at::Tensor>& weights) {
+  std::map<std::string, std::vector<at::Tensor>> parts;
+  for (const PartPlace& place : weight_places(config)) {
+    const FusedRow* fused = fused_row(config, place.part);
+    if (fused == nullptr) continue;
+    for (const char* suffix : {".weight", ".bias"}) {
+      auto own = weights.extract(model_name(config, place) + suffix);
+      if (own.empty()) continue;
+      parts[filled_name(fused->model, place) + suffix].push_back(own.mapped());
+    }
+  }
+  for (const auto& [name, list] : parts) weights[name] = at::cat(list);
+}
+
 }  // namespace
 
 void export_loaded(CausalLM& model, io::Dtype dtype, uint64_t max_file_bytes,
                    const std::string& folder) {
-  const auto weights = weights_of(model);
+  auto weights = weights_of(model);
+  fuse_rows(model.config(), weights);
   std::vector<io::TensorSpec> tensors;
   for (const auto& [name, weight] : weights) {
     tensors.push_back({name, dtype, weight.sizes().vec()});

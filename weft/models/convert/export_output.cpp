@@ -7,7 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/convert/export_types.h"
-#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/weight_table.h"
 
 namespace weft::models {
 namespace {
@@ -55,6 +55,7 @@ class FormChooser {
     const bool is_mlx = std::any_of(outputs.begin(), outputs.end(), [](const ExportOutput& output) {
       return output.scheme.has_value();
     });
+    fuse_rows(outputs);
     if (is_mlx) stack_experts(outputs);
     return outputs;
   }
@@ -110,6 +111,30 @@ class FormChooser {
                        ", expected 32, 64 or 128; give --dtype");
   }
 
+  // Of which part a weight or a bias is.
+  const PartPlace* place_of(const WeightRule& rule) const {
+    const auto found = places_.find(rule.name.substr(0, rule.name.rfind('.')));
+    return found == places_.end() ? nullptr : &found->second;
+  }
+
+  void fuse_rows(std::vector<ExportOutput>& outputs) const {
+    std::map<std::string, const ExportOutput*> firsts;
+    for (ExportOutput& output : outputs) {
+      const std::string& name = output.rule().name;
+      const PartPlace* place = place_of(output.rule());
+      const FusedRow* fused = place == nullptr ? nullptr : fused_row(config_, place->part);
+      if (fused == nullptr) continue;
+      const FusedPlace own = fused_place(config_, *fused, place->part);
+      output.first_row = own.first_row;
+      output.fused_rows = own.num_rows;
+      output.base = filled_name(fused->model, *place);
+      const std::string tensor = output.base + name.substr(name.rfind('.'));
+      const auto [first, is_first] = firsts.emplace(tensor, &output);
+      check<ConfigError>(is_first || first->second->is_like(output), "models.export: ", quote(name),
+                         " is not stored as the other rows of ", quote(tensor), "; give --dtype");
+    }
+  }
+
   void stack_experts(std::vector<ExportOutput>& outputs) const {
     std::map<std::string, const ExportOutput*> firsts;
     for (ExportOutput& output : outputs) {
@@ -119,9 +144,8 @@ class FormChooser {
       output.stack_size = config_.experts.num_experts;
       output.stack_index = found->second.expert;
       const auto [first, is_first] = firsts.emplace(output.base, &output);
-      const bool is_alike = first->second->scheme == output.scheme &&
-                            (output.scheme || first->second->dtype == output.dtype);
-      check<ConfigError>(is_first || is_alike, "models.export: ", quote(output.rule().name),
+      check<ConfigError>(is_first || first->second->is_like(output),
+                         "models.export: ", quote(output.rule().name),
                          " is not stored as the layer's other experts, with which MLX has it in "
                          "one tensor; give --dtype to weft convert first");
     }
@@ -141,11 +165,24 @@ nlohmann::json form_of(const quant::Scheme& scheme) {
 
 }  // namespace
 
+bool ExportOutput::is_like(const ExportOutput& other) const {
+  return scheme == other.scheme && (scheme || dtype == other.dtype);
+}
+
+int64_t ExportOutput::rows_before() const { return stack_index * rule().out + first_row; }
+
+std::string ExportOutput::vector_name() const {
+  return fused_rows > 0 ? base + ".bias" : rule().name;
+}
+
 std::vector<io::TensorSpec> ExportOutput::specs() const {
   const io::Dtype floating = file_type(dtype);
-  if (rule().is_vector() && !is_row) return {{rule().name, floating, {rule().in}}};
+  if (rule().is_vector() && !is_row) {
+    return {{vector_name(), floating, {fused_rows > 0 ? fused_rows : rule().in}}};
+  }
   const auto shape = [&](int64_t columns) {
-    std::vector<int64_t> sizes = {std::max<int64_t>(rule().out, 1), columns};
+    const int64_t rows = fused_rows > 0 ? fused_rows : std::max<int64_t>(rule().out, 1);
+    std::vector<int64_t> sizes = {rows, columns};
     if (stack_size > 0) sizes.insert(sizes.begin(), stack_size);
     return sizes;
   };

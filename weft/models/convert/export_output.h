@@ -19,8 +19,12 @@ namespace weft::models {
 /// How one weight is written to a Hugging Face folder.
 struct ExportOutput {
   const PlannedWeight* weight = nullptr;
-  /// Its name in the folder without ".weight"; of a stack, the stack's.
+  /// Its name in the folder without ".weight"; of a stack or of fused rows, that of the whole.
   std::string base;
+  /// For one of several weights that are written as one tensor, one after the other by rows: where
+  /// its rows begin, and how many there are. 0: it stands alone.
+  int64_t first_row = 0;
+  int64_t fused_rows = 0;
   /// For one of several matrices (a layer's experts) that are written as one tensor: how many, and
   /// which.
   int64_t stack_size = 0;
@@ -36,15 +40,22 @@ struct ExportOutput {
   bool is_affine() const { return scheme && scheme->mode == quant::Mode::kAffine; }
   const WeightRule& rule() const { return weight->rule; }
   /// Whether the tensors are not made by another of the same stack.
-  bool makes_tensors() const { return stack_index == 0; }
+  bool makes_tensors() const { return stack_index == 0 && first_row == 0; }
+  /// Rows of the tensors before its own.
+  int64_t rows_before() const;
+  /// Whether both are stored alike, so that one tensor can hold them.
+  bool is_like(const ExportOutput& other) const;
+  /// Of a vector, the tensor.
+  std::string vector_name() const;
   /// The tensors it is written to, those of the whole stack.
   std::vector<io::TensorSpec> specs() const;
 };
 
-/// Decides for every weight of `plan` that a folder has. If any is quantized, all experts of a
+/// Decides for every weight of `plan` that a folder has. What a family's folders have as one tensor
+/// (weight_table.h) is written so. If any is quantized, all experts of a
 /// layer are one tensor, as MLX has them; otherwise each has its own, as transformers has them.
 /// Routers stay floating: rounding one would choose other experts. Throws ConfigError for quant
-/// groups that MLX lacks and for experts of a layer that are stored in several ways.
+/// groups that MLX lacks and for parts of one tensor that are stored in several ways.
 std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
                                          const ExportOptions& options);
 

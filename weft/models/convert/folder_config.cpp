@@ -24,8 +24,8 @@ void read_divisors(const io::TensorFile& file, ModelConfig& config) {
                      "' beside a rope scaling of its own, which config.json can't "
                      "say; keep the GGUF");
   const at::Tensor divisors = io::load_tensor(file, kRopeDivisors, at::kFloat);
-  const auto scaling = divisors.numel() == config.head_dim / 2
-                           ? llama3_from_divisors(divisors, config.head_dim, config.rope_base)
+  const auto scaling = divisors.numel() == rotated_dims(config) / 2
+                           ? llama3_from_divisors(divisors, rotated_dims(config), config.rope_base)
                            : std::nullopt;
   check<ConfigError>(scaling.has_value(), file.path(), ": tensor '", kRopeDivisors,
                      "' is no rope scaling of Llama 3's kind, so config.json can't say it; keep "

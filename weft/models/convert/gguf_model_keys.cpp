@@ -47,6 +47,16 @@ void check_experts_in_gguf(const ModelConfig& config, const FamilyInfo& family,
                      " take the other; keep the folder");
 }
 
+void check_options_in_gguf(const ModelConfig& config, const FamilyInfo& family,
+                           const std::string& where) {
+  const int64_t interval = family.no_rope_interval;
+  check<ConfigError>(
+      interval == 0 || config.layers_without_rope == every_layer(config.num_layers, interval),
+      where, ": readers of GGUF's ", core::quote(std::string(family.gguf)), " leave out rope in ",
+      "each layer whose number is a multiple of ", interval,
+      ", but no_rope_layers says otherwise; keep the folder");
+}
+
 void check_uniform_windows(const ModelConfig& config, const std::string& where) {
   const auto& windows = config.windows;
   const bool is_uniform =
@@ -63,6 +73,8 @@ void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
   keys.real(keys.own(kNormEpsGgufKey), config.norm_eps);
   if (!config.windows.empty()) {
     keys.number(keys.own("attention.sliding_window"), config.windows.front());
+  } else if (family_info(config).needs_gguf_window) {
+    keys.number(keys.own("attention.sliding_window"), 0);
   }
 }
 
@@ -70,7 +82,7 @@ void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
 double extra_sharpening(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   const double wanted =
-      nn::rope_frequencies(config.head_dim, config.rope_base, scaling, 1).attention_factor;
+      nn::rope_frequencies(rotated_dims(config), config.rope_base, scaling, 1).attention_factor;
   return wanted / (1 + 0.1 * std::log(scaling.factor));
 }
 
@@ -90,13 +102,20 @@ void add_yarn(const ModelConfig& config, GgufKeyList& keys) {
 }
 
 void add_rope(const ModelConfig& config, GgufKeyList& keys) {
-  keys.number(keys.own("rope.dimension_count"), config.head_dim);
+  keys.number(keys.own("rope.dimension_count"), rotated_dims(config));
   keys.real(keys.own("rope.freq_base"), config.rope_base);
   const RopeType type = config.rope_scaling.type;
   if (type != RopeType::kLinear && type != RopeType::kYarn) return;
   keys.text(keys.own("rope.scaling.type"), type == RopeType::kLinear ? "linear" : "yarn");
   keys.real(keys.own("rope.scaling.factor"), config.rope_scaling.factor);
   if (type == RopeType::kYarn) add_yarn(config, keys);
+}
+
+void add_scales(const ModelConfig& config, GgufKeyList& keys) {
+  if (!family_info(config).has_scales) return;
+  for (const ScaleKey& scale : kScaleKeys) {
+    keys.real(keys.own(scale.gguf), scale_in_file(scale, config.*scale.member));
+  }
 }
 
 void add_experts(const ModelConfig& config, GgufKeyList& keys) {
@@ -119,6 +138,7 @@ std::string gguf_architecture(const ModelConfig& config, const std::string& wher
   check_rope_in_gguf(config.rope_scaling, where);
   check_uniform_windows(config, where);
   check_experts_in_gguf(config, family, where);
+  check_options_in_gguf(config, family, where);
   return std::string(family.gguf);
 }
 
@@ -127,6 +147,7 @@ void add_model_keys(const ModelConfig& config, GgufKeyList& keys) {
   add_sizes(config, keys);
   add_rope(config, keys);
   add_experts(config, keys);
+  add_scales(config, keys);
 }
 
 }  // namespace weft::models

@@ -42,7 +42,7 @@ class RulesBuilder {
     for (const PartPlace& place : weight_places(config_)) add_weight(place);
     rules_.unread = copied_head(config_, file_);
     if (file_.is_gguf() && file_.find(kRopeDivisors) != nullptr) {
-      add_vector(kRopeDivisors, kRopeDivisors, config_.head_dim / 2);
+      add_vector(kRopeDivisors, kRopeDivisors, rotated_dims(config_) / 2);
     }
     return std::move(rules_);
   }
@@ -71,9 +71,7 @@ class RulesBuilder {
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       if (config_.has_experts(layer) != of_experts) continue;
       const io::MatrixRef down = place_in_file({part, layer}).matrix();
-      const bool is_stored = file_.find(down.base + ".weight") != nullptr ||
-                             file_.find(down.base + ".qweight") != nullptr;
-      const int64_t own = is_stored ? io::matrix_format(file_, down).in_unit : 1;
+      const int64_t own = is_stored(down.base) ? io::matrix_format(file_, down).in_unit : 1;
       unit = unit == 0 ? own : std::lcm(unit, own);
     }
     return unit;
@@ -84,7 +82,7 @@ class RulesBuilder {
     WeightRule weight = place_in_file(place);
     weight.cut = row.shape.cut;
     weight.split = row.shape.split;
-    if (row.is_turned) weight.reorder = rope_order(place.part);
+    if (row.is_turned) add_rope_order(weight, place.part);
     add_bias(row, weight);
     rules_.weights.push_back(std::move(weight));
   }
@@ -100,16 +98,16 @@ class RulesBuilder {
     bias.cut = weight.cut;
     bias.split = weight.split;
     bias.reorder = weight.reorder;
+    bias.stored_rows = weight.stored_rows;
   }
 
-  std::vector<io::ShardStep> rope_order(Part part) const {
+  void add_rope_order(WeightRule& weight, Part part) const {
     const FamilyInfo* family = find_family_info(config_.family);
-    if (!file_.is_gguf() || family == nullptr || !family->has_paired_rows) return {};
+    if (!file_.is_gguf() || family == nullptr || !family->has_paired_rows) return;
     const bool is_query = part == Part::kQuery || part == Part::kQueryNorm;
-    io::ShardStep step;
+    io::ShardStep& step = weight.reorder.emplace_back();
     step.function = "unpermute_rope";
     step.arguments.emplace_back(is_query ? config_.num_heads : config_.num_kv_heads);
-    return {step};
   }
 
   // The weight's names in model and file, and its shape.
@@ -122,8 +120,30 @@ class RulesBuilder {
     rule.in = size_of(config_, row.shape.in);
     if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + ".weight";
     if (row.is_of_expert()) find_expert(place, rule);
+    find_fused(place, rule);
     if (row.shape.out == WeightDim::kOne) find_one_row(rule);
     return rule;
+  }
+
+  bool is_stored(const std::string& base) const {
+    return file_.find(base + ".weight") != nullptr || file_.find(base + ".qweight") != nullptr;
+  }
+
+  // The weight's rows of a tensor that holds those of others, too, unless each stands alone, as in
+  // what weft has cut.
+  void find_fused(const PartPlace& place, WeightRule& rule) const {
+    const FusedRow* fused = fused_row(config_, place.part);
+    if (fused == nullptr) return;
+    const auto name = [&](std::string_view model, std::string_view gguf) {
+      return filled_name(file_.is_gguf() ? gguf : model, place);
+    };
+    const WeightRow& first = weight_row(config_, fused->parts.front());
+    const std::string base = name(fused->model, fused->gguf);
+    if (!is_stored(base) || is_stored(name(first.model, first.gguf))) return;
+    const FusedPlace own = fused_place(config_, *fused, place.part);
+    rule.file_name = base + ".weight";
+    rule.stored_rows = own.num_rows;
+    rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
   }
 
   // A matrix of one row is a vector in GGUF.

@@ -188,6 +188,15 @@ const FusedRow* fused_row(const ModelConfig& config, Part part) {
   return nullptr;
 }
 
+FusedPlace fused_place(const ModelConfig& config, const FusedRow& fused, Part part) {
+  FusedPlace place;
+  for (const Part other : fused.parts) {
+    if (other == part) place.first_row = place.num_rows;
+    place.num_rows += size_of(config, weight_row(config, other).shape.out);
+  }
+  return place;
+}
+
 int64_t size_of(const ModelConfig& config, WeightDim dim) {
   switch (dim) {
     case Dim::kNone:

@@ -86,6 +86,13 @@ struct FusedRow {
 const WeightRow& weight_row(const ModelConfig& config, Part part);
 /// The tensor that a family's files have a part in together with others; null: it stands alone.
 const FusedRow* fused_row(const ModelConfig& config, Part part);
+/// Where the rows of a part lie in a fused tensor, and how many the tensor has.
+struct FusedPlace {
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
+};
+/// Of one of the parts of `fused`.
+FusedPlace fused_place(const ModelConfig& config, const FusedRow& fused, Part part);
 /// Elements along a dim.
 int64_t size_of(const ModelConfig& config, WeightDim dim);
 /// Every weight that the model has, in its order.

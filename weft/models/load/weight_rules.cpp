@@ -22,9 +22,10 @@ std::string without_weight(const std::string& name) {
 io::ParamRule vector_rule(const io::TensorFile& file, const WeightRule& weight,
                           const WeightRules& rules) {
   const io::TensorMeta& tensor = file.require(weight.file_name);
-  check<FormatError>(tensor.shape == std::vector<int64_t>{weight.in}, file.path(), ": tensor ",
+  const int64_t stored = weight.stored_rows > 0 ? weight.stored_rows : weight.in;
+  check<FormatError>(tensor.shape == std::vector<int64_t>{stored}, file.path(), ": tensor ",
                      quote(tensor.name), ": shape ", core::list_text(tensor.shape), ", expected [",
-                     weight.in, "]; the file and the model's config disagree");
+                     stored, "]; the file and the model's config disagree");
   io::ParamRule rule;
   rule.name = weight.name;
   if (weight.file_name != weight.name) rule.from.push_back(weight.file_name);
@@ -82,7 +83,7 @@ bool same_steps(const io::ParamRule& a, const io::ParamRule& b) {
 std::string WeightRule::base() const { return without_weight(name); }
 
 io::MatrixRef WeightRule::matrix() const {
-  return {without_weight(file_name), out, in, stack_size};
+  return {without_weight(file_name), stored_rows > 0 ? stored_rows : out, in, stack_size};
 }
 
 const WeightRule& WeightRules::find(const std::string& name) const {

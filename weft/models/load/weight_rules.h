@@ -22,6 +22,9 @@ struct WeightRule {
   /// The whole's logical shape; out = 0 for a vector of `in` elements.
   int64_t out = 0;
   int64_t in = 0;
+  /// Rows of the tensor in the file if they are not these alone (q, k and v as one); `reorder`
+  /// takes these out. 0: as many as `out`.
+  int64_t stored_rows = 0;
   /// For one matrix of several that a tensor of the file stacks (experts): how many, and which.
   int64_t stack_size = 0;
   int64_t stack_index = -1;

@@ -2,6 +2,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/config.h"
+#include "weft/models/config/families.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/quant/scheme.h"
@@ -75,8 +76,9 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
   sizes.norm_eps = model.norm_eps;
   sizes.rope_base = model.rope_base;
   sizes.is_tied = model.tied;
-  sizes.has_qkv_bias = model.family == "qwen2";
-  if (model.family == "qwen3") sizes.head_norms = models::HeadNorms::kEachHead;
+  const models::FamilyInfo& family = models::family_info(sizes);
+  sizes.has_qkv_bias = family.biases == models::BiasKeys::kQkvAlways;
+  sizes.head_norms = family.head_norms;
   return models::complete_config(sizes);
 }
 
