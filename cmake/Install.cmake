@@ -1,4 +1,4 @@
-# What `cmake --install` puts under a prefix: the program, the libraries as targets weft::core … weft::train,
+# What `cmake --install` puts under a prefix: the program (two files), the libraries as targets weft::core … weft::train,
 # their public headers, and what find_package(weft) reads.
 include(CMakePackageConfigHelpers)
 
@@ -45,8 +45,8 @@ set(run_path $ORIGIN/../${CMAKE_INSTALL_LIBDIR}/weft/torch/lib)
 if(NOT WEFT_BUNDLES_TORCH)
   list(APPEND run_path ${WEFT_TORCH_ROOT}/lib)
 endif()
-set_target_properties(weft PROPERTIES INSTALL_RPATH "${run_path}")
-install(TARGETS weft RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+set_target_properties(weft-tensors PROPERTIES INSTALL_RPATH "${run_path}")
+install(TARGETS weft weft-tensors RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${config_folder} COMPONENT dev)

@@ -1,11 +1,14 @@
-# weft_module(NAME nn DEPS core shard [TORCH] [TORCH_SOURCES a.cpp …] [TORCH_DEPS dist …])
+# weft_module(NAME nn DEPS core shard [TORCH] [TORCH_SOURCES a.cpp …] [TORCH_DEPS dist …]
+#             [PLAIN_SOURCES pattern …])
 #
 # One folder = one namespace = one target weft_<NAME>, of all .cpp files beside the call.
 # DEPS is the list of folders that it may include: the layer check reads it from here.
 # TORCH: the folder uses libtorch. TORCH_SOURCES: only these files do (they and TORCH_DEPS are left
-# out of a build without libtorch). LEAVE_OUT: patterns of files that this build leaves out.
+# out of a build without libtorch). PLAIN_SOURCES: patterns of files that are compiled one by one, because
+# they use nothing of libtorch's: a program that needs no others of the library links without it.
+# LEAVE_OUT: patterns of files that this build leaves out.
 function(weft_module)
-  cmake_parse_arguments(ARG "TORCH" "NAME" "DEPS;TORCH_SOURCES;TORCH_DEPS;LEAVE_OUT" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "NAME" "DEPS;TORCH_SOURCES;TORCH_DEPS;PLAIN_SOURCES;LEAVE_OUT" ${ARGN})
   if(ARG_TORCH AND NOT WEFT_TORCH)
     return()
   endif()
@@ -36,9 +39,17 @@ function(weft_module)
     weft_use_torch(${target})
     # A file with libtorch's headers costs 5 s before its own first line, so ten are compiled as one.
     set_target_properties(${target} PROPERTIES UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+    set(plain)
     if(ARG_TORCH_SOURCES)
       set(plain ${sources})
       list(REMOVE_ITEM plain ${ARG_TORCH_SOURCES})
+    endif()
+    foreach(pattern ${ARG_PLAIN_SOURCES})
+      set(matching ${sources})
+      list(FILTER matching INCLUDE REGEX "${pattern}")
+      list(APPEND plain ${matching})
+    endforeach()
+    if(plain)
       set_source_files_properties(${plain} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
                                                       SKIP_UNITY_BUILD_INCLUSION ON)
     endif()

@@ -26,7 +26,7 @@ BANDS = {
     "serve": 7,
     "cli": 8,
 }
-KEYWORDS = {"NAME", "DEPS", "TORCH", "TORCH_SOURCES", "TORCH_DEPS", "LEAVE_OUT"}
+KEYWORDS = {"NAME", "DEPS", "TORCH", "TORCH_SOURCES", "TORCH_DEPS", "PLAIN_SOURCES", "LEAVE_OUT"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 

@@ -3,5 +3,6 @@
 // weft::generate: prompts to tokens. All public headers of this area.
 #include "weft/generate/batch.h"
 #include "weft/generate/engine.h"
+#include "weft/generate/options.h"
 #include "weft/generate/perplexity.h"
 #include "weft/generate/sampler.h"

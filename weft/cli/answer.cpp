@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "weft/cli/streams.h"
 #include "weft/core/error.h"
 
 namespace weft::cli {
@@ -15,7 +16,7 @@ Answer answer(generate::Engine& engine, const text::Tokenizer& tokenizer,
   text::Utf8Stream stream;
   const auto show = [&](const std::string& text) {
     answer.text += text;
-    return !options.is_streamed || output.write(text);
+    return options.is_json || output.write(text);
   };
   const auto sink = [&](int64_t token) {
     if (is_interrupted()) return Verdict::kCancel;
@@ -49,19 +50,6 @@ nlohmann::json to_json(const Answer& answer, const Session& session) {
              rate(static_cast<double>(result.num_prompt_tokens), result.prefill_seconds)},
             {"decode_tokens_per_s",
              rate(static_cast<double>(result.tokens.size()), result.decode_seconds)}}}};
-}
-
-void add_answer_flags(CLI::App& app, AnswerOptions& options, int64_t& context) {
-  app.add_option("-n,--max-tokens,--predict", options.generate.max_tokens,
-                 "the most new tokens (default: 256)")
-      ->check(whole_number(0, INT32_MAX));
-  app.add_option("-c,--ctx-size", context,
-                 "the most tokens kept, prompt and answer together (default: the model's, at most "
-                 "4096)")
-      ->check(whole_number(1, INT32_MAX));
-  app.add_flag("--ignore-eos", options.ignores_end, "go on behind the end of the text");
-  add_speculate_flag(app, options.generate.speculate);
-  add_sampler_flags(app, options.generate.sampler);
 }
 
 int exit_code(const Answer&) { return is_interrupted() ? 130 : 0; }

@@ -4,19 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "weft/cli/options.h"
 #include "weft/cli/session.h"
 #include "weft/generate/engine.h"
 
 namespace weft::cli {
-
-/// How an answer is generated and shown: shared by chat and generate.
-struct AnswerOptions {
-  generate::GenerateOptions generate;
-  /// Print the text to stdout as it comes.
-  bool is_streamed = true;
-  /// Go on behind the tokens that end a text.
-  bool ignores_end = false;
-};
 
 /// An answer and its text (rank 0; empty on the others).
 struct Answer {
@@ -31,9 +23,6 @@ Answer answer(generate::Engine& engine, const text::Tokenizer& tokenizer,
 /// The object that --json prints: text, tokens, prompt_tokens, finish_reason, timings, tp,
 /// speculation.
 nlohmann::json to_json(const Answer& answer, const Session& session);
-
-/// Adds -n, --ctx-size, --speculate and the sampler's flags.
-void add_answer_flags(CLI::App& app, AnswerOptions& options, int64_t& context);
 
 /// Exit code for an answer: 130 after Ctrl-C.
 int exit_code(const Answer& answer);

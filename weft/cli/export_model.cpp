@@ -22,7 +22,7 @@ std::string share_text(const dist::Group& group, const std::string& text) {
 }  // namespace
 
 void export_model(const std::string& model, const models::ExportOptions& options,
-                  const std::string& dtype_name, const OutputFlags& output,
+                  const std::string& dtype_name, const OutputOptions& output,
                   const dist::World& world) {
   const dist::Group& group = world.group();
   const auto file = io::TensorFile::open(model);

@@ -9,7 +9,7 @@ namespace weft::cli {
 /// Writes the model at `model` to a Hugging Face folder: weights by all ranks of the world, the
 /// rest by rank 0, at last the name. Collective. Throws as models::export_weights and export_files.
 void export_model(const std::string& model, const models::ExportOptions& options,
-                  const std::string& dtype_name, const OutputFlags& output,
+                  const std::string& dtype_name, const OutputOptions& output,
                   const dist::World& world);
 
 }  // namespace weft::cli

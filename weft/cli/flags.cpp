@@ -11,7 +11,6 @@
 #include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
-#include "weft/generate/engine.h"
 
 namespace weft::cli {
 namespace {
@@ -79,6 +78,19 @@ void apply_toml(CLI::App& app, const std::string& path) {
                           app.get_name(), " --help` lists the flags");
 }
 
+// --temp, --top-k, --top-p, --min-p and --seed.
+void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {
+  app.add_option("--temp,--temperature", options.temperature,
+                 "randomness; 0 takes the likeliest token (default: 0)");
+  app.add_option("--top-k", options.top_k, "draw from the k likeliest; 0: all (default: 0)")
+      ->check(whole_number(0, INT32_MAX));
+  app.add_option("--top-p", options.top_p, "draw from the likeliest that sum to p (default: 1)");
+  app.add_option("--min-p", options.min_p,
+                 "draw from those at least p times as likely as the likeliest (default: 0)");
+  app.add_option("-s,--seed", options.seed, "seed of the draws (default: 0)")
+      ->check(whole_number(0, INT64_MAX));
+}
+
 }  // namespace
 
 CLI::Validator whole_number(int64_t low, int64_t high) {
@@ -134,39 +146,45 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
   return true;
 }
 
-void add_model_flags(CLI::App& app, ModelFlags& flags) {
-  app.add_option("model,-m,--model", flags.model,
+void add_model_flags(CLI::App& app, ModelOptions& options) {
+  app.add_option("model,-m,--model", options.path,
                  "a .gguf or .safetensors file or a folder (default: the model of set-up)");
-  app.add_option("--tp,--tensor-parallel-size", flags.tp,
+  app.add_option("--tp,--tensor-parallel-size", options.tp,
                  "ranks to cut the model over (default: 1)")
       ->check(whole_number(1, kMaxRanks));
-  app.add_option("-t,--threads", flags.threads, "threads per rank (default: cores / ranks)")
+  app.add_option("-t,--threads", options.threads, "threads per rank (default: cores / ranks)")
       ->check(whole_number(1, 1024));
-  app.add_option("--backend", flags.backend, "auto, shm, gloo, mpi, hierarchical or nccl");
-  app.add_option("--shard-info", flags.shard_info,
+  app.add_option("--backend", options.backend, "auto, shm, gloo, mpi, hierarchical or nccl");
+  app.add_option("--shard-info", options.shard_info,
                  "a shard_info.json whose rules replace the model's own");
   app.add_option(
-         "--activations", flags.activations,
+         "--activations", options.activations,
          core::join("float, or int8 or int16: activations are rounded to so many bits on their "
                     "way into products with quantized weights (default: ",
-                    flags.activations, ")"))
+                    options.activations, ")"))
       ->check(CLI::IsMember({"float", "int8", "int16"}));
-  add_expert_split_flag(app, flags.expert_split);
-  add_head_split_flag(app, flags.head_split);
+  add_expert_split_flag(app, options.expert_split);
+  add_head_split_flag(app, options.head_split);
 }
 
-void add_device_flag(CLI::App& app, ModelFlags& flags) {
-  app.add_option("--device", flags.device,
+void add_device_flag(CLI::App& app, ModelOptions& options) {
+  app.add_option("--device", options.device,
                  "cpu, or cuda: weights lie on NVIDIA GPUs, one for each rank, and activations are "
                  "float (default: cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
 }
 
-void add_cache_flag(CLI::App& app, ModelFlags& flags) {
-  app.add_option("--cache-type", flags.cache_type,
+void add_cache_flag(CLI::App& app, ModelOptions& options) {
+  app.add_option("--cache-type", options.cache_type,
                  "f16 or f32: what keys and values are kept in (default: f16; f32 with "
                  "--activations float, --device cuda or experts)")
       ->check(CLI::IsMember({"f16", "f32"}));
+}
+
+void add_adapter_flag(CLI::App& app, ModelOptions& options) {
+  app.add_option("--adapter", options.adapter,
+                 "low-rank adapters to put beside the weights: a run of weft lora, whose base is "
+                 "then MODEL's default, or a folder of peft");
 }
 
 void add_expert_split_flag(CLI::App& app, std::string& name) {
@@ -191,23 +209,39 @@ void add_head_split_flag(CLI::App& app, std::string& name) {
       });
 }
 
-void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {
-  app.add_option("--temp,--temperature", options.temperature,
-                 "randomness; 0 takes the likeliest token (default: 0)");
-  app.add_option("--top-k", options.top_k, "draw from the k likeliest; 0: all (default: 0)")
-      ->check(whole_number(0, INT32_MAX));
-  app.add_option("--top-p", options.top_p, "draw from the likeliest that sum to p (default: 1)");
-  app.add_option("--min-p", options.min_p,
-                 "draw from those at least p times as likely as the likeliest (default: 0)");
-  app.add_option("-s,--seed", options.seed, "seed of the draws (default: 0)")
-      ->check(whole_number(0, INT64_MAX));
-}
-
 void add_speculate_flag(CLI::App& app, int64_t& most_guesses) {
   app.add_option("--speculate", most_guesses,
                  "guess up to so many tokens from what stands in the text already and read them at "
                  "once; the answer is the same (default: 0)")
       ->check(whole_number(0, generate::kMostGuesses));
+}
+
+void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& about_json) {
+  app.add_option("-n,--max-tokens,--predict", options.generate.max_tokens,
+                 "the most new tokens (default: 256)")
+      ->check(whole_number(0, INT32_MAX));
+  app.add_option("-c,--ctx-size", options.context,
+                 "the most tokens kept, prompt and answer together (default: the model's, at most "
+                 "4096)")
+      ->check(whole_number(1, INT32_MAX));
+  app.add_flag("--ignore-eos", options.ignores_end, "go on behind the end of the text");
+  add_speculate_flag(app, options.generate.speculate);
+  add_sampler_flags(app, options.generate.sampler);
+  app.add_flag("--json", options.is_json, about_json);
+}
+
+void add_output_flags(CLI::App& app, OutputOptions& options) {
+  app.add_option("out,-o,--out", options.out, "the folder or file to write");
+  app.add_flag("--force", options.force, "replace a model that is there already");
+  app.add_option("--max-shard-size", options.max_file_bytes,
+                 "most bytes per safetensors file, e.g. 500MB (default: 5GB)")
+      ->transform(CLI::AsSizeValue(true));
+}
+
+Args command_of(const std::string& verb, const Args& args) {
+  Args command = {verb};
+  command.insert(command.end(), args.begin(), args.end());
+  return command;
 }
 
 std::string program_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/generate/sampler.h"
+#include "weft/cli/options.h"
 
 namespace weft::cli {
 
@@ -27,53 +27,36 @@ CLI::Validator whole_number(int64_t low, int64_t high);
 std::vector<int64_t> parse_list(const std::string& flag, const std::string& text,
                                 const std::string& expected);
 
-/// The activations of verbs that generate: four times as fast as "float" and equal to 1e-4, while
-/// "int8" moves near ties.
-inline constexpr const char* kFastActivations = "int16";
-
-/// MODEL, --tp and how to run: shared by all verbs that take a model.
-struct ModelFlags {
-  std::string model;
-  int64_t tp = 0;
-  int64_t threads = 0;
-  std::string backend = "auto";
-  /// Path of rules for loading; empty: the model's own.
-  std::string shard_info;
-  /// What activations are multiplied in: "float", or "int8" or "int16" where a weight's form
-  /// allows. Verbs that measure numbers leave it, others set kFastActivations before they add the
-  /// flags.
-  std::string activations = "float";
-  /// Of the verbs that take one (cli/verbs/adapter.h); empty: none.
-  std::string adapter;
-  /// Of the verbs that take one: "cpu" or "cuda".
-  std::string device = "cpu";
-  /// Of the verbs that take one: "f16" or "f32"; empty: models::CausalLM's own choice.
-  std::string cache_type;
-  /// "ffn" or "experts".
-  std::string expert_split = "ffn";
-  /// "even" or "kv".
-  std::string head_split = "even";
-};
-/// Adds the flags, bound to `flags`, which must outlive the parse.
-void add_model_flags(CLI::App& app, ModelFlags& flags);
+/// Adds MODEL, --tp and what all verbs that take a model have, bound to `options`, which must
+/// outlive the parse; so must all that the functions below bind.
+void add_model_flags(CLI::App& app, ModelOptions& options);
 
 /// Adds --device: where weights lie and a pass runs.
-void add_device_flag(CLI::App& app, ModelFlags& flags);
+void add_device_flag(CLI::App& app, ModelOptions& options);
 
 /// Adds --cache-type: what keys and values are kept in.
-void add_cache_flag(CLI::App& app, ModelFlags& flags);
+void add_cache_flag(CLI::App& app, ModelOptions& options);
 
-/// Adds --expert-split, bound to `name`, which takes "ffn" and "experts" alone.
+/// Adds --adapter.
+void add_adapter_flag(CLI::App& app, ModelOptions& options);
+
+/// Adds --expert-split, which takes "ffn" and "experts" alone.
 void add_expert_split_flag(CLI::App& app, std::string& name);
 
-/// Adds --head-split, bound to `name`, which takes "kv" and "even" alone.
+/// Adds --head-split, which takes "kv" and "even" alone.
 void add_head_split_flag(CLI::App& app, std::string& name);
 
-/// Adds --temp, --top-k, --top-p, --min-p and --seed.
-void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options);
+/// Adds -n, --ctx-size, --ignore-eos, --speculate, --json and the sampler's flags.
+void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& about_json);
 
 /// Adds --speculate.
 void add_speculate_flag(CLI::App& app, int64_t& most_guesses);
+
+/// Adds OUT, --force and --max-shard-size.
+void add_output_flags(CLI::App& app, OutputOptions& options);
+
+/// A verb and its arguments as one list.
+Args command_of(const std::string& verb, const Args& args);
 
 /// `model` if given, else WEFT_MODEL, else the model that set-up installs beside the build folder.
 /// Throws ConfigError if there is none.

@@ -1,16 +1,12 @@
 #include "weft/cli/program.h"
 
-#include <c10/util/Exception.h>
-
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 
-#include "weft/cli/flags.h"
-#include "weft/cli/session.h"
+#include "weft/cli/streams.h"
 #include "weft/cli/verbs.h"
-#include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
 #include "weft/dist/launch/status_page.h"
 
@@ -31,17 +27,7 @@ std::string help_text() {
          "which beats --config FILE.toml.\n";
 }
 
-const Verb& find_verb(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Verb& verb : verbs()) {
-    if (verb.name == name) return verb;
-    names.push_back(verb.name);
-  }
-  core::fail<core::ConfigError>("unknown verb '", name, "'", core::did_you_mean(name, names),
-                                "; `weft help` lists the verbs");
-}
-
-int dispatch(const std::vector<std::string>& args) {
+int dispatch(const Args& args, TensorVerb run_tensor_verb) {
   const std::string first = args.empty() ? "help" : args[0];
   if (first == "help" || first == "--help" || first == "-h") {
     TextOutput().write(help_text());
@@ -51,7 +37,9 @@ int dispatch(const std::vector<std::string>& args) {
     TextOutput().write(core::join("weft ", kVersion, "\n"));
     return 0;
   }
-  return find_verb(first).run({args.begin() + 1, args.end()});
+  const Verb& verb = find_verb(first);
+  const Args rest(args.begin() + 1, args.end());
+  return verb.run != nullptr ? verb.run(rest) : run_tensor_verb(first, rest);
 }
 
 int report(const char* type, int exit_code, const std::string& message) {
@@ -62,7 +50,7 @@ int report(const char* type, int exit_code, const std::string& message) {
 
 }  // namespace
 
-int run_program(const std::vector<std::string>& args) {
+int run_program(const Args& args, TensorVerb run_tensor_verb) {
   // A reader that went away is seen when a write fails; c10d's own stack traces say nothing to
   // users.
   std::signal(SIGPIPE, SIG_IGN);
@@ -70,14 +58,12 @@ int run_program(const std::vector<std::string>& args) {
   std::signal(SIGXFSZ, SIG_IGN);
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
   try {
-    return dispatch(args);
+    return dispatch(args, run_tensor_verb);
   } catch (const core::Error& error) {
     return report(error.type(), error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {
     return report("IoError", 5,
                   "out of memory; use a smaller model, a shorter context or more ranks");
-  } catch (const c10::Error& error) {
-    return report("InternalError", 1, error.what_without_backtrace());
   } catch (const std::exception& error) {
     return report("InternalError", 1, error.what());
   }

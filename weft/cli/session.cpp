@@ -2,17 +2,16 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/tensor.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <optional>
 #include <thread>
 
+#include "weft/cli/flags.h"
 #include "weft/cli/program.h"
 #include "weft/cli/progress.h"
+#include "weft/cli/tensor_verbs.h"
 #include "weft/cli/verbs/adapter.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
@@ -32,45 +31,34 @@ using core::ConfigError;
 
 constexpr int64_t kDefaultContext = 4096;
 constexpr char kDevice[] = "--device";
-constexpr size_t kMaxStdinBytes = size_t{64} << 20;
 
-volatile std::sig_atomic_t interrupted = 0;
-
-void on_interrupt(int number) { interrupted = number; }
-
-void watch(int number) {
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  // No SA_RESTART: a prompt that waits for input ends at once.
-  ::sigaction(number, &action, nullptr);
-}
-
-std::optional<io::ShardInfo> read_shard_info(const ModelFlags& flags) {
-  if (flags.shard_info.empty()) return std::nullopt;
-  return io::ShardInfo::read(flags.shard_info);
+std::optional<io::ShardInfo> read_shard_info(const ModelOptions& options) {
+  if (options.shard_info.empty()) return std::nullopt;
+  return io::ShardInfo::read(options.shard_info);
 }
 
 // The plan that flags and headers give. What follows from them is refused before any rank is
 // started.
-models::LoadPlan checked_plan(const ModelFlags& flags, const io::TensorFile& file) {
-  const auto info_file = read_shard_info(flags);
+models::LoadPlan checked_plan(const ModelOptions& options, const io::TensorFile& file) {
+  const auto info_file = read_shard_info(options);
   models::LoadOptions load;
   load.shard_info = info_file ? &*info_file : nullptr;
-  load.expert_split = expert_split_of(flags.expert_split);
-  load.head_split = head_split_of(flags.head_split);
-  return models::make_plan(file, flags.tp, load);
+  load.expert_split = expert_split_of(options.expert_split);
+  load.head_split = head_split_of(options.head_split);
+  return models::make_plan(file, options.tp, load);
 }
 
-std::optional<GivenAdapter> checked_adapter(const ModelFlags& flags, const models::LoadPlan& plan) {
-  auto adapter = open_adapter(flags);
-  if (adapter.has_value()) models::check_adapter(*adapter->adapters, plan, flags.model);
+std::optional<GivenAdapter> checked_adapter(const ModelOptions& options,
+                                            const models::LoadPlan& plan) {
+  auto adapter = open_adapter(options);
+  if (adapter.has_value()) models::check_adapter(*adapter->adapters, plan, options.path);
   return adapter;
 }
 
-void check_request(const ModelFlags& flags) {
-  if (flags.device == "cuda") cuda::require_built(kDevice);
-  const auto file = io::TensorFile::open(flags.model);
-  checked_adapter(flags, checked_plan(flags, *file));
+void check_request(const ModelOptions& options) {
+  if (options.device == "cuda") cuda::require_built(kDevice);
+  const auto file = io::TensorFile::open(options.path);
+  checked_adapter(options, checked_plan(options, *file));
 }
 
 void check_backend(const RankRequest& request) {
@@ -79,17 +67,14 @@ void check_backend(const RankRequest& request) {
   dist::find_backend(request.backend, info);
 }
 
-int relaunch(const RankRequest& request, const std::string& verb,
-             const std::vector<std::string>& args) {
+int relaunch(const RankRequest& request, const Args& command) {
   dist::LaunchOptions options;
   options.num_ranks = static_cast<int>(request.num_ranks);
   options.backend = request.backend;
   options.prefix_output = false;
-  options.command = {program_path(), verb};
-  options.command.insert(options.command.end(), args.begin(), args.end());
-  options.body = [words = std::vector(options.command.begin() + 1, options.command.end())] {
-    return run_program(words);
-  };
+  options.command = {program_path()};
+  options.command.insert(options.command.end(), command.begin(), command.end());
+  options.body = [command] { return run_program(command, run_tensor_verb); };
   return dist::launch(options);
 }
 
@@ -104,25 +89,25 @@ void set_threads(int64_t threads, const dist::RankInfo& info) {
   }
 }
 
-models::LoadedModel load(const ModelFlags& flags, const io::TensorFile& file,
+models::LoadedModel load(const ModelOptions& options, const io::TensorFile& file,
                          const dist::Group& group) {
   constexpr double kMegabyte = 1e6;
-  const auto shard_info = read_shard_info(flags);
+  const auto shard_info = read_shard_info(options);
   ProgressBar bar("loading", "MB", kMegabyte, group.rank() == 0);
-  models::LoadOptions options;
-  options.shard_info = shard_info ? &*shard_info : nullptr;
-  options.expert_split = expert_split_of(flags.expert_split);
-  options.head_split = head_split_of(flags.head_split);
-  options.on_cuda = flags.device == "cuda";
-  options.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
-  if (flags.activations != "float" && !options.on_cuda) {
-    options.panel_activation_bits = flags.activations == "int8" ? 8 : 16;
+  models::LoadOptions load;
+  load.shard_info = shard_info ? &*shard_info : nullptr;
+  load.expert_split = expert_split_of(options.expert_split);
+  load.head_split = head_split_of(options.head_split);
+  load.on_cuda = options.device == "cuda";
+  load.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
+  if (options.activations != "float" && !load.on_cuda) {
+    load.panel_activation_bits = options.activations == "int8" ? 8 : 16;
   }
-  return models::load_model(file, group, options);
+  return models::load_model(file, group, load);
 }
 
-void check_cache_type(const ModelFlags& flags) {
-  check<ConfigError>(flags.cache_type != "f16" || flags.device != "cuda",
+void check_cache_type(const ModelOptions& options) {
+  check<ConfigError>(options.cache_type != "f16" || options.device != "cuda",
                      "--cache-type: f16 with --device cuda, expected f32; leave one of them out");
 }
 
@@ -136,8 +121,8 @@ shard::HeadSplit head_split_of(const std::string& name) {
   return name == "even" ? shard::HeadSplit::kEven : shard::HeadSplit::kKv;
 }
 
-int run_ranks(const RankRequest& request, const std::string& verb,
-              const std::vector<std::string>& args, const std::function<void()>& check_all,
+int run_ranks(const RankRequest& request, const Args& command,
+              const std::function<void()>& check_all,
               const std::function<int(const dist::World& world)>& body) {
   const dist::RankInfo info = dist::rank_info_from_env();
   RankRequest resolved = request;
@@ -145,7 +130,7 @@ int run_ranks(const RankRequest& request, const std::string& verb,
   if (info.launcher == "none" && resolved.num_ranks > 1) {
     check_backend(resolved);
     check_all();
-    return relaunch(resolved, verb, args);
+    return relaunch(resolved, command);
   }
   check<ConfigError>(resolved.num_ranks == info.size, request.source, ": ", resolved.num_ranks,
                      ", but ", info.launcher, " started ", info.size, " ranks; leave ",
@@ -156,37 +141,37 @@ int run_ranks(const RankRequest& request, const std::string& verb,
   return body(dist::World::from_env(world_options));
 }
 
-int run_on_ranks(const ModelFlags& flags, const std::string& verb,
-                 const std::vector<std::string>& args,
-                 int (*body)(const ModelFlags&, const dist::World&, const void*),
-                 const void* options) {
-  ModelFlags resolved = flags;
-  check_cache_type(flags);
+int run_on_ranks(
+    const ModelOptions& options,
+    const std::function<int(const ModelOptions& options, const dist::World& world)>& body) {
+  ModelOptions resolved = options;
+  check_cache_type(options);
   if (resolved.tp == 0) resolved.tp = dist::rank_info_from_env().size;
   check<ConfigError>(resolved.tp >= 1 && resolved.tp <= 1024, "--tp: ", resolved.tp,
                      ", expected 1 to 1024");
-  resolved.model = base_path(flags);
+  resolved.path = base_path(options);
   return run_ranks(
-      {resolved.tp, "--tp", flags.threads, flags.backend}, verb, args,
+      {resolved.tp, "--tp", options.threads, options.backend}, options.command,
       [&] { check_request(resolved); },
-      [&](const dist::World& world) { return body(resolved, world, options); });
+      [&](const dist::World& world) { return body(resolved, world); });
 }
 
-Session open_session(const ModelFlags& flags, const dist::World& world) {
+Session open_session(const ModelOptions& options, const dist::World& world) {
   const auto start = std::chrono::steady_clock::now();
   dist::set_activity("load");
-  if (flags.device == "cuda") {
+  if (options.device == "cuda") {
     cuda::select_device(kDevice, dist::rank_info_from_env().local_rank);
   }
   core::release_start_code();
   Session session;
-  session.path = flags.model;
+  session.path = options.path;
   session.file = io::TensorFile::open(session.path);
   std::optional<GivenAdapter> adapter;
-  if (!flags.adapter.empty()) adapter = checked_adapter(flags, checked_plan(flags, *session.file));
-  session.loaded = load(flags, *session.file, world.group());
-  if (!flags.cache_type.empty()) {
-    session.loaded.model->set_cache_dtype(flags.cache_type == "f16" ? at::kHalf : at::kFloat);
+  if (!options.adapter.empty())
+    adapter = checked_adapter(options, checked_plan(options, *session.file));
+  session.loaded = load(options, *session.file, world.group());
+  if (!options.cache_type.empty()) {
+    session.loaded.model->set_cache_dtype(options.cache_type == "f16" ? at::kHalf : at::kFloat);
   }
   if (adapter.has_value()) put_adapter(*session.loaded.model, *adapter, session.path);
   session.load_seconds =
@@ -213,38 +198,6 @@ std::vector<int64_t> share_tokens(const dist::Group& group, const std::vector<in
 
 std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids) {
   return {ids.begin(), ids.end()};
-}
-
-void watch_interrupt() { watch(SIGINT); }
-
-bool is_interrupted() { return interrupted != 0; }
-void watch_termination() { watch(SIGTERM); }
-int caught_signal() { return interrupted; }
-
-bool TextOutput::write(const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t wrote = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0 && errno == EPIPE) return false;
-    if (wrote < 0) core::fail_errno("stdout", "cannot write", errno);
-    done += static_cast<size_t>(wrote);
-  }
-  return true;
-}
-
-std::string read_stdin() {
-  std::string text;
-  std::vector<char> buffer(1 << 16);
-  while (true) {
-    const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR && !is_interrupted()) continue;
-    if (got < 0) core::fail_errno("stdin", "cannot read", errno);
-    if (got == 0) return text;
-    text.append(buffer.data(), static_cast<size_t>(got));
-    check<ConfigError>(text.size() <= kMaxStdinBytes, "stdin: more than ", kMaxStdinBytes,
-                       " bytes; give a shorter prompt");
-  }
 }
 
 }  // namespace weft::cli

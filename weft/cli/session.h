@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/cli/flags.h"
+#include "weft/cli/options.h"
 #include "weft/dist/world.h"
 #include "weft/generate/engine.h"
 #include "weft/models/load/load.h"
@@ -27,21 +27,18 @@ struct RankRequest {
 };
 
 /// Runs `body` on so many ranks: here, if this process is one of them or the only one; otherwise
-/// `check` runs, and the same command is started on new ranks and its status returned. Throws
-/// ConfigError if the number does not fit the ranks that a launcher has started.
-int run_ranks(const RankRequest& request, const std::string& verb,
-              const std::vector<std::string>& args, const std::function<void()>& check,
+/// `check` runs, and `command`, a verb and its arguments, is started on new ranks and its status
+/// returned. Throws ConfigError if the number does not fit the ranks that a launcher has started.
+int run_ranks(const RankRequest& request, const Args& command, const std::function<void()>& check,
               const std::function<int(const dist::World& world)>& body);
 
-/// Runs the verb on `flags.tp` ranks: if this process is one already, or tp is 1, `body` runs here;
-/// otherwise the same command is started on tp new ranks and its status returned. What follows from
-/// headers and flags is checked before any rank is started.
-/// Throws ConfigError if tp does not fit the ranks that a launcher has started.
-int run_on_ranks(const ModelFlags& flags, const std::string& verb,
-                 const std::vector<std::string>& args,
-                 int (*body)(const ModelFlags& flags, const dist::World& world,
-                             const void* options),
-                 const void* options);
+/// Runs the verb on `options.tp` ranks: if this process is one already, or tp is 1, `body` runs
+/// here, with options of which model and tp are known; otherwise options.command is started on tp
+/// new ranks and its status returned. What follows from headers and flags is checked before any
+/// rank is started. Throws ConfigError if tp does not fit the ranks that a launcher has started.
+int run_on_ranks(
+    const ModelOptions& options,
+    const std::function<int(const ModelOptions& options, const dist::World& world)>& body);
 
 /// What a value of --expert-split means.
 models::ExpertSplit expert_split_of(const std::string& name);
@@ -60,9 +57,9 @@ struct Session {
   bool is_root() const { return group().rank() == 0; }
 };
 
-/// Opens and loads the model over all ranks of the world, with the adapters of flags.adapter beside
-/// its weights. Collective.
-Session open_session(const ModelFlags& flags, const dist::World& world);
+/// Opens and loads the model over all ranks of the world, with the adapters of options.adapter
+/// beside its weights. Collective.
+Session open_session(const ModelOptions& options, const dist::World& world);
 
 /// `asked` positions, or without a wish (0) as many as the model has, at most 4096.
 int64_t context_size(int64_t asked, const models::CausalLM& model);
@@ -72,23 +69,5 @@ std::vector<int64_t> share_tokens(const dist::Group& group, const std::vector<in
 
 /// The tokenizer's ids as the engine takes them.
 std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids);
-
-/// True once the user has pressed Ctrl-C; `watch_interrupt` turns the signal into that.
-void watch_interrupt();
-bool is_interrupted();
-/// Takes SIGTERM, which ends jobs of SLURM and of containers, for Ctrl-C.
-void watch_termination();
-/// The signal that made is_interrupted() true; 0 before.
-int caught_signal();
-
-/// Writes generated text to stdout as it comes.
-class TextOutput {
- public:
-  /// Writes and flushes. Returns false once the reader has gone; throws IoError when writing fails.
-  bool write(const std::string& text);
-};
-
-/// The whole of stdin, at most 64 MiB. Throws ConfigError above that, IoError.
-std::string read_stdin();
 
 }  // namespace weft::cli

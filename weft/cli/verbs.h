@@ -3,39 +3,34 @@
 #include <string>
 #include <vector>
 
+#include "weft/cli/options.h"
+
 namespace weft::cli {
 
-using Args = std::vector<std::string>;
-
-/// One verb of the program: a row of the table.
+/// One verb of the program: a row of the table, which needs no libtorch.
 struct Verb {
   std::string name;
   /// One line for `weft help`.
   std::string summary;
-  /// Gets the arguments behind the verb; returns the exit code; throws core::Error.
-  int (*run)(const Args& args);
+  /// Prints the verb's help and returns true if its arguments ask for it. Throws ConfigError for
+  /// arguments that are refused.
+  bool (*shows_help)(const Args& args);
+  /// Gets the arguments that follow the verb; returns the exit code; throws core::Error. Null for a
+  /// verb that needs tensors, which is a row of tensor_verbs.h, too.
+  int (*run)(const Args& args) = nullptr;
 };
 
 /// All verbs, in the order that help shows.
 const std::vector<Verb>& verbs();
 
-/// Each in its own file.
-int run_chat(const Args& args);
-int run_generate(const Args& args);
-int run_logits(const Args& args);
-int run_tokenize(const Args& args);
-int run_bench(const Args& args);
-int run_perplexity(const Args& args);
-int run_quantize(const Args& args);
-int run_convert(const Args& args);
-int run_shard(const Args& args);
-int run_inspect(const Args& args);
-int run_plan(const Args& args);
-int run_plot(const Args& args);
-int run_doctor(const Args& args);
-int run_train(const Args& args);
-int run_lora(const Args& args);
-int run_fuse(const Args& args);
-int run_launch(const Args& args);
+/// The verb of that name. Throws ConfigError if there is none.
+const Verb& find_verb(const std::string& name);
+
+/// Runs what the arguments ask a verb for; nothing but its help if they ask for that.
+template <auto kParse, auto kRun>
+int parse_and_run(const Args& args) {
+  const auto options = kParse(args);
+  return options.has_value() ? kRun(*options) : 0;
+}
 
 }  // namespace weft::cli

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "weft/generate/options.h"
 #include "weft/generate/sampler.h"
 #include "weft/models/model.h"
 
@@ -15,21 +16,6 @@ namespace weft::generate {
 enum class FinishReason { kStop, kLength, kCancelled };
 /// "stop", "length" or "cancelled".
 const char* to_text(FinishReason reason);
-
-/// What to generate.
-struct GenerateOptions {
-  /// The most new tokens; 0 only reads the prompt.
-  int64_t max_tokens = 256;
-  SamplerOptions sampler;
-  /// The most tokens that are guessed from the text so far (PromptLookup) and read in one pass with
-  /// the last one; the right ones stay. 0 to kMostGuesses. The answer is the same: with panels
-  /// (models::FusedDecoder) bit for bit; modules may add in another order when they read several
-  /// tokens, as they may for a prompt.
-  int64_t speculate = 0;
-};
-
-/// With one token before them, as many as FusedAttention reads one by one.
-inline constexpr int64_t kMostGuesses = 15;
 
 /// The answer, and what it took.
 struct GenerateResult {

@@ -5,26 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "weft/generate/options.h"
 #include "weft/models/model.h"
 
 namespace weft::generate {
-
-/// How a text is cut into windows, and which of their tokens are scored.
-struct PerplexityOptions {
-  /// Tokens per window, which the model sees at once.
-  int64_t context = 512;
-  /// 0: windows stand side by side, the second half of each is scored from what stands before it in
-  /// the window, and what fills no window is left out: llama.cpp's way. Otherwise each window
-  /// begins this many tokens after the one before and scores what that did not, to the end of the
-  /// text: the way of transformers' documentation.
-  int64_t stride = 0;
-  /// With stride 0: the token that takes the place of each window's first, for a model whose texts
-  /// begin with one; -1: none.
-  int64_t first_token = -1;
-  /// Reads windows by way of a cache, as generation reads a prompt: what it rounds costs is in the
-  /// result. Without, a window is read as in training.
-  bool uses_cache = false;
-};
 
 /// Tokens [start, start + length) of the text; those from `first_scored` of the window are scored,
 /// each from all that stand before it in the window.

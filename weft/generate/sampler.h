@@ -4,25 +4,10 @@
 #include <random>
 #include <span>
 
+#include "weft/generate/options.h"
 #include "weft/nn/layers/largest.h"
 
 namespace weft::generate {
-
-/// How the next token is drawn. Filters apply in this order: top_k, top_p, min_p, then temperature.
-struct SamplerOptions {
-  /// 0 takes the likeliest token.
-  double temperature = 0.0;
-  /// Keep the k likeliest; 0 keeps all.
-  int64_t top_k = 0;
-  /// Keep the fewest likeliest tokens whose probabilities sum to p; 1 keeps all.
-  double top_p = 1.0;
-  /// Keep tokens at least p times as likely as the likeliest; 0 keeps all.
-  double min_p = 0.0;
-  uint64_t seed = 0;
-};
-
-/// Throws ConfigError naming the option that is out of range.
-void check_sampler(const SamplerOptions& options);
 
 /// The token of the largest logit. Throws ConfigError unless that is finite.
 int64_t likeliest_token(const nn::Largest& logit);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "weft/cli/flags.h"
 #include "weft/cli/verbs/export_run.h"
 #include "weft/core/error.h"
 #include "weft/models/peft_folder.h"
@@ -32,23 +33,17 @@ GivenAdapter open_path(const std::string& path) {
 
 }  // namespace
 
-void add_adapter_flag(CLI::App& app, ModelFlags& flags) {
-  app.add_option("--adapter", flags.adapter,
-                 "low-rank adapters to put beside the weights: a run of weft lora, whose base is "
-                 "then MODEL's default, or a folder of peft");
+std::optional<GivenAdapter> open_adapter(const ModelOptions& options) {
+  if (options.adapter.empty()) return std::nullopt;
+  return open_path(options.adapter);
 }
 
-std::optional<GivenAdapter> open_adapter(const ModelFlags& flags) {
-  if (flags.adapter.empty()) return std::nullopt;
-  return open_path(flags.adapter);
-}
-
-std::string base_path(const ModelFlags& flags) {
-  if (!flags.model.empty()) return flags.model;
-  const auto adapter = open_adapter(flags);
-  if (!adapter.has_value() || !adapter->run.has_value()) return model_path(flags.model);
+std::string base_path(const ModelOptions& options) {
+  if (!options.path.empty()) return options.path;
+  const auto adapter = open_adapter(options);
+  if (!adapter.has_value() || !adapter->run.has_value()) return model_path(options.path);
   const std::string& base = adapter->run->model.from;
-  core::check<core::ConfigError>(fs::exists(base), "--adapter: ", core::quote(flags.adapter),
+  core::check<core::ConfigError>(fs::exists(base), "--adapter: ", core::quote(options.adapter),
                                  ": was trained beside ", core::quote(base),
                                  ", which is not there; name its place as MODEL");
   return base;

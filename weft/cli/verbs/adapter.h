@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "weft/cli/flags.h"
+#include "weft/cli/options.h"
 #include "weft/models/adapter.h"
 #include "weft/train/config/train_config.h"
 
@@ -17,17 +17,14 @@ struct GivenAdapter {
   std::optional<train::TrainConfig> run;
 };
 
-/// Adds --adapter, bound to `flags`, which must outlive the parse.
-void add_adapter_flag(CLI::App& app, ModelFlags& flags);
-
 /// The adapters of --adapter: of a run of weft lora (its newest checkpoint), of one of its
 /// checkpoints, or of a folder that peft has saved; none without the flag. Throws ConfigError for a
 /// path that is none of these, and as models::open_peft_folder and train::open_run_adapter.
-std::optional<GivenAdapter> open_adapter(const ModelFlags& flags);
+std::optional<GivenAdapter> open_adapter(const ModelOptions& options);
 
 /// The model that the flags mean: MODEL, else the base of the run that --adapter names, else as
 /// model_path. Throws as open_adapter.
-std::string base_path(const ModelFlags& flags);
+std::string base_path(const ModelOptions& options);
 
 /// Makes of a loaded base what the adapters were trained beside, and puts them there. `base` is its
 /// path: that of the run's own is quantized as it was in training. Collective over the model's

@@ -8,9 +8,9 @@
 #include <span>
 
 #include "weft/cli/session.h"
-#include "weft/cli/verbs.h"
-#include "weft/cli/verbs/adapter.h"
+#include "weft/cli/streams.h"
 #include "weft/cli/verbs/bench_profile.h"
+#include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/core/profile.h"
@@ -18,19 +18,6 @@
 
 namespace weft::cli {
 namespace {
-
-struct BenchOptions {
-  int64_t prompt_tokens = 512;
-  int64_t new_tokens = 128;
-  /// Tokens before either.
-  int64_t depth = 0;
-  int64_t runs = 5;
-  int64_t speculate = 0;
-  /// Sequences at once; empty: not measured.
-  std::vector<int64_t> batches;
-  bool is_json = false;
-  bool is_profiled = false;
-};
 
 struct Speeds {
   std::vector<double> prefill;
@@ -222,25 +209,14 @@ std::string profile_table(const nlohmann::json& report) {
          profile_text("generation", report["decode_profile"]);
 }
 
-std::vector<int64_t> parse_batches(const std::string& text) {
-  constexpr int64_t kMostSequences = 1024;
-  const auto batches = parse_list("--batch", text, "numbers of sequences like 1,4,16");
-  for (const int64_t sequences : batches) {
-    core::check<core::ConfigError>(sequences >= 1 && sequences <= kMostSequences,
-                                   "--batch: ", sequences, " sequences, expected 1 to ",
-                                   kMostSequences);
-  }
-  return batches;
-}
-
 std::string cache_type(const models::CausalLM& model) {
   return model.make_cache(1, 1).dtype() == at::kHalf ? "f16" : "f32";
 }
 
-int bench_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  const auto& options = *static_cast<const BenchOptions*>(untyped);
+int bench_on_ranks(const ModelOptions& model, const dist::World& world,
+                   const BenchOptions& options) {
   watch_interrupt();
-  const Session session = open_session(flags, world);
+  const Session session = open_session(model, world);
   check_positions(options, *session.loaded.model);
   Runs runs(options, session);
   const Speeds speeds = measure(options, runs);
@@ -255,7 +231,7 @@ int bench_on_ranks(const ModelFlags& flags, const dist::World& world, const void
                            {"peak_rss_bytes", peak_bytes_of_ranks(session.group())},
                            {"tp", session.group().size()},
                            {"dtype", "float32"},
-                           {"activations", flags.activations},
+                           {"activations", model.activations},
                            {"cache_type", cache_type(*session.loaded.model)},
                            {"prompt_tokens", options.prompt_tokens},
                            {"new_tokens", options.new_tokens},
@@ -272,38 +248,10 @@ int bench_on_ranks(const ModelFlags& flags, const dist::World& world, const void
 
 }  // namespace
 
-int run_bench(const Args& args) {
-  CLI::App app("Measures prompt and generation speed: medians over runs.", "bench");
-  ModelFlags flags;
-  BenchOptions options;
-  flags.activations = kFastActivations;
-  add_model_flags(app, flags);
-  add_device_flag(app, flags);
-  add_cache_flag(app, flags);
-  add_adapter_flag(app, flags);
-  app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
-      ->check(whole_number(1, 1 << 20));
-  app.add_option("-n,--n-gen", options.new_tokens, "new tokens (default: 128)")
-      ->check(whole_number(2, 1 << 20));
-  app.add_option("-d,--n-depth", options.depth,
-                 "tokens that stand before the prompt, or the new tokens, already (default: 0)")
-      ->check(whole_number(0, 1 << 20));
-  app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
-      ->check(whole_number(1, 1000));
-  app.add_flag("--json", options.is_json, "print one JSON object");
-  add_speculate_flag(app, options.speculate);
-  std::string batches;
-  app.add_option("-b,--batch", batches,
-                 "also generate so many sequences at once, e.g. 1,4,16 (default: none)");
-  app.add_flag("--profile", options.is_profiled,
-               "also show what a token takes by parts on each rank, and what the machine could do");
-  if (!parse_flags(app, args)) return 0;
-  if (!batches.empty()) options.batches = parse_batches(batches);
-  core::check<core::ConfigError>(
-      !options.is_profiled || flags.device == "cpu",
-      "--profile: with --device cuda, expected cpu: parts and limits are "
-      "the processor's; leave one of them out");
-  return run_on_ranks(flags, "bench", args, bench_on_ranks, &options);
+int run_bench(const BenchOptions& options) {
+  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+    return bench_on_ranks(model, world, options);
+  });
 }
 
 }  // namespace weft::cli

@@ -5,22 +5,15 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/cli/answer.h"
-#include "weft/cli/verbs.h"
-#include "weft/cli/verbs/adapter.h"
+#include "weft/cli/session.h"
+#include "weft/cli/streams.h"
+#include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/models/config/sources.h"
 
 namespace weft::cli {
 namespace {
-
-struct ChatOptions {
-  std::string prompt;
-  std::string system;
-  AnswerOptions answer;
-  int64_t context = 0;
-  bool is_json = false;
-};
 
 // A talk: what was said, as rank 0 knows it, and the engine that all ranks run.
 class Chat {
@@ -30,9 +23,8 @@ class Chat {
         session_(session),
         tokenizer_(models::load_tokenizer(*session.file)),
         template_(required_template(session)),
-        engine_(session.loaded.model, context_size(options.context, *session.loaded.model)) {
+        engine_(session.loaded.model, context_size(options.answer.context, *session.loaded.model)) {
     if (!options.system.empty()) messages_.push_back({"system", options.system});
-    options_.answer.is_streamed = !options.is_json;
   }
 
   int run() { return options_.prompt.empty() ? talk() : ask(); }
@@ -49,8 +41,8 @@ class Chat {
     const bool is_root = session_.is_root();
     const Answer result = reply(is_root && options_.prompt == "-" ? read_stdin() : options_.prompt);
     if (is_root) {
-      TextOutput().write(options_.is_json ? core::dump_json(to_json(result, session_)) + "\n"
-                                          : "\n");
+      TextOutput().write(options_.answer.is_json ? core::dump_json(to_json(result, session_)) + "\n"
+                                                 : "\n");
     }
     return exit_code(result);
   }
@@ -105,33 +97,14 @@ class Chat {
   std::vector<text::Message> messages_;
 };
 
-int chat_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  watch_interrupt();
-  const Session session = open_session(flags, world);
-  return Chat(*static_cast<const ChatOptions*>(untyped), session).run();
-}
-
 }  // namespace
 
-int run_chat(const Args& args) {
-  CLI::App app("Talks to a model in its own chat format.", "chat");
-  ModelFlags flags;
-  ChatOptions options;
-  flags.activations = kFastActivations;
-  add_model_flags(app, flags);
-  add_device_flag(app, flags);
-  add_cache_flag(app, flags);
-  add_adapter_flag(app, flags);
-  app.add_option("-p,--prompt", options.prompt,
-                 "ask this and end; - reads stdin (default: talk line by line)");
-  app.add_option("--system-prompt,--sys", options.system, "what the model is told first");
-  add_answer_flags(app, options.answer, options.context);
-  app.add_flag("--json", options.is_json, "print one JSON object; needs -p");
-  if (!parse_flags(app, args)) return 0;
-  generate::check_sampler(options.answer.generate.sampler);
-  core::check<core::ConfigError>(!options.is_json || !options.prompt.empty(),
-                                 "--json: needs one question; give it with -p");
-  return run_on_ranks(flags, "chat", args, chat_on_ranks, &options);
+int run_chat(const ChatOptions& options) {
+  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+    watch_interrupt();
+    const Session session = open_session(model, world);
+    return Chat(options, session).run();
+  });
 }
 
 }  // namespace weft::cli

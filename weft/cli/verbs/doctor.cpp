@@ -9,8 +9,9 @@
 #include <functional>
 #include <thread>
 
+#include "weft/cli/flags.h"
 #include "weft/cli/session.h"
-#include "weft/cli/verbs.h"
+#include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/dist/launch/launch.h"
 #include "weft/models/config/sources.h"
@@ -41,7 +42,7 @@ void print_machine() {
 }
 
 // Runs in each of two ranks that check_ranks starts.
-int sum_over_ranks(const ModelFlags&, const dist::World& world, const void*) {
+int sum_over_ranks(const dist::World& world) {
   at::Tensor x = at::full({1024}, static_cast<double>(world.rank() + 1));
   world.group().all_reduce(x);
   const double expected = world.size() * (world.size() + 1) / 2.0;
@@ -97,22 +98,15 @@ std::string check_answer(const std::string& model) {
 
 }  // namespace
 
-int run_doctor(const Args& args) {
-  CLI::App app("Checks this machine and shows what works.", "doctor");
-  std::string model;
-  bool is_rank = false;
-  app.add_option("model,-m,--model", model, "the model to try");
-  app.add_flag("--sum-over-ranks", is_rank, "only sum over the ranks that a launcher has started");
-  if (!parse_flags(app, args)) return 0;
-  if (is_rank) {
-    ModelFlags flags;
-    flags.model = "none";
-    return run_on_ranks(flags, "doctor", args, sum_over_ranks, nullptr);
+int run_doctor(const DoctorOptions& options) {
+  if (options.is_rank) {
+    const auto nothing_to_check = [] {};
+    return run_ranks({}, options.command, nothing_to_check, sum_over_ranks);
   }
   print_machine();
   bool is_well = passes("ranks", check_ranks);
-  is_well &= passes("tokenizer", [&] { return check_tokenizer(model_path(model)); });
-  is_well &= passes("answer", [&] { return check_answer(model_path(model)); });
+  is_well &= passes("tokenizer", [&] { return check_tokenizer(model_path(options.model)); });
+  is_well &= passes("answer", [&] { return check_answer(model_path(options.model)); });
   std::printf("%s\n", is_well ? "all is well" : "something is wrong, see above");
   return is_well ? 0 : 1;
 }

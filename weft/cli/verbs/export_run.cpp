@@ -64,7 +64,7 @@ std::optional<std::string> find_checkpoint(const std::string& path) {
 }
 
 void export_run(const std::string& checkpoint, const std::string& dtype,
-                const OutputFlags& output) {
+                const OutputOptions& output) {
   train::CheckpointReader reader(checkpoint);
   const core::Json trainer = core::parse_json(reader.manifest().trainer, checkpoint);
   core::check<core::ConfigError>(!has_adapters(trainer), checkpoint,
@@ -76,7 +76,7 @@ void export_run(const std::string& checkpoint, const std::string& dtype,
   folder.commit();
 }
 
-void export_peft(const std::string& checkpoint, const OutputFlags& output) {
+void export_peft(const std::string& checkpoint, const OutputOptions& output) {
   const train::RunAdapter run = train::open_run_adapter(checkpoint);
   core::AtomicFolder folder(output.out, output.force, models::kPeftConfigName);
   models::PeftConfig config;
@@ -89,7 +89,8 @@ void export_peft(const std::string& checkpoint, const OutputFlags& output) {
   folder.commit();
 }
 
-void fuse_run(const std::string& checkpoint, const std::string& dtype, const OutputFlags& output) {
+void fuse_run(const std::string& checkpoint, const std::string& dtype,
+              const OutputOptions& output) {
   train::CheckpointReader reader(checkpoint);
   const core::Json trainer = core::parse_json(reader.manifest().trainer, checkpoint);
   core::check<core::ConfigError>(has_adapters(trainer), checkpoint,

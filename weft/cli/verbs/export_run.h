@@ -13,14 +13,15 @@ std::optional<std::string> find_checkpoint(const std::string& path);
 
 /// Writes the model of a checkpoint to a Hugging Face folder, with config.json and tokenizer;
 /// `dtype` is "float32" or "bfloat16". By one process. Throws FormatError, ConfigError, IoError.
-void export_run(const std::string& checkpoint, const std::string& dtype, const OutputFlags& output);
+void export_run(const std::string& checkpoint, const std::string& dtype,
+                const OutputOptions& output);
 
 /// Writes the adapters of a checkpoint of weft lora to a folder as Hugging Face's peft does. By one
 /// process. Throws also ConfigError for a checkpoint without adapters.
-void export_peft(const std::string& checkpoint, const OutputFlags& output);
+void export_peft(const std::string& checkpoint, const OutputOptions& output);
 
 /// Writes the base of a checkpoint of weft lora with its adapters added to it, in the same form. By
 /// one process. Throws also ConfigError for a checkpoint without adapters.
-void fuse_run(const std::string& checkpoint, const std::string& dtype, const OutputFlags& output);
+void fuse_run(const std::string& checkpoint, const std::string& dtype, const OutputOptions& output);
 
 }  // namespace weft::cli

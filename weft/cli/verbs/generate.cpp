@@ -2,8 +2,9 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/cli/answer.h"
-#include "weft/cli/verbs.h"
-#include "weft/cli/verbs/adapter.h"
+#include "weft/cli/session.h"
+#include "weft/cli/streams.h"
+#include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/models/config/sources.h"
@@ -11,17 +12,10 @@
 namespace weft::cli {
 namespace {
 
-struct GenerateOptions {
-  std::string prompt;
-  AnswerOptions answer;
-  int64_t context = 0;
-  bool is_json = false;
-};
-
-int generate_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  GenerateOptions options = *static_cast<const GenerateOptions*>(untyped);
+int generate_on_ranks(const ModelOptions& model, const dist::World& world,
+                      const GenerateVerbOptions& options) {
   watch_interrupt();
-  const Session session = open_session(flags, world);
+  const Session session = open_session(model, world);
   const text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
   std::vector<int64_t> prompt;
   if (session.is_root()) {
@@ -30,32 +24,21 @@ int generate_on_ranks(const ModelFlags& flags, const dist::World& world, const v
   }
   prompt = share_tokens(session.group(), prompt);
   generate::Engine engine(session.loaded.model,
-                          context_size(options.context, *session.loaded.model));
-  options.answer.is_streamed = !options.is_json;
+                          context_size(options.answer.context, *session.loaded.model));
   const Answer result = answer(engine, tokenizer, prompt, options.answer);
   if (session.is_root()) {
-    TextOutput().write(options.is_json ? core::dump_json(to_json(result, session)) + "\n" : "\n");
+    TextOutput().write(options.answer.is_json ? core::dump_json(to_json(result, session)) + "\n"
+                                              : "\n");
   }
   return exit_code(result);
 }
 
 }  // namespace
 
-int run_generate(const Args& args) {
-  CLI::App app("Continues a text: no chat template, no special tokens.", "generate");
-  ModelFlags flags;
-  GenerateOptions options;
-  flags.activations = kFastActivations;
-  add_model_flags(app, flags);
-  add_device_flag(app, flags);
-  add_cache_flag(app, flags);
-  add_adapter_flag(app, flags);
-  app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");
-  add_answer_flags(app, options.answer, options.context);
-  app.add_flag("--json", options.is_json, "print one JSON object instead of the text");
-  if (!parse_flags(app, args, {"--prompt"})) return 0;
-  generate::check_sampler(options.answer.generate.sampler);
-  return run_on_ranks(flags, "generate", args, generate_on_ranks, &options);
+int run_generate(const GenerateVerbOptions& options) {
+  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+    return generate_on_ranks(model, world, options);
+  });
 }
 
 }  // namespace weft::cli

@@ -1,8 +1,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "weft/cli/flags.h"
 #include "weft/cli/session.h"
-#include "weft/cli/verbs.h"
+#include "weft/cli/streams.h"
+#include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/models/load/load.h"
@@ -120,33 +122,18 @@ std::string table(const json& report) {
 
 }  // namespace
 
-int run_inspect(const Args& args) {
-  CLI::App app("Shows a model's tensors, how they are cut and what each rank holds.", "inspect");
-  std::string model;
-  int64_t tp = 1;
-  bool is_json = false;
-  app.add_option("model,-m,--model", model, "the model");
-  app.add_option("--tp,--tensor-parallel-size", tp, "ranks to cut it over (default: 1)")
-      ->check(whole_number(1, 1024));
-  app.add_flag("--json", is_json, "print one JSON object");
-  bool shows_plan = false;
-  app.add_flag("--plan", shows_plan, "also count what each rank will read, and how");
-  std::string expert_split = "ffn";
-  add_expert_split_flag(app, expert_split);
-  std::string head_split = "kv";
-  add_head_split_flag(app, head_split);
-  if (!parse_flags(app, args)) return 0;
-  const auto file = io::TensorFile::open(model_path(model));
+int run_inspect(const InspectOptions& options) {
+  const auto file = io::TensorFile::open(model_path(options.model));
   const models::ModelConfig config = models::read_config(*file);
   const LoadPlan whole = models::make_plan(*file, 1);
-  models::LoadOptions options;
-  options.expert_split = expert_split_of(expert_split);
-  options.head_split = head_split_of(head_split);
-  const LoadPlan plan = models::make_plan(*file, tp, options);
+  models::LoadOptions load;
+  load.expert_split = expert_split_of(options.expert_split);
+  load.head_split = head_split_of(options.head_split);
+  const LoadPlan plan = models::make_plan(*file, options.tp, load);
   json out = report(*file, config.family, plan, whole);
-  if (shows_plan) out["plan"] = reads_json(plan);
-  std::string text = is_json ? core::dump_json(out) + "\n" : table(out);
-  if (shows_plan && !is_json) text += reads_table(out["plan"]);
+  if (options.shows_plan) out["plan"] = reads_json(plan);
+  std::string text = options.is_json ? core::dump_json(out) + "\n" : table(out);
+  if (options.shows_plan && !options.is_json) text += reads_table(out["plan"]);
   TextOutput().write(text);
   return 0;
 }

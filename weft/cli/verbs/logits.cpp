@@ -2,18 +2,13 @@
 #include <c10/core/InferenceMode.h>
 
 #include "weft/cli/session.h"
-#include "weft/cli/verbs.h"
 #include "weft/cli/verbs/adapter.h"
+#include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/io/formats/write_safetensors.h"
 
 namespace weft::cli {
 namespace {
-
-struct LogitsOptions {
-  std::vector<int64_t> tokens;
-  std::string out;
-};
 
 // From the headers alone, so that a bad request costs no loading.
 void check_tokens(const std::vector<int64_t>& tokens, const models::ModelConfig& config) {
@@ -26,10 +21,10 @@ void check_tokens(const std::vector<int64_t>& tokens, const models::ModelConfig&
   }
 }
 
-int logits_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  const auto& options = *static_cast<const LogitsOptions*>(untyped);
+int logits_on_ranks(const ModelOptions& model_options, const dist::World& world,
+                    const LogitsOptions& options) {
   const c10::InferenceMode inference;
-  const Session session = open_session(flags, world);
+  const Session session = open_session(model_options, world);
   models::CausalLM& model = *session.loaded.model;
   const at::Tensor ids_BT = at::tensor(options.tokens, at::kLong).unsqueeze(0);
   const at::Tensor logits_TV =
@@ -44,19 +39,12 @@ int logits_on_ranks(const ModelFlags& flags, const dist::World& world, const voi
 
 }  // namespace
 
-int run_logits(const Args& args) {
-  CLI::App app("Writes the float32 logits [tokens, vocab] of given tokens.", "logits");
-  ModelFlags flags;
-  LogitsOptions options;
-  std::string tokens;
-  add_model_flags(app, flags);
-  add_adapter_flag(app, flags);
-  app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3");
-  app.add_option("-o,--out", options.out, "the safetensors file to write");
-  if (!parse_flags(app, args, {"--tokens", "--out"})) return 0;
-  options.tokens = parse_list("--tokens", tokens, "ids like 1,2,3");
-  check_tokens(options.tokens, models::read_config(*io::TensorFile::open(base_path(flags))));
-  return run_on_ranks(flags, "logits", args, logits_on_ranks, &options);
+int run_logits(const LogitsOptions& options) {
+  check_tokens(options.tokens,
+               models::read_config(*io::TensorFile::open(base_path(options.model))));
+  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+    return logits_on_ranks(model, world, options);
+  });
 }
 
 }  // namespace weft::cli

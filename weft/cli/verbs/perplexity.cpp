@@ -6,8 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/cli/session.h"
-#include "weft/cli/verbs.h"
+#include "weft/cli/streams.h"
 #include "weft/cli/verbs/adapter.h"
+#include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
 #include "weft/core/json.h"
@@ -18,20 +19,9 @@ namespace {
 
 constexpr uint64_t kMaxTextBytes = uint64_t{256} << 20;
 constexpr int64_t kDefaultWindow = 512;
-constexpr char kAboutPerplexity[] =
-    "Prints exp of the mean of -ln p over the scored tokens of a text.\n"
-    "Windows of --ctx-size tokens stand side by side and the second half of each is scored, as "
-    "llama.cpp does it. With --stride S each window begins S tokens behind the one before and "
-    "scores what that did not, as in the documentation of transformers.";
-
-struct PerplexityOptions {
-  std::string file;
-  bool is_json = false;
-  generate::PerplexityOptions scoring;
-};
 
 // Rank 0's tokens on all ranks: what the tokenizer puts before a text, then the text's.
-std::vector<int64_t> read_tokens(const Session& session, const PerplexityOptions& options,
+std::vector<int64_t> read_tokens(const Session& session, const PerplexityVerbOptions& options,
                                  int64_t& first_token) {
   std::vector<int64_t> tokens;
   std::vector<int64_t> prefix;
@@ -64,11 +54,11 @@ std::string report(const generate::PerplexityResult& result, const nlohmann::jso
                            " tokens/s\n");
 }
 
-int perplexity_on_ranks(const ModelFlags& flags, const dist::World& world, const void* untyped) {
-  const auto& options = *static_cast<const PerplexityOptions*>(untyped);
-  const Session session = open_session(flags, world);
+int perplexity_on_ranks(const ModelOptions& model, const dist::World& world,
+                        const PerplexityVerbOptions& options) {
+  const Session session = open_session(model, world);
   generate::PerplexityOptions scoring = options.scoring;
-  scoring.uses_cache = flags.activations != "float" || !flags.cache_type.empty();
+  scoring.uses_cache = model.activations != "float" || !model.cache_type.empty();
   const std::vector<int64_t> tokens = read_tokens(session, options, scoring.first_token);
   const bool shows_progress = session.is_root() && ::isatty(STDERR_FILENO) == 1;
   const auto result = generate::perplexity(*session.loaded.model, tokens, scoring,
@@ -95,9 +85,9 @@ int perplexity_on_ranks(const ModelFlags& flags, const dist::World& world, const
 }
 
 // From headers and the file's presence, so that a bad request costs no loading.
-void check_request(const ModelFlags& flags, PerplexityOptions& options) {
+void check_request(PerplexityVerbOptions& options) {
   [[maybe_unused]] const core::File opened(options.file);
-  const auto config = models::read_config(*io::TensorFile::open(base_path(flags)));
+  const auto config = models::read_config(*io::TensorFile::open(base_path(options.model)));
   int64_t& context = options.scoring.context;
   if (context == 0) context = std::min(kDefaultWindow, config.max_positions);
   core::check<core::ConfigError>(context <= config.max_positions, "--ctx-size: ", context,
@@ -109,26 +99,12 @@ void check_request(const ModelFlags& flags, PerplexityOptions& options) {
 
 }  // namespace
 
-int run_perplexity(const Args& args) {
-  CLI::App app(kAboutPerplexity, "perplexity");
-  ModelFlags flags;
-  PerplexityOptions options;
-  options.scoring.context = 0;
-  add_model_flags(app, flags);
-  add_device_flag(app, flags);
-  add_cache_flag(app, flags);
-  add_adapter_flag(app, flags);
-  app.add_option("-f,--file", options.file, "the text, UTF-8");
-  app.add_option("-c,--ctx-size", options.scoring.context,
-                 "tokens per window (default: 512, at most the model's)")
-      ->check(whole_number(4, INT32_MAX));
-  app.add_option("--stride", options.scoring.stride,
-                 "tokens from one window's begin to the next one's (default: side by side)")
-      ->check(whole_number(1, INT32_MAX));
-  app.add_flag("--json", options.is_json, "print one JSON object");
-  if (!parse_flags(app, args, {"--file"})) return 0;
-  check_request(flags, options);
-  return run_on_ranks(flags, "perplexity", args, perplexity_on_ranks, &options);
+int run_perplexity(const PerplexityVerbOptions& given) {
+  PerplexityVerbOptions options = given;
+  check_request(options);
+  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+    return perplexity_on_ranks(model, world, options);
+  });
 }
 
 }  // namespace weft::cli

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
-#include "weft/cli/session.h"
-#include "weft/cli/verbs.h"
-#include "weft/cli/verbs/train_flags.h"
+#include "weft/cli/streams.h"
+#include "weft/cli/verbs/run.h"
+#include "weft/cli/verbs/train_config.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/train/config/check_config.h"
@@ -12,15 +12,6 @@ namespace weft::cli {
 namespace {
 
 using train::Hardware;
-
-struct PlanOptions {
-  TrainFlags train;
-  /// 0: the file's own mesh.
-  int64_t ranks = 0;
-  std::string hardware = "cpu";
-  int64_t top = 8;
-  bool is_json = false;
-};
 
 // The file's own mesh, which its batch must fit.
 std::string own_mesh(const train::TrainConfig& config, const train::ModelSizes& model,
@@ -48,23 +39,9 @@ std::string best_meshes(train::TrainConfig config, const train::ModelSizes& mode
 
 }  // namespace
 
-int run_plan(const Args& args) {
-  CLI::App app(
-      "Predicts memory per rank, bytes per collective and step time of a training run: of the "
-      "file's own mesh, or of the fastest meshes of --ranks ranks.",
-      "plan");
-  PlanOptions options;
-  add_train_flags(app, options.train);
-  app.add_option("-n,--ranks", options.ranks, "ranks to find meshes for (default: the file's mesh)")
-      ->check(whole_number(1, 1'000'000));
-  app.add_option("--hardware", options.hardware,
-                 "a100, h100, h200, b200 or cpu, a core (default: cpu)");
-  app.add_option("--top", options.top, "meshes to show (default: 8)")
-      ->check(whole_number(1, 1'000'000));
-  app.add_flag("--json", options.is_json, "print one object");
-  if (!parse_flags(app, args)) return 0;
+int run_plan(const PlanOptions& options) {
   const Hardware& hardware = train::find_hardware(options.hardware);
-  train::TrainConfig config = read_config(options.train);
+  train::TrainConfig config = read_config(options.run);
   const train::ModelSizes model = model_sizes(config);
   TextOutput().write(options.ranks == 0 ? own_mesh(config, model, hardware, options.is_json)
                                         : best_meshes(config, model, hardware, options));

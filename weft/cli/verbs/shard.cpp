@@ -1,7 +1,7 @@
 #include "weft/cli/output.h"
 #include "weft/cli/progress.h"
-#include "weft/cli/session.h"
-#include "weft/cli/verbs.h"
+#include "weft/cli/streams.h"
+#include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/files/atomic_folder.h"
 #include "weft/io/shard_folder.h"
@@ -16,20 +16,7 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-constexpr int64_t kMaxPieces = 1024;
 constexpr double kMegabyte = 1e6;
-constexpr char kAboutShard[] =
-    "Writes a safetensors model cut for --tp ranks: a file per rank, with how it was cut in its "
-    "metadata. MODEL may be whole or pre-sharded for any number of ranks; --tp 1 joins it to whole "
-    "tensors again.";
-
-struct ShardOptions {
-  std::string model;
-  std::string shard_info;
-  int64_t num_ranks = 0;
-  bool emits_info = false;
-  OutputFlags output;
-};
 
 // What cuts the model: the flag's file, what a pre-sharded model says itself, or the family's
 // rules.
@@ -57,25 +44,8 @@ void write(const io::TensorFile& file, const ShardOptions& options) {
 
 }  // namespace
 
-int run_shard(const Args& args) {
-  CLI::App app(kAboutShard, "shard");
-  ShardOptions options;
-  app.add_option("model,-m,--model", options.model, "a folder or a .safetensors file");
-  add_output_flags(app, options.output);
-  app.add_option("--tp,--tensor-parallel-size", options.num_ranks, "ranks to cut for; 1: whole")
-      ->check(whole_number(1, kMaxPieces));
-  app.add_option("--shard-info", options.shard_info,
-                 "how to cut: weft's, TVM's or MLC's shard_info.json (default: the model's own)");
-  app.add_flag("--emit-info", options.emits_info,
-               "print MODEL's shard_info.json, for any number of ranks, and write nothing");
-  if (!parse_flags(app, args)) return 0;
-  const auto need = [](bool is_there, const char* flag) {
-    check<ConfigError>(is_there, "shard: ", flag, " is required");
-  };
-  need(!options.model.empty(), "MODEL");
+int run_shard(const ShardOptions& options) {
   if (!options.emits_info) {
-    need(!options.output.out.empty(), "OUT");
-    need(options.num_ranks > 0, "--tp");
     core::check_output_folder(options.output.out, options.output.force, kModelMarker);
   }
   const auto file = io::TensorFile::open(options.model);

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "weft/cli/flags.h"
 #include "weft/cli/session.h"
-#include "weft/cli/verbs.h"
-#include "weft/cli/verbs/train_flags.h"
+#include "weft/cli/streams.h"
+#include "weft/cli/verbs/run.h"
+#include "weft/cli/verbs/train_config.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file_lock.h"
 #include "weft/dist/launch/run_together.h"
@@ -18,6 +20,7 @@
 #include "weft/train/metrics/human_text.h"
 #include "weft/train/metrics/progress_line.h"
 #include "weft/train/plan/plan_text.h"
+#include "weft/train/plan/sizes_of_config.h"
 #include "weft/train/trainer/run_checkpoint.h"
 #include "weft/train/trainer/trainer.h"
 
@@ -27,37 +30,23 @@ namespace {
 using train::TrainConfig;
 using train::Trainer;
 
-constexpr char kAboutTrain[] =
-    "Trains a model as CONFIG.toml says, on one process or many.\n"
-    "The run's folder gets checkpoints, metrics.jsonl and TensorBoard event files. Ctrl-C and "
-    "SIGTERM save and stop; --resume goes on from the newest checkpoint, on any mesh.";
-
-constexpr char kAboutLora[] =
-    "Trains low-rank adapters (LoRA) beside the frozen weights of model.from, without one those of "
-    "the installed model.\n"
-    "Frozen weights may be quantized, in the file or by lora.quantize_bits. weft fuse makes one "
-    "model of both.";
-
-struct TrainOptions {
-  train::TrainedPart part = train::TrainedPart::kAll;
-  std::string config_path;
-  std::vector<train::GivenValue> given;
-  train::RunStart start;
-};
-
 std::string tokenizer_path(const TrainConfig& config) {
   if (!config.model.tokenizer.empty()) return config.model.tokenizer;
   return config.model.from.empty() ? model_path("") : config.model.from;
 }
 
+train::RunStart start_of(const TrainOptions& options) {
+  return options.resume.empty() ? train::RunStart()
+                                : train::parse_run_start(options.resume, "--resume");
+}
+
 TrainConfig read_checked(const TrainOptions& options) {
   TrainConfig config = train::read_train_config(options.config_path, options.given);
-  const bool adapts = options.part == train::TrainedPart::kAdapters;
-  if (adapts && config.model.from.empty()) config.model.from = model_path("");
+  if (options.trains_adapters && config.model.from.empty()) config.model.from = model_path("");
   train::complete_model(config);
   train::check_config(config);
   train::check_inputs(config);
-  train::find_start(config, options.start);
+  train::find_start(config, start_of(options));
   const train::ModelSizes sizes =
       config.model.from.empty()
           ? model_sizes(config)
@@ -146,9 +135,11 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
   dist::run_together(world, [&] {
     if (world.rank() == 0) lock.emplace(train::lock_run(config.checkpoint.folder));
   });
-  Trainer trainer(config, world, tokenizer_path(config), options.part);
+  const auto part =
+      options.trains_adapters ? train::TrainedPart::kAdapters : train::TrainedPart::kAll;
+  Trainer trainer(config, world, tokenizer_path(config), part);
   train::RunCheckpoints checkpoints(trainer);
-  const std::vector<std::string> notes = checkpoints.load(options.start);
+  const std::vector<std::string> notes = checkpoints.load(start_of(options));
   std::optional<RunLog> log;
   if (world.rank() == 0) {
     for (const std::string& note : notes) std::fprintf(stderr, "resumed: %s\n", note.c_str());
@@ -177,51 +168,16 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
   return 128 + (caught_signal() != 0 ? caught_signal() : SIGINT);
 }
 
-void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const char* about,
-                   TrainOptions& options) {
-  app.add_option_function<std::string>(
-      flag,
-      [&options, flag, name](const std::string& text) {
-        options.given.push_back({name, text, flag});
-      },
-      about);
-}
+}  // namespace
 
-int run_verb(const char* verb, const char* about, train::TrainedPart part, const Args& args) {
-  CLI::App app(about, verb);
-  TrainOptions options;
-  options.part = part;
-  app.add_option("config", options.config_path, "the run's configuration");
-  add_mesh_flag(app, "--replicas", "mesh.replicas", "copies of the parameters", options);
-  add_mesh_flag(app, "--dp", "mesh.dp", "ranks that cut a replica's parameters", options);
-  add_mesh_flag(app, "--tp", "mesh.tp", "ranks that cut every matrix", options);
-  add_mesh_flag(app, "--pipe", "mesh.pipe", "pipeline stages", options);
-  add_mesh_flag(app, "--backend", "mesh.backend", "auto, shm, gloo, mpi, hierarchical or nccl",
-                options);
-  add_mesh_flag(app, "--steps", "train.steps", "optimizer steps", options);
-  std::string resume;
-  app.add_flag("--resume{newest}", resume,
-               "go on from the newest checkpoint; --resume=auto begins where there is none, "
-               "--resume=STEP goes back to an older one");
-  if (!parse_flags(app, args, {"config"})) return 0;
-  if (!resume.empty()) options.start = train::parse_run_start(resume, "--resume");
+int run_train(const TrainOptions& options) {
   const TrainConfig config = read_checked(options);
   nn::use_fast_cpu();
   const RankRequest request{config.mesh.num_ranks(), "the mesh", config.train.threads,
                             config.mesh.backend};
   return run_ranks(
-      request, verb, args, [] {},
+      request, options.command, [] {},
       [&](const dist::World& world) { return train_on_ranks(config, options, world); });
-}
-
-}  // namespace
-
-int run_train(const Args& args) {
-  return run_verb("train", kAboutTrain, train::TrainedPart::kAll, args);
-}
-
-int run_lora(const Args& args) {
-  return run_verb("lora", kAboutLora, train::TrainedPart::kAdapters, args);
 }
 
 }  // namespace weft::cli

@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/train/metrics/flops.h"
+#include "weft/train/plan/sizes_of_config.h"
 
 namespace weft::train {
 namespace {

@@ -7,6 +7,7 @@
 #include "weft/nn/linear/adapt.h"
 #include "weft/quant/scheme.h"
 #include "weft/train/pipeline/stage_layers.h"
+#include "weft/train/plan/sizes_of_config.h"
 
 namespace weft::train {
 namespace {
@@ -37,21 +38,6 @@ models::StageLayers layers_of(const TrainConfig& config, const models::ModelConf
 }
 
 }  // namespace
-
-ModelSizes sizes_of(const models::ModelConfig& config) {
-  ModelSizes sizes;
-  sizes.vocab_size = config.vocab_size;
-  sizes.hidden_size = config.width;
-  sizes.num_layers = config.num_layers;
-  sizes.num_heads = config.num_heads;
-  sizes.num_kv_heads = config.num_kv_heads;
-  sizes.head_dim = config.head_dim;
-  sizes.intermediate_size = config.ffn_width;
-  sizes.is_tied = config.is_tied;
-  sizes.has_qkv_bias = config.has_qkv_bias;
-  sizes.has_head_norms = config.head_norms == models::HeadNorms::kEachHead;
-  return sizes;
-}
 
 models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_size) {
   const ModelSection& model = config.model;

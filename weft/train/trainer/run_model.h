@@ -6,7 +6,6 @@
 #include "weft/dist/group.h"
 #include "weft/models/load/deferred_model.h"
 #include "weft/train/config/train_config.h"
-#include "weft/train/plan/model_sizes.h"
 
 namespace weft::train {
 
@@ -14,9 +13,6 @@ namespace weft::train {
 /// given, with `vocab_size` rows unless config.model says how many. Throws ConfigError,
 /// FormatError.
 models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_size);
-
-/// What plans know of a model; of one with experts as if all its layers were plain.
-ModelSizes sizes_of(const models::ModelConfig& config);
 
 /// What of a model a run trains.
 enum class TrainedPart {

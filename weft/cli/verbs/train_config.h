@@ -3,24 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "weft/cli/flags.h"
+#include "weft/cli/options.h"
 #include "weft/text/tokenizer/tokenizer.h"
 #include "weft/train/config/read_config.h"
 #include "weft/train/plan/model_sizes.h"
 
 namespace weft::cli {
 
-/// CONFIG and the mesh: shared by the verbs that train or plan to.
-struct TrainFlags {
-  std::string config;
-  std::string replicas, dp, tp, pipe;
-};
-/// Adds CONFIG, --replicas, --dp, --tp and --pipe, bound to `flags`, which must outlive the parse.
-void add_train_flags(CLI::App& app, TrainFlags& flags);
-
 /// The configuration that the file and the flags give. Throws as train::read_train_config and,
 /// without a file, ConfigError.
-train::TrainConfig read_config(const TrainFlags& flags);
+train::TrainConfig read_config(const PlannedRun& run);
 
 /// The tokenizer that a configuration names: [model] tokenizer (a folder, tokenizer.json or .gguf),
 /// else that of [model] from, else that of the model of set-up. Throws FormatError, ConfigError.

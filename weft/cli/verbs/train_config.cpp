@@ -1,23 +1,22 @@
-#include "weft/cli/verbs/train_flags.h"
+#include "weft/cli/verbs/train_config.h"
 
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
 
+#include "weft/cli/flags.h"
 #include "weft/core/error.h"
 #include "weft/models/config/config.h"
 #include "weft/models/config/sources.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
 #include "weft/train/config/check_config.h"
-#include "weft/train/trainer/run_model.h"
+#include "weft/train/plan/sizes_of_config.h"
 
 namespace weft::cli {
 namespace {
 
 using core::check;
 using core::ConfigError;
-
-constexpr int64_t kMaxAxis = 1'000'000;
 
 train::ModelSizes sizes_of_file(const std::string& path) {
   const models::ModelConfig config = models::read_config(*io::TensorFile::open(path));
@@ -28,24 +27,11 @@ train::ModelSizes sizes_of_file(const std::string& path) {
 
 }  // namespace
 
-void add_train_flags(CLI::App& app, TrainFlags& flags) {
-  app.add_option("file", flags.config, "TOML file: [model], [mesh], [batch], [train], …");
-  app.add_option("--replicas", flags.replicas, "copies of the parameters (default: the file's)")
-      ->check(whole_number(1, kMaxAxis));
-  app.add_option("--dp", flags.dp, "ranks that a copy is cut over (default: the file's)")
-      ->check(whole_number(1, kMaxAxis));
-  app.add_option("--pipe", flags.pipe, "pipeline stages (default: the file's)")
-      ->check(whole_number(1, kMaxAxis));
-  app.add_option("--tp,--tensor-parallel-size", flags.tp,
-                 "ranks that every matrix is cut over (default: the file's)")
-      ->check(whole_number(1, kMaxAxis));
-}
-
-train::TrainConfig read_config(const TrainFlags& flags) {
-  check<ConfigError>(!flags.config.empty(), "CONFIG: none given; name a TOML file");
+train::TrainConfig read_config(const PlannedRun& run) {
+  check<ConfigError>(!run.config.empty(), "CONFIG: none given; name a TOML file");
   std::vector<train::GivenValue> given;
   const std::pair<const char*, const std::string&> axes[] = {
-      {"replicas", flags.replicas}, {"dp", flags.dp}, {"pipe", flags.pipe}, {"tp", flags.tp}};
+      {"replicas", run.replicas}, {"dp", run.dp}, {"pipe", run.pipe}, {"tp", run.tp}};
   for (const auto& [axis, text] : axes) {
     if (text.empty()) continue;
     const std::string name = core::join("mesh.", axis);
@@ -55,7 +41,7 @@ train::TrainConfig read_config(const TrainFlags& flags) {
     const bool is_environment = value != nullptr && text == value;
     given.push_back({name, text, is_environment ? variable : core::join("--", axis)});
   }
-  return train::read_train_config(flags.config, given);
+  return train::read_train_config(run.config, given);
 }
 
 text::Tokenizer tokenizer_of(const train::TrainConfig& config) {

@@ -1,0 +1,217 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/generate/options.h"
+#include "weft/train/config/read_config.h"
+#include "weft/train/metrics/svg_plot.h"
+
+// What users ask each verb for, as flags.h reads it. No libtorch here: the program `weft` reads
+// flags without it.
+namespace weft::cli {
+
+using Args = std::vector<std::string>;
+
+/// The activations of verbs that generate: four times as fast as "float" and equal to 1e-4, while
+/// "int8" moves near ties.
+inline constexpr const char* kFastActivations = "int16";
+
+/// MODEL, --tp and how to run: shared by all verbs that take a model.
+struct ModelOptions {
+  /// A file or folder; empty: as cli::base_path.
+  std::string path;
+  /// 0: as many as a launcher has started.
+  int64_t tp = 0;
+  /// Per rank; 0: cores / ranks of this host.
+  int64_t threads = 0;
+  std::string backend = "auto";
+  /// Path of rules for loading; empty: the model's own.
+  std::string shard_info;
+  /// What activations are multiplied in: "float", or "int8" or "int16" where a weight's form
+  /// allows. Verbs that measure numbers leave it, others set kFastActivations before they add the
+  /// flags.
+  std::string activations = "float";
+  /// Of the verbs that take one (cli/verbs/adapter.h); empty: none.
+  std::string adapter;
+  /// Of the verbs that take one: "cpu" or "cuda".
+  std::string device = "cpu";
+  /// Of the verbs that take one: "f16" or "f32"; empty: models::CausalLM's own choice.
+  std::string cache_type;
+  /// "ffn" or "experts".
+  std::string expert_split = "ffn";
+  /// "even" or "kv".
+  std::string head_split = "even";
+  /// The verb and its arguments: what ranks that the verb starts run.
+  Args command;
+};
+
+/// How an answer is generated and shown: shared by chat and generate.
+struct AnswerOptions {
+  generate::GenerateOptions generate;
+  /// The most tokens kept; 0: as cli::context_size.
+  int64_t context = 0;
+  /// Continue past the tokens that end a text.
+  bool ignores_end = false;
+  /// Print one object in place of text that comes as it is written.
+  bool is_json = false;
+};
+
+/// Where a verb writes a model: shared by convert, quantize and shard.
+struct OutputOptions {
+  std::string out;
+  bool force = false;
+  /// Most bytes of data per safetensors file.
+  uint64_t max_file_bytes = 5'000'000'000;
+};
+
+/// weft chat: questions in a model's own chat format.
+struct ChatOptions {
+  ModelOptions model;
+  /// Empty: talk line by line; "-": stdin.
+  std::string prompt;
+  std::string system;
+  AnswerOptions answer;
+};
+
+/// weft generate: a text to continue.
+struct GenerateVerbOptions {
+  ModelOptions model;
+  /// "-": stdin.
+  std::string prompt;
+  AnswerOptions answer;
+};
+
+/// weft logits: tokens whose logits are written to a safetensors file.
+struct LogitsOptions {
+  ModelOptions model;
+  std::vector<int64_t> tokens;
+  std::string out;
+};
+
+/// weft bench: how much is measured.
+struct BenchOptions {
+  ModelOptions model;
+  int64_t prompt_tokens = 512;
+  int64_t new_tokens = 128;
+  /// Tokens before either.
+  int64_t depth = 0;
+  int64_t runs = 5;
+  int64_t speculate = 0;
+  /// Sequences at once; empty: not measured.
+  std::vector<int64_t> batches;
+  bool is_json = false;
+  bool is_profiled = false;
+};
+
+/// weft perplexity: the text and how it is scored.
+struct PerplexityVerbOptions {
+  ModelOptions model;
+  std::string file;
+  bool is_json = false;
+  /// A context of 0 is the verb's own choice.
+  generate::PerplexityOptions scoring;
+};
+
+/// weft quantize: the form of the matrices that are written.
+struct QuantizeOptions {
+  ModelOptions model;
+  std::string mode = "affine";
+  /// 0: the mode's own.
+  int64_t bits = 0;
+  int64_t group_size = 0;
+  OutputOptions output;
+};
+
+/// weft convert: the form of the model that is written.
+struct ConvertOptions {
+  ModelOptions model;
+  /// "f32", "f16" or "bf16", or their long names; empty: as in the file.
+  std::string dtype;
+  bool is_peft = false;
+  OutputOptions output;
+};
+
+/// weft shard: how a model is cut anew.
+struct ShardOptions {
+  std::string model;
+  std::string shard_info;
+  int64_t num_ranks = 0;
+  bool emits_info = false;
+  OutputOptions output;
+};
+
+/// weft fuse: the run whose adapters are added to its base.
+struct FuseOptions {
+  std::string run;
+  /// "f32" or "bf16".
+  std::string dtype = "f32";
+  OutputOptions output;
+};
+
+/// weft tokenize: the text and whose tokens.
+struct TokenizeOptions {
+  std::string model;
+  /// "-": stdin.
+  std::string prompt;
+  bool is_json = false;
+};
+
+/// weft inspect: what is shown of a model.
+struct InspectOptions {
+  std::string model;
+  int64_t tp = 1;
+  bool is_json = false;
+  /// Also what each rank will read.
+  bool shows_plan = false;
+  std::string expert_split = "ffn";
+  std::string head_split = "kv";
+};
+
+/// weft doctor: what is checked.
+struct DoctorOptions {
+  std::string model;
+  /// Only sum over the ranks that a launcher has started.
+  bool is_rank = false;
+  Args command;
+};
+
+/// weft train and weft lora: the run.
+struct TrainOptions {
+  /// Low-rank adapters beside frozen weights instead of all weights.
+  bool trains_adapters = false;
+  std::string config_path;
+  std::vector<train::GivenValue> given;
+  /// Where the run goes on: "newest", "auto" or a step; empty: it begins.
+  std::string resume;
+  /// The verb and its arguments: what ranks that the verb starts run.
+  Args command;
+};
+
+/// CONFIG and the mesh of a run that is planned, as written; empty: the file's.
+struct PlannedRun {
+  std::string config;
+  std::string replicas, dp, tp, pipe;
+};
+
+/// weft plan: the run and the machines it is planned for.
+struct PlanOptions {
+  PlannedRun run;
+  /// 0: the file's own mesh.
+  int64_t ranks = 0;
+  std::string hardware = "cpu";
+  int64_t top = 8;
+  bool is_json = false;
+};
+
+/// weft plot: the runs and the chart.
+struct PlotVerbOptions {
+  /// Folders of runs, or their metrics.jsonl.
+  std::vector<std::string> runs;
+  std::string out;
+  int64_t first_step = 1;
+  train::PlotOptions plot;
+};
+
+}  // namespace weft::cli

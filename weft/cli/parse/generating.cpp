@@ -1,0 +1,134 @@
+// Flags of the verbs that run a model.
+#include "weft/cli/flags.h"
+#include "weft/cli/parse/parse.h"
+#include "weft/core/error.h"
+
+namespace weft::cli {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+constexpr char kAboutPerplexity[] =
+    "Prints exp of the mean of -ln p over the scored tokens of a text.\n"
+    "Windows of --ctx-size tokens stand side by side and the second half of each is scored, as "
+    "llama.cpp does it. With --stride S each window begins S tokens behind the one before and "
+    "scores what that did not, as in the documentation of transformers.";
+
+// The flags of verbs that may run on a GPU or with adapters.
+void add_running_flags(CLI::App& app, ModelOptions& options) {
+  add_model_flags(app, options);
+  add_device_flag(app, options);
+  add_cache_flag(app, options);
+  add_adapter_flag(app, options);
+}
+
+void add_bench_flags(CLI::App& app, BenchOptions& options) {
+  app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
+      ->check(whole_number(1, 1 << 20));
+  app.add_option("-n,--n-gen", options.new_tokens, "new tokens (default: 128)")
+      ->check(whole_number(2, 1 << 20));
+  app.add_option("-d,--n-depth", options.depth,
+                 "tokens that stand before the prompt, or the new tokens, already (default: 0)")
+      ->check(whole_number(0, 1 << 20));
+  app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
+      ->check(whole_number(1, 1000));
+  app.add_flag("--json", options.is_json, "print one JSON object");
+  add_speculate_flag(app, options.speculate);
+  app.add_flag("--profile", options.is_profiled,
+               "also show what a token takes by parts on each rank, and what the machine could do");
+}
+
+std::vector<int64_t> parse_batches(const std::string& text) {
+  constexpr int64_t kMostSequences = 1024;
+  const auto batches = parse_list("--batch", text, "numbers of sequences like 1,4,16");
+  for (const int64_t sequences : batches) {
+    check<ConfigError>(sequences >= 1 && sequences <= kMostSequences, "--batch: ", sequences,
+                       " sequences, expected 1 to ", kMostSequences);
+  }
+  return batches;
+}
+
+}  // namespace
+
+std::optional<ChatOptions> parse_chat(const Args& args) {
+  CLI::App app("Talks to a model in its own chat format.", "chat");
+  ChatOptions options;
+  options.model.command = command_of("chat", args);
+  options.model.activations = kFastActivations;
+  add_running_flags(app, options.model);
+  app.add_option("-p,--prompt", options.prompt,
+                 "ask this and end; - reads stdin (default: talk line by line)");
+  app.add_option("--system-prompt,--sys", options.system, "what the model is told first");
+  add_answer_flags(app, options.answer, "print one JSON object; needs -p");
+  if (!parse_flags(app, args)) return std::nullopt;
+  generate::check_sampler(options.answer.generate.sampler);
+  check<ConfigError>(!options.answer.is_json || !options.prompt.empty(),
+                     "--json: needs one question; give it with -p");
+  return options;
+}
+
+std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
+  CLI::App app("Continues a text: no chat template, no special tokens.", "generate");
+  GenerateVerbOptions options;
+  options.model.command = command_of("generate", args);
+  options.model.activations = kFastActivations;
+  add_running_flags(app, options.model);
+  app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");
+  add_answer_flags(app, options.answer, "print one JSON object instead of the text");
+  if (!parse_flags(app, args, {"--prompt"})) return std::nullopt;
+  generate::check_sampler(options.answer.generate.sampler);
+  return options;
+}
+
+std::optional<LogitsOptions> parse_logits(const Args& args) {
+  CLI::App app("Writes the float32 logits [tokens, vocab] of given tokens.", "logits");
+  LogitsOptions options;
+  options.model.command = command_of("logits", args);
+  std::string tokens;
+  add_model_flags(app, options.model);
+  add_adapter_flag(app, options.model);
+  app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3");
+  app.add_option("-o,--out", options.out, "the safetensors file to write");
+  if (!parse_flags(app, args, {"--tokens", "--out"})) return std::nullopt;
+  options.tokens = parse_list("--tokens", tokens, "ids like 1,2,3");
+  return options;
+}
+
+std::optional<BenchOptions> parse_bench(const Args& args) {
+  CLI::App app("Measures prompt and generation speed: medians over runs.", "bench");
+  BenchOptions options;
+  options.model.command = command_of("bench", args);
+  options.model.activations = kFastActivations;
+  std::string batches;
+  add_running_flags(app, options.model);
+  add_bench_flags(app, options);
+  app.add_option("-b,--batch", batches,
+                 "also generate so many sequences at once, e.g. 1,4,16 (default: none)");
+  if (!parse_flags(app, args)) return std::nullopt;
+  if (!batches.empty()) options.batches = parse_batches(batches);
+  check<ConfigError>(!options.is_profiled || options.model.device == "cpu",
+                     "--profile: with --device cuda, expected cpu: parts and limits are "
+                     "the processor's; leave one of them out");
+  return options;
+}
+
+std::optional<PerplexityVerbOptions> parse_perplexity(const Args& args) {
+  CLI::App app(kAboutPerplexity, "perplexity");
+  PerplexityVerbOptions options;
+  options.model.command = command_of("perplexity", args);
+  options.scoring.context = 0;
+  add_running_flags(app, options.model);
+  app.add_option("-f,--file", options.file, "the text, UTF-8");
+  app.add_option("-c,--ctx-size", options.scoring.context,
+                 "tokens per window (default: 512, at most the model's)")
+      ->check(whole_number(4, INT32_MAX));
+  app.add_option("--stride", options.scoring.stride,
+                 "tokens from one window's begin to the next one's (default: side by side)")
+      ->check(whole_number(1, INT32_MAX));
+  app.add_flag("--json", options.is_json, "print one JSON object");
+  if (!parse_flags(app, args, {"--file"})) return std::nullopt;
+  return options;
+}
+
+}  // namespace weft::cli

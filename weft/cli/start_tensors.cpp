@@ -1,0 +1,38 @@
+#include "weft/cli/start_tensors.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "weft/cli/flags.h"
+#include "weft/cli/verbs.h"
+#include "weft/core/error.h"
+
+namespace weft::cli {
+namespace {
+
+// What follows `--` is another program's.
+bool may_ask_for_help(const Args& args) {
+  const auto end = std::find(args.begin(), args.end(), "--");
+  return std::any_of(args.begin(), end,
+                     [](const std::string& arg) { return arg == "-h" || arg == "--help"; });
+}
+
+}  // namespace
+
+int start_tensor_program(const std::string& verb, const Args& args) {
+  // A word that looks like help may be a flag's value: then the verb runs.
+  if (may_ask_for_help(args) && find_verb(verb).shows_help(args)) return 0;
+  const auto program = std::filesystem::path(program_path()).replace_filename(kTensorProgram);
+  Args words = command_of(program.string(), command_of(verb, args));
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(program.c_str(), pointers.data());
+  core::fail_errno(program.string(), "cannot start the program that weft's verbs with tensors need",
+                   errno);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+// What users choose of generation: no tensors, so that a program can read flags without libtorch.
+namespace weft::generate {
+
+/// How the next token is drawn. Filters apply in this order: top_k, top_p, min_p, then temperature.
+struct SamplerOptions {
+  /// 0 takes the likeliest token.
+  double temperature = 0.0;
+  /// Keep the k likeliest; 0 keeps all.
+  int64_t top_k = 0;
+  /// Keep the fewest likeliest tokens whose probabilities sum to p; 1 keeps all.
+  double top_p = 1.0;
+  /// Keep tokens at least p times as likely as the likeliest; 0 keeps all.
+  double min_p = 0.0;
+  uint64_t seed = 0;
+};
+
+/// Throws ConfigError naming the option that is out of range.
+void check_sampler(const SamplerOptions& options);
+
+/// With one token before them, as many as FusedAttention reads one by one.
+inline constexpr int64_t kMostGuesses = 15;
+
+/// What to generate.
+struct GenerateOptions {
+  /// The most new tokens; 0 only reads the prompt.
+  int64_t max_tokens = 256;
+  SamplerOptions sampler;
+  /// The most tokens that are guessed from the text so far (PromptLookup) and read in one pass with
+  /// the last one; the right ones stay. 0 to kMostGuesses. The answer is the same: with panels
+  /// (models::FusedDecoder) bit for bit; modules may add in another order when they read several
+  /// tokens, as they may for a prompt.
+  int64_t speculate = 0;
+};
+
+/// How a text is cut into windows, and which of their tokens are scored.
+struct PerplexityOptions {
+  /// Tokens per window, which the model sees at once.
+  int64_t context = 512;
+  /// 0: windows stand side by side, the second half of each is scored from what stands before it in
+  /// the window, and what fills no window is left out: llama.cpp's way. Otherwise each window
+  /// begins this many tokens after the one before and scores what that did not, to the end of the
+  /// text: the way of transformers' documentation.
+  int64_t stride = 0;
+  /// With stride 0: the token that takes the place of each window's first, for a model whose texts
+  /// begin with one; -1: none.
+  int64_t first_token = -1;
+  /// Reads windows by way of a cache, as generation reads a prompt: what it rounds costs is in the
+  /// result. Without, a window is read as in training.
+  bool uses_cache = false;
+};
+
+}  // namespace weft::generate

@@ -1,0 +1,66 @@
+// What of rope scaling is no tensor arithmetic: configurations are read without libtorch.
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/core/error.h"
+#include "weft/nn/attention/rope_scaling.h"
+
+namespace weft::nn {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+constexpr std::array<std::pair<std::string_view, RopeType>, 5> kTypes = {{
+    {"default", RopeType::kDefault},
+    {"linear", RopeType::kLinear},
+    {"dynamic", RopeType::kDynamic},
+    {"llama3", RopeType::kLlama3},
+    {"yarn", RopeType::kYarn},
+}};
+
+void check_number(bool ok, const char* name, double value, const char* expected,
+                  const std::string& where) {
+  check<ConfigError>(ok && std::isfinite(value), where, ": rope scaling: ", name, " is ", value,
+                     ", expected ", expected);
+}
+
+}  // namespace
+
+RopeType rope_type_of(const std::string& name, const std::string& where) {
+  std::vector<std::string_view> known;
+  for (const auto& [text, type] : kTypes) {
+    if (text == name) return type;
+    known.push_back(text);
+  }
+  core::fail<ConfigError>(where, ": rope scaling ", core::quote(name),
+                          " is not supported, expected one of ", core::list_text(known));
+}
+
+void check_rope_scaling(const RopeScaling& scaling, const std::string& where) {
+  if (scaling.type == RopeType::kDefault) return;
+  check_number(scaling.factor >= 1, "factor", scaling.factor, "a number of at least 1", where);
+  if (scaling.type == RopeType::kLinear) return;
+  check<ConfigError>(scaling.original_positions >= 1, where,
+                     ": rope scaling: original_max_position_embeddings is ",
+                     scaling.original_positions, ", expected at least 1");
+  const double low = scaling.low_freq_factor, high = scaling.high_freq_factor;
+  if (scaling.type == RopeType::kLlama3) {
+    check_number(low > 0, "low_freq_factor", low, "a positive number", where);
+    check_number(high > low, "high_freq_factor", high, "more than low_freq_factor", where);
+  }
+  if (scaling.type != RopeType::kYarn) return;
+  check_number(scaling.beta_slow > 0, "beta_slow", scaling.beta_slow, "a positive number", where);
+  check_number(scaling.beta_fast >= scaling.beta_slow, "beta_fast", scaling.beta_fast,
+               "at least beta_slow", where);
+  check_number(scaling.mscale >= 0, "mscale", scaling.mscale, "no negative number", where);
+  check_number(scaling.mscale_all_dim >= 0, "mscale_all_dim", scaling.mscale_all_dim,
+               "no negative number", where);
+  const double attention = scaling.attention_factor.value_or(1);
+  check_number(attention > 0, "attention_factor", attention, "a positive number", where);
+}
+
+}  // namespace weft::nn
