@@ -6,3 +6,4 @@
 #include "weft/generate/options.h"
 #include "weft/generate/perplexity.h"
 #include "weft/generate/sampler.h"
+#include "weft/generate/text_generator.h"

@@ -3,35 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/cli/streams.h"
-#include "weft/core/error.h"
+#include "weft/core/json.h"
+#include "weft/models/config/sources.h"
 
 namespace weft::cli {
+namespace {
 
-using generate::Verdict;
-
-Answer answer(generate::Engine& engine, const text::Tokenizer& tokenizer,
-              const std::vector<int64_t>& prompt, const AnswerOptions& options) {
-  Answer answer;
-  TextOutput output;
-  text::Utf8Stream stream;
-  const auto show = [&](const std::string& text) {
-    answer.text += text;
-    return options.is_json || output.write(text);
-  };
-  const auto sink = [&](int64_t token) {
-    if (is_interrupted()) return Verdict::kCancel;
-    const auto id = static_cast<text::TokenId>(token);
-    const bool is_known = token < static_cast<int64_t>(tokenizer.vocab_size());
-    if (is_known && tokenizer.is_end(id) && !options.ignores_end) return Verdict::kStop;
-    if (!is_known || tokenizer.is_special(id)) return Verdict::kContinue;
-    return show(stream.push(tokenizer.bytes(id))) ? Verdict::kContinue : Verdict::kCancel;
-  };
-  answer.result = engine.generate(prompt, options.generate, sink);
-  if (engine.model().group().rank() == 0) show(stream.finish());
-  return answer;
-}
-
-nlohmann::json to_json(const Answer& answer, const Session& session) {
+nlohmann::json to_json(const generate::TextResult& answer, const Session& session) {
   const generate::GenerateResult& result = answer.result;
   const auto rate = [](double count, double seconds) {
     return seconds > 0 ? count / seconds : 0.0;
@@ -52,6 +30,24 @@ nlohmann::json to_json(const Answer& answer, const Session& session) {
              rate(static_cast<double>(result.tokens.size()), result.decode_seconds)}}}};
 }
 
-int exit_code(const Answer&) { return is_interrupted() ? 130 : 0; }
+}  // namespace
+
+generate::TextGenerator make_generator(const Session& session, const AnswerOptions& options) {
+  return {session.loaded.model, models::load_tokenizer(*session.file), options.context};
+}
+
+generate::TextSink answer_sink(const AnswerOptions& options) {
+  return [is_streamed = !options.is_json](const std::string& text) {
+    return !is_interrupted() && (!is_streamed || TextOutput().write(text));
+  };
+}
+
+int finish_answer(const generate::TextResult& answer, const Session& session,
+                  const AnswerOptions& options) {
+  if (session.is_root()) {
+    TextOutput().write(options.is_json ? core::dump_json(to_json(answer, session)) + "\n" : "\n");
+  }
+  return is_interrupted() ? 130 : 0;
+}
 
 }  // namespace weft::cli

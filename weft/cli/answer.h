@@ -2,29 +2,25 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "weft/cli/options.h"
 #include "weft/cli/session.h"
-#include "weft/generate/engine.h"
+#include "weft/generate/text_generator.h"
 
 namespace weft::cli {
 
-/// An answer and its text (rank 0; empty on the others).
-struct Answer {
-  generate::GenerateResult result;
-  std::string text;
-};
+/// What writes texts with the session's model and tokenizer. Collective. Throws ConfigError if the
+/// model does not have the context that is asked for.
+generate::TextGenerator make_generator(const Session& session, const AnswerOptions& options);
 
-/// Generates from `prompt` and streams the text. Collective. `tokenizer` is used on rank 0.
-Answer answer(generate::Engine& engine, const text::Tokenizer& tokenizer,
-              const std::vector<int64_t>& prompt, const AnswerOptions& options);
+/// Writes an answer's text to stdout as it comes, unless an object is printed at the end; ends the
+/// answer after Ctrl-C and once the reader has gone.
+generate::TextSink answer_sink(const AnswerOptions& options);
 
-/// The object that --json prints: text, tokens, prompt_tokens, finish_reason, timings, tp,
-/// speculation.
-nlohmann::json to_json(const Answer& answer, const Session& session);
-
-/// Exit code for an answer: 130 after Ctrl-C.
-int exit_code(const Answer& answer);
+/// Prints, on rank 0, what follows an answer: the end of its line, or the object of --json (text,
+/// tokens, prompt_tokens, finish_reason, timings, tp, speculation). Returns the exit code: 130
+/// after Ctrl-C.
+int finish_answer(const generate::TextResult& answer, const Session& session,
+                  const AnswerOptions& options);
 
 }  // namespace weft::cli

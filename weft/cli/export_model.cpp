@@ -7,6 +7,7 @@
 #include "weft/cli/session.h"
 #include "weft/core/files/atomic_folder.h"
 #include "weft/dist/launch/run_together.h"
+#include "weft/generate/share_prompt.h"
 
 namespace weft::cli {
 namespace {
@@ -15,7 +16,7 @@ constexpr double kMegabyte = 1e6;
 
 // Rank 0's text on all ranks.
 std::string share_text(const dist::Group& group, const std::string& text) {
-  const std::vector<int64_t> shared = share_tokens(group, {text.begin(), text.end()});
+  const std::vector<int64_t> shared = generate::share_tokens(group, {text.begin(), text.end()});
   return {shared.begin(), shared.end()};
 }
 

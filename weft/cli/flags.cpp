@@ -217,16 +217,22 @@ void add_speculate_flag(CLI::App& app, int64_t& most_guesses) {
 }
 
 void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& about_json) {
-  app.add_option("-n,--max-tokens,--predict", options.generate.max_tokens,
+  app.add_option("-n,--max-tokens,--predict", options.text.generate.max_tokens,
                  "the most new tokens (default: 256)")
       ->check(whole_number(0, INT32_MAX));
   app.add_option("-c,--ctx-size", options.context,
                  "the most tokens kept, prompt and answer together (default: the model's, at most "
                  "4096)")
       ->check(whole_number(1, INT32_MAX));
-  app.add_flag("--ignore-eos", options.ignores_end, "go on behind the end of the text");
-  add_speculate_flag(app, options.generate.speculate);
-  add_sampler_flags(app, options.generate.sampler);
+  app.add_flag("--ignore-eos", options.text.ignores_end, "continue past the end of the text");
+  app.add_option("--stop", options.text.stops,
+                 "end the answer before this text; may be given several times (default: none)")
+      ->allow_extra_args(false)
+      ->check([](const std::string& text) -> std::string {
+        return text.empty() ? "expected a text, got an empty one" : "";
+      });
+  add_speculate_flag(app, options.text.generate.speculate);
+  add_sampler_flags(app, options.text.generate.sampler);
   app.add_flag("--json", options.is_json, about_json);
 }
 

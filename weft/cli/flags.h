@@ -46,7 +46,7 @@ void add_expert_split_flag(CLI::App& app, std::string& name);
 /// Adds --head-split, which takes "kv" and "even" alone.
 void add_head_split_flag(CLI::App& app, std::string& name);
 
-/// Adds -n, --ctx-size, --ignore-eos, --speculate, --json and the sampler's flags.
+/// Adds -n, --ctx-size, --ignore-eos, --stop, --speculate, --json and the sampler's flags.
 void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& about_json);
 
 /// Adds --speculate.

@@ -49,11 +49,9 @@ struct ModelOptions {
 
 /// How an answer is generated and shown: shared by chat and generate.
 struct AnswerOptions {
-  generate::GenerateOptions generate;
-  /// The most tokens kept; 0: as cli::context_size.
+  generate::TextOptions text;
+  /// As generate::TextGenerator takes it.
   int64_t context = 0;
-  /// Continue past the tokens that end a text.
-  bool ignores_end = false;
   /// Print one object in place of text that comes as it is written.
   bool is_json = false;
 };

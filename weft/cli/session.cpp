@@ -1,7 +1,6 @@
 #include "weft/cli/session.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <chrono>
@@ -29,7 +28,6 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-constexpr int64_t kDefaultContext = 4096;
 constexpr char kDevice[] = "--device";
 
 std::optional<io::ShardInfo> read_shard_info(const ModelOptions& options) {
@@ -178,26 +176,6 @@ Session open_session(const ModelOptions& options, const dist::World& world) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   dist::set_activity("");
   return session;
-}
-
-int64_t context_size(int64_t asked, const models::CausalLM& model) {
-  return asked != 0 ? asked : std::min(kDefaultContext, model.config().max_positions);
-}
-
-std::vector<int64_t> share_tokens(const dist::Group& group, const std::vector<int64_t>& tokens) {
-  at::Tensor count = at::tensor({static_cast<int64_t>(tokens.size())}, at::kLong);
-  group.broadcast(count, 0);
-  std::vector<int64_t> shared = tokens;
-  shared.resize(static_cast<size_t>(count.item<int64_t>()));
-  if (shared.empty()) return shared;
-  at::Tensor ids = at::tensor(shared, at::kLong);
-  group.broadcast(ids, 0);
-  const auto* data = ids.const_data_ptr<int64_t>();
-  return {data, data + ids.numel()};
-}
-
-std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids) {
-  return {ids.begin(), ids.end()};
 }
 
 }  // namespace weft::cli

@@ -8,10 +8,7 @@
 
 #include "weft/cli/options.h"
 #include "weft/dist/world.h"
-#include "weft/generate/engine.h"
 #include "weft/models/load/load.h"
-#include "weft/text/chat_template.h"
-#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::cli {
 
@@ -60,14 +57,5 @@ struct Session {
 /// Opens and loads the model over all ranks of the world, with the adapters of options.adapter
 /// beside its weights. Collective.
 Session open_session(const ModelOptions& options, const dist::World& world);
-
-/// `asked` positions, or without a wish (0) as many as the model has, at most 4096.
-int64_t context_size(int64_t asked, const models::CausalLM& model);
-
-/// Rank 0's tokens on all ranks. Collective.
-std::vector<int64_t> share_tokens(const dist::Group& group, const std::vector<int64_t>& tokens);
-
-/// The tokenizer's ids as the engine takes them.
-std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids);
 
 }  // namespace weft::cli

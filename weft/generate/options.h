@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 // What users choose of generation: no tensors, so that a program can read flags without libtorch.
 namespace weft::generate {
@@ -34,6 +36,16 @@ struct GenerateOptions {
   /// (models::FusedDecoder) bit for bit; modules may add in another order when they read several
   /// tokens, as they may for a prompt.
   int64_t speculate = 0;
+};
+
+/// What to generate, and where its text ends.
+struct TextOptions {
+  GenerateOptions generate;
+  /// Continue past the tokens that end a text.
+  bool ignores_end = false;
+  /// Texts before which the answer ends, wherever they come to stand; none may be empty. Tokens
+  /// that a stop text begins with stay in GenerateResult::tokens.
+  std::vector<std::string> stops;
 };
 
 /// How a text is cut into windows, and which of their tokens are scored.

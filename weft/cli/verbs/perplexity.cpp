@@ -12,6 +12,7 @@
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
 #include "weft/core/json.h"
+#include "weft/generate/share_prompt.h"
 #include "weft/models/config/sources.h"
 
 namespace weft::cli {
@@ -27,14 +28,14 @@ std::vector<int64_t> read_tokens(const Session& session, const PerplexityVerbOpt
   std::vector<int64_t> prefix;
   if (session.is_root()) {
     const text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
-    prefix = to_tokens(tokenizer.prefix());
+    prefix = {tokenizer.prefix().begin(), tokenizer.prefix().end()};
     tokens = prefix;
-    const auto ids = to_tokens(tokenizer.encode(core::read_text_file(options.file, kMaxTextBytes)));
+    const auto ids = tokenizer.encode(core::read_text_file(options.file, kMaxTextBytes));
     tokens.insert(tokens.end(), ids.begin(), ids.end());
   }
-  prefix = share_tokens(session.group(), prefix);
+  prefix = generate::share_tokens(session.group(), prefix);
   first_token = prefix.empty() ? -1 : prefix.front();
-  return share_tokens(session.group(), tokens);
+  return generate::share_tokens(session.group(), tokens);
 }
 
 void show_progress(const generate::PerplexityResult& so_far, int64_t windows) {

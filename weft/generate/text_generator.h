@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/generate/engine.h"
+#include "weft/generate/options.h"
+#include "weft/text/chat_template.h"
+#include "weft/text/tokenizer/tokenizer.h"
+
+namespace weft::generate {
+
+/// Sees an answer's text as it comes, on rank 0 alone: after each token, with no text where none is
+/// complete, and once at the end. False cancels the answer.
+using TextSink = std::function<bool(const std::string& text)>;
+
+/// An answer and its text.
+struct TextResult {
+  GenerateResult result;
+  /// On rank 0; empty on the others.
+  std::string text;
+};
+
+/// Texts to texts, by a model that is cut over ranks. Rank 0 reads prompts and writes answers; the
+/// others get its tokens.
+class TextGenerator {
+ public:
+  /// `context`: the most tokens kept, prompt and answer together; 0: as many as the model has, at
+  /// most kDefaultContext. Collective. Throws ConfigError if it is out of range.
+  TextGenerator(std::shared_ptr<models::CausalLM> model, text::Tokenizer tokenizer,
+                int64_t context);
+
+  static constexpr int64_t kDefaultContext = 4096;
+
+  /// Continues a text; special tokens are neither added nor parsed. Collective: `prompt` and `sink`
+  /// are rank 0's, the options are the same on all ranks. Throws ConfigError as Engine::generate
+  /// and for a stop text that is empty.
+  TextResult complete(std::string_view prompt, const TextOptions& options, const TextSink& sink);
+
+  /// The same behind rank 0's tokens.
+  TextResult complete_tokens(const std::vector<int64_t>& prompt, const TextOptions& options,
+                             const TextSink& sink);
+
+  const text::Tokenizer& tokenizer() const { return tokenizer_; }
+  const dist::Group& group() const { return engine_.model().group(); }
+
+ private:
+  text::Tokenizer tokenizer_;
+  Engine engine_;
+};
+
+/// A talk in a model's own chat format: what was said, as rank 0 knows it.
+class Chat {
+ public:
+  /// `generator` must outlive this. `system`: what the model is told first; empty: nothing.
+  Chat(TextGenerator& generator, text::ChatTemplate chat_template, const std::string& system);
+
+  /// Asks rank 0's question and remembers the answer. Collective, as TextGenerator::complete.
+  /// Throws also as ChatTemplate::render.
+  TextResult reply(const std::string& question, const TextOptions& options, const TextSink& sink);
+
+ private:
+  std::vector<int64_t> prompt() const;
+
+  TextGenerator& generator_;
+  text::ChatTemplate template_;
+  std::vector<text::Message> messages_;
+};
+
+}  // namespace weft::generate
