@@ -88,7 +88,8 @@ TEST(Programs, TensorsRunsEveryVerb) {
 }
 
 TEST(Programs, HelpOfALaunchedProgramIsNotLaunchsOwn) {
-  const CommandResult result = weft({"launch", "-n", "1", "--", "echo", "--help"});
+  const CommandResult result =
+      weft({"launch", "-n", "1", "--", "sh", "-c", "echo \"$1\"", "sh", "--help"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "[0] --help\n");
 }
