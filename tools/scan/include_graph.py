@@ -33,7 +33,7 @@ OLD_CYCLES = {
 # Dependencies that a weft_module() lists and none of its files includes. It only gets shorter as well.
 OLD_UNUSED_DEPS = {
     "cli": {"shard", "ops"},
-    "generate": {"shard", "dist", "ops", "quant", "io", "text"},
+    "generate": {"shard", "ops", "quant", "io"},
     "models": {"ops"},
     "train": {"ops"},
 }

@@ -11,6 +11,7 @@
 #include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
+#include "weft/dist/backends/names.h"
 
 namespace weft::cli {
 namespace {
@@ -154,7 +155,7 @@ void add_model_flags(CLI::App& app, ModelOptions& options) {
       ->check(whole_number(1, kMaxRanks));
   app.add_option("-t,--threads", options.threads, "threads per rank (default: cores / ranks)")
       ->check(whole_number(1, 1024));
-  app.add_option("--backend", options.backend, "auto, shm, gloo, mpi, hierarchical or nccl");
+  app.add_option("--backend", options.backend, dist::backend_choices());
   app.add_option("--shard-info", options.shard_info,
                  "a shard_info.json whose rules replace the model's own");
   app.add_option(

@@ -4,6 +4,7 @@
 #include "weft/cli/flags.h"
 #include "weft/cli/parse/parse.h"
 #include "weft/core/error.h"
+#include "weft/dist/backends/names.h"
 
 namespace weft::cli {
 
@@ -49,15 +50,17 @@ std::optional<dist::LaunchOptions> parse_launch(const Args& args) {
   const auto dashes = std::find(args.begin(), args.end(), "--");
   app.add_option("-n,--num-ranks", options.num_ranks, "number of ranks")
       ->check(whole_number(1, 1024));
-  app.add_option("--backend", options.backend,
-                 "auto, shm, gloo, mpi, hierarchical or nccl (default: auto)");
+  app.add_option("--backend", options.backend, dist::backend_choices() + " (default: auto)");
   app.add_option("--hosts", options.num_hosts,
                  "hosts of the job; weft launch runs on each of them (default: 1)")
       ->check(whole_number(1, 1024));
+  // Ranks read WEFT_HOST and WEFT_ADDRESS for other things.
   app.add_option("--host", options.host, "which of them this is, from 0")
+      ->envname("WEFT_LAUNCH_HOST")
       ->check(whole_number(0, 1023));
   app.add_option("--address", options.address,
-                 "address of host 0 that all hosts reach (default: 127.0.0.1)");
+                 "address of host 0 that all hosts reach (default: 127.0.0.1)")
+      ->envname("WEFT_LAUNCH_ADDRESS");
   app.add_option("--port", options.port, "port of the ranks' store there (default: any)")
       ->check(whole_number(0, 65535));
   if (!parse_flags(app, {args.begin(), dashes}, {"--num-ranks"})) return std::nullopt;

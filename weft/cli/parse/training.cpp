@@ -2,6 +2,7 @@
 #include "weft/cli/flags.h"
 #include "weft/cli/parse/parse.h"
 #include "weft/core/error.h"
+#include "weft/dist/backends/names.h"
 
 namespace weft::cli {
 namespace {
@@ -22,7 +23,7 @@ constexpr char kAboutLora[] =
     "Frozen weights may be quantized, in the file or by lora.quantize_bits. weft fuse makes one "
     "model of both.";
 
-void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const char* about,
+void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const std::string& about,
                    TrainOptions& options) {
   app.add_option_function<std::string>(
       flag,
@@ -41,8 +42,7 @@ std::optional<TrainOptions> parse_run(const char* verb, const char* about, const
   add_mesh_flag(app, "--dp", "mesh.dp", "ranks that cut a replica's parameters", options);
   add_mesh_flag(app, "--tp", "mesh.tp", "ranks that cut every matrix", options);
   add_mesh_flag(app, "--pipe", "mesh.pipe", "pipeline stages", options);
-  add_mesh_flag(app, "--backend", "mesh.backend", "auto, shm, gloo, mpi, hierarchical or nccl",
-                options);
+  add_mesh_flag(app, "--backend", "mesh.backend", dist::backend_choices(), options);
   add_mesh_flag(app, "--steps", "train.steps", "optimizer steps", options);
   app.add_flag("--resume{newest}", options.resume,
                "go on from the newest checkpoint; --resume=auto begins where there is none, "
