@@ -103,6 +103,23 @@ TEST(AnswerText, RepeatsForASeedAndChangesWithIt) {
   EXPECT_NE(tokens("2", "2"), first);
 }
 
+TEST(AnswerText, EndsBeforeAStopText) {
+  for (const std::string tp : {"1", "2"}) {
+    const auto ask = [&](const std::vector<std::string>& args) {
+      return joined({"chat", "-p", kFrance, "--tp", tp}, args);
+    };
+    EXPECT_EQ(weft(ask({"--stop", " Paris"})).out, "The capital of France is\n");
+    // From within one token over another into a third.
+    EXPECT_EQ(weft(ask({"--stop", "nce is Par"})).out, "The capital of Fra\n");
+    EXPECT_EQ(weft(ask({"--stop", "Rome", "--stop", "of"})).out, "The capital \n");
+    EXPECT_EQ(weft(ask({"--stop", "Rome"})).out, "The capital of France is Paris.\n");
+    const json answer = weft_json(ask({"--stop", " is", "--json"}));
+    EXPECT_EQ(answer.at("text"), "The capital of France");
+    EXPECT_EQ(answer.at("tokens"), json({504, 3575, 282, 4649}));
+    EXPECT_EQ(answer.at("finish_reason"), "stop");
+  }
+}
+
 TEST(Prompt, ComesFromStdin) {
   const std::vector<std::string> args = {"generate", "-p", "-", "-n", "6", "--json"};
   const json wanted = golden("text_0");
