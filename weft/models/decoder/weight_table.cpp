@@ -148,6 +148,16 @@ bool is_in_layer(const WeightRow& row, const ModelConfig& config, int64_t layer)
 
 using Row = const WeightRow*;
 
+// Those of the rows that a layer has.
+void add_rows(const ModelConfig& config, int64_t layer, int64_t expert,
+              std::span<const WeightRow> rows, std::vector<PartPlace>& places) {
+  for (const WeightRow& row : rows) {
+    if (is_in_model(row, config) && is_in_layer(row, config, layer)) {
+      places.push_back({row.part, layer, expert});
+    }
+  }
+}
+
 void add_layer(const ModelConfig& config, int64_t layer, Row first, Row last,
                std::vector<PartPlace>& places) {
   const auto of_expert = [](const WeightRow& row) { return row.is_of_expert(); };
@@ -156,11 +166,7 @@ void add_layer(const ModelConfig& config, int64_t layer, Row first, Row last,
     const Row end = is_of_expert ? std::find_if_not(first, last, of_expert) : first + 1;
     const int64_t count = is_of_expert ? config.experts.num_experts : 1;
     for (int64_t expert = 0; expert < count; ++expert) {
-      for (Row row = first; row != end; ++row) {
-        if (is_in_model(*row, config) && is_in_layer(*row, config, layer)) {
-          places.push_back({row->part, layer, expert});
-        }
-      }
+      add_rows(config, layer, expert, {first, end}, places);
     }
     first = end;
   }
