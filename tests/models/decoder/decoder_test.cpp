@@ -21,9 +21,11 @@ using testing::error_text;
 using testing::replaced;
 
 const std::vector<std::string> kCases = {
-    "llama",     "llama_bias",      "llama_linear", "llama_dynamic", "llama_llama3", "llama_yarn",
-    "mistral",   "qwen2",           "qwen2_window", "qwen3",         "mixtral",      "qwen2_moe",
-    "qwen3_moe", "qwen3_moe_mixed", "mixtral_q8_0", "mixtral_mlx",   "mixtral_plain"};
+    "llama",       "llama_bias",    "llama_linear", "llama_dynamic",   "llama_llama3",
+    "llama_yarn",  "mistral",       "qwen2",        "qwen2_window",    "qwen3",
+    "mixtral",     "qwen2_moe",     "qwen3_moe",    "qwen3_moe_mixed", "mixtral_q8_0",
+    "mixtral_mlx", "mixtral_plain", "smollm3",      "smollm3_window",  "granite",
+    "phi3",        "olmo2"};
 
 std::string case_path(const std::string& name, const std::string& file = "") {
   return model_data("families/" + name + "/" + file);
@@ -101,7 +103,14 @@ TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
            {"qwen2_window", "\"sliding_attention\"", "\"full_attention\""},
            {"qwen2_moe", "\"norm_topk_prob\": false", "\"norm_topk_prob\": true"},
            {"qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
-           {"mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 1"}}) {
+           {"mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 1"},
+           {"smollm3", "  1,\n  0\n", "  1,\n  1\n"},
+           {"smollm3_window", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+           {"granite", "\"embedding_multiplier\": 3.0", "\"embedding_multiplier\": 2.0"},
+           {"granite", "\"attention_multiplier\": 0.75", "\"attention_multiplier\": 0.5"},
+           {"granite", "\"residual_multiplier\": 0.375", "\"residual_multiplier\": 1.0"},
+           {"granite", "\"logits_scaling\": 1.5", "\"logits_scaling\": 1.0"},
+           {"phi3", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.0"}}) {
     const testing::TempDir dir;
     std::filesystem::copy(case_path(change.name), dir.path());
     const std::string config = dir.read("config.json");
