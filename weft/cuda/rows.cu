@@ -26,8 +26,8 @@ __global__ void norm_each_row(NormCall call) {
   float squares = 0;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kThreads) {
     float value = x[i];
-    if (call.added != nullptr) value += call.added[begin + i];
-    if (call.bias != nullptr) value += call.bias[i];
+    if (call.added != nullptr) value = fmaf(call.added_scale, call.added[begin + i], value);
+    if (call.bias != nullptr) value = fmaf(call.added_scale, call.bias[i], value);
     x[i] = value;
     squares = fmaf(value, value, squares);
   }

@@ -7,7 +7,7 @@ namespace weft::cuda {
 /// What is added to rows of the residual stream, and their norm: all pointers into the GPU's
 /// memory.
 struct NormCall {
-  /// [rows, width]; gets `added` and `bias`.
+  /// [rows, width]; gets `added` and `bias`, each times `added_scale`.
   float* x = nullptr;
   /// [rows, width]; null: nothing.
   const float* added = nullptr;
@@ -19,6 +19,7 @@ struct NormCall {
   float* normed = nullptr;
   int32_t rows = 0;
   int32_t width = 0;
+  float added_scale = 1;
   float eps = 0;
 };
 /// Adds and norms. Source: Zhang and Sennrich 2019, arXiv:1910.07467.

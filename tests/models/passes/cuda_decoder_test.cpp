@@ -21,7 +21,8 @@ using testing::error_text;
 
 ModelConfig config_of(const std::string& family) {
   ModelConfig config;
-  config.family = family == "partial rope" || family == "factors" ? "llama" : family;
+  const bool is_family = family == "qwen2" || family == "qwen3" || family == "mistral";
+  config.family = is_family ? family : "llama";
   config.vocab_size = 48;
   config.width = 32;
   config.num_layers = 2;
@@ -34,7 +35,11 @@ ModelConfig config_of(const std::string& family) {
   config.has_qkv_bias = family == "qwen2";
   config.has_output_bias = config.has_mlp_bias = family == "llama";
   if (family == "mistral") config.windows = {5, 5};
-  if (family == "factors") config.residual_scale = 0.5;
+  if (family == "norms after") config.norm_placement = NormPlacement::kAfter;
+  if (family == "factors") {
+    config.residual_scale = 0.4;
+    config.has_output_bias = config.has_mlp_bias = true;
+  }
   if (family == "partial rope") {
     config.rope_dims = 6;
     config.layers_without_rope = {1};
@@ -98,7 +103,8 @@ class CudaDecoderPass : public test::NeedsCuda {};
 
 TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
   const c10::InferenceMode inference;
-  for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "partial rope"}) {
+  for (const std::string family :
+       {"llama", "qwen2", "qwen3", "mistral", "partial rope", "factors"}) {
     const Models models(family, {}, family != "qwen2");
     for (const int64_t batch : {1, 2}) {
       const at::Tensor ids_BT = ids_of(batch, 22);
@@ -116,16 +122,16 @@ TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
 
 TEST_F(CudaDecoderPass, LeavesToTheModulesWhatItDoesNotKnow) {
   const c10::InferenceMode inference;
-  const Models models("factors", {}, true);
+  const Models models("norms after", {}, true);
   const at::Tensor ids_BT = ids_of(1, 9);
   ::testing::internal::CaptureStderr();
   const at::Tensor got = logits_in_pieces(*models.moved, ids_BT, {6, 1, 2});
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-            "weft: warn: models: the pass for the GPU can't compute a factor of what layers add; "
-            "layers run one by one instead, so that every product moves its numbers between the "
-            "processor and the GPU\n");
-  expect_close(got, models.reference->logits(models.reference->forward(ids_BT, nullptr)), "factors",
-               1e-4);
+            "weft: warn: models: the pass for the GPU can't compute norms after layers; layers run "
+            "one by one instead, so that every product moves its numbers between the processor and "
+            "the GPU\n");
+  expect_close(got, models.reference->logits(models.reference->forward(ids_BT, nullptr)),
+               "norms after", 1e-4);
 }
 
 TEST_F(CudaDecoderPass, FewTokensAtOnceHaveTheBitsOfOneByOne) {

@@ -53,6 +53,7 @@ CudaDecoder::CudaDecoder(const PassParts& parts)
     : width_(parts.config.width),
       head_dim_(parts.config.head_dim),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
+      residual_scale_(static_cast<float>(parts.config.residual_scale)),
       group_(parts.group) {
   is_complete_ =
       head_dim_ <= cuda::kMostHeadDim &&
@@ -222,7 +223,7 @@ void CudaDecoder::run_layers(const Pass& pass) {
   norm(pass, bias, last_norm_);
 }
 
-// x += the last sum and `bias`, which is null before the first sum; normed = norm(x).
+// x += scale * (the last sum and `bias`, which is null before the first sum); normed = norm(x).
 void CudaDecoder::norm(const Pass& pass, const cuda::Buffer* bias, const cuda::Buffer& weight) {
   cuda::NormCall call;
   call.x = inputs_.as<float>();
@@ -234,6 +235,7 @@ void CudaDecoder::norm(const Pass& pass, const cuda::Buffer* bias, const cuda::B
   call.normed = normed_.as<float>();
   call.rows = static_cast<int32_t>(pass.rows());
   call.width = static_cast<int32_t>(width_);
+  call.added_scale = residual_scale_;
   call.eps = norm_eps_;
   cuda::add_and_norm(call);
 }

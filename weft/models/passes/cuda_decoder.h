@@ -107,7 +107,7 @@ class CudaDecoder : public Pass {
   void reduce(const Pass& pass);
 
   int64_t width_, head_dim_, heads_ = 0, kv_heads_ = 0, ffn_ = 0;
-  float norm_eps_;
+  float norm_eps_, residual_scale_;
   dist::Group group_;
   cuda::Buffer last_norm_;
   std::vector<Layer> layers_;

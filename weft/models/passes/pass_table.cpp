@@ -32,11 +32,11 @@ constexpr OptionSet kPanelsKnow = {
 };
 
 #ifdef WEFT_HAS_CUDA
-constexpr OptionSet kCudaKnows = {Option::kWindows,           Option::kQkvBias,
-                                  Option::kOutputBias,        Option::kMlpBias,
-                                  Option::kNormsOfEachHead,   Option::kPartialRope,
-                                  Option::kLayersWithoutRope, Option::kEmbeddingScale,
-                                  Option::kAttentionScale,    Option::kLogitsScale};
+constexpr OptionSet kCudaKnows = {
+    Option::kWindows,           Option::kQkvBias,         Option::kOutputBias,
+    Option::kMlpBias,           Option::kNormsOfEachHead, Option::kPartialRope,
+    Option::kLayersWithoutRope, Option::kEmbeddingScale,  Option::kAttentionScale,
+    Option::kResidualScale,     Option::kLogitsScale};
 #endif
 
 }  // namespace
