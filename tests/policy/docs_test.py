@@ -12,7 +12,7 @@ CODE = re.compile(r"^```cpp\n(.*?)^```", re.M | re.S)
 TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 SEED = re.compile(r"`(?:(\w+)/)?([\w*]+)`")
-READ = re.compile(r'(?:getenv|from_env|env\.(?:text|has|integer|integer_or))\("(\w+)"')
+READ = re.compile(r'(?:getenv|envname|from_env|env\.(?:text|has|integer|integer_or))\("(\w+)"')
 NAMES = re.compile(r"read_numbers\([^;]*;", re.S)
 FILE = re.compile(r"`(?:[\w./]*/)?([\w-]+\.(?:h|cpp|cu|py|sh|toml|md|\*))`")
 # Names that are put together from flags and keys, of which the page has examples.
