@@ -15,6 +15,7 @@
 #include "weft/core/json.h"
 #include "weft/core/profile.h"
 #include "weft/generate/batch.h"
+#include "weft/generate/engine.h"
 
 namespace weft::cli {
 namespace {
