@@ -58,6 +58,11 @@ def steps_of(run):
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
+def file_of(run):
+    path = run / "metrics.jsonl"
+    return path.stat().st_ino if path.exists() else None
+
+
 def newest(run):
     folders = (run / "checkpoints").glob("step-*")
     steps = [int(f.name[5:]) for f in folders if f.name[5:].isdigit()]
@@ -71,12 +76,15 @@ def ranks_of(process):
 
 def run_and_kill(weft, config, run):
     """Returns the last step and the newest checkpoint after the kill."""
-    before = len(steps_of(run))
+    saved, old_file = newest(run), file_of(run)
     process = subprocess.Popen([weft, "train", str(config), "--resume=auto"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
-    while len(steps_of(run)) <= min(before, newest(run)) and time.monotonic() < deadline:
+    # A run that is resumed puts a new file in the place of its metrics.
+    while file_of(run) == old_file or len(steps_of(run)) <= saved:
         time.sleep(0.01)
+        if time.monotonic() > deadline:
+            sys.exit("no step within a minute")
         if process.poll() is not None:
             sys.exit(f"ended by itself: {process.stderr.read().decode()}")
     time.sleep(random.uniform(0, 0.6))
