@@ -10,6 +10,7 @@
 namespace weft::train {
 namespace {
 
+using testing::all_slices;
 using testing::cut_wholes;
 using testing::CutWhole;
 using testing::places_in_whole;
@@ -23,20 +24,6 @@ std::vector<int64_t> places_of(const std::vector<SliceRun>& runs, int64_t length
     }
   }
   return places;
-}
-
-// All parts of all shards.
-std::vector<Slice> all_slices(const CutWhole& whole, int64_t step) {
-  std::vector<Slice> slices;
-  for (int64_t rank = 0; rank < whole.num_ranks(); ++rank) {
-    const Slice shard = whole.shard(rank);
-    for (int64_t start = 0; start < shard.elements.length; start += step) {
-      Slice part = shard;
-      part.elements = {start, std::min(step, shard.elements.length - start)};
-      slices.push_back(part);
-    }
-  }
-  return slices;
 }
 
 TEST(SliceRuns, AreTheSlicesElementsForEveryPartOfEveryCut) {

@@ -37,18 +37,4 @@ inline Manifest write_checkpoint(const weft::testing::TempDir& dir,
   return manifest;
 }
 
-/// All parts, of `step` elements, of all shards.
-inline std::vector<Slice> all_slices(const CutWhole& whole, int64_t step) {
-  std::vector<Slice> slices;
-  for (int64_t rank = 0; rank < whole.num_ranks(); ++rank) {
-    const Slice shard = whole.shard(rank);
-    for (int64_t start = 0; start < shard.elements.length; start += step) {
-      Slice part = shard;
-      part.elements = {start, std::min(step, shard.elements.length - start)};
-      slices.push_back(part);
-    }
-  }
-  return slices;
-}
-
 }  // namespace weft::train::testing

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,6 +67,20 @@ inline std::vector<CutWhole> cut_wholes() {
   // Key heads that two ranks share.
   wholes.push_back({{6, 5}, shard::head_layouts(6, 3, 2, 4).kv});
   return wholes;
+}
+
+/// All parts, of `step` elements, of all shards.
+inline std::vector<Slice> all_slices(const CutWhole& whole, int64_t step) {
+  std::vector<Slice> slices;
+  for (int64_t rank = 0; rank < whole.num_ranks(); ++rank) {
+    const Slice shard = whole.shard(rank);
+    for (int64_t start = 0; start < shard.elements.length; start += step) {
+      Slice part = shard;
+      part.elements = {start, std::min(step, shard.elements.length - start)};
+      slices.push_back(part);
+    }
+  }
+  return slices;
 }
 
 }  // namespace weft::train::testing
