@@ -10,6 +10,7 @@
 #include "weft/models/config/config.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/load.h"
+#include "weft/train/checkpoint/manifest.h"
 #include "weft/train/config/config_json.h"
 #include "weft/train/gather_texts.h"
 
@@ -77,26 +78,30 @@ std::vector<std::string> RunCheckpoints::load(const RunStart& start) {
 }
 
 std::vector<std::string> RunCheckpoints::load_from(const std::string& folder) {
-  const LoadedCheckpoint loaded =
-      load_checkpoint(folder, trainer_.optimizer().state(), true, trainer_.sharded().groups().all);
-  const core::Json json = core::parse_json(loaded.trainer, folder);
-  const auto identity = json.find("data");
-  const bool is_same = identity != json.end() && identity->is_number_integer() &&
-                       identity->get<uint64_t>() == trainer_.data().identity();
-  check<ConfigError>(is_same, folder,
-                     ": was trained on other data than data.train has now; train "
-                     "on the same files with the same tokenizer, or begin a new run from it");
-  const Progress progress = {whole_number(json, "step", folder),
-                             whole_number(json, "samples", folder),
-                             whole_number(json, "tokens", folder)};
-  const bool is_its_step =
-      progress.step == loaded.step &&
-      checkpoint_path(trainer_.config().checkpoint.folder, loaded.step) == folder;
-  check<core::FormatError>(is_its_step, folder, ": holds step ", loaded.step,
-                           " of the weights and ", progress.step,
-                           " of the run; take another checkpoint");
-  std::vector<std::string> lines =
-      changed_fields(core::require(json, "config", folder), trainer_.config(), folder);
+  const dist::Group& all = trainer_.sharded().groups().all;
+  std::vector<std::string> lines;
+  Progress progress;
+  // What can't go on is refused before all of the checkpoint is read.
+  dist::run_together(all, [&] {
+    const Manifest manifest = read_manifest(folder);
+    const core::Json json = core::parse_json(manifest.trainer, folder);
+    const auto identity = json.find("data");
+    const bool is_same = identity != json.end() && identity->is_number_integer() &&
+                         identity->get<uint64_t>() == trainer_.data().identity();
+    check<ConfigError>(is_same, folder,
+                       ": was trained on other data than data.train has now; train "
+                       "on the same files with the same tokenizer, or begin a new run from it");
+    progress = {whole_number(json, "step", folder), whole_number(json, "samples", folder),
+                whole_number(json, "tokens", folder)};
+    const std::string& run = trainer_.config().checkpoint.folder;
+    const bool is_its_step =
+        progress.step == manifest.step && checkpoint_path(run, manifest.step) == folder;
+    check<core::FormatError>(is_its_step, folder, ": holds step ", manifest.step,
+                             " of the weights and ", progress.step,
+                             " of the run; take another checkpoint");
+    lines = changed_fields(core::require(json, "config", folder), trainer_.config(), folder);
+  });
+  load_checkpoint(folder, trainer_.optimizer().state(), true, all);
   trainer_.resume(progress);
   return lines;
 }
