@@ -14,7 +14,6 @@ namespace {
 
 using core::check;
 using core::ConfigError;
-using core::fail;
 
 constexpr int kMaxRanks = 1 << 20;
 constexpr const char* kRankInfo = "dist.rank_info: ";
