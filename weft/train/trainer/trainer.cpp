@@ -160,10 +160,11 @@ bool Trainer::run(const TrainerHooks& hooks) {
     StepMetrics metrics =
         measure(result, rate, std::chrono::duration<double>(Clock::now() - start).count());
     if (is_due(config_.eval.every)) metrics.eval_loss = evaluate();
-    if (hooks.on_step) hooks.on_step(metrics);
     const Agreement agreement = agree(hooks);
     stops = agreement.stops;
+    // Before the step is told of: whoever has seen step n finds all that was written while it ran.
     if (agreement.publishes && hooks.publish) hooks.publish();
+    if (hooks.on_step) hooks.on_step(metrics);
     const bool is_last = progress_.step == config_.train.steps;
     if (hooks.save && (stops || is_last || is_due(config_.checkpoint.every))) hooks.save();
   }

@@ -31,7 +31,7 @@ struct Progress {
 
 /// What someone who watches a run wants to know; called on every rank, in the order of steps.
 struct TrainerHooks {
-  /// After every step.
+  /// After every step, once what was written while it ran is visible.
   std::function<void(const StepMetrics& metrics)> on_step;
   /// True on any rank: the run ends after this step, with a checkpoint.
   std::function<bool()> is_interrupted;
