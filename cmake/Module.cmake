@@ -4,8 +4,8 @@
 # One folder = one namespace = one target weft_<NAME>, of all .cpp files beside the call.
 # DEPS is the list of folders that it may include: the layer check reads it from here.
 # TORCH: the folder uses libtorch. TORCH_SOURCES: only these files do (they and TORCH_DEPS are left
-# out of a build without libtorch). PLAIN_SOURCES: patterns of files that are compiled one by one, because
-# they use nothing of libtorch's: a program that needs no others of the library links without it.
+# out of a build without libtorch). PLAIN_SOURCES: patterns of files that are compiled apart, because they
+# use nothing of libtorch's: a program that needs no others of the library links without it.
 # LEAVE_OUT: patterns of files that this build leaves out.
 function(weft_module)
   cmake_parse_arguments(ARG "TORCH" "NAME" "DEPS;TORCH_SOURCES;TORCH_DEPS;PLAIN_SOURCES;LEAVE_OUT" ${ARGN})
@@ -32,13 +32,13 @@ function(weft_module)
   foreach(dep ${ARG_DEPS})
     target_link_libraries(${target} PUBLIC weft_${dep})
   endforeach()
+  # Most of a file's time goes by before its own first line (5 s with libtorch's headers), so ten are compiled as one.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 10)
   if(WEFT_TORCH AND (ARG_TORCH OR ARG_TORCH_SOURCES))
     foreach(dep ${ARG_TORCH_DEPS})
       target_link_libraries(${target} PUBLIC weft_${dep})
     endforeach()
     weft_use_torch(${target})
-    # A file with libtorch's headers costs 5 s before its own first line, so ten are compiled as one.
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 10)
     set(plain)
     if(ARG_TORCH_SOURCES)
       set(plain ${sources})
@@ -50,8 +50,20 @@ function(weft_module)
       list(APPEND plain ${matching})
     endforeach()
     if(plain)
-      set_source_files_properties(${plain} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-                                                      SKIP_UNITY_BUILD_INCLUSION ON)
+      weft_compile_apart(${target} ${plain})
     endif()
   endif()
+endfunction()
+
+# weft_compile_apart(TARGET a.cpp …): these files of a library that uses libtorch don't, so they are compiled without
+# its headers, and no object has code of both kinds.
+function(weft_compile_apart target)
+  get_target_property(sources ${target} SOURCES)
+  list(REMOVE_ITEM sources ${ARGN})
+  list(APPEND sources $<TARGET_OBJECTS:${target}_plain>)
+  set_target_properties(${target} PROPERTIES SOURCES "${sources}" LINKER_LANGUAGE CXX)
+  add_library(${target}_plain OBJECT ${ARGN})
+  target_link_libraries(${target}_plain PRIVATE weft_compile)
+  weft_own_target(${target}_plain)
+  set_target_properties(${target}_plain PROPERTIES UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 10)
 endfunction()

@@ -1,11 +1,10 @@
-#include "weft/nn/attention/rope_scaling.h"
-
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/files/file.h"
+#include "weft/nn/attention/rope_frequencies.h"
 
 namespace weft::nn {
 namespace {

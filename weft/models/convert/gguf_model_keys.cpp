@@ -6,7 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
-#include "weft/nn/attention/rope_scaling.h"
+#include "weft/nn/attention/rope_frequencies.h"
 
 namespace weft::models {
 namespace {

@@ -5,6 +5,8 @@
 #include <numbers>
 #include <vector>
 
+#include "weft/nn/attention/rope_frequencies.h"
+
 namespace weft::models {
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "weft/nn/attention/rope_scaling.h"
+#include "weft/nn/attention/rope_frequencies.h"
 
 namespace weft::nn {
 

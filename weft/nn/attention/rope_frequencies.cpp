@@ -1,4 +1,4 @@
-#include "weft/nn/attention/rope_scaling.h"
+#include "weft/nn/attention/rope_frequencies.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/logical_and.h>

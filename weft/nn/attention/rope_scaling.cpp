@@ -1,4 +1,5 @@
-// What of rope scaling is no tensor arithmetic: configurations are read without libtorch.
+#include "weft/nn/attention/rope_scaling.h"
+
 #include <array>
 #include <cmath>
 #include <string_view>
@@ -6,7 +7,6 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/nn/attention/rope_scaling.h"
 
 namespace weft::nn {
 namespace {

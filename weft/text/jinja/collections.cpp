@@ -262,7 +262,7 @@ Value select_filter(Context& context, const Value& input, const Args& args) {
   return select(context, input, args, by_attribute, wanted);
 }
 
-constexpr Named<Filter> kFilters[] = {
+constexpr Named<Filter> kCollectionFilters[] = {
     {"dictsort", dictsort_filter},
     {"first", first_filter},
     {"items", items_filter},
@@ -284,6 +284,8 @@ constexpr Named<Filter> kFilters[] = {
 
 }  // namespace
 
-Filter find_collection_filter(std::string_view name) { return find_named<Filter>(kFilters, name); }
+Filter find_collection_filter(std::string_view name) {
+  return find_named<Filter>(kCollectionFilters, name);
+}
 
 }  // namespace weft::text::jinja

@@ -10,15 +10,15 @@ namespace {
 constexpr uint64_t kMaxSteps = 1'000'000;
 constexpr uint64_t kUnitsPerStep = 8;
 // Nested expressions, statements and calls together; more would overflow the stack.
-constexpr int kMaxDepth = 400;
+constexpr int kMaxCallDepth = 400;
 
 // Counts how deep evaluation is, for as long as it lives.
 class DepthGuard {
  public:
   explicit DepthGuard(int& depth) : depth_(depth) {
-    if (++depth_ <= kMaxDepth) return;
+    if (++depth_ <= kMaxCallDepth) return;
     --depth_;
-    fault("recursion deeper than the limit of ", kMaxDepth, " levels");
+    fault("recursion deeper than the limit of ", kMaxCallDepth, " levels");
   }
   ~DepthGuard() { --depth_; }
   DepthGuard(const DepthGuard&) = delete;

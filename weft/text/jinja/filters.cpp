@@ -177,7 +177,7 @@ Value attr_filter(Context& context, const Value& input, const Args& args) {
   return get_attribute(input, string_of(*arg[0], "attr's name"));
 }
 
-constexpr Named<Filter> kFilters[] = {
+constexpr Named<Filter> kValueFilters[] = {
     {"abs", abs_filter},       {"attr", attr_filter},       {"count", length_filter},
     {"d", default_filter},     {"default", default_filter}, {"e", escape_filter},
     {"escape", escape_filter}, {"float", float_filter},     {"int", int_filter},
@@ -188,7 +188,7 @@ constexpr Named<Filter> kFilters[] = {
 }  // namespace
 
 Filter find_filter(std::string_view name) {
-  if (const Filter filter = find_named<Filter>(kFilters, name)) return filter;
+  if (const Filter filter = find_named<Filter>(kValueFilters, name)) return filter;
   if (const Filter filter = find_string_filter(name)) return filter;
   return find_collection_filter(name);
 }

@@ -104,7 +104,7 @@ Value center_filter(Context& context, const Value& input, const Args& args) {
   return Value::text(pad(context, to_text(input), width, 1));
 }
 
-constexpr Named<Filter> kFilters[] = {
+constexpr Named<Filter> kStringFilters[] = {
     {"capitalize", capitalize_filter},
     {"center", center_filter},
     {"indent", indent_filter},
@@ -117,7 +117,9 @@ constexpr Named<Filter> kFilters[] = {
 
 }  // namespace
 
-Filter find_string_filter(std::string_view name) { return find_named<Filter>(kFilters, name); }
+Filter find_string_filter(std::string_view name) {
+  return find_named<Filter>(kStringFilters, name);
+}
 
 Text replace_all(Context& context, const Text& text, const Text& from, const Text& to,
                  int64_t count) {

@@ -167,13 +167,13 @@ Value find_method_of(Context& context, const Value& self, const Args& args) {
   return Value::integer(static_cast<int64_t>(utf8_length(std::string_view(bytes).substr(0, at))));
 }
 
-Value index_method(Context& context, const Value& self, const Args& args) {
+Value index_in_text(Context& context, const Value& self, const Args& args) {
   Value place = find_method_of<false>(context, self, args);
   if (place.as_integer() < 0) fault("substring not found");
   return place;
 }
 
-Value count_method(Context& context, const Value& self, const Args& args) {
+Value count_in_text(Context& context, const Value& self, const Args& args) {
   const auto arg = bind("count", args, {"sub"});
   if (arg[0] == nullptr) fault("count needs a string");
   const std::string& bytes = self_text(self).bytes();
@@ -250,10 +250,10 @@ Value pad_method(Context& context, const Value& self, const Args& args) {
 constexpr Named<Callable::Method> kMethods[] = {
     {"capitalize", case_method<Case::kCapitalize>},
     {"center", pad_method<1>},
-    {"count", count_method},
+    {"count", count_in_text},
     {"endswith", affix_method<true>},
     {"find", find_method_of<false>},
-    {"index", index_method},
+    {"index", index_in_text},
     {"isalnum", all_are_method<kLetter | kNumeric>},
     {"isalpha", all_are_method<kLetter>},
     {"isdigit", all_are_method<kNumeric>},

@@ -8,13 +8,13 @@ namespace weft::text::jinja {
 namespace {
 
 // Deeper values would overflow the stack of whoever walks them.
-constexpr int kMaxDepth = 100;
+constexpr int kMaxValueDepth = 100;
 constexpr uint64_t kMaxWeight = 1'000'000;
 
 // Adds a part to what will hold it.
 void enclose(Extent& outer, const Value& part) {
   const Extent inner = extent_of(part);
-  if (inner.depth >= kMaxDepth) fault("values nested deeper than ", kMaxDepth, " levels");
+  if (inner.depth >= kMaxValueDepth) fault("values nested deeper than ", kMaxValueDepth, " levels");
   outer.depth = std::max(outer.depth, inner.depth + 1);
   outer.weight += inner.weight;
   if (outer.weight > kMaxWeight) {

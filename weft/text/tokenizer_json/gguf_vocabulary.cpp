@@ -14,7 +14,7 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-constexpr uint64_t kMaxTokenizer = 100'000'000;
+constexpr uint64_t kMaxTokenizerFile = 100'000'000;
 // Digits, cases, contractions, spaces, line ends, marks and scripts: what families cut differently.
 constexpr char kProbe[] =
     "Hello, WORLD! I'VE 1 12 123 1234567 we're DON'T  two  spaces\n\n \t tabs\r\n\r\nGr\xC3\xB6\xC3"
@@ -55,7 +55,7 @@ std::string find_family(Vocabulary vocabulary, const Tokenizer& tokenizer,
 Vocabulary read_gguf_vocabulary(const std::string& folder) {
   const LoadedTokenizer loaded = read_tokenizer_folder(folder);
   const std::string path = folder + "/tokenizer.json";
-  const core::Json json = core::parse_json(core::read_text_file(path, kMaxTokenizer), path);
+  const core::Json json = core::parse_json(core::read_text_file(path, kMaxTokenizerFile), path);
   const JsonField model = JsonField(json, path).at("model");
   check<ConfigError>(!model.flag_or("byte_fallback", false), path,
                      ": a SentencePiece tokenizer, expected byte-level BPE; convert its GGUF "

@@ -26,17 +26,17 @@ TextStep read_strip(const JsonField& field) {
   return strip_step(field.at("strip_left").flag(), field.at("strip_right").flag());
 }
 
-struct Row {
+struct NormalizerRow {
   std::string_view type;
   TextStep (*read)(const JsonField&);
 };
-constexpr Row kRows[] = {{"NFC", read_form<normalize_nfc>},
-                         {"NFD", read_form<normalize_nfd>},
-                         {"NFKC", read_form<normalize_nfkc>},
-                         {"NFKD", read_form<normalize_nfkd>},
-                         {"Prepend", read_prepend},
-                         {"Replace", read_replace},
-                         {"Strip", read_strip}};
+constexpr NormalizerRow kNormalizers[] = {{"NFC", read_form<normalize_nfc>},
+                                          {"NFD", read_form<normalize_nfd>},
+                                          {"NFKC", read_form<normalize_nfkc>},
+                                          {"NFKD", read_form<normalize_nfkd>},
+                                          {"Prepend", read_prepend},
+                                          {"Replace", read_replace},
+                                          {"Strip", read_strip}};
 
 }  // namespace
 
@@ -54,9 +54,9 @@ std::vector<TextStep> read_normalizer(const JsonField& field) {
   std::vector<TextStep> out;
   for (const JsonField& step : steps_of(field, "normalizers")) {
     const std::string type = step.at("type").text();
-    const Row* row = nullptr;
+    const NormalizerRow* row = nullptr;
     std::string known = "Sequence";
-    for (const Row& candidate : kRows) {
+    for (const NormalizerRow& candidate : kNormalizers) {
       if (candidate.type == type) row = &candidate;
       known += core::join(", ", candidate.type);
     }

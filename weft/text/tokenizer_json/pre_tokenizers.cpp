@@ -100,21 +100,21 @@ void add_metaspace(const JsonField& field, PreTokenizerPart& part) {
   }
 }
 
-struct Row {
+struct PreTokenizerRow {
   std::string_view type;
   void (*add)(const JsonField&, PreTokenizerPart&);
 };
-constexpr Row kRows[] = {{"ByteLevel", add_byte_level},
-                         {"Digits", add_digits},
-                         {"Metaspace", add_metaspace},
-                         {"Punctuation", add_punctuation},
-                         {"Split", add_split}};
+constexpr PreTokenizerRow kPreTokenizers[] = {{"ByteLevel", add_byte_level},
+                                              {"Digits", add_digits},
+                                              {"Metaspace", add_metaspace},
+                                              {"Punctuation", add_punctuation},
+                                              {"Split", add_split}};
 
 void add_step(const JsonField& step, PreTokenizerPart& part) {
   const std::string type = step.at("type").text();
   if (part.is_byte_level) step.refuse("ByteLevel as the last step", core::quote(type));
   std::string known = "Sequence";
-  for (const Row& row : kRows) {
+  for (const PreTokenizerRow& row : kPreTokenizers) {
     if (row.type == type) {
       row.add(step, part);
       return;

@@ -132,6 +132,9 @@ struct Expr {
   Node node;
 };
 
+/// 0 for no expression.
+inline int depth(const ExprPtr& expr) { return expr == nullptr ? 0 : expr->depth; }
+
 struct Statement;
 using Body = std::vector<Statement>;
 

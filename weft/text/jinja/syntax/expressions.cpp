@@ -7,7 +7,7 @@ namespace weft::text::jinja {
 namespace {
 
 // Deeper ones would overflow the stack of whoever parses, walks or destroys them.
-constexpr int kMaxDepth = 150;
+constexpr int kMaxExpressionDepth = 150;
 constexpr int kMaxNesting = 60;
 
 struct BinaryRule {
@@ -55,13 +55,12 @@ std::optional<CompareOp> read_compare(TokenReader& reader) {
   return std::nullopt;
 }
 
-int depth(const ExprPtr& expr) { return expr == nullptr ? 0 : expr->depth; }
-
 }  // namespace
 
 ExprPtr ExpressionParser::make(Expr::Node node, int line, int child_depth) {
-  if (child_depth >= kMaxDepth) {
-    reader_.fail("expressions nested deeper than ", kMaxDepth, " levels; simplify the template");
+  if (child_depth >= kMaxExpressionDepth) {
+    reader_.fail("expressions nested deeper than ", kMaxExpressionDepth,
+                 " levels; simplify the template");
   }
   return std::make_unique<Expr>(Expr{line, child_depth + 1, std::move(node)});
 }

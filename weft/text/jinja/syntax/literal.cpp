@@ -8,7 +8,7 @@
 namespace weft::text::jinja {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
 // Reads `size` digits of the base from `at`; nothing if there are fewer.
 std::optional<char32_t> read_digits(std::string_view text, size_t at, size_t size, int base) {
@@ -66,7 +66,7 @@ bool append_escape(std::string_view text, size_t& at, std::string& out) {
 size_t digits_end(std::string_view text, size_t at, int base) {
   const auto is_base_digit = [base](char c) {
     if (base <= 10) return c >= '0' && c < '0' + base;
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return is_decimal(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
   };
   for (;;) {
     const size_t skipped = at < text.size() && text[at] == '_' ? 1 : 0;
@@ -101,13 +101,13 @@ std::string without_underscores(std::string_view text) {
 // Where a fraction and an exponent that begin at `at` end, or `at`.
 size_t float_end(std::string_view text, size_t at) {
   size_t end = at;
-  if (end + 1 < text.size() && text[end] == '.' && is_digit(text[end + 1])) {
+  if (end + 1 < text.size() && text[end] == '.' && is_decimal(text[end + 1])) {
     end = digits_end(text, end + 1, 10);
   }
   if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
     size_t exponent = end + 1;
     if (exponent < text.size() && (text[exponent] == '+' || text[exponent] == '-')) ++exponent;
-    if (exponent < text.size() && is_digit(text[exponent])) end = digits_end(text, exponent, 10);
+    if (exponent < text.size() && is_decimal(text[exponent])) end = digits_end(text, exponent, 10);
   }
   return end;
 }

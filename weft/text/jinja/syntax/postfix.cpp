@@ -3,12 +3,6 @@
 #include "weft/text/jinja/syntax/parser.h"
 
 namespace weft::text::jinja {
-namespace {
-
-int depth(const ExprPtr& expr) { return expr == nullptr ? 0 : expr->depth; }
-
-}  // namespace
-
 int ExpressionParser::depth_of(const CallArgs& args) {
   int deepest = 0;
   for (const ExprPtr& arg : args.positional) deepest = std::max(deepest, depth(arg));
