@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/quant/affine_reference.h"
+#include "weft/quant/code_stream.h"
 #include "weft/quant/view.h"
 
 namespace weft::quant {
@@ -59,7 +60,7 @@ at::Tensor pack_groups(const at::Tensor& values, int64_t bits, int64_t group_siz
         quantize(row * groups + group, {from + row * in + column, length},
                  std::span(codes).subspan(static_cast<size_t>(column), length));
       }
-      reference::pack(codes, bits, {to + row * row_bytes, static_cast<size_t>(row_bytes)});
+      pack_codes(codes, bits, {to + row * row_bytes, static_cast<size_t>(row_bytes)});
     }
   });
   return packed;

@@ -8,7 +8,7 @@
 
 #include "weft/core/checked.h"
 #include "weft/core/error.h"
-#include "weft/quant/affine_reference.h"
+#include "weft/quant/code_stream.h"
 #include "weft/quant/formats/gguf_k_blocks.h"
 #include "weft/quant/large_tensor.h"
 #include "weft/quant/view.h"
@@ -56,9 +56,11 @@ void decode_codes(const GgufBlockInfo& info, const uint8_t* block, uint8_t* code
     rest += 4;
   }
   for (int j = 0; j < 16; ++j) {
-    codes[j] = static_cast<uint8_t>((rest[j] & 15) | ((fifths >> j) & 1) << 4);
-    codes[j + 16] = static_cast<uint8_t>(rest[j] >> 4 | ((fifths >> (j + 16)) & 1) << 4);
+    codes[j] = rest[j] & 15;
+    codes[j + 16] = rest[j] >> 4;
   }
+  if (info.bits == 4) return;
+  for (int j = 0; j < 32; ++j) codes[j] |= static_cast<uint8_t>((fifths >> j & 1) << 4);
 }
 
 /// Where rows of the AffineTensor are written; scales and offsets in bytes.
@@ -91,7 +93,7 @@ void convert_row(GgufBlock kind, const uint8_t* blocks, std::span<uint8_t> codes
     to.scales += scale_bytes;
     if (to.offsets != nullptr) to.offsets += scale_bytes;
   }
-  reference::pack(codes, info.bits, packed);
+  pack_codes(codes, info.bits, packed);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "weft/quant/panels/panel_codes.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "weft/quant/code_stream.h"
 
 namespace weft::quant {
 namespace {
@@ -13,18 +14,6 @@ using kernels::PanelNumbers;
 // The columns that share bytes: with 4 bits with the other half, with 6 bits with each other.
 constexpr int64_t kHalfBlock = kBlockColumns / 2;
 constexpr int64_t kStepBytes = 4 * kPanelRows;
-
-// Codes of any bits: one stream, lowest bit first.
-RowCodes read_stream(const uint8_t* packed, int64_t bits) {
-  RowCodes codes;
-  for (int64_t i = 0; i < kBlockColumns; ++i) {
-    const int64_t first = i * bits, at = first / 8, shift = first % 8;
-    int value = packed[at] >> shift;
-    if (shift + bits > 8) value |= packed[at + 1] << (8 - shift);
-    codes[static_cast<size_t>(i)] = static_cast<uint8_t>(value & ((1 << bits) - 1));
-  }
-  return codes;
-}
 
 // Of four columns that lie side by side, those of the fourth step have two bits in each of the
 // other three.
@@ -54,15 +43,7 @@ void write_sixes(const RowCodes& codes, uint8_t* steps) {
 
 RowCodes read_affine_codes(const uint8_t* packed, int64_t bits) {
   RowCodes codes;
-  if (bits == 8) {
-    std::copy_n(packed, kBlockColumns, codes.begin());
-    return codes;
-  }
-  if (bits != 4) return read_stream(packed, bits);
-  for (size_t i = 0; i < kHalfBlock; ++i) {
-    codes[2 * i] = packed[i] & 15;
-    codes[2 * i + 1] = packed[i] >> 4;
-  }
+  unpack_codes({packed, static_cast<size_t>(kBlockColumns * bits / 8)}, bits, codes);
   return codes;
 }
 
@@ -86,10 +67,12 @@ void write_panel_codes(const RowCodes& codes, PanelNumbers numbers, uint8_t* ste
     }
     return;
   }
-  for (int64_t i = 0; i < kHalfBlock; ++i) {
-    const auto at = static_cast<size_t>(i);
-    steps[i / 4 * 4 * kPanelRows + i % 4] =
-        static_cast<uint8_t>(codes[at] | codes[at + kHalfBlock] << 4);
+  for (int64_t i = 0; i < kHalfBlock; i += 4) {
+    uint32_t low = 0, high = 0;
+    std::memcpy(&low, codes.data() + i, 4);
+    std::memcpy(&high, codes.data() + i + kHalfBlock, 4);
+    const uint32_t both = low | high << 4;
+    std::memcpy(steps + i * kPanelRows, &both, 4);
   }
 }
 
