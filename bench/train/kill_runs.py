@@ -58,9 +58,10 @@ def steps_of(run):
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def file_of(run):
+def written_at(run):
+    """In seconds, as time.time() counts."""
     path = run / "metrics.jsonl"
-    return path.stat().st_ino if path.exists() else None
+    return path.stat().st_mtime if path.exists() else 0
 
 
 def newest(run):
@@ -76,14 +77,15 @@ def ranks_of(process):
 
 def run_and_kill(weft, config, run):
     """Returns the last step and the newest checkpoint after the kill."""
-    saved, old_file = newest(run), file_of(run)
+    saved, start = newest(run), time.time()
     process = subprocess.Popen([weft, "train", str(config), "--resume=auto"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
-    # A run that is resumed puts a new file in the place of its metrics.
-    while file_of(run) == old_file or len(steps_of(run)) <= saved:
+    # Until then the metrics are those of the run before, which went on beyond what it saved.
+    while written_at(run) <= start or len(steps_of(run)) <= saved:
         time.sleep(0.01)
         if time.monotonic() > deadline:
+            process.kill()
             sys.exit("no step within a minute")
         if process.poll() is not None:
             sys.exit(f"ended by itself: {process.stderr.read().decode()}")
