@@ -2,25 +2,21 @@
 
 #include <ATen/ops/empty.h>
 
-#include <ios>
 #include <utility>
 
-#include "weft/core/error.h"
-#include "weft/models/decoder/tied_head.h"
-#include "weft/models/registry.h"
 #include "weft/nn/linear/dense_linear.h"
 
 namespace weft::models {
 namespace {
 
-// The plan, a source of values, and whoever they refer to: as long as values may be asked for.
+// What values may be asked of, and whoever it refers to.
 struct Kept {
   std::shared_ptr<const io::TensorFile> file;
-  std::unique_ptr<LoadPlan> plan;
-  std::unique_ptr<WeightSource> source;
+  AgreedModel agreed;
+  std::unique_ptr<WeightSource> source = nullptr;
 
   at::Tensor values(const std::string& name) const {
-    const WeightRule& rule = plan->require(name).rule;
+    const WeightRule& rule = agreed.plan().require(name).rule;
     if (rule.is_vector()) return source->vector(name);
     return source->linear(rule.base(), false)->dense_weight();
   }
@@ -51,14 +47,10 @@ class EmptyMatrices : public WeightSource {
 };
 
 template <class Options>
-DeferredModel defer(std::shared_ptr<const Kept> kept, const ModelConfig& config,
-                    const dist::Group& group, const Options& options) {
+DeferredModel defer(std::shared_ptr<const Kept> kept, const Options& options) {
   DeferredModel deferred;
-  deferred.model = find_family(config.family)
-                       .make(config, EmptyMatrices(*kept->source, options.dtype),
-                             make_stage(options.layers, config.num_layers), group);
-  deferred.model->train();
-  require_gradients(*deferred.model);
+  deferred.model = kept->agreed.make(EmptyMatrices(*kept->source, options.dtype), options.layers,
+                                     /*is_trainable=*/true);
   deferred.values = [kept = std::move(kept)](const std::string& name) {
     return kept->values(name);
   };
@@ -67,30 +59,22 @@ DeferredModel defer(std::shared_ptr<const Kept> kept, const ModelConfig& config,
 
 }  // namespace
 
-DeferredModel defer_model(const ModelConfig& given, const dist::Group& group,
+DeferredModel defer_model(const ModelConfig& config, const dist::Group& group,
                           const InitOptions& options) {
-  const ModelConfig config = complete_config(given);
-  auto kept = std::make_shared<Kept>();
-  kept->plan = std::make_unique<LoadPlan>(make_plan(config, group.size()));
-  group.check_agreement("new model", core::join("plan hash ", std::hex, kept->plan->params().hash(),
-                                                std::dec, ", seed ", options.seed, ", std ",
-                                                options.std, ", ", c10::toString(options.dtype)));
-  kept->source = std::make_unique<InitialWeights>(*kept->plan, group.rank(), options);
-  return defer(std::move(kept), config, group, options);
+  const auto kept = std::make_shared<Kept>(Kept{nullptr, agree_on(config, group, options)});
+  kept->source = std::make_unique<InitialWeights>(kept->agreed.plan(), group.rank(), options);
+  return defer(kept, options);
 }
 
 DeferredModel defer_model(std::shared_ptr<const io::TensorFile> file, const dist::Group& group,
                           const LoadOptions& options) {
-  const ModelConfig config = read_config(*file);
-  auto kept = std::make_shared<Kept>();
-  kept->plan = std::make_unique<LoadPlan>(make_plan(*file, group.size(), options));
-  group.check_agreement("model file", core::join(file->tensors().size(), " tensors, plan hash ",
-                                                 std::hex, kept->plan->params().hash()));
-  check_copied_head(config, *file, group);
-  kept->source = std::make_unique<WeightReader>(*file, *kept->plan, group.rank(), options.progress,
-                                                options.dtype);
-  kept->file = std::move(file);
-  return defer(std::move(kept), config, group, options);
+  LoadOptions trained = options;
+  trained.is_trainable = true;
+  AgreedModel agreed = agree_on(*file, group, trained);
+  const auto kept = std::make_shared<Kept>(Kept{std::move(file), std::move(agreed)});
+  kept->source = std::make_unique<WeightReader>(*kept->file, kept->agreed.plan(), group.rank(),
+                                                options.progress, options.dtype);
+  return defer(kept, options);
 }
 
 }  // namespace weft::models

@@ -88,10 +88,6 @@ void WeightReader::report() const {
   if (progress_) progress_(stats_.planned_bytes, planned_bytes_);
 }
 
-void require_gradients(torch::nn::Module& model) {
-  for (at::Tensor& parameter : model.parameters()) parameter.set_requires_grad(true);
-}
-
 LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOptions& options) {
   const ModelConfig config = read_config(file);
   PlanOptions plan_options;
@@ -108,26 +104,27 @@ LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOpti
   return LoadPlan(file, rules, num_ranks, plan_options);
 }
 
-LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
-                       const LoadOptions& options) {
+AgreedModel agree_on(const io::TensorFile& file, const dist::Group& group,
+                     const LoadOptions& options) {
   if (options.on_cuda) {
     cuda::require_built("models.load_model");
     core::check<core::ConfigError>(!options.is_trainable,
                                    "models.load_model: a model to train on cuda, expected one for "
                                    "inference; load it on the CPU");
   }
-  const ModelConfig config = read_config(file);
-  const LoadPlan plan = make_plan(file, group.size(), options);
-  group.check_agreement("model file", core::join(file.tensors().size(), " tensors, plan hash ",
-                                                 std::hex, plan.params().hash()));
-  check_copied_head(config, file, group);
-  const WeightReader reader(file, plan, group.rank(), options.progress, options.dtype,
+  AgreedModel agreed(read_config(file), make_plan(file, group.size(), options), group,
+                     {"model file", core::join(file.tensors().size(), " tensors")});
+  check_copied_head(agreed.config(), file, group);
+  return agreed;
+}
+
+LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
+                       const LoadOptions& options) {
+  const AgreedModel agreed = agree_on(file, group, options);
+  const WeightReader reader(file, agreed.plan(), group.rank(), options.progress, options.dtype,
                             {options.panel_activation_bits, options.on_cuda});
   LoadedModel loaded;
-  const Stage stage = make_stage(options.layers, config.num_layers);
-  loaded.model = find_family(config.family).make(config, reader, stage, group);
-  loaded.model->train(options.is_trainable);
-  if (options.is_trainable) require_gradients(*loaded.model);
+  loaded.model = agreed.make(reader, options.layers, options.is_trainable);
   loaded.stats = reader.stats();
   return loaded;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "weft/dist/group.h"
+#include "weft/models/load/agreed_model.h"
 #include "weft/models/load/plan.h"
 #include "weft/models/load/stage.h"
 #include "weft/models/load/weight_source.h"
@@ -87,13 +88,14 @@ struct LoadOptions {
   shard::HeadSplit head_split = shard::HeadSplit::kKv;
 };
 
-/// All floating weights of a model need gradients from now on; those that are held quantized are no
-/// parameters and stay as they are.
-void require_gradients(torch::nn::Module& model);
-
 /// The plan of `file` for `num_ranks` ranks, from headers alone. Throws as LoadPlan and
 /// read_config.
 LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOptions& options = {});
+
+/// Plans `file` and checks that all ranks agree on it. Collective over `group`. Throws as
+/// load_model.
+AgreedModel agree_on(const io::TensorFile& file, const dist::Group& group,
+                     const LoadOptions& options = {});
 
 /// Plans from headers, checks that all ranks agree on file and plan, then loads this rank's part.
 /// Collective over `group`. Throws FormatError, ConfigError (a cut that leaves a rank with nothing;

@@ -7,7 +7,6 @@
 
 #include "weft/core/error.h"
 #include "weft/io/tensor_file_builder.h"
-#include "weft/models/load/load.h"
 #include "weft/models/registry.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/parallel/init.h"
@@ -88,19 +87,20 @@ at::Tensor InitialWeights::vector(const std::string& name) const {
   return at::full({shard::total_length(wanted.columns)}, value, options_.dtype);
 }
 
-std::shared_ptr<CausalLM> make_model(const ModelConfig& given, const dist::Group& group,
+AgreedModel agree_on(const ModelConfig& config, const dist::Group& group,
+                     const InitOptions& options) {
+  ModelConfig complete = complete_config(config);
+  LoadPlan plan = make_plan(complete, group.size());
+  return AgreedModel(std::move(complete), std::move(plan), group,
+                     {"new model", core::join("seed ", options.seed, ", std ", options.std, ", ",
+                                              c10::toString(options.dtype))});
+}
+
+std::shared_ptr<CausalLM> make_model(const ModelConfig& config, const dist::Group& group,
                                      const InitOptions& options) {
-  const ModelConfig config = complete_config(given);
-  const LoadPlan plan = make_plan(config, group.size());
-  group.check_agreement("new model", core::join("plan hash ", std::hex, plan.params().hash(),
-                                                std::dec, ", seed ", options.seed, ", std ",
-                                                options.std, ", ", c10::toString(options.dtype)));
-  const InitialWeights weights(plan, group.rank(), options);
-  std::shared_ptr<CausalLM> model =
-      find_family(config.family)
-          .make(config, weights, make_stage(options.layers, config.num_layers), group);
-  require_gradients(*model);
-  return model;
+  const AgreedModel agreed = agree_on(config, group, options);
+  const InitialWeights weights(agreed.plan(), group.rank(), options);
+  return agreed.make(weights, options.layers, /*is_trainable=*/true);
 }
 
 }  // namespace weft::models

@@ -5,6 +5,7 @@
 
 #include "weft/dist/group.h"
 #include "weft/io/tensor_file.h"
+#include "weft/models/load/agreed_model.h"
 #include "weft/models/load/plan.h"
 #include "weft/models/load/stage.h"
 #include "weft/models/load/weight_source.h"
@@ -33,6 +34,11 @@ std::shared_ptr<const io::TensorFile> header_of(const ModelConfig& config);
 /// The plan of a model that no file has, for any number of ranks. Throws ConfigError for a cut that
 /// leaves a rank with nothing; the message says which sizes work.
 LoadPlan make_plan(const ModelConfig& config, int64_t num_ranks);
+
+/// Plans a new model and checks that all ranks agree on it and on how it begins. Throws and is
+/// collective as make_model.
+AgreedModel agree_on(const ModelConfig& config, const dist::Group& group,
+                     const InitOptions& options = {});
 
 /// A model that begins with random weights, in training mode, all of them parameters that need
 /// gradients. A weight is drawn from the seed and its name, by each element's index in the whole:
