@@ -58,7 +58,7 @@ struct Whole {
   WholeExpert shared{50};
 };
 
-PartialLinear cut_linear(const LinearLike& whole, ShardKind kind, const Group& group,
+PartialLinear cut_linear(const ShardableLinear& whole, ShardKind kind, const Group& group,
                          int64_t unit = 1) {
   const bool by_rows = kind == ShardKind::kAllToSharded;
   const int64_t size = by_rows ? whole.out_features() : whole.in_features();

@@ -9,6 +9,7 @@
 #include "tests/support/needs_cuda.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/quantized_linear.h"
+#include "weft/nn/parallel/shard_linear.h"
 
 namespace weft::nn {
 namespace {
@@ -110,9 +111,10 @@ TEST_F(CudaLinearOnGpu, IsNeitherTrainedNorCut) {
             }),
             "ConfigError: nn.CudaLinear: a gradient: expected a weight of the CPU; do it before "
             "nn::on_cuda");
-  EXPECT_EQ(error_text([&] { moved->column_unit(2); }),
-            "ConfigError: nn.CudaLinear: a cut: expected a weight of the CPU; do it before "
-            "nn::on_cuda");
+  EXPECT_EQ(error_text([&] { shard_linear(*moved, ShardKind::kShardedToAll, dist::Group()); }),
+            "ConfigError: nn.shard_linear: linear [4, 16], input features: a "
+            "weft::nn::CudaLinearImpl can't be cut or joined, expected a weight in the file's "
+            "order; do it before nn::put_in_panels or nn::on_cuda");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/nn/linear_cases.h"
+#include "weft/nn/linear/panel_linear.h"
 #include "weft/shard/heads.h"
 
 namespace weft::nn {
@@ -233,6 +234,30 @@ TEST(ShardLinear, RefusesOnAllRanksAlikeAndNamesLayerSizesAndRemedy) {
                   "ShapeError: nn.DenseLinear: input [1, 8], expected the last dim to be 2");
       },
       {4});
+}
+
+// A weight in panels, or an adapter around one, computes and can't be cut.
+TEST(ShardLinear, RefusesWhatCannotBeCut) {
+  on_ranks(
+      [](const Group& group) {
+        const std::shared_ptr<LinearLike> panels = in_panels(*dense_case(16, 32, at::kFloat)(), 16);
+        const std::string remedy =
+            ": a weft::nn::PanelLinearImpl can't be cut or joined, expected a weight in the file's "
+            "order; do it before nn::put_in_panels or nn::on_cuda";
+        EXPECT_EQ(error_text([&] {
+                    shard_linear(*panels, ShardKind::kAllToSharded, group, {{}, 0, "wq"});
+                  }),
+                  "ConfigError: nn.shard_linear: wq [16, 32], output features" + remedy);
+        const auto adapted = lora_case([&] { return panels; }, at::kFloat)();
+        for (const ShardKind kind : kKinds) {
+          EXPECT_EQ(error_text([&] { shard_linear(*adapted, kind, group); }),
+                    "ConfigError: nn.LoraLinear" + remedy);
+        }
+        AllToShardedLinear rows(panels, group);
+        EXPECT_EQ(error_text([&] { rows->unshard(); }),
+                  "ConfigError: nn.AllToShardedLinear.unshard" + remedy);
+      },
+      {2});
 }
 
 }  // namespace

@@ -18,11 +18,6 @@ namespace {
 
 constexpr char kCudaLinear[] = "nn.CudaLinear";
 
-[[noreturn]] void refuse(const char* what) {
-  core::fail<core::ConfigError>(kCudaLinear, ": ", what,
-                                ": expected a weight of the CPU; do it before nn::on_cuda");
-}
-
 std::span<const uint8_t> bytes_of(const at::Tensor& part) {
   if (!part.defined()) return {};
   return {static_cast<const uint8_t*>(part.const_data_ptr()), part.nbytes()};
@@ -107,7 +102,9 @@ CudaLinearImpl::CudaLinearImpl(cuda::Matrix weight_in, at::Tensor bias_in)
 
 at::Tensor CudaLinearImpl::forward(const at::Tensor& x) {
   check_input(x, in_features(), kCudaLinear);
-  if (at::GradMode::is_enabled() && x.requires_grad()) refuse("a gradient");
+  core::check<core::ConfigError>(
+      !at::GradMode::is_enabled() || !x.requires_grad(), kCudaLinear,
+      ": a gradient: expected a weight of the CPU; do it before nn::on_cuda");
   const at::Tensor numbers = x.to(at::kFloat).contiguous();
   auto shape = x.sizes().vec();
   shape.back() = out_features();
@@ -146,17 +143,6 @@ at::Tensor CudaLinearImpl::rows(const at::Tensor& indices) {
 at::Tensor CudaLinearImpl::dense_weight() const {
   // Reading changes nothing but scratch memory.
   return const_cast<CudaLinearImpl*>(this)->rows(at::arange(out_features(), at::kLong));
-}
-
-int64_t CudaLinearImpl::column_unit(int64_t /*n*/) const { refuse("a cut"); }
-
-std::shared_ptr<LinearLike> CudaLinearImpl::shard(const LinearCut& /*cut*/) const {
-  refuse("a cut");
-}
-
-std::shared_ptr<LinearLike> CudaLinearImpl::unshard(const LinearCut& /*cut*/,
-                                                    const at::Tensor& /*bias*/) const {
-  refuse("the whole");
 }
 
 }  // namespace weft::nn

@@ -25,10 +25,6 @@ class CudaLinearImpl : public LinearLike {
   int64_t weight_bytes() const override { return weight.num_bytes(); }
   at::Tensor bias_or_undefined() const override { return bias; }
   at::Tensor dense_weight() const override;
-  /// Cutting and joining are done before: all throw ConfigError.
-  int64_t column_unit(int64_t n) const override;
-  std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
-  std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
 
   cuda::Matrix weight;
   at::Tensor bias;

@@ -11,7 +11,7 @@
 namespace weft::nn {
 
 /// A floating-point weight; parameters "weight" [out, in] and, if defined, "bias" [out].
-class DenseLinearImpl : public LinearLike {
+class DenseLinearImpl : public ShardableLinear {
  public:
   /// Keeps the tensors given. Throws ShapeError unless weight is 2-d and bias fits.
   explicit DenseLinearImpl(at::Tensor weight, at::Tensor bias = {}, bool requires_grad = false);

@@ -55,7 +55,12 @@ class LinearLike : public AnyLinear {
   bool has_bias() const { return bias_or_undefined().defined(); }
   /// w [out, in] as numbers without a gradient; may share memory with the parameter.
   virtual at::Tensor dense_weight() const = 0;
+};
 
+/// An inner linear that can be cut over a group and put together again. What only computes, such as
+/// a weight in the order of one machine's kernels, is a LinearLike alone.
+class ShardableLinear : public LinearLike {
+ public:
   /// A run of input features that should not be cut when n ranks share them: the quant group, or
   /// what it must be divided into so that every rank gets some.
   virtual int64_t column_unit(int64_t n) const = 0;

@@ -32,6 +32,14 @@ void check_bias(const at::Tensor& bias, int64_t out_features, const char* where)
       bias.defined() ? core::list_text(bias.sizes()) : "", ", expected [", out_features, "]");
 }
 
+const ShardableLinear& shardable(const LinearLike& linear, std::string_view where) {
+  const auto* found = dynamic_cast<const ShardableLinear*>(&linear);
+  core::check<core::ConfigError>(found != nullptr, where, ": a ", linear.name(),
+                                 " can't be cut or joined, expected a weight in the file's order; "
+                                 "do it before nn::put_in_panels or nn::on_cuda");
+  return *found;
+}
+
 void check_shardable(const LinearLike& linear, const LinearCut& cut, const char* where) {
   const bool by_rows = cut.kind == ShardKind::kAllToSharded;
   core::check<core::InternalError>(cut.layout.dim == (by_rows ? 0 : 1), where, ": cut of dim ",

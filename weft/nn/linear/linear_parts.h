@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
+
 #include "weft/nn/linear/linear_like.h"
 #include "weft/quant/quantized_matrix.h"
 
@@ -13,6 +15,10 @@ namespace weft::nn {
 /// [out_features] or undefined.
 void check_input(const at::Tensor& x, int64_t in_features, const char* where);
 void check_bias(const at::Tensor& bias, int64_t out_features, const char* where);
+
+/// The layer as one that can be cut. Throws ConfigError, beginning with `where`, for one that only
+/// computes, such as a weight in panels or on a GPU.
+const ShardableLinear& shardable(const LinearLike& linear, std::string_view where);
 
 /// Throws ShapeError, beginning with `where`, unless `linear` is as large along the cut's dim as
 /// the cut's layout says, and InternalError if dim and kind don't belong together.

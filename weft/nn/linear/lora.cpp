@@ -15,6 +15,8 @@
 namespace weft::nn {
 namespace {
 
+constexpr char kLoraLinear[] = "nn.LoraLinear";
+
 bool is_cut(const std::optional<LinearCut>& cut, ShardKind kind) {
   return cut.has_value() && cut->kind == kind;
 }
@@ -87,12 +89,17 @@ at::Tensor LoraLinearImpl::dense_weight() const {
   return base + product.to(base.scalar_type());
 }
 
+int64_t LoraLinearImpl::column_unit(int64_t n) const {
+  return shardable(*base_, kLoraLinear).column_unit(n);
+}
+
 std::shared_ptr<LinearLike> LoraLinearImpl::shard(const LinearCut& cut) const {
   const bool by_rows = cut.kind == ShardKind::kAllToSharded;
   const at::Tensor a = by_rows ? lora_a.detach().clone() : own_part(lora_a, cut);
   const at::Tensor b = by_rows ? own_part(lora_b, cut) : lora_b.detach().clone();
-  auto part = std::make_shared<LoraLinearImpl>(base_->shard(cut), with_grad_of(a, lora_a),
-                                               with_grad_of(b, lora_b), scale_, cut);
+  auto part = std::make_shared<LoraLinearImpl>(shardable(*base_, kLoraLinear).shard(cut),
+                                               with_grad_of(a, lora_a), with_grad_of(b, lora_b),
+                                               scale_, cut);
   part->set_dropout(dropout_);
   return part;
 }
@@ -102,8 +109,9 @@ std::shared_ptr<LinearLike> LoraLinearImpl::unshard(const LinearCut& cut,
   const bool by_rows = cut.kind == ShardKind::kAllToSharded;
   const at::Tensor a = by_rows ? lora_a.detach().clone() : gather_whole(lora_a, cut);
   const at::Tensor b = by_rows ? gather_whole(lora_b, cut) : lora_b.detach().clone();
-  auto whole = std::make_shared<LoraLinearImpl>(base_->unshard(cut, bias), with_grad_of(a, lora_a),
-                                                with_grad_of(b, lora_b), scale_);
+  auto whole =
+      std::make_shared<LoraLinearImpl>(shardable(*base_, kLoraLinear).unshard(cut, bias),
+                                       with_grad_of(a, lora_a), with_grad_of(b, lora_b), scale_);
   whole->set_dropout(dropout_);
   return whole;
 }

@@ -17,7 +17,7 @@ namespace weft::nn {
 /// features A is cut by columns, before the sum over ranks, and B whole. The factor that stays
 /// whole sums its gradient over the ranks, so that its copies stay equal.
 /// Source: Hu et al. 2021, arXiv:2106.09685.
-class LoraLinearImpl : public LinearLike {
+class LoraLinearImpl : public ShardableLinear {
  public:
   /// Keeps what is given; `cut` says how all three were cut already. Freezes the base. Throws
   /// ShapeError unless A and B fit the base.
@@ -33,7 +33,8 @@ class LoraLinearImpl : public LinearLike {
   at::Tensor bias_or_undefined() const override { return base_->bias_or_undefined(); }
   /// With the adapter's product added.
   at::Tensor dense_weight() const override;
-  int64_t column_unit(int64_t n) const override { return base_->column_unit(n); }
+  /// These three throw ConfigError if the base can't be cut.
+  int64_t column_unit(int64_t n) const override;
   std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
   std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
 

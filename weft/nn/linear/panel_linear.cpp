@@ -16,12 +16,6 @@ namespace {
 
 constexpr char kPanelLinear[] = "nn.PanelLinear";
 
-[[noreturn]] void refuse(const char* what) {
-  core::fail<core::ConfigError>(kPanelLinear, ": ", what,
-                                ": expected a weight of the file's order; do it before "
-                                "nn::put_in_panels");
-}
-
 // The bias as products in panels add it; undefined if there is none.
 at::Tensor in_float(const LinearLike& linear) {
   const at::Tensor bias = linear.bias_or_undefined();
@@ -52,7 +46,9 @@ PanelLinearImpl::PanelLinearImpl(quant::PanelMatrix weight_in, at::Tensor bias_i
 
 at::Tensor PanelLinearImpl::forward(const at::Tensor& x) {
   check_input(x, in_features(), kPanelLinear);
-  if (at::GradMode::is_enabled() && x.requires_grad()) refuse("a gradient");
+  core::check<core::ConfigError>(!at::GradMode::is_enabled() || !x.requires_grad(), kPanelLinear,
+                                 ": a gradient: expected a weight of the file's order; do it "
+                                 "before nn::put_in_panels");
   const at::Tensor y = quant::panel_matmul(x, weight);
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;
 }
@@ -62,17 +58,6 @@ at::Tensor PanelLinearImpl::rows(const at::Tensor& indices) {
 }
 
 at::Tensor PanelLinearImpl::dense_weight() const { return quant::panel_values(weight); }
-
-int64_t PanelLinearImpl::column_unit(int64_t /*n*/) const { refuse("a cut"); }
-
-std::shared_ptr<LinearLike> PanelLinearImpl::shard(const LinearCut& /*cut*/) const {
-  refuse("a cut");
-}
-
-std::shared_ptr<LinearLike> PanelLinearImpl::unshard(const LinearCut& /*cut*/,
-                                                     const at::Tensor& /*bias*/) const {
-  refuse("the whole");
-}
 
 int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits) {
   // A tied embedding and head share one inner linear, and keep sharing one.

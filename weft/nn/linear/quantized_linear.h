@@ -10,12 +10,12 @@
 
 namespace weft::nn {
 
-/// LinearLike::column_unit of a quantized weight of these sizes.
+/// ShardableLinear::column_unit of a quantized weight of these sizes.
 int64_t column_unit_of(int64_t in_features, int64_t group_size, int64_t n);
 
 /// A quantized weight of any mode; buffers "weight" (packed), "scales" and, where there are,
 /// "offsets". The weight is frozen; gradients pass through to the input.
-class QuantizedLinearImpl : public LinearLike {
+class QuantizedLinearImpl : public ShardableLinear {
  public:
   /// Keeps the tensors given. `whole_group_size` is the group size of the whole if this is a shard
   /// whose own is a divisor of it; 0: the weight's own. Throws ShapeError as

@@ -7,6 +7,7 @@
 #include "weft/core/error.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/fused_linear.h"
+#include "weft/nn/linear/linear_parts.h"
 #include "weft/nn/linear/new_linear.h"
 #include "weft/ops/collectives.h"
 
@@ -119,7 +120,7 @@ at::Tensor AllToShardedLinearImpl::forward(const at::Tensor& x) {
 }
 
 std::shared_ptr<LinearLike> AllToShardedLinearImpl::unshard() const {
-  return inner_->unshard(cut_, {});
+  return shardable(*inner_, "nn.AllToShardedLinear.unshard").unshard(cut_, {});
 }
 
 ShardedToAllLinearImpl::ShardedToAllLinearImpl(int64_t in_features, int64_t out_features, bool bias,
@@ -162,7 +163,7 @@ at::Tensor ShardedToAllLinearImpl::forward_rows(const at::Tensor& x, const RowCo
 }
 
 std::shared_ptr<LinearLike> ShardedToAllLinearImpl::unshard() const {
-  return inner_->unshard(cut_, bias);
+  return shardable(*inner_, "nn.ShardedToAllLinear.unshard").unshard(cut_, bias);
 }
 
 }  // namespace weft::nn

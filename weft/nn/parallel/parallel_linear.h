@@ -33,7 +33,8 @@ class ParallelLinearImpl : public AnyLinear, public LinearHolder {
   /// This rank's part of the weight: the parameter itself, or a quantized weight's packed integers.
   /// Throws ConfigError if the inner linear keeps no tensor of that name.
   at::Tensor weight() const;
-  /// The whole layer, bias included, on every rank. Collective.
+  /// The whole layer, bias included, on every rank. Throws ConfigError on all ranks if the inner
+  /// linear can't be joined. Collective.
   virtual std::shared_ptr<LinearLike> unshard() const = 0;
   /// The whole's weight [out, in] and bias [out] (undefined without one) as numbers, on every rank,
   /// never kept. Collective.

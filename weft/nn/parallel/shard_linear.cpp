@@ -4,6 +4,7 @@
 
 #include "weft/core/error.h"
 #include "weft/nn/linear/dense_linear.h"
+#include "weft/nn/linear/linear_parts.h"
 #include "weft/nn/linear/quantized_linear.h"
 
 namespace weft::nn {
@@ -15,7 +16,8 @@ std::string where_text(const std::string& name, ShardKind kind, const LinearLike
                     kind == ShardKind::kAllToSharded ? "output" : "input", " features");
 }
 
-std::shared_ptr<ParallelLinearImpl> cut_linear(const LinearLike& linear, const LinearCut& cut) {
+std::shared_ptr<ParallelLinearImpl> cut_linear(const ShardableLinear& linear,
+                                               const LinearCut& cut) {
   std::shared_ptr<LinearLike> part = linear.shard(cut);
   if (cut.kind == ShardKind::kAllToSharded) {
     return std::make_shared<AllToShardedLinearImpl>(std::move(part), cut.group, cut.layout);
@@ -32,20 +34,23 @@ std::shared_ptr<ParallelLinearImpl> shard_linear(const LinearLike& linear, Shard
                                                  const dist::Group& group,
                                                  const ShardOptions& options) {
   const bool by_rows = kind == ShardKind::kAllToSharded;
-  const int64_t own_unit = by_rows ? 1 : linear.column_unit(group.size());
+  const std::string where = where_text(options.name, kind, linear);
+  const ShardableLinear& whole = shardable(linear, where);
+  const int64_t own_unit = by_rows ? 1 : whole.column_unit(group.size());
   const int64_t unit = options.unit == 0 ? own_unit : options.unit;
   const shard::Split split{by_rows ? 0 : 1, options.segments, unit};
   const int64_t size = by_rows ? linear.out_features() : linear.in_features();
-  const auto layout =
-      shard::make_layout(split, size, group.size(), where_text(options.name, kind, linear));
-  return cut_linear(linear, {kind, layout, group});
+  const auto layout = shard::make_layout(split, size, group.size(), where);
+  return cut_linear(whole, {kind, layout, group});
 }
 
 std::shared_ptr<ParallelLinearImpl> shard_linear(const LinearLike& linear, ShardKind kind,
                                                  const dist::Group& group, shard::Layout layout) {
   layout.dim = kind == ShardKind::kAllToSharded ? 0 : 1;
-  shard::check_layout(layout, where_text("linear", kind, linear));
-  return cut_linear(linear, {kind, std::move(layout), group});
+  const std::string where = where_text("linear", kind, linear);
+  const ShardableLinear& whole = shardable(linear, where);
+  shard::check_layout(layout, where);
+  return cut_linear(whole, {kind, std::move(layout), group});
 }
 
 std::shared_ptr<ParallelLinearImpl> shard_linear(const torch::nn::Linear& linear, ShardKind kind,

@@ -29,7 +29,8 @@ struct ShardOptions {
 /// up to the number of units: shards may differ by one unit. Quantized weights are cut bit for
 /// bit, LoRA adapters with their base. Not collective.
 /// Throws ShapeError or ConfigError naming `options.name`, the sizes and the ranks that work; the
-/// sizes are equal on all ranks, so all fail alike.
+/// sizes are equal on all ranks, so all fail alike. ConfigError, too, for a layer that can't be
+/// cut.
 std::shared_ptr<ParallelLinearImpl> shard_linear(const LinearLike& linear, ShardKind kind,
                                                  const dist::Group& group,
                                                  const ShardOptions& options = {});
