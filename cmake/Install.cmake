@@ -41,11 +41,16 @@ install(TARGETS ${modules} weft_compile weft_torch EXPORT weftTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 # A package brings libtorch along under its prefix; elsewhere the one that weft was built with serves.
 set(WEFT_BUNDLES_TORCH OFF CACHE BOOL "The installed program looks for libtorch under its own prefix alone")
-set(run_path $ORIGIN/../${CMAKE_INSTALL_LIBDIR}/weft/torch/lib)
+set(run_path $ORIGIN/../${CMAKE_INSTALL_LIBDIR}/weft $ORIGIN/../${CMAKE_INSTALL_LIBDIR}/weft/torch/lib)
 if(NOT WEFT_BUNDLES_TORCH)
   list(APPEND run_path ${WEFT_TORCH_ROOT}/lib)
 endif()
 set_target_properties(weft-tensors PROPERTIES INSTALL_RPATH "${run_path}")
+if(WEFT_HAS_MPI)
+  # The program has loaded libtorch by then.
+  set_target_properties(weft_mpi PROPERTIES INSTALL_RPATH $ORIGIN/torch/lib)
+  install(TARGETS weft_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/weft COMPONENT program)
+endif()
 install(TARGETS weft weft-tensors RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/weft)

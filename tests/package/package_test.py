@@ -66,7 +66,8 @@ class Package(unittest.TestCase):
 
     def on_ranks(self, ranks, *command):
         # weft launch writes the rank before each line.
-        lines = run(self.weft, "launch", "-n", ranks, "--", *command).splitlines(keepends=True)
+        dashes = [] if "--" in command else ["--"]
+        lines = run(self.weft, "launch", "-n", ranks, *dashes, *command).splitlines(keepends=True)
         return "".join(line.removeprefix("[0] ") for line in lines)
 
     def test_no_header_names_the_sources_folder(self):
@@ -90,6 +91,21 @@ class Package(unittest.TestCase):
             got = losses(self.on_ranks(2, program, model_ranks))
             for expected, loss in zip(whole, got, strict=True):
                 self.assertAlmostEqual(loss, expected, places=4)
+
+    def test_mpi_is_loaded_when_it_is_asked_for(self):
+        library = self.prefix / "lib/weft/libweft_mpi.so"
+        if not library.exists():
+            self.skipTest("this build has no mpi backend")
+        program = self.build("cut_layer")
+        for path in (self.weft, self.prefix / "bin/weft-tensors", program):
+            self.assertNotIn("libmpi", run("readelf", "-d", path))
+        one, two = run(program), self.on_ranks(2, "--backend", "mpi", "--", program)
+        self.assertAlmostEqual(float(one.split()[1]), float(two.split()[1]), places=4)
+        library.rename(library.with_suffix(".away"))
+        with self.assertRaisesRegex(
+                AssertionError, "dist.World: backend mpi: expected libweft_mpi.so and MPI, got: "):
+            self.on_ranks(2, "--backend", "mpi", "--", program)
+        library.with_suffix(".away").rename(library)
 
     def test_generation_within_a_program(self):
         program = self.build("embedded_generation")

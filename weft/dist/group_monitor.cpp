@@ -50,6 +50,12 @@ GroupMonitor::GroupMonitor(std::shared_ptr<const GroupMonitor> whole, std::vecto
       number_(0),
       whole_(std::move(whole)) {}
 
+GroupMonitor::~GroupMonitor() = default;
+
+std::unique_ptr<PeerWatch> GroupMonitor::watch() const {
+  return std::make_unique<PeerWatch>(*peers_, world_ranks_);
+}
+
 std::string GroupMonitor::peer_name(int64_t group_rank) const {
   return peers_->name(world_ranks_[static_cast<size_t>(group_rank)]);
 }

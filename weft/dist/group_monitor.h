@@ -19,7 +19,8 @@ class Work;
 namespace weft::dist {
 
 /// Follows the operations of one group on this rank: notes each in the status page, and turns
-/// what went wrong into a CommError that names the rank.
+/// what went wrong into a CommError that names the rank. What a backend calls is virtual or stands
+/// here, so that one in a library of its own needs none of its code.
 class GroupMonitor {
  public:
   /// `world_ranks` are the group's ranks, in its order.
@@ -29,12 +30,16 @@ class GroupMonitor {
   /// those, and the status page is left to them.
   GroupMonitor(std::shared_ptr<const GroupMonitor> whole, std::vector<int> world_ranks);
 
+  GroupMonitor(const GroupMonitor&) = delete;
+  GroupMonitor& operator=(const GroupMonitor&) = delete;
+  virtual ~GroupMonitor();
+
   const std::string& name() const { return name_; }
   const Peers& peers() const { return *peers_; }
   const std::vector<int>& world_ranks() const { return world_ranks_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
   /// The peer's name by its rank in the group.
-  std::string peer_name(int64_t group_rank) const;
+  virtual std::string peer_name(int64_t group_rank) const;
 
   void begin(OpKind kind) {
     begun_.store(kind, std::memory_order_relaxed);
@@ -52,9 +57,11 @@ class GroupMonitor {
   [[noreturn]] void explain(OpKind kind, const std::exception& error) const;
   /// What the other ranks of the group are doing, for the message of a wait that was too long:
   /// "; rank 1 (pid 5, host x): during barrier #2 of group data". Empty if it cannot be seen.
-  std::string what_others_do() const;
+  virtual std::string what_others_do() const;
   /// "dist.Group: all_reduce #4 of group model".
-  std::string where(OpKind kind) const;
+  virtual std::string where(OpKind kind) const;
+  /// Looks after the group's ranks during one wait, which must not outlive this.
+  virtual std::unique_ptr<PeerWatch> watch() const;
 
  private:
   void watch_until_done(c10d::Work& work, OpKind kind) const;

@@ -5,13 +5,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <regex>
+#include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tests/dist/oracle.h"
 #include "tests/support/backends.h"
+#include "tests/support/run_command.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
+#include "weft/dist/launch/launch.h"
+#include "weft/dist/launch/status_page.h"
 #include "weft/dist/world.h"
 
 namespace weft::dist {
@@ -28,6 +36,73 @@ class MpiBackend : public testing::Test {
     test::run_ranks(n, body, {.backend = "mpi", .variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
   }
 };
+
+// Whether this process has a file in its memory whose path holds `text`.
+bool has_loaded(const std::string& text) {
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  while (std::getline(maps, line)) {
+    if (line.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_F(MpiBackend, IsLoadedWhenItIsAskedFor) {
+  test::run_ranks(
+      2, [](World&) { EXPECT_FALSE(has_loaded("/libmpi") || has_loaded("/libweft_mpi.so")); },
+      {.backend = "shm"});
+  on_ranks(2, [](World&) {
+    EXPECT_TRUE(has_loaded("/libmpi"));
+    EXPECT_TRUE(has_loaded("/libweft_mpi.so"));
+  });
+}
+
+// A program that needs the backend, as weft's own ends with an error.
+TEST(MpiProgram, DISABLED_MakesAWorld) {
+  try {
+    World::from_env();
+  } catch (const core::Error& error) {
+    const std::string line = core::join("weft: ", error.type(), ": ", error.what());
+    if (should_report(line)) std::fprintf(stderr, "%s\n", line.c_str());
+    std::fflush(nullptr);
+    _exit(error.exit_code());
+  }
+}
+
+// In a place where files of these names are found first that are no libraries.
+test::CommandResult launch_without(const std::vector<std::string>& libraries) {
+  const std::string folder = core::join(::testing::TempDir(), "weft-no-libraries-", getpid());
+  std::filesystem::create_directory(folder);
+  for (const std::string& library : libraries) std::ofstream(folder + "/" + library) << "text\n";
+  LaunchOptions options;
+  options.num_ranks = 3;
+  options.backend = "mpi";
+  options.command = {"sh",
+                     "-c",
+                     "LD_LIBRARY_PATH=" + folder + " exec \"$@\"",
+                     "sh",
+                     core::join("/proc/", getpid(), "/exe"),
+                     "--gtest_also_run_disabled_tests",
+                     "--gtest_brief=1",
+                     "--gtest_filter=MpiProgram.DISABLED_MakesAWorld"};
+  const auto result = test::run_forked([&] { return launch(options); });
+  std::filesystem::remove_all(folder);
+  return result;
+}
+
+TEST_F(MpiBackend, SaysInOneLineWhichLibraryIsMissing) {
+  const std::vector<std::vector<std::string>> cases = {{"libweft_mpi.so"},
+                                                       {"libmpi.so.40", "libmpich.so.12"}};
+  for (const auto& libraries : cases) {
+    const auto result = launch_without(libraries);
+    EXPECT_EQ(result.status, 2) << libraries[0];
+    EXPECT_TRUE(std::regex_match(
+        result.err,
+        std::regex("weft: ConfigError: dist.World: backend mpi: expected libweft_mpi.so and MPI, "
+                   "got: [^\n]*lib(weft_)?mpi[^\n]*; install both, or use another backend\n")))
+        << result.err;
+  }
+}
 
 at::Tensor numbers(int rank, int64_t count) {
   return test::input_of(rank, {count}, at::kFloat, true);

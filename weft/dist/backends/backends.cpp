@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/dist/backends/mpi_group.h"
 #include "weft/dist/hierarchical/transport.h"
 #include "weft/dist/rendezvous/rendezvous.h"
 #include "weft/dist/shm/transport.h"
-#ifdef WEFT_HAS_MPI
-#include "weft/dist/mpi/group.h"
-#endif
 #ifdef WEFT_HAS_NCCL
 #include "weft/dist/nccl/group.h"
 #endif
@@ -70,11 +68,9 @@ GroupHandles make_nccl(const GroupRequest& request) {
 }
 #endif
 
-#ifdef WEFT_HAS_MPI
 bool from_mpirun(const RankInfo& info) {
   return info.launcher == "openmpi" || info.launcher == "mpich";
 }
-#endif
 
 BackendRow row_of(const BackendName& backend) {
   switch (backend.id) {
@@ -82,10 +78,8 @@ BackendRow row_of(const BackendName& backend) {
     case BackendId::kNccl:
       return {backend.id, backend.name, make_nccl, why_no_nccl, automatic};
 #endif
-#ifdef WEFT_HAS_MPI
     case BackendId::kMpi:
       return {backend.id, backend.name, make_mpi_group, always, from_mpirun, /*is_plain=*/true};
-#endif
     case BackendId::kShm:
       return {backend.id, backend.name, make_shm_group, unless_one_host, automatic};
     case BackendId::kHierarchical:

@@ -106,13 +106,13 @@ void MpiRuntime::end(int status) {
 bool MpiRuntime::others_end_too() const {
   MPI_Request request = MPI_REQUEST_NULL;
   if (MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
-  PeerWatch watch(monitor_->peers(), monitor_->world_ranks());
+  const std::unique_ptr<PeerWatch> watch = monitor_->watch();
   const auto deadline = std::chrono::steady_clock::now() + patience_;
   while (true) {
     int done = 0;
     if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
     if (done != 0) return true;
-    if (std::chrono::steady_clock::now() > deadline || watch.trouble()) return false;
+    if (std::chrono::steady_clock::now() > deadline || watch->trouble()) return false;
     std::this_thread::sleep_for(200us);
   }
 }

@@ -67,7 +67,7 @@ void MpiWaiter::wait_long(const std::function<bool()>& done, OpKind kind) const 
     if (done()) return;
     sched_yield();
   }
-  PeerWatch watch(monitor_->peers(), monitor_->world_ranks());
+  const std::unique_ptr<PeerWatch> watch = monitor_->watch();
   auto look_at = Clock::now();
   for (auto pause = kShortestSleep; !done(); pause = std::min(2 * pause, kLongestSleep)) {
     std::this_thread::sleep_for(pause);
@@ -76,7 +76,7 @@ void MpiWaiter::wait_long(const std::function<bool()>& done, OpKind kind) const 
     const auto now = Clock::now();
     if (now < look_at) continue;
     look_at = now + kLookPeriod;
-    look_after_peers(watch, done, kind);
+    look_after_peers(*watch, done, kind);
     if (now - start < monitor_->timeout()) continue;
     give_up(kind, core::join("waited for ", monitor_->timeout().count() / 1000,
                              " s; another rank does not take part (WEFT_TIMEOUT_S)",

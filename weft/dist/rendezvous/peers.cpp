@@ -122,6 +122,8 @@ PeerWatch::PeerWatch(const Peers& peers, std::vector<int> ranks)
   for (const int rank : ranks_) beats_.push_back(peers.beat(rank));
 }
 
+PeerWatch::~PeerWatch() = default;
+
 std::optional<std::string> PeerWatch::trouble() {
   static const std::chrono::milliseconds kLimit = silence_limit();
   const auto now = Clock::now();

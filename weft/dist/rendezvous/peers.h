@@ -54,12 +54,15 @@ class Peers {
 class PeerWatch {
  public:
   PeerWatch(const Peers& peers, std::vector<int> ranks);
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+  virtual ~PeerWatch();
 
   /// Call several times a second. What is wrong, e.g. "rank 1 (pid 5, host x) has ended", or
   /// nothing. A rank is silent when its heartbeat stands still for five seconds (0 in
   /// WEFT_HEARTBEAT_TIMEOUT_S: never) of this rank's own watching: a job that is stopped as a
   /// whole and continued is not taken for stuck.
-  std::optional<std::string> trouble();
+  virtual std::optional<std::string> trouble();
 
  private:
   using Clock = std::chrono::steady_clock;
