@@ -103,13 +103,7 @@ void write_shards(const TensorFile& file, const ShardInfo& info, const FunctionT
   if (options.num_ranks == 1) {
     files = whole_files(pieces[0], metadata, options.max_file_bytes);
   } else {
-    // A file that was made for one number of ranks has no plan for a single one, and can't be cut
-    // again.
-    const auto cut =
-        rules.num_ranks
-            ? ShardInfo{}
-            : cut_rules(file, rules, ShardPlan::make(file, rules, 1, functions), functions);
-    files = output_files(pieces, metadata, to_json(cut));
+    files = output_files(pieces, metadata, to_json(cut_rules(file, rules, functions)));
   }
   uint64_t total = 0;
   uint64_t done = 0;

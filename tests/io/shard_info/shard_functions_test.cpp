@@ -182,12 +182,12 @@ TEST(FunctionTable, RefusesNamesThatAreTakenOrUnknown) {
             "ConfigError: io.FunctionTable.add: there is a function 'mine' already; choose another "
             "name");
   EXPECT_EQ(error_text([&] { table.add_alias("shard", "mine", {}); }),
-            "ConfigError: io.FunctionTable.add: there is a function 'shard' already; choose "
+            "ConfigError: io.FunctionTable.add_alias: there is a function 'shard' already; choose "
             "another name");
   const std::string text = error_text([&] { table.find("shards", "here"); });
   EXPECT_TRUE(
-      text.starts_with("ConfigError: here: unknown function 'shards'; register it, or use as_bits, "
-                       "cat, combine_qkv, "))
+      text.starts_with("ConfigError: here: unknown function 'shards'; bind it with --functions, or "
+                       "use as_bits, cat, combine_qkv, "))
       << text;
 }
 

@@ -42,6 +42,21 @@ TEST(ShardInfo, ReadsTheOlderFormOfDims) {
   EXPECT_TRUE(info.params[1].steps.empty());
 }
 
+TEST(ShardInfo, ReadsTheOldestFormOfAList) {
+  const ShardInfo info = ShardInfo::parse(
+      R"([{"name": "x", "shard_dim": 1}, {"name": "y", "shard_dim": -1}])", "INFO");
+  ASSERT_EQ(info.params.size(), 2u);
+  EXPECT_EQ(info.params[0].name, "x");
+  EXPECT_EQ(info.params[0].steps[0].arguments, (std::vector<Argument>{int64_t{1}}));
+  EXPECT_TRUE(info.params[1].steps.empty());
+  EXPECT_EQ(parse_error(R"([{"name": "x", "shard_dim": 1}, 3])"),
+            "FormatError: INFO: [1]: expected {\"name\", \"shard_dim\"}, got number");
+  EXPECT_EQ(parse_error(R"([{"name": "x", "shard_dim": 1}, {"name": "x", "shard_dim": 1}])"),
+            "FormatError: INFO: parameter 'x' stands twice");
+  EXPECT_EQ(parse_error(R"([{"name": "x", "shard_dim": -2}])"),
+            "FormatError: INFO: parameter 'x': dim -2, expected -1 (replicate) or a dim");
+}
+
 TEST(ShardInfo, ReadsMlcsForms) {
   const std::string steps = R"([{"func_name": "_shard_q", "in_shape": [8, 4], "out_shape":
       [2, 4, 4], "out_dtype": "uint32"}])";

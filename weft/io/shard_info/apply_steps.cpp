@@ -51,8 +51,7 @@ FoundStep find_step(const ShardStep& step, bool is_stacked, const FunctionTable&
   found.step = &step;
   found.where = where;
   found.function = functions.find(step.function, where);
-  found.arguments = found.function.bound;
-  found.arguments.insert(found.arguments.end(), step.arguments.begin(), step.arguments.end());
+  found.arguments = found.function.arguments(step.arguments, where);
   const ViewFunction* view = found.function.view;
   if (view == nullptr) return found;
   check_arguments(*view, found.arguments, where);
@@ -117,7 +116,8 @@ void apply_step(const FoundStep& step, int64_t num_ranks, int64_t rank, Progress
                     " as shard_info says; check that it is the right model");
   const View result = with_where(step.where, [&] {
     return step.function.view != nullptr
-               ? step.function.view->apply({progress.inputs, step.arguments, num_ranks, rank})
+               ? step.function.view->apply({progress.inputs, step.arguments, num_ranks, rank,
+                                            given.output ? &*given.output : nullptr})
                : run_eager(step, progress);
   });
   check<ShapeError>(!given.output || *given.output == result.type(), step.where, ": ",

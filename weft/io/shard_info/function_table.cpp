@@ -11,6 +11,10 @@ using core::check;
 using core::ConfigError;
 using core::quote;
 
+namespace {
+constexpr char kAdd[] = "io.FunctionTable.add";
+}  // namespace
+
 std::string to_text(const Argument& argument) {
   if (const auto* number = std::get_if<int64_t>(&argument)) return std::to_string(*number);
   if (const auto* text = std::get_if<std::string>(&argument)) return quote(*text);
@@ -28,33 +32,34 @@ const std::vector<int64_t>& FunctionCall::list(size_t index) const {
 FunctionTable::FunctionTable() {
   for (ViewFunction& row : reorder_functions()) add(std::move(row));
   for (ViewFunction& row : shard_functions()) add(std::move(row));
+  for (ViewFunction& row : stack_functions()) add(std::move(row));
 }
 
-void FunctionTable::check_free(const std::string& name) const {
+void FunctionTable::check_free(const std::string& name, const std::string& where) const {
   const bool is_taken =
       view_functions_.contains(name) || eager_functions_.contains(name) || aliases_.contains(name);
-  check<ConfigError>(!is_taken, "io.FunctionTable.add: there is a function ", quote(name),
+  check<ConfigError>(!is_taken, where, ": there is a function ", quote(name),
                      " already; choose another name");
 }
 
 void FunctionTable::add(ViewFunction function) {
-  check_free(function.name);
+  check_free(function.name, kAdd);
   std::string name = function.name;
   view_functions_.emplace(std::move(name), std::move(function));
 }
 
 void FunctionTable::add(const std::string& name, std::shared_ptr<const EagerFunction> function) {
-  check_free(name);
+  check_free(name, kAdd);
   eager_functions_.emplace(name, std::move(function));
 }
 
 void FunctionTable::add_alias(const std::string& name, const std::string& function,
-                              std::vector<Argument> arguments) {
-  check_free(name);
-  const std::string where = core::join("io.FunctionTable.add_alias: ", quote(name));
-  const FoundFunction found = find(function, where);
-  if (found.view != nullptr) check_arguments(*found.view, arguments, where);
-  aliases_.emplace(name, Alias{function, std::move(arguments)});
+                              std::vector<Argument> arguments, const std::string& where) {
+  check_free(name, where);
+  check<ConfigError>(!aliases_.contains(function), where, ": ", quote(function),
+                     " is a name that stands for another function, expected a function");
+  find(function, where);
+  aliases_.emplace(name, FunctionBinding{function, std::move(arguments)});
 }
 
 FoundFunction FunctionTable::find(const std::string& name, const std::string& where) const {
@@ -63,6 +68,9 @@ FoundFunction FunctionTable::find(const std::string& name, const std::string& wh
   if (const auto alias = aliases_.find(name); alias != aliases_.end()) {
     target = alias->second.function;
     found.bound = alias->second.arguments;
+  } else if (auto binding = mlc_function(name, heads_, where)) {
+    target = binding->function;
+    found.bound = std::move(binding->arguments);
   }
   if (const auto row = view_functions_.find(target); row != view_functions_.end()) {
     found.view = &row->second;
@@ -73,10 +81,39 @@ FoundFunction FunctionTable::find(const std::string& name, const std::string& wh
     for (const auto& [other, row_of_other] : view_functions_) {
       known.append(known.empty() ? "" : ", ").append(other);
     }
-    core::fail<ConfigError>(where, ": unknown function ", quote(target), "; register it, or use ",
-                            known);
+    core::fail<ConfigError>(where, ": unknown function ", quote(target),
+                            "; bind it with --functions, or use ", known);
   }
   return found;
+}
+
+namespace {
+
+// 1 for "$1"; 0 for what is no place.
+size_t place_of(const Argument& argument) {
+  const auto* text = std::get_if<std::string>(&argument);
+  const bool is_place = text != nullptr && text->size() == 2 && (*text)[0] == '$' &&
+                        (*text)[1] >= '1' && (*text)[1] <= '9';
+  return is_place ? static_cast<size_t>((*text)[1] - '0') : 0;
+}
+
+}  // namespace
+
+std::vector<Argument> FoundFunction::arguments(std::span<const Argument> given,
+                                               const std::string& where) const {
+  std::vector<Argument> all;
+  size_t most = 0;
+  for (const Argument& argument : bound) {
+    const size_t place = place_of(argument);
+    most = std::max(most, place);
+    check<ConfigError>(place <= given.size(), where, ": ", given.size(),
+                       " arguments, expected at least ", place, " for ", to_text(argument));
+    all.push_back(place == 0 ? argument : given[place - 1]);
+  }
+  check<ConfigError>(most == 0 || most == given.size(), where, ": ", given.size(),
+                     " arguments, expected ", most, " for the function that the name stands for");
+  if (most == 0) all.insert(all.end(), given.begin(), given.end());
+  return all;
 }
 
 namespace {

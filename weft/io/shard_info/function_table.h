@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -38,6 +39,8 @@ struct FunctionCall {
   /// For kShard only.
   int64_t num_ranks = 1;
   int64_t rank = 0;
+  /// What shard_info says that the result is; null where it doesn't (weft's form).
+  const TensorType* declared = nullptr;
 
   const View& input() const { return inputs[0]; }
   bool has(size_t index) const { return index < arguments.size(); }
@@ -46,6 +49,14 @@ struct FunctionCall {
   int64_t integer_or(size_t index, int64_t fallback) const;
   const std::string& text(size_t index) const { return std::get<std::string>(arguments[index]); }
   const std::vector<int64_t>& list(size_t index) const;
+};
+
+/// How a kStack function cuts, where it is the same as cutting one dim: `n` equal shards of `dim`,
+/// or of each of `lengths` along it if that is not empty.
+struct StackCut {
+  int64_t dim = 0;
+  int64_t n = 1;
+  std::vector<int64_t> lengths;
 };
 
 /// A row of the table of functions.
@@ -61,6 +72,8 @@ struct ViewFunction {
   std::function<View(const FunctionCall&)> apply;
   /// Whether it takes several tensors ("from").
   bool takes_many = false;
+  /// Of a kStack function whose shards can be joined again; throws as `apply`.
+  std::function<StackCut(const FunctionCall&)> stack_cut = nullptr;
 };
 
 /// A function that a view can't express: it gets the bytes of its whole input in memory and fills
@@ -77,27 +90,49 @@ class EagerFunction {
                    std::span<const Argument> arguments, std::span<std::byte> output) const = 0;
 };
 
-/// A function by name, and what was given for its first arguments.
+/// A name's function and what the name gives it: arguments before the call's own, or around them
+/// where texts "$1", "$2"… stand for the call's first, second….
+struct FunctionBinding {
+  std::string function;
+  std::vector<Argument> arguments;
+};
+
+/// A function by name, and what the name gives it.
 struct FoundFunction {
   const ViewFunction* view = nullptr;
   std::shared_ptr<const EagerFunction> eager;
   std::vector<Argument> bound;
+
+  /// All arguments of a call that gives `given`. Throws ConfigError beginning with `where` if the
+  /// name takes other arguments.
+  std::vector<Argument> arguments(std::span<const Argument> given, const std::string& where) const;
 };
 
-/// Names of functions: weft's own and those that a user adds. Not safe to change while in use.
+/// Heads of a model's attention.
+struct HeadCounts {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+};
+
+/// Names of functions: weft's own, MLC's (mlc_function) and those that a user adds. Not safe to
+/// change while in use.
 class FunctionTable {
  public:
-  /// weft's own rows: reorder_functions and shard_functions.
+  /// weft's own rows: reorder_functions, shard_functions and stack_functions.
   FunctionTable();
 
   /// Adds a function on views. Throws ConfigError if the name is taken.
   void add(ViewFunction function);
   /// Adds a function on tensors in memory. Throws ConfigError if the name is taken.
   void add(const std::string& name, std::shared_ptr<const EagerFunction> function);
-  /// Lets `name` stand for `function` with these arguments: for MLC's files, whose functions have
-  /// their arguments compiled in. Throws ConfigError if the name is taken or there is no function.
+  /// Lets `name` stand for `function` with these arguments (FunctionBinding), and a name of MLC's
+  /// for another function than its usual one. Throws ConfigError if the name is taken or there is
+  /// no function.
   void add_alias(const std::string& name, const std::string& function,
-                 std::vector<Argument> arguments);
+                 std::vector<Argument> arguments,
+                 const std::string& where = "io.FunctionTable.add_alias");
+  /// For MLC's functions, which have the heads compiled in.
+  void set_heads(const HeadCounts& heads) { heads_ = heads; }
 
   /// Throws ConfigError, beginning with `where`, that lists near names.
   FoundFunction find(const std::string& name, const std::string& where) const;
@@ -105,15 +140,12 @@ class FunctionTable {
   const std::map<std::string, ViewFunction>& view_functions() const { return view_functions_; }
 
  private:
-  struct Alias {
-    std::string function;
-    std::vector<Argument> arguments;
-  };
-  void check_free(const std::string& name) const;
+  void check_free(const std::string& name, const std::string& where) const;
 
   std::map<std::string, ViewFunction> view_functions_;
   std::map<std::string, std::shared_ptr<const EagerFunction>> eager_functions_;
-  std::map<std::string, Alias> aliases_;
+  std::map<std::string, FunctionBinding> aliases_;
+  std::optional<HeadCounts> heads_;
 };
 
 /// Throws ConfigError, beginning with `where`, that shows the signature if number or kinds of the
@@ -121,8 +153,16 @@ class FunctionTable {
 void check_arguments(const ViewFunction& function, std::span<const Argument> arguments,
                      const std::string& where);
 
-/// The rows of weft's own functions: reorder_functions.cpp and shard_functions.cpp.
+/// The rows of weft's own functions, each in a file of that name.
 std::vector<ViewFunction> reorder_functions();
 std::vector<ViewFunction> shard_functions();
+std::vector<ViewFunction> stack_functions();
+
+/// What a function of MLC-LLM's does, by the name that MLC gives it in all its models ("_shard_o",
+/// "_shard_qkv_q_weight"); nothing for other names. `heads` is needed for fused q, k and v: throws
+/// ConfigError beginning with `where` without.
+std::optional<FunctionBinding> mlc_function(const std::string& name,
+                                            const std::optional<HeadCounts>& heads,
+                                            const std::string& where);
 
 }  // namespace weft::io

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "weft/core/error.h"
+#include "weft/io/shard_info/apply_steps.h"
 #include "weft/io/shard_info/param_sources.h"
 #include "weft/io/shard_info/rule_index.h"
 #include "weft/io/shard_info/shard_info_json.h"
@@ -39,8 +40,7 @@ std::optional<CutStep> cut_step(const ParamRule& rule, const FunctionTable& func
   const ShardStep& last = rule.steps.back();
   const FoundFunction found = functions.find(last.function, where);
   if (found.view == nullptr || found.view->kind != FunctionKind::kShard) return std::nullopt;
-  CutStep step{found.view, found.bound};
-  step.arguments.insert(step.arguments.end(), last.arguments.begin(), last.arguments.end());
+  CutStep step{found.view, found.arguments(last.arguments, where)};
   check_arguments(*step.function, step.arguments, where);
   return step;
 }
@@ -177,6 +177,43 @@ ShardInfo without_whole(ShardInfo info, const FunctionTable& functions) {
   return info;
 }
 
+// The rule for pieces of what `param` becomes, if a shard function along one dim makes them.
+std::optional<ParamRule> cut_rule(const ParamSources& param, const FunctionTable& functions,
+                                  const std::string& where) {
+  const auto step = cut_step(*param.rule, functions, where);
+  if (!step || !step->is_along_dim()) return std::nullopt;
+  const TensorType type = apply_steps(param, 1, functions, where).front().result.type();
+  const int64_t bits = packed_bits(*param.rule);
+  ParamRule rule;
+  rule.name = param.name;
+  rule.shape = in_words(type.shape, bits);
+  rule.dtype = type.dtype;
+  if (bits > 0) rule.steps.push_back(make_step("as_bits", {bits}));
+  rule.steps.push_back(make_step(step->function->name, step->arguments));
+  return rule;
+}
+
+// The same for one step that stacks equal shards of one dim: they are the balanced ones, too.
+std::optional<ParamRule> stacked_cut_rule(const ParamSources& param, const FunctionTable& functions,
+                                          const std::string& where) {
+  if (param.rule->steps.size() != 1) return std::nullopt;
+  const ShardStep& step = param.rule->steps.front();
+  const FoundFunction found = functions.find(step.function, where);
+  if (found.view == nullptr || found.view->stack_cut == nullptr) return std::nullopt;
+  const View whole = View::of(*param.tensors.front());
+  const std::vector<Argument> arguments = found.arguments(step.arguments, where);
+  check_arguments(*found.view, arguments, where);
+  const StackCut cut =
+      found.view->stack_cut({{&whole, 1}, arguments, 1, 0, step.output ? &*step.output : nullptr});
+  ParamRule rule;
+  rule.name = param.name;
+  rule.shape = whole.shape();
+  rule.dtype = whole.dtype();
+  rule.steps.push_back(cut.lengths.empty() ? make_step("shard", {cut.dim})
+                                           : make_step("shard_segments", {cut.dim, cut.lengths}));
+  return rule;
+}
+
 const std::string* text_of(const TensorFile& file, const char* key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end() ? nullptr : std::get_if<std::string>(&found->second);
@@ -218,22 +255,15 @@ ShardInfo recut_info(const TensorFile& file, const ShardInfo& info,
   return joined;
 }
 
-ShardInfo cut_rules(const TensorFile& file, const ShardInfo& info, const ShardPlan& whole,
-                    const FunctionTable& functions) {
+ShardInfo cut_rules(const TensorFile& file, const ShardInfo& info, const FunctionTable& functions) {
   ShardInfo rules;
   rules.where = info.where;
   for (const ParamSources& param : param_sources(file, info)) {
     if (param.rule == nullptr) continue;
-    const auto step = cut_step(*param.rule, functions, parameter_where(info.where, param.name));
-    if (!step || !step->is_along_dim()) continue;
-    const TensorType type = whole.find(param.name)->of(0).result.type();
-    ParamRule& rule = rules.params.emplace_back();
-    rule.name = param.name;
-    const int64_t bits = packed_bits(*param.rule);
-    rule.shape = in_words(type.shape, bits);
-    rule.dtype = type.dtype;
-    if (bits > 0) rule.steps.push_back(make_step("as_bits", {bits}));
-    rule.steps.push_back(make_step(step->function->name, step->arguments));
+    const std::string where = parameter_where(info.where, param.name);
+    auto rule = param.rule->is_stacked ? stacked_cut_rule(param, functions, where)
+                                       : cut_rule(param, functions, where);
+    if (rule) rules.params.push_back(std::move(*rule));
   }
   return rules;
 }

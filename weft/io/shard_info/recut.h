@@ -5,7 +5,6 @@
 
 #include "weft/io/shard_info/function_table.h"
 #include "weft/io/shard_info/shard_info.h"
-#include "weft/io/shard_info/shard_plan.h"
 #include "weft/shard/layout.h"
 
 namespace weft::io {
@@ -34,10 +33,9 @@ std::optional<CutCheckpoint> read_cut_checkpoint(const TensorFile& file);
 /// pieces (replicated heads). Throws FormatError, ConfigError, ShapeError that name the parameter.
 ShardInfo recut_info(const TensorFile& file, const ShardInfo& info, const FunctionTable& functions);
 
-/// What a checkpoint that is cut by `plan`, which `info` made, has to say about itself to be
-/// cut again: CutCheckpoint::info. `whole` is the plan for one rank. Parameters whose last step is
-/// no shard function are left out: they can't be joined again.
-ShardInfo cut_rules(const TensorFile& file, const ShardInfo& info, const ShardPlan& whole,
-                    const FunctionTable& functions);
+/// What a checkpoint of `file` that `info` cut has to say about itself to be cut again:
+/// CutCheckpoint::info. Parameters that no single dim was cut of, by a shard function or by TVM's
+/// way in one step, are left out: they can't be joined again.
+ShardInfo cut_rules(const TensorFile& file, const ShardInfo& info, const FunctionTable& functions);
 
 }  // namespace weft::io

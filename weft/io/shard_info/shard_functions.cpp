@@ -134,30 +134,6 @@ View shard_pieces(const FunctionCall& call) {
   return call.inputs[static_cast<size_t>(call.rank)];
 }
 
-// TVM's way, with the number of shards as an argument: [n, …, size / n, …].
-View stack_shards(const View& input, int64_t dim, int64_t n, const std::vector<int64_t>& lengths) {
-  check<ShapeError>(n >= 1, n, " shards, expected at least 1");
-  const std::vector<int64_t> segments = lengths.empty() ? std::vector{input.size(dim)} : lengths;
-  for (const int64_t segment : segments) {
-    check<ShapeError>(segment % n == 0, "a segment of ", segment, " in ", n,
-                      " equal shards; weft's form cuts unevenly");
-  }
-  std::vector<View> shards;
-  for (int64_t rank = 0; rank < n; ++rank)
-    shards.push_back(input.shard({dim, lengths, 1}, n, rank));
-  return View::stack(shards, 0);
-}
-
-View stack_dim(const FunctionCall& call) {
-  const int64_t dim = call.integer(0);
-  check<ShapeError>(dim >= 0 && dim < call.input().num_dims(), "dim ", dim, " of ",
-                    core::list_text(call.input().shape()), ", expected 0 to ",
-                    call.input().num_dims() - 1);
-  std::vector<int64_t> lengths;
-  for (size_t i = 2; call.has(i); ++i) lengths.push_back(call.integer(i));
-  return stack_shards(call.input(), dim, call.integer(1), lengths);
-}
-
 ViewFunction row(const char* name, FunctionKind kind, const char* signature, const char* summary,
                  std::function<View(const FunctionCall&)> apply, bool takes_many = false) {
   ViewFunction function;
@@ -191,8 +167,6 @@ std::vector<ViewFunction> shard_functions() {
       row("shard_whole", shard, "", "all of it on every rank", shard_whole),
       row("shard_pieces", shard, "", "the rank's own of pieces that were cut before", shard_pieces,
           true),
-      row("weft.stack_shards", FunctionKind::kStack, "dim n lengths*",
-          "TVM's way: n equal shards along a new dim 0", stack_dim),
   };
 }
 

@@ -68,10 +68,6 @@ Dtype read_dtype(const Json& value, const std::string& where) {
   return *dtype;
 }
 
-namespace {
-
-constexpr size_t kMaxSteps = 64;
-
 Argument read_argument(const Json& value, const std::string& where) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return core::to_int64(value, where);
@@ -79,6 +75,10 @@ Argument read_argument(const Json& value, const std::string& where) {
   for (const Json& item : value) list.push_back(core::to_int64(item, where));
   return list;
 }
+
+namespace {
+
+constexpr size_t kMaxSteps = 64;
 
 ShardStep read_step(const Json& value, const std::string& where) {
   check<FormatError>(value.is_array() && !value.empty() && value[0].is_string(), where,
@@ -196,8 +196,10 @@ void check_steps(const Json& value, const std::string& where) {
 
 ShardInfo ShardInfo::parse(std::string_view text, const std::string& where) {
   const Json root = core::parse_json(text, where);
-  check<FormatError>(root.is_object(), where, ": expected an object, got ", root.type_name());
-  const auto format = root.find("format");
+  const bool is_list = root.is_array() && !root.empty() && root[0].is_object();
+  check<FormatError>(root.is_object() || is_list, where, ": expected an object, got ",
+                     root.type_name());
+  const auto format = is_list ? root.end() : root.find("format");
   const bool is_weft = format != root.end() && format->is_string();
   ShardInfo info = is_weft ? read_weft(root, where) : read_foreign(root, where);
   info.where = where;

@@ -40,8 +40,9 @@ struct ParamRule {
 ///    "params": {NAME: [[FUNCTION, ARGUMENT…], …] or
 ///                     {"from": [NAME…], "shape": […], "dtype": "F16", "steps": [[…]…]}}}
 /// Read as well, as published: TVM's {NAME: [[FUNCTION, [SHAPE, DTYPE], INTEGER…], …]}, its older
-/// {NAME: dim or -1}, MLC's {NAME: [{"func_name", "in_shape", "out_shape", "out_dtype"}…]} and
-/// MLC's whole metadata {"params": [{"name", "preprocs"}…], "tensor_parallel_shards": N}.
+/// {NAME: dim or -1}, its oldest [{"name": NAME, "shard_dim": dim or -1}…], MLC's {NAME:
+/// [{"func_name", "in_shape", "out_shape", "out_dtype"}…]} and MLC's whole metadata {"params":
+/// [{"name", "preprocs"}…], "tensor_parallel_shards": N}.
 struct ShardInfo {
   /// Begins messages: the path.
   std::string where = "shard_info";

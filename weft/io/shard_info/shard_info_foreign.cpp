@@ -37,10 +37,13 @@ ShardStep read_tvm_step(const Json& value, const std::string& where) {
   return step;
 }
 
-// {"func_name", "in_shape", "out_shape", "out_dtype"}
+// {"func_name", "in_shape", "out_shape", "out_dtype"}; MLC's first files say "func".
 ShardStep read_mlc_step(const Json& value, const std::string& where) {
+  const Json* old_name = core::find(value, "func", where);
   ShardStep step;
-  step.function = core::to_string(core::require(value, "func_name", where), where + ": func_name");
+  step.function =
+      core::to_string(old_name == nullptr ? core::require(value, "func_name", where) : *old_name,
+                      where + ": func_name");
   step.output =
       TensorType{read_shape(core::require(value, "out_shape", where), where + ": out_shape"),
                  read_dtype(core::require(value, "out_dtype", where), where + ": out_dtype")};
@@ -97,9 +100,28 @@ ShardInfo read_mlc_metadata(const Json& root, const std::string& where) {
   return info;
 }
 
+// [{"name", "shard_dim"}…]
+ShardInfo read_list(const Json& root, const std::string& where) {
+  ShardInfo info;
+  std::set<std::string> names;
+  for (const Json& param : root) {
+    const std::string at = core::join(where, ": [", info.params.size(), "]");
+    check<FormatError>(param.is_object(), at, ": expected {\"name\", \"shard_dim\"}, got ",
+                       param.type_name());
+    ParamRule& rule = info.params.emplace_back();
+    rule.name = core::to_string(core::require(param, "name", at), at + ": name");
+    check<FormatError>(names.insert(rule.name).second, where, ": parameter ", quote(rule.name),
+                       " stands twice");
+    const std::string named = parameter_where(where, rule.name);
+    read_dim(core::to_int64(core::require(param, "shard_dim", named), named), named, rule);
+  }
+  return info;
+}
+
 }  // namespace
 
 ShardInfo read_foreign(const Json& root, const std::string& where) {
+  if (root.is_array()) return read_list(root, where);
   const auto params = root.find("params");
   if (params != root.end() && params->is_array() && !params->empty() && (*params)[0].is_object() &&
       (*params)[0].contains("name")) {
