@@ -1,5 +1,7 @@
 #include "weft/io/tensor_file_builder.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <span>
 #include <string_view>
@@ -44,6 +46,14 @@ Format recognize(const core::File& file) {
                     ", expected a safetensors header or 'GGUF'; give a model's file or folder");
 }
 
+// Reads of it fetch the pages that they are for, and none that the system expects to be next: those
+// are mostly other ranks'.
+std::shared_ptr<core::File> open_exactly(const std::string& path) {
+  auto file = std::make_shared<core::File>(path);
+  static_cast<void>(::posix_fadvise(file->descriptor(), 0, 0, POSIX_FADV_RANDOM));
+  return file;
+}
+
 std::map<std::string, MetaValue> to_meta_values(std::map<std::string, std::string> texts) {
   std::map<std::string, MetaValue> values;
   for (auto& [key, text] : texts) values.emplace(key, std::move(text));
@@ -53,7 +63,7 @@ std::map<std::string, MetaValue> to_meta_values(std::map<std::string, std::strin
 }  // namespace
 
 const std::map<std::string, MetaValue>& TensorFileBuilder::add_file(const std::string& path) {
-  auto file = std::make_shared<core::File>(path);
+  const auto file = open_exactly(path);
   const bool is_gguf = recognize(*file) == Format::kGguf;
   const size_t index = source_->files_.size();
   check<FormatError>(index == 0 || is_gguf == source_->is_gguf_, path, ": ",
@@ -75,7 +85,7 @@ const std::map<std::string, MetaValue>& TensorFileBuilder::add_file(const std::s
 }
 
 uint64_t TensorFileBuilder::add_raw_file(const std::string& path) {
-  source_->files_.push_back(std::make_shared<core::File>(path));
+  source_->files_.push_back(open_exactly(path));
   return source_->files_.back()->size();
 }
 

@@ -1,8 +1,10 @@
 #include "weft/core/files/mapped_window.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +50,53 @@ void fetch_start(const std::byte* from, uint64_t num_bytes) {
   for (uint64_t at = 0; at < std::min(num_bytes, kMost); at += kLine) __builtin_prefetch(from + at);
 }
 
+uint64_t page_size() {
+  static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+// Whether a byte can be had without a disk.
+bool is_cached(int descriptor, uint64_t offset) {
+  std::byte byte{};
+  const iovec place = {&byte, 1};
+  return ::preadv2(descriptor, &place, 1, static_cast<off_t>(offset), RWF_NOWAIT) == 1;
+}
+
+// Looks at some of the copies only: a system call for each would cost as much as making it.
+bool are_cached(int descriptor, uint64_t start, std::span<const MappedWindow::Copy> copies) {
+  constexpr size_t kLooks = 8;
+  const size_t step = std::max<size_t>(1, (copies.size() - 1) / (kLooks - 1));
+  for (size_t i = 0; i < copies.size(); i += step) {
+    if (!is_cached(descriptor, start + copies[i].offset)) return false;
+  }
+  return is_cached(descriptor, start + copies.back().offset + copies.back().num_bytes - 1);
+}
+
+// Has the system begin to read the pages that hold the copies, all at once and no others. What it
+// returns changes nothing: a page that is missing is read when it is touched.
+void fetch_pages(int descriptor, uint64_t start, std::span<const MappedWindow::Copy> copies) {
+  const auto fetch = [&](uint64_t first, uint64_t end) {
+    static_cast<void>(::posix_fadvise(descriptor, static_cast<off_t>(first),
+                                      static_cast<off_t>(end - first), POSIX_FADV_WILLNEED));
+  };
+  const uint64_t page = page_size();
+  uint64_t first = 0, end = 0;
+  for (const MappedWindow::Copy& each : copies) {
+    if (each.num_bytes == 0) continue;
+    const uint64_t from = (start + each.offset) / page * page;
+    const uint64_t to = (start + each.offset + each.num_bytes + page - 1) / page * page;
+    // Copies come in the order of the file as far as it pays; others only cost a call more.
+    if (end > 0 && from >= first && from <= end) {
+      end = std::max(end, to);
+      continue;
+    }
+    if (end > 0) fetch(first, end);
+    first = from;
+    end = to;
+  }
+  if (end > 0) fetch(first, end);
+}
+
 // Whether all bytes were there. Nothing in it needs a destructor, which a jump would skip.
 bool copy_watched(const std::byte* from, std::span<const MappedWindow::Copy> copies) {
   sigjmp_buf here;
@@ -72,16 +121,21 @@ MappedWindow::MappedWindow(const File& file, uint64_t offset, uint64_t num_bytes
   const bool is_inside = num_bytes <= file.size() && offset <= file.size() - num_bytes;
   check<InternalError>(is_inside && num_bytes > 0, "core.MappedWindow: ", num_bytes,
                        " bytes at byte ", offset, " of ", file.path());
-  skipped_ = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  skipped_ = offset % page_size();
   mapping_ = ::mmap(nullptr, skipped_ + num_bytes, PROT_READ, MAP_SHARED, file.descriptor(),
                     static_cast<off_t>(offset - skipped_));
   if (mapping_ == MAP_FAILED) fail_errno(file.path(), "cannot map", errno);
+  // Or the system would read pages around each that it waits for.
+  static_cast<void>(::madvise(mapping_, skipped_ + num_bytes, MADV_RANDOM));
   watch_bus_errors();
 }
 
 MappedWindow::~MappedWindow() { ::munmap(mapping_, skipped_ + num_bytes_); }
 
 void MappedWindow::copy(std::span<const Copy> copies) const {
+  if (!copies.empty() && !are_cached(file_.descriptor(), offset_, copies)) {
+    fetch_pages(file_.descriptor(), offset_, copies);
+  }
   const bool is_whole = copy_watched(static_cast<const std::byte*>(mapping_) + skipped_, copies);
   // What is cut off within a page reads as zeros.
   struct stat info = {};

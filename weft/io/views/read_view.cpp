@@ -17,14 +17,24 @@ namespace {
 // reading into it.
 constexpr uint64_t kWorthTwoThreads = uint64_t{4} << 20;
 
+// Reads a span that is one run. The system is told of each part of it, so that it reads no further
+// than that.
+void read_run(const TensorFile& file, const ReadSpan& span, std::span<std::byte> destination) {
+  constexpr uint64_t kPart = uint64_t{8} << 20;
+  for (uint64_t start = 0; start < span.num_bytes; start += kPart) {
+    const uint64_t size = std::min(kPart, span.num_bytes - start);
+    file.will_need(span.file, span.offset + start, size);
+    file.read_at(span.file, span.offset + start, destination.subspan(start, size));
+  }
+}
+
 // Copies a span's runs to their places, short ones out of the page cache.
 void read_span(const TensorFile& file, const ReadSpan& span, std::span<std::byte> destination) {
   if (span.pieces.size() == 1) {
     const SpanPiece& piece = span.pieces[0];
-    file.read_at(span.file, span.offset, destination.subspan(piece.destination, piece.num_bytes));
+    read_run(file, span, destination.subspan(piece.destination, piece.num_bytes));
     return;
   }
-  file.will_need(span.file, span.offset, span.num_bytes);
   std::vector<core::MappedWindow::Copy> copies;
   copies.reserve(span.pieces.size());
   for (const SpanPiece& piece : span.pieces) {
