@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/core/error_text.h"
+#include "weft/core/kept_memory.h"
 
 namespace weft::core {
 namespace {
@@ -68,6 +69,41 @@ TEST(NewMemory, WhatWasGivenBackIsTakenAgain) {
   std::memset(both.get(), 4, 40 * kMib);
   EXPECT_EQ(third.get()[0], std::byte{3});
   EXPECT_EQ(third.get()[20 * kMib - 1], std::byte{3});
+}
+
+TEST(KeptMemory, IsTakenAgainAsItIsAndGoesBackAtTheEnd) {
+  std::byte* place = nullptr;
+  {
+    const KeptMemory outer;
+    {
+      const KeptMemory inner;
+      std::shared_ptr<std::byte> first = new_memory(70 * kMib);
+      place = first.get();
+      std::memset(place, 5, 70 * kMib);
+    }
+    EXPECT_EQ(pages_in_memory(place, 70 * kMib), 70 * kMib / 4096);
+    const std::shared_ptr<std::byte> again = new_memory(69 * kMib);
+    EXPECT_EQ(again.get(), place);
+    EXPECT_EQ(again.get()[69 * kMib - 1], std::byte{5});
+  }
+  // The region is no longer there.
+  std::vector<unsigned char> is_there(1);
+  EXPECT_EQ(::mincore(place, 4096, is_there.data()), -1);
+}
+
+TEST(KeptMemory, GoesBackBesideWhatStays) {
+  std::shared_ptr<std::byte> stays;
+  std::byte* inner = nullptr;
+  {
+    const KeptMemory kept;
+    std::shared_ptr<std::byte> first = new_memory(8 * kMib);
+    stays = new_memory(1000);
+    std::memset(first.get(), 1, 8 * kMib);
+    inner = first.get() + 2 * kMib - reinterpret_cast<uintptr_t>(first.get()) % (2 * kMib);
+    first.reset();
+    EXPECT_EQ(pages_in_memory(inner, 6 * kMib), 6 * kMib / 4096);
+  }
+  EXPECT_EQ(pages_in_memory(inner, 6 * kMib), 0u);
 }
 
 TEST(NewMemory, MoreThanThereIsIsAnError) {

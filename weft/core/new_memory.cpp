@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/core/kept_memory.h"
 
 namespace weft::core {
 namespace {
@@ -50,9 +51,8 @@ class Region {
     return begin_ + first;
   }
 
-  // Large pages that are wholly free go back to the system. It gets no part of the others: what is
-  // left of such a page would be small pages.
-  void give_back(std::byte* bytes, uint64_t size) {
+  // Large pages that are wholly free go back to the system, unless they are kept.
+  void give_back(std::byte* bytes, uint64_t size, bool keeps) {
     auto first = static_cast<uint64_t>(bytes - begin_), end = first + size;
     const auto next = free_.lower_bound(first);
     if (next != free_.end() && next->first == end) end += next->second;
@@ -61,13 +61,23 @@ class Region {
     }
     free_.erase(free_.lower_bound(first), free_.lower_bound(end));
     free_[first] = end - first;
+    if (!keeps) release(first, end);
+  }
+
+  // What is free and was kept goes back.
+  void release_free() {
+    for (const auto& [first, length] : free_) release(first, first + length);
+  }
+
+ private:
+  // The system gets no part of a large page: what is left of it would be small pages.
+  void release(uint64_t first, uint64_t end) {
     const uint64_t whole = round_up(first, kHugePage), whole_end = end / kHugePage * kHugePage;
     if (whole < whole_end) {
       static_cast<void>(::madvise(begin_ + whole, whole_end - whole, MADV_DONTNEED));
     }
   }
 
- private:
   void* mapping_ = nullptr;
   std::byte* begin_ = nullptr;
   uint64_t mapped_;
@@ -89,7 +99,21 @@ class Regions : public std::enable_shared_from_this<Regions> {
     }
     const auto region = std::make_shared<Region>(std::max(kRegion, round_up(size, kHugePage)));
     regions_.push_back(region);
+    if (num_keepers_ > 0) kept_.push_back(region);
     return owned(region, region->take(size), size);
+  }
+
+  void keep() {
+    const std::lock_guard lock(mutex_);
+    ++num_keepers_;
+  }
+  void stop_keeping() {
+    const std::lock_guard lock(mutex_);
+    if (--num_keepers_ > 0) return;
+    kept_.clear();
+    for (const auto& each : regions_) {
+      if (const auto region = each.lock()) region->release_free();
+    }
   }
 
  private:
@@ -97,21 +121,32 @@ class Regions : public std::enable_shared_from_this<Regions> {
                                    uint64_t size) {
     return {bytes, [self = shared_from_this(), region, size](std::byte* taken) {
               const std::lock_guard lock(self->mutex_);
-              region->give_back(taken, size);
+              region->give_back(taken, size, self->num_keepers_ > 0);
             }};
   }
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Region>> regions_;
+  // Those made while there are keepers, which would go with the last that lies in them.
+  std::vector<std::shared_ptr<Region>> kept_;
+  int64_t num_keepers_ = 0;
 };
+
+const std::shared_ptr<Regions>& all_regions() {
+  static const auto regions = std::make_shared<Regions>();
+  return regions;
+}
 
 }  // namespace
 
 std::shared_ptr<std::byte> new_memory(uint64_t size) {
   constexpr uint64_t kAlignment = 64;
-  static const auto regions = std::make_shared<Regions>();
-  return regions->take(round_up(std::max<uint64_t>(size, 1), kAlignment));
+  return all_regions()->take(round_up(std::max<uint64_t>(size, 1), kAlignment));
 }
+
+KeptMemory::KeptMemory() { all_regions()->keep(); }
+
+KeptMemory::~KeptMemory() { all_regions()->stop_keeping(); }
 
 std::span<std::byte> ReadBuffer::first(uint64_t size) {
   if (size_ >= size) return {bytes_, size};
