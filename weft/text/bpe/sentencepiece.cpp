@@ -18,8 +18,6 @@ std::string unescape_spaces(std::string_view token) {
 
 namespace {
 
-using Ids = std::unordered_map<std::string_view, TokenId>;
-
 // Tokens that text can become by merges.
 bool is_mergeable(TokenKind kind) {
   return kind == TokenKind::kNormal || kind == TokenKind::kUserDefined;
@@ -61,7 +59,7 @@ std::vector<int32_t> ranks_of(const std::vector<float>& scores) {
 
 class MergeBuilder {
  public:
-  MergeBuilder(TokenizerSpec& spec, const Ids& ids) : spec_(spec), ids_(ids) {}
+  MergeBuilder(TokenizerSpec& spec, const TokenIndex& ids) : spec_(spec), ids_(ids) {}
 
   void build() {
     const Vocabulary& vocabulary = spec_.vocabulary;
@@ -101,9 +99,8 @@ class MergeBuilder {
   }
 
   TokenId token_of(std::string_view text) const {
-    const auto it = ids_.find(text);
-    const bool is_found = it != ids_.end() && is_mergeable(spec_.vocabulary.kinds[it->second]);
-    return is_found ? it->second : -1;
+    const TokenId id = ids_.find(text);
+    return id >= 0 && is_mergeable(spec_.vocabulary.kinds[id]) ? id : -1;
   }
 
   // The token of a part of a token, or the id of a single character that is none.
@@ -124,13 +121,13 @@ class MergeBuilder {
   }
 
   TokenizerSpec& spec_;
-  const Ids& ids_;
+  const TokenIndex& ids_;
   std::vector<Found> found_;
 };
 
 }  // namespace
 
-void add_scored_bpe(TokenizerSpec& spec, const Ids& ids, const std::string& where) {
+void add_scored_bpe(TokenizerSpec& spec, const TokenIndex& ids, const std::string& where) {
   check_scores(spec.vocabulary, where);
   check_lengths(spec.vocabulary, where);
   const std::string mark(kSpaceMark);

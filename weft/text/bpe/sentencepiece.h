@@ -2,8 +2,8 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
+#include "weft/text/bpe/token_index.h"
 #include "weft/text/tokenizer/tokenizer_spec.h"
 
 namespace weft::text {
@@ -18,7 +18,6 @@ std::string unescape_spaces(std::string_view token);
 /// neighbours that are a token together may merge, the one with the best score first, the leftmost
 /// of equals (Kudo & Richardson 2018, arXiv 1808.06226; bpe_model.cc). Unknown characters become
 /// their <0xNN> tokens. Throws FormatError for scores that do not fit the tokens.
-void add_scored_bpe(TokenizerSpec& spec, const std::unordered_map<std::string_view, TokenId>& ids,
-                    const std::string& where);
+void add_scored_bpe(TokenizerSpec& spec, const TokenIndex& ids, const std::string& where);
 
 }  // namespace weft::text

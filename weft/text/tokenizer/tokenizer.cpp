@@ -90,10 +90,7 @@ bool Tokenizer::is_special(TokenId id) const {
   return kind == TokenKind::kControl || kind == TokenKind::kUnknown;
 }
 
-TokenId Tokenizer::find(std::string_view token) const {
-  const auto it = impl_->ids.find(token);
-  return it == impl_->ids.end() ? -1 : it->second;
-}
+TokenId Tokenizer::find(std::string_view token) const { return impl_->ids.find(token); }
 
 const Vocabulary& Tokenizer::vocabulary() const { return impl_->spec.vocabulary; }
 

@@ -24,7 +24,8 @@ struct Tokenizer::Impl::Encoding {
   std::vector<TokenId> ids;
 };
 
-Tokenizer::Impl::Impl(TokenizerSpec source) : spec(std::move(source)) {
+Tokenizer::Impl::Impl(TokenizerSpec source)
+    : spec(std::move(source)), ids(spec.vocabulary.tokens.size()) {
   index_tokens();
   // Where two spellings become one, Hugging Face takes the first special token.
   for (const bool is_special : {true, false}) {
@@ -41,15 +42,14 @@ Tokenizer::Impl::Impl(TokenizerSpec source) : spec(std::move(source)) {
 
 void Tokenizer::Impl::index_tokens() {
   const Vocabulary& vocabulary = spec.vocabulary;
-  ids.reserve(vocabulary.tokens.size());
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-    ids.emplace(vocabulary.tokens[i], static_cast<TokenId>(i));
+    ids.add(vocabulary.tokens[i], static_cast<TokenId>(i));
   }
   ends.insert(spec.ends.begin(), spec.ends.end());
   if (vocabulary.eos >= 0) ends.insert(vocabulary.eos);
   for (const std::string_view spelling : kEndSpellings) {
-    const auto it = ids.find(spelling);
-    if (it != ids.end() && kind(it->second) != TokenKind::kNormal) ends.insert(it->second);
+    const TokenId id = ids.find(spelling);
+    if (id >= 0 && kind(id) != TokenKind::kNormal) ends.insert(id);
   }
 }
 

@@ -2,10 +2,10 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "weft/text/bpe/token_index.h"
 #include "weft/text/tokenizer/tokenizer_spec.h"
 
 namespace weft::text {
@@ -27,7 +27,7 @@ struct Tokenizer::Impl {
 
   TokenizerSpec spec;
   /// By spelling.
-  std::unordered_map<std::string_view, TokenId> ids;
+  TokenIndex ids;
   /// Added tokens that are looked for in the text itself, and those looked for in its normal form.
   AddedTokenFinder raw_finder;
   AddedTokenFinder normalized_finder;

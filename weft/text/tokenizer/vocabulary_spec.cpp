@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <limits>
+#include <ostream>
 
 #include "weft/core/error.h"
 #include "weft/text/bpe/byte_alphabet.h"
 #include "weft/text/bpe/sentencepiece.h"
+#include "weft/text/bpe/token_index.h"
 #include "weft/text/tokenizer/normalize.h"
 #include "weft/text/tokenizer/pre_tokenizer.h"
 #include "weft/text/tokenizer/tokenizer_spec.h"
@@ -29,10 +31,18 @@ int byte_of_hex_token(std::string_view token) {
 
 namespace {
 
-using Ids = std::unordered_map<std::string_view, TokenId>;
+// Where a token stands, to be put into words if it must be.
+struct TokenPlace {
+  const std::string& where;
+  TokenId id;
+};
+
+std::ostream& operator<<(std::ostream& out, const TokenPlace& place) {
+  return out << place.where << ": token " << place.id;
+}
 
 std::string token_bytes(const std::string& token, TokenKind kind, bool is_byte_level,
-                        const std::string& where) {
+                        const TokenPlace& where) {
   check<FormatError>(is_valid_utf8(token), where,
                      ": expected UTF-8, got other bytes; the file is damaged");
   if (kind == TokenKind::kByte) {
@@ -68,35 +78,33 @@ void check_sizes(const Vocabulary& vocabulary, const std::string& where) {
   check_special_id(vocabulary.unknown, count, where + ": unknown id");
 }
 
-Ids index_tokens(TokenizerSpec& spec, const std::string& where) {
+TokenIndex index_tokens(TokenizerSpec& spec, const std::string& where) {
   const Vocabulary& vocabulary = spec.vocabulary;
-  Ids ids;
-  ids.reserve(vocabulary.tokens.size());
+  TokenIndex ids(vocabulary.tokens.size());
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const std::string& token = vocabulary.tokens[i];
-    spec.bytes.push_back(token_bytes(token, vocabulary.kinds[i], spec.model.is_byte_level,
-                                     core::join(where, ": token ", id)));
-    const auto [it, fresh] = ids.emplace(token, id);
-    check<FormatError>(fresh, where, ": token ", id, ": expected a spelling of its own, got \"",
-                       token, "\", which is also token ", it->second, "; the file is damaged");
+    spec.bytes.push_back(
+        token_bytes(token, vocabulary.kinds[i], spec.model.is_byte_level, {where, id}));
+    const TokenId before = ids.add(token, id);
+    check<FormatError>(before < 0, where, ": token ", id,
+                       ": expected a spelling of its own, got \"", token,
+                       "\", which is also token ", before, "; the file is damaged");
   }
   return ids;
 }
 
-void add_bytes(TokenizerSpec& spec, const Ids& ids) {
+void add_bytes(TokenizerSpec& spec, const TokenIndex& ids) {
   const auto kind = [&](TokenId id) { return spec.vocabulary.kinds[id]; };
   for (size_t byte = 0; byte < 256; ++byte) {
     std::string letter;
     append_utf8(letter, byte_to_letter(static_cast<uint8_t>(byte)));
-    const auto it = ids.find(letter);
-    if (it != ids.end() && kind(it->second) != TokenKind::kControl) {
-      spec.model.byte_ids[byte] = it->second;
-    }
+    const TokenId id = ids.find(letter);
+    if (id >= 0 && kind(id) != TokenKind::kControl) spec.model.byte_ids[byte] = id;
   }
 }
 
-void add_merge(TokenizerSpec& spec, const Ids& ids, size_t rank, const std::string& where) {
+void add_merge(TokenizerSpec& spec, const TokenIndex& ids, size_t rank, const std::string& where) {
   const std::string_view merge = spec.vocabulary.merges[rank];
   const size_t space = merge.find(' ');
   const bool shaped = space != std::string_view::npos && space > 0 && space + 1 < merge.size() &&
@@ -105,11 +113,11 @@ void add_merge(TokenizerSpec& spec, const Ids& ids, size_t rank, const std::stri
                      "\"; the file is damaged");
   const std::string left(merge.substr(0, space)), right(merge.substr(space + 1));
   const auto id_of = [&](const std::string& token) {
-    const auto it = ids.find(token);
-    check<FormatError>(it != ids.end(), where, ": merge ", rank, " (\"", merge,
+    const TokenId id = ids.find(token);
+    check<FormatError>(id >= 0, where, ": merge ", rank, " (\"", merge,
                        "\"): expected tokens of the vocabulary, got unknown token \"", token,
                        "\"; the file is damaged");
-    return it->second;
+    return id;
   };
   const TokenId left_id = id_of(left), right_id = id_of(right), result = id_of(left + right);
   // A merge must not turn typed text into a control token.
@@ -117,7 +125,7 @@ void add_merge(TokenizerSpec& spec, const Ids& ids, size_t rank, const std::stri
   spec.model.merges.set(left_id, right_id, {static_cast<int32_t>(rank), result});
 }
 
-void add_byte_level(TokenizerSpec& spec, const Ids& ids, const std::string& where) {
+void add_byte_level(TokenizerSpec& spec, const TokenIndex& ids, const std::string& where) {
   const Vocabulary& vocabulary = spec.vocabulary;
   const PreTokenizer& family = find_pre_tokenizer(vocabulary.pre_tokenizer, where);
   if (family.nfc) {
@@ -167,7 +175,7 @@ void add_special_tokens(TokenizerSpec& spec, const std::string& where) {
 struct ModelKind {
   std::string_view name;
   bool is_byte_level;
-  void (*add)(TokenizerSpec&, const Ids&, const std::string&);
+  void (*add)(TokenizerSpec&, const TokenIndex&, const std::string&);
 };
 constexpr ModelKind kModels[] = {{"gpt2", true, add_byte_level}, {"llama", false, add_scored_bpe}};
 
@@ -192,7 +200,7 @@ TokenizerSpec spec_of(Vocabulary vocabulary, const std::string& where) {
   TokenizerSpec spec;
   spec.vocabulary = std::move(vocabulary);
   spec.model.is_byte_level = model.is_byte_level;
-  const Ids ids = index_tokens(spec, where);
+  const TokenIndex ids = index_tokens(spec, where);
   model.add(spec, ids, where);
   add_special_tokens(spec, where);
   return spec;
