@@ -106,6 +106,7 @@ void add_bookkeeping(Fields& out, TrainConfig& config) {
   out.push_back(field("checkpoint.every", &config.checkpoint.every, kCount));
   out.push_back(field("checkpoint.keep", &config.checkpoint.keep, kCount));
   out.push_back(field("checkpoint.async", &config.checkpoint.is_async));
+  out.push_back(field("checkpoint.max_lost", &config.checkpoint.max_lost, kCount));
   out.push_back(field("log.every", &config.log.every, {1, 1e12, false}));
   out.push_back(field("log.tensorboard", &config.log.tensorboard));
   out.push_back(field("log.peak_flops", &config.log.peak_flops, kPeak));

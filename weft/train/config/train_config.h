@@ -156,6 +156,9 @@ struct CheckpointSection {
   int64_t keep = 2;
   /// Write checkpoints while training continues.
   bool is_async = false;
+  /// Steps that a crash may lose: rather than put more at risk, a run waits for the checkpoint that
+  /// it is writing. 0 or less than `every`: as many as `every`.
+  int64_t max_lost = 0;
 };
 
 /// [log]

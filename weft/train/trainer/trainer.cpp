@@ -151,7 +151,23 @@ bool Trainer::is_due(int64_t every) const {
   return every > 0 && (progress_.step % every == 0 || is_last);
 }
 
+void Trainer::publish_if_due(const TrainerHooks& hooks, bool is_written) {
+  if (!hooks.publish || !written_step_) return;
+  const int64_t most = std::max(config_.checkpoint.max_lost, config_.checkpoint.every);
+  if (!is_written && progress_.step - kept_step_ <= most) return;
+  hooks.publish();
+  kept_step_ = *std::exchange(written_step_, std::nullopt);
+}
+
+void Trainer::save(const TrainerHooks& hooks) {
+  // The one before is visible once the next one begins.
+  kept_step_ = written_step_.value_or(kept_step_);
+  hooks.save();
+  written_step_ = progress_.step;
+}
+
 bool Trainer::run(const TrainerHooks& hooks) {
+  kept_step_ = progress_.step;
   bool stops = false;
   while (progress_.step < config_.train.steps && !stops) {
     const auto start = Clock::now();
@@ -163,10 +179,10 @@ bool Trainer::run(const TrainerHooks& hooks) {
     const Agreement agreement = agree(hooks);
     stops = agreement.stops;
     // Before the step is told of: whoever has seen step n finds all that was written while it ran.
-    if (agreement.publishes && hooks.publish) hooks.publish();
+    publish_if_due(hooks, agreement.publishes);
     if (hooks.on_step) hooks.on_step(metrics);
     const bool is_last = progress_.step == config_.train.steps;
-    if (hooks.save && (stops || is_last || is_due(config_.checkpoint.every))) hooks.save();
+    if (hooks.save && (stops || is_last || is_due(config_.checkpoint.every))) save(hooks);
   }
   return progress_.step == config_.train.steps;
 }

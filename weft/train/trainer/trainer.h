@@ -39,7 +39,8 @@ struct TrainerHooks {
   std::function<void()> save;
   /// True on a rank once its part of what was saved in the background is on disk.
   std::function<bool()> has_written;
-  /// After the step in which the last rank has written: makes what was saved visible. Collective.
+  /// After the step in which the last rank has written, or when a crash would lose more than
+  /// checkpoint.max_lost steps: waits for the writers and makes what was saved visible. Collective.
   std::function<void()> publish;
 };
 
@@ -84,6 +85,8 @@ class Trainer {
     bool publishes = false;
   };
   Agreement agree(const TrainerHooks& hooks) const;
+  void publish_if_due(const TrainerHooks& hooks, bool is_written);
+  void save(const TrainerHooks& hooks);
   bool is_due(int64_t every) const;
 
   TrainConfig config_;
@@ -96,6 +99,9 @@ class Trainer {
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;
   Progress progress_;
+  // The steps of the checkpoint that a crash would leave, and of the one that is being written.
+  int64_t kept_step_ = 0;
+  std::optional<int64_t> written_step_;
   double peak_flops_ = 0;
   double flops_per_token_ = 0;
 };
