@@ -204,9 +204,9 @@ TEST(LaunchProgram, DISABLED_Endless) { std::exit(launch(shell(2, "exec yes")));
 
 TEST(Launch, RefusesWhatCannotWork) {
   EXPECT_EQ(message_of_launch(shell(0, "true")),
-            "ConfigError: weft launch: -n: expected at least 1 rank, got 0");
+            "ConfigError: weft launch: ranks: expected at least 1, got 0");
   EXPECT_EQ(message_of_launch({}),
-            "ConfigError: weft launch: expected a program to start, got none; write it after --");
+            "ConfigError: weft launch: expected a program to start, got none; name one");
   LaunchOptions missing = shell(1, "");
   missing.command = {"/no/such/program"};
   EXPECT_EQ(message_of_launch(missing),
@@ -216,9 +216,8 @@ TEST(Launch, RefusesWhatCannotWork) {
 TEST(Launch, SaysWhichPortIsInUse) {
   LaunchOptions options = shell(1, "true");
   const core::FileDescriptor other = listen_on_loopback(options.port);
-  EXPECT_EQ(message_of_launch(options),
-            core::join("IoError: weft launch: port ", options.port,
-                       " on 127.0.0.1 is in use; choose another with --port"));
+  EXPECT_EQ(message_of_launch(options), core::join("IoError: weft launch: port ", options.port,
+                                                   " on 127.0.0.1 is in use; choose another port"));
 }
 
 }  // namespace

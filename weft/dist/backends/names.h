@@ -34,7 +34,7 @@ struct BackendName {
 /// All backends that weft knows, in the order in which "auto" tries them.
 std::span<const BackendName> known_backends();
 
-/// The names that `--backend` takes in any build, for a help text: "auto, nccl, shm or gloo".
+/// The names that a user may give in any build, for a help text: "auto, nccl, shm or gloo".
 std::string backend_choices();
 
 /// The row of the backend `name`. Throws ConfigError, listing the names that this build has, if it

@@ -30,7 +30,7 @@ void check_ranks(const RankInfo& info) {
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), kMpi);
   check<ConfigError>(rank == info.rank && size == info.size, kMpi, "MPI sees rank ", rank, " of ",
                      size, ", but ", info.launcher, " started rank ", info.rank, " of ", info.size,
-                     "; start the ranks by mpirun or by weft launch --backend mpi");
+                     "; start the ranks by mpirun, or by weft launch with the backend mpi");
 }
 
 }  // namespace

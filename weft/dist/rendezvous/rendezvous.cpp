@@ -29,7 +29,7 @@ using core::fail;
 [[noreturn]] void fail_bind(const std::string& address, int port, int error) {
   if (error == EADDRINUSE) {
     fail<core::IoError>("weft launch: port ", port, " on ", address,
-                        " is in use; choose another with --port");
+                        " is in use; choose another port");
   }
   core::fail_errno("weft launch", core::join("listening on ", address, ":", port), error);
 }
@@ -110,7 +110,7 @@ std::filesystem::path store_path(const RankInfo& info) {
 core::FileDescriptor listen_on_loopback(int& port) { return listen_on("127.0.0.1", port); }
 
 core::FileDescriptor listen_on(const std::string& where, int& port) {
-  sockaddr_in address = resolve("weft launch: --address", where, port);
+  sockaddr_in address = resolve("weft launch: address", where, port);
   core::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) core::fail_errno("weft launch", "socket", errno);
   const int yes = 1;

@@ -121,7 +121,7 @@ ShmSegment ShmSegment::create(const std::string& name, const ShmLayout& layout) 
     shm_unlink(name.c_str());
     core::fail_errno("dist.shm",
                      core::join("/dev/shm", name, ": ", layout.total_bytes(),
-                                " bytes (make /dev/shm larger, or use --backend gloo)"),
+                                " bytes (make /dev/shm larger, or use the backend gloo)"),
                      error);
   }
   ShmSegment segment(layout, map_all(fd, layout.total_bytes(), name));
