@@ -12,6 +12,7 @@
 #include "weft/core/error.h"
 #include "weft/dist/launch/launch.h"
 #include "weft/dist/launch/process.h"
+#include "weft/dist/launch/shm_names.h"
 #include "weft/dist/shm/segment.h"
 
 namespace weft::dist {

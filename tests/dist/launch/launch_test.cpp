@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -16,7 +17,9 @@
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
 #include "weft/dist/launch/process.h"
+#include "weft/dist/launch/shm_names.h"
 #include "weft/dist/rendezvous/rendezvous.h"
+#include "weft/dist/shm/segment.h"
 
 namespace weft::dist {
 namespace {
@@ -153,6 +156,29 @@ TEST(Launch, NamesTheSignalThatKilledARank) {
       std::regex("weft launch: CommError: rank 0 \\(pid [0-9]+, host .+\\) was killed by SIGSEGV "
                  "before its first operation; the other ranks were ended\n")))
       << result.err;
+}
+
+TEST(Launch, RemovesSharedMemoryThatKilledRanksHaveLeft) {
+  LaunchOptions options;
+  options.num_ranks = 2;
+  options.command = {"false"};
+  options.body = [] {
+    const std::string job = std::getenv("WEFT_JOB_ID");
+    const std::string rank = std::getenv("RANK");
+    ShmSegment::create(shm_name(job, rank), ShmLayout(2));
+    std::printf("%s\n", job.c_str());
+    std::fflush(stdout);
+    if (rank == "1") raise(SIGKILL);
+    pause();
+    return 0;
+  };
+  const CommandResult result = run_launch(options);
+  EXPECT_EQ(result.status, 4);
+  const std::string job = result.out.substr(4, result.out.find('\n') - 4);
+  EXPECT_EQ(job.rfind("weft-", 0), 0U) << result.out;
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_FALSE(std::filesystem::exists("/dev/shm" + shm_name(job, rank))) << rank;
+  }
 }
 
 TEST(Launch, PassesSignalsOnAndSaysSoInItsStatus) {

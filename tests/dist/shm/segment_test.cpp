@@ -8,6 +8,7 @@
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
+#include "weft/dist/launch/shm_names.h"
 
 namespace weft::dist {
 namespace {

@@ -15,6 +15,7 @@
 #include "weft/core/error.h"
 #include "weft/dist/launch/process.h"
 #include "weft/dist/launch/rank_process.h"
+#include "weft/dist/launch/shm_names.h"
 #include "weft/dist/rendezvous/rendezvous.h"
 
 namespace weft::dist {
@@ -88,10 +89,12 @@ Job::Job(const LaunchOptions& options)
       last_check_(started_) {}
 
 Job::~Job() {
+  if (!any_alive()) return;
   signal_all(SIGKILL);
   for (const Rank& rank : ranks_) {
     if (rank.alive) waitpid(rank.pid, nullptr, 0);
   }
+  unlink_shm_of_job(job_id_);
 }
 
 int Job::run() {
@@ -99,6 +102,7 @@ int Job::run() {
   // Only now: threads must not exist when ranks are forked.
   open_store();
   while (any_alive()) step();
+  unlink_shm_of_job(job_id_);
   drain_output();
   if (link_) agree_on_cause();
   // The error is not held back until hosts come that are still to hear of it.

@@ -6,6 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/backends/block_backend.h"
+#include "weft/dist/launch/shm_names.h"
 #include "weft/dist/rendezvous/peers.h"
 #include "weft/dist/shm/transport.h"
 

@@ -173,10 +173,4 @@ std::byte* ShmSegment::channel_data(int from, int to) const {
   return base_ + layout_.channel_offset(from, to) + sizeof(ShmChannel);
 }
 
-std::string shm_name(const std::string& job_id, const std::string& group_id) {
-  return core::join("/weft-", geteuid(), "-", short_hash(job_id), "-", group_id);
-}
-
-void unlink_shm(const std::string& name) { shm_unlink(name.c_str()); }
-
 }  // namespace weft::dist

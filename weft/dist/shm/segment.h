@@ -118,10 +118,4 @@ class ShmSegment {
   std::byte* base_ = nullptr;
 };
 
-/// "/weft-<user>-<job>-<group>", the job's id shortened to fit.
-std::string shm_name(const std::string& job_id, const std::string& group_id);
-
-/// Removes the name; the memory lives on where it is mapped.
-void unlink_shm(const std::string& name);
-
 }  // namespace weft::dist
