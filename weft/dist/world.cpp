@@ -99,6 +99,8 @@ World World::from_env(const WorldOptions& given) {
   state->backend = &find_backend(state->options.backend, state->info);
   if (state->info.size == 1) return World(std::move(state));
   state->backend_name = state->backend->name;
+  // The launcher sees it at once. Ranks that are to share a page have none yet.
+  if (shared_status_page() != nullptr) start_heartbeat();
   state->store = open_store(state->info, state->options.start_timeout);
   state->peers = state->meet();
   start_heartbeat();

@@ -158,6 +158,24 @@ TEST(Launch, NamesTheSignalThatKilledARank) {
       << result.err;
 }
 
+TEST(Launch, NamesARankThatIsStoppedFromItsFirstInstant) {
+  const auto start = std::chrono::steady_clock::now();
+  const CommandResult result =
+      run_launch(shell(4, "test $RANK = 1 && kill -STOP $$; exec sleep 300"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(result.status, 4);
+  EXPECT_TRUE(std::regex_match(
+      result.err,
+      std::regex(
+          "weft launch: CommError: rank 1 \\(pid [0-9]+, host .+\\) has not answered for 7 s "
+          "\\(stopped or stuck\\) before its first operation; the other ranks were ended\n")))
+      << result.err;
+}
+
+TEST(Launch, LeavesRanksAloneThatTakeLongToStart) {
+  EXPECT_EQ(run_launch(shell(2, "sleep 9")).status, 0);
+}
+
 TEST(Launch, RemovesSharedMemoryThatKilledRanksHaveLeft) {
   LaunchOptions options;
   options.num_ranks = 2;

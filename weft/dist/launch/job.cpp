@@ -322,9 +322,11 @@ void Job::check_heartbeats() {
   for (int i = 0; i < options_.num_ranks; ++i) {
     Rank& rank = ranks_[static_cast<size_t>(i)];
     const uint32_t beat = status_of(i).beat.load(std::memory_order_relaxed);
+    // A rank that starts or ends has no heartbeat. It may take long, but not while it is stopped.
+    const bool is_silent =
+        rank.alive && (beat == 0 ? is_stopped(rank.pid) : beat == rank.last_beat);
     // Counted in our own steps, so that a job that was stopped as a whole is not taken for stuck.
-    rank.silent =
-        rank.alive && beat != 0 && beat == rank.last_beat ? rank.silent + kCheckPeriod : 0ms;
+    rank.silent = is_silent ? rank.silent + kCheckPeriod : 0ms;
     rank.last_beat = beat;
     if (rank.silent < kSilenceLimit || failed_rank_ >= 0) continue;
     note_failure(i, kCommErrorStatus,

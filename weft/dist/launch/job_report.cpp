@@ -29,22 +29,29 @@ std::string Job::name_of(int rank) const {
                     ", host ", host_name(), ")");
 }
 
-// What the ranks said themselves. Complaints about another rank count only where nobody says more;
-// what all say is said once, what some say with their numbers.
+// What the ranks said themselves. Complaints about another rank count only where nobody says more,
+// and of those the first: who complains later may do so of one that has ended for its complaint.
+// What all say is said once, what some say with their numbers.
 std::string Job::last_words_of_ranks() const {
   std::vector<std::pair<int, std::string>> causes, complaints;
+  const auto time_of = [this](const auto& said) { return status_of(said.first).error_time.load(); };
   for (int rank = 0; rank < options_.num_ranks; ++rank) {
     const std::string words = last_words(status_of(rank));
     if (words.empty()) continue;
     const bool complains = words.find("CommError: ") != std::string::npos;
     (complains ? complaints : causes).emplace_back(rank, words);
   }
-  const auto& said = causes.empty() ? complaints : causes;
+  auto& said = causes.empty() ? complaints : causes;
   const bool all_alike = std::all_of(said.begin(), said.end(), [&](const auto& each) {
     return each.second == said.front().second;
   });
   if (all_alike && static_cast<int>(said.size()) == options_.num_ranks) {
     return said.front().second + "\n";
+  }
+  if (causes.empty() && !said.empty()) {
+    said = {*std::min_element(said.begin(), said.end(), [&](const auto& a, const auto& b) {
+      return time_of(a) < time_of(b);
+    })};
   }
   std::string text;
   for (const auto& [rank, words] : said)

@@ -14,6 +14,7 @@ namespace {
 
 struct ProcessStat {
   std::string name;
+  std::string state;
   pid_t parent = 0;
   uint64_t start_time = 0;
 };
@@ -28,8 +29,7 @@ bool read_stat(pid_t pid, ProcessStat& stat) {
   if (open == std::string::npos || close == std::string::npos || close < open) return false;
   stat.name = text.substr(open + 1, close - open - 1);
   std::istringstream fields(text.substr(close + 1));
-  std::string state;
-  fields >> state >> stat.parent;
+  fields >> stat.state >> stat.parent;
   constexpr int kFieldsBetween = 17;  // from field 5 up to field 21
   std::string skipped;
   for (int i = 0; i < kFieldsBetween; ++i) fields >> skipped;
@@ -42,6 +42,11 @@ bool read_stat(pid_t pid, ProcessStat& stat) {
 uint64_t process_start_time(pid_t pid) {
   ProcessStat stat;
   return read_stat(pid, stat) ? stat.start_time : 0;
+}
+
+bool is_stopped(pid_t pid) {
+  ProcessStat stat;
+  return read_stat(pid, stat) && stat.state == "T";
 }
 
 pid_t find_ancestor(std::string_view name) {

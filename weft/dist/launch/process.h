@@ -12,6 +12,10 @@ namespace weft::dist {
 /// again, an id with its start time is not. Source: proc(5), field 22 of /proc/PID/stat.
 uint64_t process_start_time(pid_t pid);
 
+/// True if a signal has stopped process `pid`, which does nothing until SIGCONT. Source: proc(5),
+/// state T.
+bool is_stopped(pid_t pid);
+
 /// The nearest ancestor of this process whose name is `name` (at most 15 bytes, as in
 /// /proc/PID/comm); 0 if there is none.
 pid_t find_ancestor(std::string_view name);

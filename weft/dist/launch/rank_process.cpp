@@ -1,6 +1,7 @@
 #include "weft/dist/launch/rank_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <string_view>
 
 #include "weft/core/error.h"
+#include "weft/dist/launch/process.h"
 
 namespace weft::dist {
 namespace {
@@ -94,8 +96,14 @@ void close_as_exec() {
   _exit(127);
 }
 
-// The number of the error that exec failed with; 0 if it worked, which closes the pipe.
-int read_exec_error(int fd) {
+// The number of the error that exec failed with; 0 if it worked, which closes the pipe. A process
+// that is stopped before it comes there is left to those who look after it.
+int read_exec_error(int fd, pid_t pid) {
+  constexpr int kLookPeriodMs = 100;
+  pollfd readable{fd, POLLIN, 0};
+  while (::poll(&readable, 1, kLookPeriodMs) <= 0) {
+    if (is_stopped(pid)) return 0;
+  }
   int error = 0;
   ssize_t length = 0;
   do {
@@ -131,7 +139,7 @@ pid_t spawn_rank(const SpawnRequest& request) {
   // Also here, so that the group exists whichever of the two runs first.
   if (request.process_group >= 0) setpgid(pid, request.process_group);
   error_write.reset();
-  const int error = read_exec_error(error_read.get());
+  const int error = read_exec_error(error_read.get(), pid);
   if (error != 0) {
     waitpid(pid, nullptr, 0);
     core::fail<core::IoError>("weft launch: cannot start '", request.command[0],

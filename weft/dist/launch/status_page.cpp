@@ -161,6 +161,8 @@ void set_activity(std::string_view activity) { copy_text(own_status().activity, 
 bool should_report(std::string_view message) {
   RankStatus& status = own_status();
   copy_text(status.error, message);
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  status.error_time.store(std::chrono::nanoseconds(now).count(), std::memory_order_relaxed);
   const size_t length = std::min(message.size(), RankStatus::kErrorBytes - 1);
   status.error_length.store(static_cast<uint32_t>(length), std::memory_order_release);
   return !own_page().has_launcher;

@@ -41,6 +41,8 @@ struct alignas(64) RankStatus {
   /// kind (8 bits), done (1), group (15), sequence number (40).
   std::atomic<uint64_t> operation;
   std::atomic<uint32_t> error_length;
+  /// When the error was left: nanoseconds of this host's steady clock.
+  std::atomic<int64_t> error_time;
   std::array<char, 64> activity;
   std::array<std::array<char, kGroupNameBytes>, kGroups> group_names;
   std::array<char, kErrorBytes> error;
