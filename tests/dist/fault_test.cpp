@@ -4,15 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <regex>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "tests/support/backends.h"
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
 #include "weft/dist/launch/launch.h"
 #include "weft/dist/launch/status_page.h"
+#include "weft/dist/rendezvous/handshake.h"
+#include "weft/dist/rendezvous/peers.h"
+#include "weft/dist/rendezvous/rank_info.h"
+#include "weft/dist/rendezvous/rendezvous.h"
 #include "weft/dist/world.h"
 
 namespace weft::dist {
@@ -78,6 +84,30 @@ TEST(FaultProgram, DISABLED_RankTwoLosesItsPeer) {
   pause();
 }
 
+// Rank 1 is stopped before it meets the others, which wait for it.
+TEST(FaultProgram, DISABLED_RankOneStopsAsItStarts) {
+  try {
+    if (rank_info_from_env().rank == 1) raise(SIGSTOP);
+    World::from_env();
+  } catch (const core::Error& error) {
+    end_with(error);
+  }
+}
+
+// Rank 1 meets the others and connects to none of them.
+TEST(FaultProgram, DISABLED_RankOneNeverConnects) {
+  try {
+    const RankInfo info = rank_info_from_env();
+    if (info.rank != 1) World::from_env();
+    const auto store = open_store(info, std::chrono::seconds(30));
+    meet_ranks(*store, info, "gloo", std::chrono::seconds(30));
+    start_heartbeat();
+    sleep(60);
+  } catch (const core::Error& error) {
+    end_with(error);
+  }
+}
+
 LaunchOptions program(const std::string& name, const std::string& backend) {
   LaunchOptions options;
   options.num_ranks = 3;
@@ -128,6 +158,36 @@ TEST_P(FaultOn, AStoppedRankIsNamedAndEndsTheJob) {
   EXPECT_TRUE(std::regex_search(
       result.err, std::regex("rank 1 \\(pid [0-9]+, host .+\\) has not answered for [0-9]+ s: "
                              "stopped or stuck (during|after) all_reduce")))
+      << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST(Fault, ARankThatIsStoppedAsItStartsIsNamedInTime) {
+  LaunchOptions options = program("RankOneStopsAsItStarts", "auto");
+  options.num_ranks = 4;
+  const auto start = std::chrono::steady_clock::now();
+  const CommandResult result = test::run_forked([&] { return launch(options); });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(result.status, 4);
+  EXPECT_TRUE(std::regex_match(
+      result.err, std::regex("weft launch: CommError: rank 1 \\(pid [0-9]+, host .+\\) has not "
+                             "answered for 7 s \\(stopped or stuck\\) before its first operation; "
+                             "the other ranks were ended\n")))
+      << result.err;
+}
+
+TEST(Fault, ConnectingHasTheLimitOfTheStart) {
+  LaunchOptions options = program("RankOneNeverConnects", "gloo");
+  options.num_ranks = 2;
+  const auto start = std::chrono::steady_clock::now();
+  const CommandResult result =
+      test::run_forked([&] { return launch(options); },
+                       {.variables = {{"WEFT_START_TIMEOUT_S", "2"}, {"WEFT_TIMEOUT_S", "60"}}});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
+  EXPECT_EQ(result.status, 4);
+  EXPECT_TRUE(
+      std::regex_match(result.err, std::regex("\\[0\\] weft: CommError: dist.World: the ranks "
+                                              "of group world cannot connect \\(.*\n")))
       << result.err;
 }
 

@@ -40,7 +40,8 @@ Capabilities gloo_can() {
 }
 
 GroupHandles make_gloo(const GroupRequest& request) {
-  auto options = c10d::ProcessGroupGloo::Options::create(request.monitor->timeout());
+  // While the ranks connect; later each operation has the group's own limit.
+  auto options = c10d::ProcessGroupGloo::Options::create(request.start_timeout);
   // On one host nothing may listen beyond loopback; across hosts Gloo listens where the others see
   // this one.
   options->devices.push_back(
@@ -48,6 +49,7 @@ GroupHandles make_gloo(const GroupRequest& request) {
   try {
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
                                                                request.size, options);
+    backend->setTimeout(request.monitor->timeout());
     return {wrap_backend(request, c10d::ProcessGroup::BackendType::GLOO, backend), gloo_can()};
   } catch (const std::exception& error) {
     // A rank that ended meanwhile is the usual reason: what it says itself counts more.
