@@ -168,8 +168,10 @@ TEST(World, RefusesRanksOfWhichOnlySomeCheckTheirCalls) {
   const auto result = test::run_forked([&] { return launch(options); });
   EXPECT_NE(result.status, 0);
   const std::regex refusal(
-      "dist.World: ranks differ: rank [01] has protocol weft-1, backend shm(\\(checked\\))?, 2 "
-      "ranks; rank [01] has protocol weft-1, backend shm(\\(checked\\))?, 2 ranks; start all ranks "
+      "dist.World: ranks differ: rank [01] has build weft-[^ ]+-libtorch-[^ ]+, backend "
+      "shm(\\(checked\\))?, 2 "
+      "ranks; rank [01] has build weft-[^ ]+-libtorch-[^ ]+, backend shm(\\(checked\\))?, 2 ranks; "
+      "start all ranks "
       "with the same program and options");
   EXPECT_TRUE(std::regex_search(result.out + result.err, refusal)) << result.out << result.err;
 }

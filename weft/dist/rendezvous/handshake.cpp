@@ -1,6 +1,7 @@
 #include "weft/dist/rendezvous/handshake.h"
 
 #include <fcntl.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <sstream>
@@ -8,20 +9,21 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/process.h"
+#include "weft/version.h"
 
 namespace weft::dist {
 namespace {
 
 using core::CommError;
 
-// Counted up when ranks of two builds can no longer work together.
-constexpr const char* kProtocol = "weft-1";
+// The number is counted up when ranks of two builds of one version can no longer work together.
+constexpr const char* kBuild = "weft-" WEFT_VERSION "-protocol-2-libtorch-" TORCH_VERSION;
 
 std::string hello_key(int rank) { return "weft/hello/" + std::to_string(rank); }
 
-// What a rank says first: protocol, backend, size, pid, start time, status page's fd, host.
+// What a rank says first: build, backend, size, pid, start time, status page's fd, host.
 struct Hello {
-  std::string protocol = kProtocol;
+  std::string build = kBuild;
   std::string backend;
   int size = 0;
   pid_t pid = getpid();
@@ -30,14 +32,14 @@ struct Hello {
   std::string host = host_name();
 
   std::string text() const {
-    return core::join(protocol, ' ', backend, ' ', size, ' ', pid, ' ', start_time, ' ', page_fd,
-                      ' ', host);
+    return core::join(build, ' ', backend, ' ', size, ' ', pid, ' ', start_time, ' ', page_fd, ' ',
+                      host);
   }
 
   static Hello parse(int rank, const std::string& text) {
     Hello hello;
     std::istringstream fields(text);
-    fields >> hello.protocol >> hello.backend >> hello.size >> hello.pid >> hello.start_time >>
+    fields >> hello.build >> hello.backend >> hello.size >> hello.pid >> hello.start_time >>
         hello.page_fd >> hello.host;
     core::check<CommError>(!fields.fail(), "dist.World: rank ", rank,
                            ": expected a greeting of weft, got '", text.substr(0, 80), "'");
@@ -82,7 +84,7 @@ std::shared_ptr<const Peers> meet_ranks(c10d::Store& store, const RankInfo& info
   for (int rank = 0; rank < info.size; ++rank) {
     const Hello hello = Hello::parse(rank, read_hello(store, rank, info, timeout));
     const auto identity = [](const Hello& h) {
-      return core::join("protocol ", h.protocol, ", backend ", h.backend, ", ", h.size, " ranks");
+      return core::join("build ", h.build, ", backend ", h.backend, ", ", h.size, " ranks");
     };
     core::check<CommError>(identity(hello) == identity(own), "dist.World: ranks differ: rank ",
                            info.rank, " has ", identity(own), "; rank ", rank, " has ",
