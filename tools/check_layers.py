@@ -85,8 +85,8 @@ def check_include(module, folder, path, quote, name):
         is_bare = quote == '"' and name.endswith(".h")
         return f'"{name}" is no path from the root; write "weft/{folder}/…"' if is_bare else None
     target = name.split("/")[1]
-    # The header of the version is written by CMake and lies below all folders.
-    if target == folder or name == "weft/version.h":
+    # The headers of version and commit are written by CMake and lie below all folders.
+    if target == folder or name in ("weft/version.h", "weft/commit.h"):
         return None
     if target not in module.allowed(path):
         return f"{folder} includes {name}, but its weft_module() does not list {target}"

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <regex>
 
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
+#include "weft/core/error.h"
 #include "weft/io/tensor_file.h"
+#include "weft/version.h"
 
 namespace weft::cli {
 namespace {
@@ -55,8 +58,12 @@ TEST(Program, ShowsEveryVerbsFlags) {
 TEST(Program, SaysItsVersion) {
   const CommandResult result = weft({"--version"});
   EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.out.rfind("weft ", 0), 0U) << result.out;
   EXPECT_EQ(num_lines(result.out), 1);
+  const std::string version = core::join("weft ", WEFT_VERSION);
+  EXPECT_TRUE(std::regex_match(
+      result.out, std::regex(version + " \\((commit [0-9a-f]{12}, )?libtorch [0-9.]+, backends "
+                                       "(nccl, )?shm, hierarchical, (mpi, )?gloo\\)\n")))
+      << result.out;
 }
 
 TEST(Tokenize, FindsTheReferencesTokens) {

@@ -7,13 +7,12 @@
 
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs.h"
+#include "weft/cli/version.h"
 #include "weft/core/error.h"
 #include "weft/dist/launch/status_page.h"
 
 namespace weft::cli {
 namespace {
-
-constexpr char kVersion[] = "0.1.0";
 
 std::string help_text() {
   std::string text =
@@ -34,7 +33,7 @@ int dispatch(const Args& args, TensorVerb run_tensor_verb) {
     return 0;
   }
   if (first == "--version" || first == "version") {
-    TextOutput().write(core::join("weft ", kVersion, "\n"));
+    TextOutput().write(version_text());
     return 0;
   }
   const Verb& verb = find_verb(first);
