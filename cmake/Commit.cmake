@@ -9,9 +9,15 @@ endif()
 if(NOT EXISTS "${log}")
   set(log)
 endif()
+set(header ${weft_BINARY_DIR}/include/weft/commit.h)
+set(write_commit ${CMAKE_COMMAND} -D git=${GIT_EXECUTABLE} -D source=${weft_SOURCE_DIR} -D header=${header}
+                 -P ${CMAKE_CURRENT_LIST_DIR}/write_commit.cmake)
+# Tools that read the sources without building them need one, too.
+if(NOT EXISTS ${header})
+  execute_process(COMMAND ${write_commit})
+endif()
 add_custom_command(
-  OUTPUT ${weft_BINARY_DIR}/include/weft/commit.h
-  COMMAND ${CMAKE_COMMAND} -D git=${GIT_EXECUTABLE} -D source=${weft_SOURCE_DIR}
-          -D header=${weft_BINARY_DIR}/include/weft/commit.h -P ${CMAKE_CURRENT_LIST_DIR}/write_commit.cmake
+  OUTPUT ${header}
+  COMMAND ${write_commit}
   DEPENDS ${log} ${CMAKE_CURRENT_LIST_DIR}/write_commit.cmake
   COMMENT "Noting the commit" VERBATIM)
