@@ -39,12 +39,16 @@ foreach(target compile torch)
 endforeach()
 install(TARGETS ${modules} weft_compile weft_torch EXPORT weftTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
-# A package brings libtorch along under its prefix; elsewhere the one that weft was built with serves.
-set(WEFT_BUNDLES_TORCH OFF CACHE BOOL "The installed program looks for libtorch under its own prefix alone")
+# The program finds libtorch under its own prefix alone, wherever that is moved: here as a link to the one that weft was
+# built with, in a package as a copy (Package.cmake).
 set(run_path $ORIGIN/../${CMAKE_INSTALL_LIBDIR}/weft $ORIGIN/../${CMAKE_INSTALL_LIBDIR}/weft/torch/lib)
-if(NOT WEFT_BUNDLES_TORCH)
-  list(APPEND run_path ${WEFT_TORCH_ROOT}/lib)
-endif()
+install(CODE "
+  set(link \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/weft/torch\")
+  if(IS_SYMLINK \"\${link}\" OR NOT EXISTS \"\${link}\")
+    get_filename_component(folder \"\${link}\" DIRECTORY)
+    file(MAKE_DIRECTORY \"\${folder}\")
+    file(CREATE_LINK \"${WEFT_TORCH_ROOT}\" \"\${link}\" SYMBOLIC)
+  endif()" COMPONENT libtorch)
 set_target_properties(weft-tensors PROPERTIES INSTALL_RPATH "${run_path}")
 if(WEFT_HAS_MPI)
   # The program has loaded libtorch by then.

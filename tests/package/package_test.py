@@ -8,6 +8,7 @@ own warnings.
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,22 @@ class Package(unittest.TestCase):
         one = run(program, MODEL, "The capital of France is")
         self.assertIn("Paris", one)
         self.assertEqual(self.on_ranks(2, program, MODEL, "The capital of France is"), one)
+
+    def test_what_a_package_holds_runs_by_itself(self):
+        # As cpack stages it, moved, without an environment, and with sources, build and libtorch hidden.
+        staged, moved, model = self.root / "staged", self.root / "mo ved", self.root / "model.gguf"
+        for part in ("program", "bundle"):
+            run("cmake", "--install", BUILD, "--prefix", staged, "--component", part)
+        staged.rename(moved)
+        shutil.copy(MODEL, model)
+        self.assertFalse([path for path in moved.rglob("*") if path.is_symlink()])
+        self.assertTrue((moved / "share/doc/weft/copyright").exists())
+        hide = f"mount -t tmpfs none '{BUILD}' && mount -t tmpfs none '{SOURCE}' && exec env -i \"$@\""
+        alone = lambda *command: run("unshare", "--mount", "sh", "-c", hide, "sh", moved / "bin/weft", *command)
+        self.assertRegex(alone("--version"), r"^weft [0-9.]+ \(.*libtorch [0-9.]+.*\)\n$")
+        for ranks in (1, 2):
+            answer = alone("chat", "-m", model, "--tp", ranks, "-n", 16, "-p", "What is the capital of France?")
+            self.assertIn("Paris", answer)
 
     def test_a_project_takes_the_sources(self):
         for torch, libraries in (("OFF", "weft::shard"), ("ON", "weft::nn")):
