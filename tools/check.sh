@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What can be checked without building, in seconds: format, layers, sizes, dead code, documentation, charts.
+# What can be checked without building, in seconds: format, layers, sizes, dead code, documentation, API pages, charts.
 # Runs all of them and ends with 1 if one of them finds something.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,5 +22,6 @@ run format check_format "${sources[@]}"
 for name in layers sizes docs unused; do
   run "$name" python3 "tools/check_$name.py"
 done
+run "API pages" python3 tools/make_api_pages.py
 run records python3 tools/records/draw_records.py --check
 exit $result

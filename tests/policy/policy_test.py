@@ -250,5 +250,26 @@ enum class Kind { kA };
         self.expect("weft/core/a.h: has_device is used; remove it from ALLOWED in tools/check_unused.py")
 
 
+class MakeApiPages(PolicyTest):
+    tool = "make_api_pages.py"
+
+    def setUp(self):
+        super().setUp()
+        self.write("weft/core.h", '#include "weft/core/a.h"\n')
+        self.write("weft/core/a.h", "/// Adds `a<b>`.\nint add(int a, int b);\n")
+
+    def test_makes_a_page_of_what_an_area_reaches(self):
+        self.write("weft/core/inner.h", "/// Not public: <think> \\xNN.\nstruct Inner {};\n")
+        self.expect()
+        command = [sys.executable, str(ROOT / "tools" / self.tool), str(self.root), "-o", str(self.root / "api")]
+        subprocess.run(command, check=True)
+        self.assertIn("add", (self.root / "api/html/a_8h.html").read_text())
+        self.assertFalse(list(self.root.glob("api/html/*nner*")))
+
+    def test_refuses_a_comment_that_doxygen_does_not_understand(self):
+        self.write("weft/core/a.h", "/// Adds <think> blocks.\nint add(int a, int b);\n")
+        self.assertIn("weft/core/a.h:1: warning: Unsupported xml/html tag <think> found", self.run_tool())
+
+
 if __name__ == "__main__":
     unittest.main()

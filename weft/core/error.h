@@ -87,8 +87,8 @@ void check(bool ok, const Parts&... parts) {
 /// "IoError: <path>: <what>: <strerror(error_number)>" in weft's form. Never returns.
 [[noreturn]] void fail_errno(const std::string& where, const std::string& what, int error_number);
 
-/// `text` in single quotes on one line: bytes that are not printable ASCII become \xNN, and what
-/// goes past 96 bytes is cut. For names that come from files.
+/// `text` in single quotes on one line: bytes that are not printable ASCII become `\xNN`, and
+/// what goes past 96 bytes is cut. For names that come from files.
 std::string quote(std::string_view text);
 
 /// Writes "[2, 3]" for a shape or any list of numbers.

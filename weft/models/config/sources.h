@@ -11,7 +11,7 @@
 
 namespace weft::models {
 
-/// From a GGUF's keys (general.architecture and <architecture>.*). Values are not checked yet.
+/// From a GGUF's keys (`general.architecture` and `<architecture>.*`). Values are not checked yet.
 ModelConfig config_from_gguf(const io::TensorFile& file);
 /// From the contents of a config.json; `where` begins messages. Values are not checked yet.
 ModelConfig config_from_json(const nlohmann::json& json, const std::string& where);
