@@ -42,17 +42,44 @@ at::Tensor summed(const at::Tensor& grad, const shard::Layout& layout, const dis
   return at::cat(own, layout.dim);
 }
 
+void save_layout(AutogradContext* context, const Holder& holder) {
+  context->saved_data["holder"] = c10::IValue::make_capsule(holder);
+}
+
+Holder saved_layout(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<LayoutHolder>(
+      context->saved_data["holder"].toCapsule());
+}
+
+// Each is the other's backward pass, so that a gradient of a gradient goes over the ranks as well.
 struct SharedFunction : torch::autograd::Function<SharedFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Holder& holder) {
-    context->saved_data["holder"] = c10::IValue::make_capsule(holder);
-    return x.view_as(x);
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const auto holder =
-        c10::static_intrusive_pointer_cast<LayoutHolder>(context->saved_data["holder"].toCapsule());
-    return {summed(grads[0].detach(), holder->layout, holder->group), at::Tensor()};
-  }
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Holder& holder);
+  static variable_list backward(AutogradContext* context, variable_list grads);
 };
+struct SumFunction : torch::autograd::Function<SumFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Holder& holder);
+  static variable_list backward(AutogradContext* context, variable_list grads);
+};
+
+at::Tensor SharedFunction::forward(AutogradContext* context, const at::Tensor& x,
+                                   const Holder& holder) {
+  save_layout(context, holder);
+  return x.view_as(x);
+}
+
+variable_list SharedFunction::backward(AutogradContext* context, variable_list grads) {
+  return {SumFunction::apply(grads[0], saved_layout(context)), at::Tensor()};
+}
+
+at::Tensor SumFunction::forward(AutogradContext* context, const at::Tensor& x,
+                                const Holder& holder) {
+  save_layout(context, holder);
+  return summed(x.detach(), holder->layout, holder->group);
+}
+
+variable_list SumFunction::backward(AutogradContext* context, variable_list grads) {
+  return {SharedFunction::apply(grads[0], saved_layout(context)), at::Tensor()};
+}
 
 }  // namespace
 

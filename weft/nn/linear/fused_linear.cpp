@@ -7,7 +7,6 @@
 
 #include <utility>
 
-#include "weft/core/error.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/linear_parts.h"
 #include "weft/ops/collectives.h"
@@ -20,18 +19,26 @@ using torch::autograd::variable_list;
 
 struct ReducedCall : torch::CustomClassHolder {
   ReducedCall(dist::Group g, RowCounts r) : group(std::move(g)), rows(std::move(r)) {}
+  // All rows of a gradient.
+  at::Tensor all_rows(const at::Tensor& gradient) const {
+    return rows.empty() ? gradient : group.all_gather(gradient, 0, rows);
+  }
+
   dist::Group group;
   RowCounts rows;
 };
 using ReducedCallPtr = c10::intrusive_ptr<ReducedCall>;
 
-void check_no_graph(const char* where) {
-  core::check<core::ConfigError>(!at::GradMode::is_enabled(), where,
-                                 ": a gradient of the gradient is not defined; call backward "
-                                 "without create_graph");
+at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+// What goes to all ranks, and what is summed over them, by operations that record themselves.
+at::Tensor copied_rows(const at::Tensor& x, const dist::Group& group, const RowCounts& rows) {
+  return rows.empty() ? ops::mp_copy(x, group) : ops::gather_sequence(x, 0, group, rows);
 }
 
-at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+at::Tensor summed_rows(const at::Tensor& x, const dist::Group& group, const RowCounts& rows) {
+  return rows.empty() ? ops::mp_reduce(x, group) : ops::reduce_scatter_sequence(x, 0, group, rows);
+}
 
 // The linear as one of plain parameters; null if it is anything else.
 const DenseLinearImpl* plain_dense(const LinearLike& linear) {
@@ -79,10 +86,12 @@ struct SharedInputFunction : torch::autograd::Function<SharedInputFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    check_no_graph("nn.linears_of_shared");
     const auto call =
         c10::static_intrusive_pointer_cast<SharedCall>(context->saved_data["call"].toCapsule());
     const variable_list saved = context->get_saved_variables();
+    if (at::GradMode::is_enabled()) {
+      return recorded_backward(*call, saved, grads, context->needs_input_grad(0));
+    }
     at::Tensor x_SD, d_x;
     variable_list d_weights, d_biases;
     for (size_t i = 0; i < grads.size(); ++i) {
@@ -103,6 +112,29 @@ struct SharedInputFunction : torch::autograd::Function<SharedInputFunction> {
   }
 
  private:
+  // The same of operations that record themselves, for a gradient of the gradient.
+  static variable_list recorded_backward(const SharedCall& call, const variable_list& saved,
+                                         const variable_list& grads, bool needs_input) {
+    const at::Tensor all_SD = as_rows(copied_rows(saved[0], call.group, call.rows));
+    at::Tensor d_all;
+    variable_list d_weights, d_biases;
+    for (size_t i = 0; i < grads.size(); ++i) {
+      const at::Tensor g = as_rows(grads[i]);
+      if (needs_input) {
+        const at::Tensor product = at::mm(g, saved[i + 1]);
+        d_all = d_all.defined() ? d_all + product : product;
+      }
+      d_weights.push_back(at::mm(g.t(), all_SD));
+      if (call.has_bias[i]) d_biases.push_back(g.sum(0));
+    }
+    if (needs_input) d_all = summed_rows(d_all, call.group, call.rows).view(saved[0].sizes());
+    variable_list result = {d_all};
+    result.insert(result.end(), d_weights.begin(), d_weights.end());
+    result.insert(result.end(), d_biases.begin(), d_biases.end());
+    result.emplace_back();
+    return result;
+  }
+
   static void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor& sum) {
     if (sum.defined()) {
       sum.addmm_(a, b);
@@ -125,12 +157,12 @@ struct ReducedFunction : torch::autograd::Function<ReducedFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    check_no_graph("nn.reduced_linear");
     const variable_list saved = context->get_saved_variables();
     const auto call =
         c10::static_intrusive_pointer_cast<ReducedCall>(context->saved_data["call"].toCapsule());
-    const at::Tensor g =
-        as_rows(call->rows.empty() ? grads[0] : call->group.all_gather(grads[0], 0, call->rows));
+    const bool is_recorded = at::GradMode::is_enabled();
+    const at::Tensor g = as_rows(is_recorded ? copied_rows(grads[0], call->group, call->rows)
+                                             : call->all_rows(grads[0]));
     at::Tensor d_x, d_weight;
     if (context->needs_input_grad(0)) d_x = at::mm(g, saved[1]).view(saved[0].sizes());
     if (context->needs_input_grad(1)) d_weight = at::mm(g.t(), as_rows(saved[0]));
@@ -158,8 +190,7 @@ std::vector<at::Tensor> linears_of_shared(const std::vector<std::shared_ptr<Line
     return SharedInputFunction::apply(x, at::TensorList(parameters),
                                       c10::make_intrusive<SharedCall>(group, has_bias, rows));
   }
-  const at::Tensor shared =
-      rows.empty() ? ops::mp_copy(x, group) : ops::gather_sequence(x, 0, group, rows);
+  const at::Tensor shared = copied_rows(x, group, rows);
   std::vector<at::Tensor> outputs;
   for (const auto& linear : linears) outputs.push_back(linear->forward(shared));
   return outputs;
@@ -169,9 +200,7 @@ at::Tensor reduced_linear(LinearLike& linear, const at::Tensor& x, const dist::G
                           const RowCounts& rows) {
   const DenseLinearImpl* dense = plain_dense(linear);
   if (dense == nullptr || dense->has_bias()) {
-    const at::Tensor y = linear.forward(x);
-    return rows.empty() ? ops::mp_reduce(y, group)
-                        : ops::reduce_scatter_sequence(y, 0, group, rows);
+    return summed_rows(linear.forward(x), group, rows);
   }
   check_input(x, dense->in_features(), "nn.DenseLinear");
   return ReducedFunction::apply(x, dense->weight, c10::make_intrusive<ReducedCall>(group, rows));
