@@ -86,6 +86,7 @@ void Group::abandon() const {
 }
 
 void Group::all_reduce(at::Tensor& x, ReduceOp op) const {
+  const CallNumber number(monitor_.get());
   constexpr const char* kWhere = "dist.Group.all_reduce";
   check<ShapeError>(op != ReduceOp::kAverage || !is_integral(x), kWhere,
                     ": expected a floating type for an average, got ", x.scalar_type(),
@@ -139,6 +140,7 @@ void Group::reduce_by_backend(at::Tensor& x, ReduceOp op, OpKind kind) const {
 
 at::Tensor Group::all_gather(const at::Tensor& shard, int64_t dim,
                              const std::vector<int64_t>& sizes) const {
+  const CallNumber number(monitor_.get());
   constexpr const char* kWhere = "dist.Group.all_gather";
   dim = checked_dim(kWhere, shard, dim);
   if (size_ == 1) return shard.detach().clone(at::MemoryFormat::Contiguous);
@@ -199,6 +201,7 @@ std::vector<int64_t> Group::exchange_sizes(int64_t own) const {
 
 at::Tensor Group::reduce_scatter(const at::Tensor& x, int64_t dim,
                                  const std::vector<int64_t>& sizes) const {
+  const CallNumber number(monitor_.get());
   constexpr const char* kWhere = "dist.Group.reduce_scatter";
   dim = checked_dim(kWhere, x, dim);
   if (size_ == 1) return x.detach().clone(at::MemoryFormat::Contiguous);
@@ -245,6 +248,7 @@ at::Tensor Group::scatter_sum(const at::Tensor& x, int64_t dim,
 }
 
 void Group::broadcast(at::Tensor& x, int64_t root) const {
+  const CallNumber number(monitor_.get());
   check<ShapeError>(root >= 0 && root < size_, "dist.Group.broadcast: expected a root below ",
                     size_, ", got ", root);
   if (size_ == 1) return;
@@ -301,6 +305,7 @@ void Group::check_peer(const char* where, int64_t peer) const {
 }
 
 void Group::barrier() const {
+  const CallNumber number(monitor_.get());
   if (size_ == 1) return;
   run_collective(
       OpKind::kBarrier, [] { return call_of(OpKind::kBarrier, ""); },
@@ -313,6 +318,7 @@ void Group::barrier() const {
 }
 
 void Group::check_agreement(const std::string& what, const std::string& text) const {
+  const CallNumber number(monitor_.get());
   if (size_ == 1) return;
   const auto length = static_cast<int64_t>(text.size());
   at::Tensor bytes = at::empty({length}, at::kByte);

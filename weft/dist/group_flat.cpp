@@ -47,6 +47,7 @@ std::unique_ptr<PendingWork> Group::begin_all_gather_into(at::Tensor& whole,
 
 std::unique_ptr<PendingWork> Group::gather_into(at::Tensor& whole, const at::Tensor& shard,
                                                 bool async) const {
+  const CallNumber number(monitor_.get());
   check_flat("dist.Group.all_gather_into", whole, shard, size_);
   const at::NoGradGuard no_grad;
   if (size_ == 1) {
@@ -73,6 +74,7 @@ std::unique_ptr<PendingWork> Group::gather_into(at::Tensor& whole, const at::Ten
 }
 
 void Group::reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) const {
+  const CallNumber number(monitor_.get());
   constexpr const char* kWhere = "dist.Group.reduce_scatter_into";
   check_flat(kWhere, whole, shard, size_);
   check<ShapeError>(whole.scalar_type() != at::kBool, kWhere,

@@ -13,11 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// libtorch's texts go on with a stack trace after the first line.
-std::string first_line(std::string_view text) {
-  return std::string(text.substr(0, text.find('\n')));
-}
-
 // Where parts of a group note what nobody reads.
 RankStatus& unread_status() {
   static RankStatus status;
@@ -31,6 +26,10 @@ struct End {
 };
 
 }  // namespace
+
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
 
 GroupMonitor::GroupMonitor(std::string name, std::shared_ptr<const Peers> peers,
                            std::vector<int> world_ranks, std::chrono::milliseconds timeout)
@@ -56,6 +55,22 @@ std::unique_ptr<PeerWatch> GroupMonitor::watch() const {
   return std::make_unique<PeerWatch>(*peers_, world_ranks_);
 }
 
+namespace {
+thread_local const CallNumber* current_call = nullptr;
+}  // namespace
+
+CallNumber::CallNumber(GroupMonitor* monitor) : outer_(current_call), monitor_(monitor) {
+  const bool is_part = outer_ != nullptr && outer_->monitor_ == monitor;
+  if (kComparesCallNumbers && monitor != nullptr) {
+    number_ = is_part ? outer_->number_ : monitor->next_call();
+  }
+  current_call = this;
+}
+
+CallNumber::~CallNumber() { current_call = outer_; }
+
+uint64_t CallNumber::current() { return current_call == nullptr ? 0 : current_call->number_; }
+
 std::string GroupMonitor::peer_name(int64_t group_rank) const {
   return peers_->name(world_ranks_[static_cast<size_t>(group_rank)]);
 }
@@ -70,8 +85,14 @@ std::string GroupMonitor::where(OpKind kind) const {
 }
 
 void GroupMonitor::wait(c10d::Work& work, OpKind kind) const {
-  if (!work.isCompleted()) watch_until_done(work, kind);
-  work.wait();
+  try {
+    if (!work.isCompleted()) watch_until_done(work, kind);
+    work.wait();
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    explain(kind, error);
+  }
 }
 
 // The work's own wait with a time limit throws when the time is over, which takes libtorch a second

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/dist/launch/status_page.h"
@@ -50,8 +52,11 @@ class GroupMonitor {
     note_operation_done(*status_);
   }
   uint64_t sequence() const { return sequence_; }
+  /// Counts one more collective that this rank asks for.
+  uint64_t next_call() { return ++calls_; }
 
-  /// Waits for `work`, looking after the peers meanwhile. Throws CommError.
+  /// Waits for `work`, looking after the peers meanwhile. Throws CommError, also where the backend
+  /// underneath throws an exception of its own.
   void wait(c10d::Work& work, OpKind kind) const;
   /// Throws CommError with the rank that is gone, or else with the first line of `error`.
   [[noreturn]] void explain(OpKind kind, const std::exception& error) const;
@@ -73,8 +78,37 @@ class GroupMonitor {
   RankStatus* status_;
   uint32_t number_;
   uint64_t sequence_ = 0;
+  uint64_t calls_ = 0;
   std::atomic<OpKind> begun_ = OpKind::kNone;
   std::shared_ptr<const GroupMonitor> whole_;
 };
+
+/// Whether ranks tell each other the numbers of their calls where that costs no message: over
+/// shared memory.
+inline constexpr bool kComparesCallNumbers = true;
+
+/// While one lives, this thread is in a collective of the monitor's group, whose number counts what
+/// this rank has asked of the group, calls that were refused included: a rank that goes on after an
+/// error which the others did not have is out of step, and its numbers say so. Calls within a call
+/// of the same group are parts of it.
+class CallNumber {
+ public:
+  /// A null monitor: nothing is counted.
+  explicit CallNumber(GroupMonitor* monitor);
+  CallNumber(const CallNumber&) = delete;
+  CallNumber& operator=(const CallNumber&) = delete;
+  ~CallNumber();
+
+  /// Of the call that this thread is in; 0: none that is counted.
+  static uint64_t current();
+
+ private:
+  const CallNumber* outer_;
+  const GroupMonitor* monitor_;
+  uint64_t number_ = 0;
+};
+
+/// libtorch's texts go on with a stack trace after the first line.
+std::string first_line(std::string_view text);
 
 }  // namespace weft::dist

@@ -6,6 +6,7 @@
 #include "weft/dist/backends/group_handles.h"
 #include "weft/dist/group.h"
 #include "weft/dist/group_calls.h"
+#include "weft/dist/group_monitor.h"
 
 namespace weft::dist {
 
@@ -17,6 +18,7 @@ float* SharedSum::room(int64_t count) const {
 }
 
 void SharedSum::add(at::Tensor& x, float* own) const {
+  const CallNumber number(group_.monitor_.get());
   core::check<core::ShapeError>(
       x.is_contiguous() && x.scalar_type() == at::kFloat && x.is_cpu(),
       "dist.SharedSum.add: expected a contiguous float32 tensor on the CPU, got ", tensor_text(x));

@@ -50,6 +50,19 @@ WorldOptions with_environment(WorldOptions options) {
   return options;
 }
 
+// What the store and a backend throw, as CommError.
+template <class Function>
+auto in_our_words(const std::string& what, Function&& function) {
+  try {
+    return function();
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    core::fail<core::CommError>("dist.World: ", what, ": expected the ranks to meet, got ",
+                                first_line(error.what()), "; did one of them end?");
+  }
+}
+
 }  // namespace
 
 struct World::State {
@@ -101,8 +114,9 @@ World World::from_env(const WorldOptions& given) {
   state->backend_name = state->backend->name;
   // The launcher sees it at once. Ranks that are to share a page have none yet.
   if (shared_status_page() != nullptr) start_heartbeat();
-  state->store = open_store(state->info, state->options.start_timeout);
-  state->peers = state->meet();
+  state->store =
+      in_our_words("store", [&] { return open_store(state->info, state->options.start_timeout); });
+  state->peers = in_our_words("start", [&] { return state->meet(); });
   start_heartbeat();
   state->all = state->make_group(*state->backend, "world", all_ranks(state->info.size));
   return World(std::move(state));
@@ -153,7 +167,8 @@ Group World::State::make_group(const BackendRow& row, const std::string& name,
                              static_cast<int>(ranks.size()),
                              core::join(number, "-", ranks.front()),
                              options.start_timeout};
-  GroupHandles handles = row.make(request);
+  GroupHandles handles =
+      in_our_words(core::join("group ", name), [&] { return row.make(request); });
   const auto checker = options.check_collectives ? add_checks(request, handles) : nullptr;
   return Group(name, std::move(handles), monitor, checker);
 }

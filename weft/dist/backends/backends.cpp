@@ -1,7 +1,6 @@
 #include "weft/dist/backends/backends.h"
 
 #include <algorithm>
-#include <string_view>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <vector>
@@ -17,11 +16,6 @@
 
 namespace weft::dist {
 namespace {
-
-// libtorch's texts go on with a stack trace after the first line.
-std::string first_line(std::string_view text) {
-  return std::string(text.substr(0, text.find('\n')));
-}
 
 std::string always(const RankInfo&) { return ""; }
 bool automatic(const RankInfo&) { return true; }

@@ -21,7 +21,7 @@ using core::fail;
 using core::FileDescriptor;
 
 constexpr uint64_t kMagic = 0x314d485354464557ULL;  // "WEFTSHM1"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr const char* kShm = "dist.shm: ";
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }

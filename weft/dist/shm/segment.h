@@ -29,6 +29,8 @@ struct ShmOperation {
   /// Elements, and chunks that the rank has to move; the most of all ranks counts.
   uint64_t count = 0;
   uint64_t chunks = 0;
+  /// CallNumber::current(); 0: not known.
+  uint64_t number = 0;
 };
 
 /// One rank's step: its counter and what it does share a cache line, so that one transfer tells

@@ -172,6 +172,7 @@ ShmSteps::ShmSteps(ShmSegment& segment, int rank, std::shared_ptr<GroupMonitor> 
 void ShmSteps::begin(const ShmOperation& operation) {
   waiter_.check_abort();
   operation_ = operation;
+  operation_.number = CallNumber::current();
   first_ = true;
 }
 
@@ -199,7 +200,9 @@ void ShmSteps::compare(int peer) const {
                     theirs.dtype == operation_.dtype && theirs.root == operation_.root &&
                     theirs.even == operation_.even &&
                     (sizes_may_differ || theirs.count == operation_.count);
-  if (same) [[likely]] {
+  const bool in_step =
+      theirs.number == operation_.number || theirs.number == 0 || operation_.number == 0;
+  if (same && in_step) [[likely]] {
     return;
   }
   // The lower rank comes first, so that all say it in the same words.
@@ -207,6 +210,12 @@ void ShmSteps::compare(int peer) const {
   const bool own_first = rank_ < peer;
   const ShmOperation& first = own_first ? operation_ : theirs;
   const ShmOperation& second = own_first ? theirs : operation_;
+  core::check<CommError>(!same, "dist.Group: group ", monitor.name(), ": ",
+                         monitor.peer_name(std::min(rank_, peer)), " called ", describe(first),
+                         " as its call ", first.number, ", ",
+                         monitor.peer_name(std::max(rank_, peer)), " as its call ", second.number,
+                         "; a rank went on after an error that the others did not have, end all "
+                         "ranks where one throws");
   fail<CommError>("dist.Group: group ", monitor.name(), ": ",
                   monitor.peer_name(std::min(rank_, peer)), " called ", describe(first), ", ",
                   monitor.peer_name(std::max(rank_, peer)), " called ", describe(second),
