@@ -25,6 +25,7 @@
 #include "weft/dist/backends/backends.h"
 #include "weft/dist/launch/launch.h"
 #include "weft/dist/launch/process.h"
+#include "weft/dist/launch/shm_names.h"
 #include "weft/dist/rendezvous/peers.h"
 #include "weft/dist/shm/collectives.h"
 #include "weft/dist/world.h"
