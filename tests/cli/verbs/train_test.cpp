@@ -276,6 +276,10 @@ TEST(TrainVerb, ShowsABackgroundCheckpointOnceAllRanksHaveWritten) {
 TEST(TrainVerb, KeepsOtherRunsOutOfItsFolder) {
   const TempDir dir;
   const std::string config = write_config(dir, "run", "", 5000);
+  // A folder with a checkpoint would be refused for that.
+  std::string text = core::read_text_file(config, 1 << 20);
+  text.replace(text.find("checkpoint.every = 4\n"), 21, "checkpoint.every = 5000\n");
+  dir.write("run.toml", text);
   test::BackgroundCommand run({kWeft, "train", config});
   ASSERT_TRUE(run.wait_for_output("step    1/5000"));
   const auto second =
