@@ -185,9 +185,9 @@ TEST(FunctionTable, RefusesNamesThatAreTakenOrUnknown) {
             "ConfigError: io.FunctionTable.add_alias: there is a function 'shard' already; choose "
             "another name");
   const std::string text = error_text([&] { table.find("shards", "here"); });
-  EXPECT_TRUE(
-      text.starts_with("ConfigError: here: unknown function 'shards'; bind it with --functions, or "
-                       "use as_bits, cat, combine_qkv, "))
+  EXPECT_TRUE(text.starts_with(
+      "ConfigError: here: unknown function 'shards'; bind it in a file of functions, or "
+      "use as_bits, cat, combine_qkv, "))
       << text;
 }
 

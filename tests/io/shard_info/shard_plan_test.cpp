@@ -225,10 +225,10 @@ TEST(ShardPlanErrors, OfTvmsForm) {
   for (const auto& [input, error] : cases) {
     EXPECT_EQ(file.plan_error(input.first, input.second), error) << input.first;
   }
-  EXPECT_TRUE(
-      file.plan_error(R"({"x": [["no.such", [[2, 64, 64], "float16"], 1]]})", 2)
-          .starts_with("ConfigError: INFO: parameter 'x': step 1 'no.such': unknown "
-                       "function 'no.such'; bind it with --functions, or use as_bits, cat, "));
+  EXPECT_TRUE(file.plan_error(R"({"x": [["no.such", [[2, 64, 64], "float16"], 1]]})", 2)
+                  .starts_with(
+                      "ConfigError: INFO: parameter 'x': step 1 'no.such': unknown "
+                      "function 'no.such'; bind it in a file of functions, or use as_bits, cat, "));
   EXPECT_EQ(file.plan_error("{}", 0), "ConfigError: io.ShardPlan: 0 ranks, expected 1 to 65536");
 }
 

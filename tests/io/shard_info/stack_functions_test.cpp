@@ -74,7 +74,7 @@ TEST(StackFunctions, RefuseWhatTheyCanNotCut) {
             "ShapeError: 8 heads and 10 kv heads in 4 equal shards; shard_segments cuts unevenly");
   EXPECT_EQ(error("weft.stack_gate_up", {}, {4}, {2, 2}),
             "ConfigError: cuts one matrix or two fused ones, and 'w' doesn't say which; bind the "
-            "name with --functions to [\"weft.stack_declared\", 1] or 2");
+            "name in a file of functions to [\"weft.stack_declared\", 1] or 2");
   const FunctionTable table;
   const View input = tensor({4});
   EXPECT_EQ(error_text([&] {

@@ -82,7 +82,7 @@ FoundFunction FunctionTable::find(const std::string& name, const std::string& wh
       known.append(known.empty() ? "" : ", ").append(other);
     }
     core::fail<ConfigError>(where, ": unknown function ", quote(target),
-                            "; bind it with --functions, or use ", known);
+                            "; bind it in a file of functions, or use ", known);
   }
   return found;
 }

@@ -85,7 +85,7 @@ StackCut gate_up_parts(const FunctionCall& call) {
   const auto holds = [&](const char* part) { return tensor.find(part) != std::string::npos; };
   if (holds("gate_up") || holds("e1_e3")) return equal_parts(call, 2);
   check<ConfigError>(holds("up_proj"), "cuts one matrix or two fused ones, and ", quote(tensor),
-                     " doesn't say which; bind the name with --functions to [\"",
+                     " doesn't say which; bind the name in a file of functions to [\"",
                      "weft.stack_declared\", 1] or 2");
   return equal_parts(call, 1);
 }
@@ -234,8 +234,8 @@ std::optional<FunctionBinding> mlc_function(const std::string& name,
   if (stem != "qkv") return std::nullopt;
   check<ConfigError>(heads.has_value(), where, ": ", quote(name),
                      " cuts q, k and v, and nothing says how many heads there are; put config.json "
-                     "or mlc-chat-config.json beside the tensors, or bind the name with "
-                     "--functions: {\"",
+                     "or mlc-chat-config.json beside the tensors, or bind the name in a "
+                     "file of functions: {\"",
                      name, "\": [\"", kDeclaredQkv, "\", HEADS, KV_HEADS]}");
   return FunctionBinding{kDeclaredQkv, {heads->heads, heads->kv_heads}};
 }
