@@ -226,27 +226,6 @@ at::Tensor Group::reduce_scatter(const at::Tensor& x, int64_t dim,
                         [&] { return scatter_sum(x, dim, lengths); });
 }
 
-at::Tensor Group::scatter_sum(const at::Tensor& x, int64_t dim,
-                              const std::vector<int64_t>& sizes) const {
-  const auto own = static_cast<size_t>(rank_);
-  if (!capabilities(x).reduce_scatter) {
-    at::Tensor whole = x.clone(at::MemoryFormat::Contiguous);
-    reduce_dense(whole, ReduceOp::kSum, OpKind::kReduceScatter);
-    const int64_t start = std::accumulate(sizes.begin(), sizes.begin() + rank_, int64_t{0});
-    return whole.narrow(dim, start, sizes[own]).contiguous();
-  }
-  std::vector<std::vector<at::Tensor>> pieces(1);
-  for (const at::Tensor& piece : x.split_with_sizes(sizes, dim)) {
-    pieces[0].push_back(piece.contiguous());
-  }
-  std::vector<at::Tensor> output = {at::empty(pieces[0][own].sizes(), x.options())};
-  c10d::ReduceScatterOptions options;
-  options.asyncOp = false;
-  wait_for(monitor_.get(), OpKind::kReduceScatter,
-           process_group()->reduce_scatter(output, pieces, options));
-  return output[0];
-}
-
 void Group::broadcast(at::Tensor& x, int64_t root) const {
   const CallNumber number(monitor_.get());
   check<ShapeError>(root >= 0 && root < size_, "dist.Group.broadcast: expected a root below ",

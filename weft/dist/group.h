@@ -130,6 +130,9 @@ class Group {
   void reduce_dense(at::Tensor& x, ReduceOp op, OpKind kind) const;
   void reduce_by_backend(at::Tensor& x, ReduceOp op, OpKind kind) const;
   at::Tensor scatter_sum(const at::Tensor& x, int64_t dim, const std::vector<int64_t>& sizes) const;
+  void exchange_and_sum(at::Tensor& sum, const at::Tensor& pieces,
+                        const std::vector<int64_t>& lengths) const;
+  at::Tensor exchange(const at::Tensor& packed, std::vector<int64_t> lengths) const;
   std::unique_ptr<PendingWork> gather_into(at::Tensor& whole, const at::Tensor& shard,
                                            bool async) const;
   void check_peer(const char* where, int64_t peer) const;

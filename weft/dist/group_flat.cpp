@@ -88,9 +88,9 @@ void Group::reduce_scatter_into(at::Tensor& shard, const at::Tensor& whole) cons
   const auto describe = [&] { return call_of(OpKind::kReduceScatter, tensor_text(whole)); };
   run_collective(OpKind::kReduceScatter, describe, [&] {
     if (!capabilities(shard).reduce_scatter) {
-      at::Tensor sum = whole.clone();
-      reduce_dense(sum, ReduceOp::kSum, OpKind::kReduceScatter);
-      shard.view({-1}).copy_(sum.view({-1}).narrow(0, rank_ * shard.numel(), shard.numel()));
+      at::Tensor sum = shard.view({-1});
+      exchange_and_sum(sum, whole.view({-1}),
+                       std::vector<int64_t>(static_cast<size_t>(size_), shard.numel()));
       return true;
     }
     if (handles_->inline_collectives != nullptr && shard.is_cpu()) {

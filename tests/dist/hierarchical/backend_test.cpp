@@ -5,6 +5,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <sstream>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tests/support/run_command.h"
@@ -40,6 +44,24 @@ void expect_sums(const Group& group) {
   }
 }
 
+// A hierarchical group of four, and one of Gloo in which two hosts have a rank each.
+void expect_scattered(const Group& group) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const int64_t count = 100'003;
+    std::vector<at::Tensor> inputs;
+    for (int64_t r = 0; r < group.size(); ++r) inputs.push_back(numbers(r, count).to(dtype));
+    at::Tensor sum = at::zeros({count});
+    for (const at::Tensor& x : inputs) sum += x;
+    std::vector<int64_t> sizes(static_cast<size_t>(group.size()), 0);
+    sizes[0] = 33'333;
+    sizes.back() = count - sizes[0];
+    const at::Tensor own = inputs[static_cast<size_t>(group.rank())];
+    const at::Tensor piece = group.reduce_scatter(own, 0, sizes);
+    const auto expected = sum.to(dtype).split_with_sizes(sizes);
+    EXPECT_TRUE(at::allclose(piece, expected[static_cast<size_t>(group.rank())], 1e-5, 1e-5));
+  }
+}
+
 std::string backend_of(const Group& group) {
   return group.process_group()->getDefaultBackend()->getBackendName();
 }
@@ -57,6 +79,49 @@ void expect_world(const World& world) {
   if (across.size() > 1) {
     EXPECT_EQ(backend_of(across), "gloo");
     expect_sums(across);
+    expect_scattered(across);
+  }
+  expect_scattered(world.group());
+}
+
+// What this host's interfaces have sent, but for the one to itself.
+int64_t bytes_sent() {
+  std::ifstream table("/proc/self/net/dev");
+  std::string line;
+  int64_t sent = 0;
+  while (std::getline(table, line)) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || line.substr(0, colon).ends_with("lo")) continue;
+    std::istringstream columns(line.substr(colon + 1));
+    std::vector<int64_t> numbers{std::istream_iterator<int64_t>(columns), {}};
+    sent += numbers.at(8);
+  }
+  return sent;
+}
+
+// What crosses the network while `group`'s ranks do `call`, in elements of float32 of this host.
+int64_t elements_sent(const World& world, const Group& group, const std::function<void()>& call) {
+  world.group().barrier();
+  const int64_t before = bytes_sent();
+  world.group().barrier();
+  if (group.size() > 1) call();
+  world.group().barrier();
+  return (bytes_sent() - before) / 4;
+}
+
+// Each rank needs its peer on the other host to get that one's piece and nothing else: half of what
+// crosses in an all-reduce.
+void expect_pieces_cross(const World& world) {
+  constexpr int64_t kPiece = 500'000;
+  for (const Group& group : {world.group(), world.make_group("apart", {0, 3})}) {
+    const int64_t whole = group.size() * kPiece;
+    at::Tensor x = numbers(group.rank(), whole);
+    at::Tensor shard = at::empty({kPiece});
+    const int64_t pieces = world.group().size() == group.size() ? 2 : 1;
+    const int64_t sent = elements_sent(world, group, [&] { group.reduce_scatter_into(shard, x); });
+    EXPECT_GE(sent, pieces * kPiece);
+    EXPECT_LT(sent, pieces * kPiece * 3 / 2);
+    EXPECT_GE(elements_sent(world, group, [&] { group.all_reduce(x); }), 2 * pieces * kPiece);
   }
 }
 
@@ -68,6 +133,7 @@ TEST(HierarchicalBackend, GivesAllRanksTheSameBits) {
 TEST(HierarchicalProgram, DISABLED_Sums) {
   const World world = World::from_env();
   expect_world(world);
+  expect_pieces_cross(world);
   std::printf("rank %d is done\n", world.rank());
 }
 

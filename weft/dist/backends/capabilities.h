@@ -40,7 +40,8 @@ struct Capabilities {
   /// gather and scatter refuse pieces that don't fit what the other side expects, so that those of
   /// different ranks may differ in size; otherwise equal sizes are what a check can ask for.
   bool compares_pieces = false;
-  /// reduce_scatter, of unequal pieces, too, is better than an all_reduce of the whole.
+  /// reduce_scatter takes unequal pieces, too, and moves no more than each rank's pieces for the
+  /// others; otherwise Group exchanges the pieces and adds them itself.
   bool reduce_scatter = false;
   /// Sums, products and averages of half types would be rounded at each step, so that they are to
   /// be computed in float32 instead.

@@ -93,9 +93,11 @@ void HierarchicalCollectives::reduce_tensor(at::Tensor& x, ReduceOp op) {
 }
 
 void HierarchicalCollectives::reduce_by_hosts(at::Tensor& x, ReduceOp op) {
-  const bool by_parts =
-      parts_.places.is_even() && parts_.inside != nullptr && x.nbytes() >= kPartsBytes;
-  by_parts ? reduce_by_parts(x, op) : reduce_through_first(x, op);
+  crosses_by_parts(x.nbytes()) ? reduce_by_parts(x, op) : reduce_through_first(x, op);
+}
+
+bool HierarchicalCollectives::crosses_by_parts(size_t bytes) const {
+  return parts_.places.is_even() && parts_.inside != nullptr && bytes >= kPartsBytes;
 }
 
 void HierarchicalCollectives::reduce_through_first(at::Tensor& x, ReduceOp op) {
@@ -257,10 +259,48 @@ void HierarchicalCollectives::scatter(std::span<const Block> inputs, Block outpu
 
 void HierarchicalCollectives::reduce_scatter(std::span<const Block> inputs, Block output,
                                              c10::ScalarType dtype, ReduceOp op) {
+  check_reduction(dtype, op);
+  const bool sums = op == ReduceOp::kSum || op == ReduceOp::kAverage;
+  if (sums && crosses_by_parts(sum_of(lengths_of(inputs)))) {
+    guarded([&] { scatter_by_parts(inputs, output, dtype, op); });
+    return;
+  }
   std::vector<std::byte> whole = pack(inputs);
   all_reduce(whole.data(), static_cast<int64_t>(whole.size() / c10::elementSize(dtype)), dtype, op);
   const size_t start = sum_of(lengths_of(inputs.first(static_cast<size_t>(rank()))));
   copy_bytes(output.data, whole.data() + start, output.bytes);
+}
+
+// Each rank gets its host's sum of the pieces that belong to the ranks with its index, one on each
+// host, and the hosts' sums are exchanged among those. So only pieces of other hosts cross.
+void HierarchicalCollectives::scatter_by_parts(std::span<const Block> inputs, Block output,
+                                               c10::ScalarType dtype, ReduceOp op) {
+  const HostPlaces& places = parts_.places;
+  const auto item = static_cast<int64_t>(c10::elementSize(dtype));
+  const auto count_of = [&](Block block) { return static_cast<int64_t>(block.bytes) / item; };
+  std::vector<at::Tensor> packed;
+  std::vector<int64_t> by_index(places.here().size(), 0);
+  std::vector<int64_t> by_host;
+  for (size_t index = 0; index < by_index.size(); ++index) {
+    for (const int rank : places.across(static_cast<int>(index))) {
+      const Block piece = inputs[static_cast<size_t>(rank)];
+      packed.push_back(tensor_on(piece.data, count_of(piece), dtype));
+      by_index[index] += count_of(piece);
+      if (static_cast<int>(index) == places.own_index) by_host.push_back(count_of(piece));
+    }
+  }
+  const at::Tensor whole = at::cat(packed).to(is_half(dtype) ? at::kFloat : dtype);
+  std::vector<Block> parts;
+  for (const at::Tensor& part : whole.split_with_sizes(by_index)) {
+    parts.push_back({bytes_of(part), part.nbytes()});
+  }
+  const at::Tensor here =
+      at::empty({by_index[static_cast<size_t>(places.own_index)]}, whole.options());
+  parts_.inside->collectives().reduce_scatter(parts, {bytes_of(here), here.nbytes()},
+                                              whole.scalar_type(), ReduceOp::kSum);
+  at::Tensor sum = parts_.between.reduce_scatter(here, 0, by_host);
+  if (op == ReduceOp::kAverage) sum.div_(ranks());
+  tensor_on(output.data, count_of(output), dtype).copy_(sum);
 }
 
 void HierarchicalCollectives::all_to_all(std::span<const Block> inputs,

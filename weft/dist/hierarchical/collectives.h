@@ -45,6 +45,8 @@ class HierarchicalCollectives : public BlockCollectives {
               int root) override;
   void scatter(std::span<const Block> inputs, Block output, c10::ScalarType dtype,
                int root) override;
+  /// Large sums, where all hosts have as many ranks: a reduce-scatter inside and one between, so
+  /// that a rank sends its own index's pieces alone. Others are an all_reduce of the whole.
   void reduce_scatter(std::span<const Block> inputs, Block output, c10::ScalarType dtype,
                       ReduceOp op) override;
   void all_to_all(std::span<const Block> inputs, std::span<const Block> outputs,
@@ -62,6 +64,10 @@ class HierarchicalCollectives : public BlockCollectives {
   void reduce_by_hosts(at::Tensor& x, ReduceOp op);
   void reduce_through_first(at::Tensor& x, ReduceOp op);
   void reduce_by_parts(at::Tensor& x, ReduceOp op);
+  void scatter_by_parts(std::span<const Block> inputs, Block output, c10::ScalarType dtype,
+                        ReduceOp op);
+  /// Whether each rank is to cross the network with its part of `bytes`.
+  bool crosses_by_parts(size_t bytes) const;
   void spread(Block data, int root);
   Lengths gather_lengths(const Lengths& own);
   std::vector<std::byte> gather_all(Block input, const Lengths& lengths);
