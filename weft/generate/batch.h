@@ -9,7 +9,7 @@
 
 namespace weft::generate {
 
-/// What several sequences were continued by, and what it took.
+/// The new tokens of several sequences, and how long they took.
 struct BatchResult {
   /// int64 [B, new tokens].
   at::Tensor tokens_BT;
@@ -17,13 +17,13 @@ struct BatchResult {
   double decode_seconds = 0;
 };
 
-/// Whether to go on after a step; asked on rank 0 alone.
+/// Decides after each step whether to continue; asked on rank 0 alone.
 using GoesOn = std::function<bool()>;
 
 /// Continues the sequences in prompts_BT, int64 [B, T], equal on all ranks, by `new_tokens` tokens
-/// each, one of every sequence per pass, always the likeliest; fewer once `goes_on` is false. A
-/// text's end is no end. Collective. Throws ConfigError for prompts without a token or tokens
-/// outside of the vocabulary or the model's positions.
+/// each, one of every sequence per pass, always the likeliest; fewer once `goes_on` is false.
+/// Sequences continue past end-of-text. Collective. Throws ConfigError for prompts without a token
+/// or tokens outside of the vocabulary or the model's positions.
 BatchResult generate_batch(models::CausalLM& model, const at::Tensor& prompts_BT,
                            int64_t new_tokens, const GoesOn& goes_on);
 

@@ -85,7 +85,8 @@ size_t Engine::reuse_prefix(const std::vector<int64_t>& prompt) {
   return shared;
 }
 
-// Of the last `num_rows` tokens; they are of one piece.
+// Reads the tokens and scores what may follow each of the last `num_rows`, which fit into one
+// piece.
 Engine::Scores Engine::read(std::span<const int64_t> tokens, int64_t num_rows,
                             const Sampler& sampler) {
   at::Tensor last_TD;
@@ -125,7 +126,7 @@ Engine::Drawn Engine::draw(const Scores& scores, std::span<const int64_t> guesse
   return share(drawn, guesses.size() + 1);
 }
 
-// Rank 0's, on all ranks.
+// Gives what rank 0 has drawn to all ranks.
 Engine::Drawn Engine::share(const Drawn& drawn, size_t most) const {
   std::vector<int64_t> fields = {static_cast<int64_t>(drawn.verdict),
                                  static_cast<int64_t>(drawn.tokens.size())};
@@ -137,8 +138,8 @@ Engine::Drawn Engine::share(const Drawn& drawn, size_t most) const {
   return {{data + 2, data + 2 + data[1]}, static_cast<Verdict>(data[0])};
 }
 
-// Takes up the tokens, forgets wrong guesses and returns how many were right: all tokens but the
-// last, unless one behind it ended the text.
+// Adds the tokens to the result, forgets wrong guesses and returns how many were right: all tokens
+// but the last, or all of them if the token after the last one ended the text.
 size_t Engine::keep(const Drawn& drawn, size_t num_guesses, GenerateResult& result) {
   const size_t right = drawn.tokens.size() - (drawn.verdict == Verdict::kContinue ? 1 : 0);
   cache_.truncate(cache_.length() - static_cast<int64_t>(num_guesses - right));
@@ -148,7 +149,8 @@ size_t Engine::keep(const Drawn& drawn, size_t num_guesses, GenerateResult& resu
   return right;
 }
 
-// Behind the token that is read next; it and the guesses make one token more than they are.
+// How many guesses may follow the token that is read next: reading it and the guesses yields one
+// token more than there are guesses.
 int64_t Engine::room_for_guesses(const GenerateOptions& options,
                                  const GenerateResult& result) const {
   const auto written = static_cast<int64_t>(result.tokens.size());

@@ -17,7 +17,7 @@ enum class FinishReason { kStop, kLength, kCancelled };
 /// "stop", "length" or "cancelled".
 const char* to_text(FinishReason reason);
 
-/// The answer, and what it took.
+/// The answer, and how long it took.
 struct GenerateResult {
   /// The new tokens, without the one that ended the text.
   std::vector<int64_t> tokens;
