@@ -190,13 +190,17 @@ TEST(MlxPage, TheLlamaBlockIsCutByItsShardMethods) {
 TEST(MlxLayers, TorchsLayersAreCutTheSameWay) {
   for (const int n : {2, 3}) {
     weft::test::run_ranks(n, [](const dist::World& world) {
-      at::manual_seed(11);
-      torch::nn::Linear up(6, 9), down(9, 6);
+      const auto new_layers = [] {
+        at::manual_seed(11);
+        return std::pair{torch::nn::Linear(6, 9), torch::nn::Linear(9, 6)};
+      };
+      auto [up, down] = new_layers();
       const at::Tensor x = at::randn({4, 6});
       const at::Tensor whole = down(at::relu(up(x))).detach();
       nn::Linear up_cut = nn::shard_linear(up, "all-to-sharded", world);
       nn::Linear down_cut = nn::shard_linear(down, "sharded-to-all", world);
       expect_close(down_cut(at::relu(up_cut(x))).detach(), whole, "shard_linear", kTolerance);
+      std::tie(up, down) = new_layers();
       nn::shard_inplace(*up, "all-to-sharded", world);
       nn::shard_inplace(*down, "sharded-to-all", world);
       const at::Tensor h = at::relu(up(weft::ops::mp_copy(x)));

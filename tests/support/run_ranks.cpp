@@ -1,5 +1,6 @@
 #include "tests/support/run_ranks.h"
 
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,6 +13,9 @@
 
 namespace weft::test {
 namespace {
+
+// Of torch's generator on every rank: what bodies draw are equal wholes.
+constexpr uint64_t kSeed = 1;
 
 std::string current_test() {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
@@ -80,6 +84,7 @@ void run_ranks(int n, const std::function<void(dist::World&)>& body, const RunOp
   if (!is_rank()) {
     if (n > 1) return start_ranks(n, call, options);
     dist::World alone = dist::World::from_env(world_options(options));
+    at::manual_seed(kSeed);
     return body(alone);
   }
   const char* wanted = std::getenv(kCallVariable);
@@ -87,6 +92,7 @@ void run_ranks(int n, const std::function<void(dist::World&)>& body, const RunOp
   dist::World& world = shared_world(world_options(options));
   if (world.size() != n) return;
   note_body_ran();
+  at::manual_seed(kSeed);
   body(world);
 }
 

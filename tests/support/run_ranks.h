@@ -23,7 +23,7 @@ struct RunOptions {
 /// exception in a rank fails the test, with the ranks' output. Code of the test around the call
 /// runs in the ranks too. May be called several times in a test; n = 1 runs here, in a world of
 /// one. If the ranks come from a launcher of another kind (mpirun), `body` runs when n is their
-/// number.
+/// number. torch's generator begins with one seed on all ranks.
 void run_ranks(int n, const std::function<void(dist::World&)>& body,
                const RunOptions& options = {});
 

@@ -226,4 +226,20 @@ at::Tensor ShardedRMSNormImpl::forward(const at::Tensor& x) {
   return (values * scale * own_weight.to(type)).to(x.scalar_type());
 }
 
+void RMSNormImpl::exchange_members(const MemberExchange& exchange) {
+  weight = parameters_["weight"] = exchange.parameter("weight", weight);
+}
+
+void SequenceParallelRMSNormImpl::exchange_members(const MemberExchange& exchange) {
+  weight = parameters_["weight"] = exchange.parameter("weight", weight);
+}
+
+void HeadRMSNormImpl::exchange_members(const MemberExchange& exchange) {
+  weight = parameters_["weight"] = exchange.parameter("weight", weight);
+}
+
+void ShardedRMSNormImpl::exchange_members(const MemberExchange& exchange) {
+  weight = parameters_["weight"] = exchange.parameter("weight", weight);
+}
+
 }  // namespace weft::nn

@@ -8,17 +8,20 @@
 #include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/nn/layers/cloned.h"
 #include "weft/shard/layout.h"
 
 namespace weft::nn {
 
 /// x * weight / sqrt(mean(x^2) + eps) over the last dim, computed in float32.
 /// Source: Zhang and Sennrich 2019, arXiv:1910.07467.
-class RMSNormImpl : public torch::nn::Module {
+class RMSNormImpl : public Cloned<RMSNormImpl, torch::nn::Module> {
  public:
   RMSNormImpl(at::Tensor weight, double eps, bool requires_grad = false);
   /// x: [..., D] floating. Returns the same shape and dtype.
   at::Tensor forward(const at::Tensor& x);
+  /// As AnyLinear::exchange_members.
+  void exchange_members(const MemberExchange& exchange);
 
   at::Tensor weight;
 
@@ -30,7 +33,7 @@ TORCH_MODULE(RMSNorm);
 /// RMSNorm for activations that are cut along the sequence. Each rank norms its own tokens; the
 /// weight is whole and equal on all ranks, and so is its gradient, which is summed over them.
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.
-class SequenceParallelRMSNormImpl : public torch::nn::Module {
+class SequenceParallelRMSNormImpl : public Cloned<SequenceParallelRMSNormImpl, torch::nn::Module> {
  public:
   /// weight: [D], equal on all ranks.
   SequenceParallelRMSNormImpl(at::Tensor weight, double eps, dist::Group group,
@@ -38,6 +41,8 @@ class SequenceParallelRMSNormImpl : public torch::nn::Module {
   /// x: [..., D] floating, this rank's tokens; numbers may differ. Returns the same shape and
   /// dtype. Collective in backward: one all-reduce of [D].
   at::Tensor forward(const at::Tensor& x);
+  /// As AnyLinear::exchange_members.
+  void exchange_members(const MemberExchange& exchange);
 
   at::Tensor weight;
 
@@ -51,13 +56,15 @@ TORCH_MODULE(SequenceParallelRMSNorm);
 /// all heads, whole and equal on all ranks, and so is its gradient, which is summed over them (also
 /// where kv heads are replicated: each copy has its own queries' part). Source: Henry et al. 2020,
 /// arXiv:2010.04245, as Qwen3 has it.
-class HeadRMSNormImpl : public torch::nn::Module {
+class HeadRMSNormImpl : public Cloned<HeadRMSNormImpl, torch::nn::Module> {
  public:
   /// weight: [H], equal on all ranks.
   HeadRMSNormImpl(at::Tensor weight, double eps, dist::Group group, bool requires_grad = false);
   /// x_BTnH: floating, this rank's heads. Returns the same shape and dtype. Throws ShapeError for
   /// heads of another size. Collective in backward: one all-reduce of [H].
   at::Tensor forward(const at::Tensor& x_BTnH);
+  /// As AnyLinear::exchange_members.
+  void exchange_members(const MemberExchange& exchange);
 
   at::Tensor weight;
 
@@ -69,7 +76,7 @@ TORCH_MODULE(HeadRMSNorm);
 
 /// RMSNorm over a dim that is cut over the ranks: the mean is that of the whole dim. Of features
 /// that several ranks hold (kv heads over more ranks than kv heads) one copy counts.
-class ShardedRMSNormImpl : public torch::nn::Module {
+class ShardedRMSNormImpl : public Cloned<ShardedRMSNormImpl, torch::nn::Module> {
  public:
   /// weight: [d], this rank's part of [D]; `whole_size` is D.
   ShardedRMSNormImpl(at::Tensor weight, int64_t whole_size, double eps, dist::Group group,
@@ -86,6 +93,8 @@ class ShardedRMSNormImpl : public torch::nn::Module {
   const std::optional<shard::Layout>& layout() const { return layout_; }
   /// Runs of this rank's features that count here in the whole's sum of squares.
   const std::vector<shard::Range>& counted() const { return counted_; }
+  /// As AnyLinear::exchange_members.
+  void exchange_members(const MemberExchange& exchange);
 
   at::Tensor weight;
 

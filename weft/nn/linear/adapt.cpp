@@ -25,20 +25,25 @@ using core::check;
 using core::ConfigError;
 using Exchange = std::function<std::shared_ptr<LinearLike>(const HeldLinear&)>;
 
+// A layer that is itself the module has no path.
+std::string path_text(const std::string& path) { return path.empty() ? "the layer" : path; }
+
 void refuse_plain_linears(torch::nn::Module& module, const char* where,
                           const PathPredicate& is_meant) {
-  for (const auto& item : module.named_modules("", false)) {
-    const bool is_plain = dynamic_cast<torch::nn::LinearImpl*>(item.value().get()) != nullptr;
-    check<ConfigError>(!is_plain || !is_meant(item.key()), where, ": ", item.key(),
+  const auto refuse = [&](const std::string& path, const torch::nn::Module& found) {
+    const bool is_plain = dynamic_cast<const torch::nn::LinearImpl*>(&found) != nullptr;
+    check<ConfigError>(!is_plain || !is_meant(path), where, ": ", path_text(path),
                        " is a torch::nn::Linear, whose place cannot take another layer; make the "
                        "member a weft::nn::Linear");
-  }
+  };
+  refuse("", module);
+  for (const auto& item : module.named_modules("", false)) refuse(item.key(), *item.value());
 }
 
 std::string paths_text(const std::vector<HeldLinear>& linears) {
   constexpr size_t kShown = 12;
   std::vector<std::string> paths;
-  for (const HeldLinear& each : linears) paths.push_back(each.path);
+  for (const HeldLinear& each : linears) paths.push_back(path_text(each.path));
   const bool is_long = paths.size() > kShown;
   if (is_long) paths.resize(kShown);
   return core::list_text(paths) + (is_long ? ", …" : "");
@@ -107,11 +112,11 @@ std::shared_ptr<LinearLike> exchange_quantized(const HeldLinear& held,
   const auto lora = std::dynamic_pointer_cast<LoraLinearImpl>(inner);
   const auto linear = lora != nullptr ? lora->base() : inner;
   check<ConfigError>(std::dynamic_pointer_cast<QuantizedLinearImpl>(linear) == nullptr,
-                     "nn.quantize: ", held.path,
+                     "nn.quantize: ", path_text(held.path),
                      " is quantized already; leave it out by predicate");
   const int64_t columns = whole_columns(held);
   check<ConfigError>(scheme.group_size >= 1 && columns % scheme.group_size == 0,
-                     "nn.quantize: ", held.path, ": ", columns,
+                     "nn.quantize: ", path_text(held.path), ": ", columns,
                      " input features, expected a multiple of the group "
                      "size ",
                      scheme.group_size, "; use another or leave it out by predicate");
@@ -135,7 +140,8 @@ uint64_t seed_for(uint64_t seed, const std::string& path) {
 std::shared_ptr<LinearLike> with_lora(const HeldLinear& held, const LoraOptions& options) {
   const auto inner = held.holder->inner();
   check<ConfigError>(std::dynamic_pointer_cast<LoraLinearImpl>(inner) == nullptr,
-                     "nn.apply_lora: ", held.path, " has an adapter already; name other targets");
+                     "nn.apply_lora: ", path_text(held.path),
+                     " has an adapter already; name other targets");
   const LinearCut* cut = held.holder->cut();
   const int64_t columns = whole_columns(held);
   const bool by_columns = columns != inner->in_features();
@@ -162,13 +168,13 @@ int64_t whole_rows(const HeldLinear& held) {
 std::shared_ptr<LinearLike> with_factors(const HeldLinear& held, const LoraFactors& whole) {
   const auto inner = held.holder->inner();
   check<ConfigError>(std::dynamic_pointer_cast<LoraLinearImpl>(inner) == nullptr,
-                     "nn.attach_lora: ", held.path, " has an adapter already");
+                     "nn.attach_lora: ", path_text(held.path), " has an adapter already");
   const int64_t rows = whole_rows(held), columns = whole_columns(held);
-  check<core::ShapeError>(whole.a.dim() == 2 && whole.b.dim() == 2 && whole.a.size(1) == columns &&
-                              whole.b.size(0) == rows && whole.a.size(0) == whole.b.size(1),
-                          "nn.attach_lora: ", held.path, ": A ", core::list_text(whole.a.sizes()),
-                          " and B ", core::list_text(whole.b.sizes()), ", expected [r, ", columns,
-                          "] and [", rows, ", r]");
+  check<core::ShapeError>(
+      whole.a.dim() == 2 && whole.b.dim() == 2 && whole.a.size(1) == columns &&
+          whole.b.size(0) == rows && whole.a.size(0) == whole.b.size(1),
+      "nn.attach_lora: ", path_text(held.path), ": A ", core::list_text(whole.a.sizes()), " and B ",
+      core::list_text(whole.b.sizes()), ", expected [r, ", columns, "] and [", rows, ", r]");
   const LinearCut* cut = held.holder->cut();
   if (cut == nullptr) {
     return std::make_shared<LoraLinearImpl>(inner, whole.a.detach(), whole.b.detach(), whole.scale);
@@ -192,11 +198,13 @@ std::vector<LoraLinearImpl*> adapters_of(torch::nn::Module& module) {
 
 std::vector<HeldLinear> find_linears(torch::nn::Module& module) {
   std::vector<HeldLinear> found;
+  const auto add = [&](const std::string& path, torch::nn::Module& each) {
+    auto* holder = dynamic_cast<LinearHolder*>(&each);
+    if (holder != nullptr && holder->inner() != nullptr) found.push_back({path, holder});
+  };
+  add("", module);
   for (const auto& item : module.named_modules("", false)) {
-    auto* holder = dynamic_cast<LinearHolder*>(item.value().get());
-    if (holder != nullptr && holder->inner() != nullptr) {
-      found.push_back({place_of(item.key()), holder});
-    }
+    add(place_of(item.key()), *item.value());
   }
   return found;
 }

@@ -15,7 +15,8 @@ namespace weft::nn {
 
 /// A linear layer somewhere in a module, where it may be exchanged.
 struct HeldLinear {
-  /// The place's own path, e.g. "layers.0.wq", however many layers are wrapped around its weight.
+  /// The place's own path, e.g. "layers.0.wq", however many layers are wrapped around its weight;
+  /// empty if it is the module itself.
   std::string path;
   LinearHolder* holder = nullptr;
 };

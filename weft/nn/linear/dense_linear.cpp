@@ -38,6 +38,11 @@ at::Tensor DenseLinearImpl::rows(const at::Tensor& indices) {
   return at::embedding(weight, indices);
 }
 
+void DenseLinearImpl::exchange_members(const MemberExchange& exchange) {
+  weight = parameters_["weight"] = exchange.parameter("weight", weight);
+  if (bias.defined()) bias = parameters_["bias"] = exchange.parameter("bias", bias);
+}
+
 int64_t DenseLinearImpl::weight_bytes() const { return static_cast<int64_t>(weight.nbytes()); }
 
 std::shared_ptr<LinearLike> DenseLinearImpl::shard(const LinearCut& cut) const {

@@ -11,7 +11,7 @@
 namespace weft::nn {
 
 /// A floating-point weight; parameters "weight" [out, in] and, if defined, "bias" [out].
-class DenseLinearImpl : public ShardableLinear {
+class DenseLinearImpl : public Cloned<DenseLinearImpl, ShardableLinear> {
  public:
   /// Keeps the tensors given. Throws ShapeError unless weight is 2-d and bias fits.
   explicit DenseLinearImpl(at::Tensor weight, at::Tensor bias = {}, bool requires_grad = false);
@@ -25,6 +25,7 @@ class DenseLinearImpl : public ShardableLinear {
   int64_t column_unit(int64_t) const override { return 1; }
   std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
   std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
+  void exchange_members(const MemberExchange& exchange) override;
 
   /// Says that this is a shard of which other ranks hold some rows, too (kv heads over more ranks
   /// than there are): forward then has backward sum their gradients. Nothing without overlap.

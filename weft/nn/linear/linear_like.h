@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "weft/dist/group.h"
+#include "weft/nn/layers/cloned.h"
 #include "weft/shard/layout.h"
 
 namespace weft::nn {
@@ -37,6 +38,9 @@ class AnyLinear : public torch::nn::Module {
   /// The whole's features, also where the layer is cut.
   virtual int64_t in_features() const = 0;
   virtual int64_t out_features() const = 0;
+  /// Puts others in the place of the layer's parameters and of the modules that it holds, not of
+  /// buffers. A kind that has either says so here.
+  virtual void exchange_members(const MemberExchange&) {}
 };
 
 /// What every inner linear layer is: y = x w^T + bias on this rank alone, with w [out, in].
@@ -55,6 +59,8 @@ class LinearLike : public AnyLinear {
   bool has_bias() const { return bias_or_undefined().defined(); }
   /// w [out, in] as numbers without a gradient; may share memory with the parameter.
   virtual at::Tensor dense_weight() const = 0;
+  /// Throws FormatError for tensors of other shapes or dtypes and for a layer that was saved cut.
+  void load(torch::serialize::InputArchive& archive) override;
 };
 
 /// An inner linear that can be cut over a group and put together again. What only computes, such as

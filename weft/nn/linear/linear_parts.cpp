@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/nn/layers/saved_cut.h"
 
 namespace weft::nn {
 namespace {
@@ -19,6 +20,15 @@ std::vector<at::Tensor> narrowed(const at::Tensor& x, int64_t dim,
 }
 
 }  // namespace
+
+void LinearLike::load(torch::serialize::InputArchive& archive) {
+  // Of "weft::nn::DenseLinearImpl" what users write: "nn.DenseLinear".
+  std::string where = core::join("nn.", name().substr(name().rfind(':') + 1));
+  if (where.ends_with("Impl")) where.resize(where.size() - 4);
+  check_saved_cut(archive, std::nullopt, where.c_str());
+  check_saved_tensors(archive, *this, where.c_str());
+  AnyLinear::load(archive);
+}
 
 void check_input(const at::Tensor& x, int64_t in_features, const char* where) {
   core::check<core::ShapeError>(x.dim() >= 1 && x.size(-1) == in_features, where, ": input ",

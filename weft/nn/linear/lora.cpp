@@ -116,6 +116,31 @@ std::shared_ptr<LinearLike> LoraLinearImpl::unshard(const LinearCut& cut,
   return whole;
 }
 
+void LoraLinearImpl::exchange_members(const MemberExchange& exchange) {
+  lora_a = parameters_["lora_a"] = exchange.parameter("lora_a", lora_a);
+  lora_b = parameters_["lora_b"] = exchange.parameter("lora_b", lora_b);
+  base_ = replace_module("base", exchange.child_of(base_));
+  if (is_merged()) {
+    unmerge();
+    merge();
+  }
+}
+
+void LoraLinearImpl::to(torch::Dtype dtype, bool non_blocking) {
+  Module::to(dtype, non_blocking);
+  if (is_merged()) merged_->to(dtype, non_blocking);
+}
+
+void LoraLinearImpl::to(torch::Device device, bool non_blocking) {
+  Module::to(device, non_blocking);
+  if (is_merged()) merged_->to(device, non_blocking);
+}
+
+void LoraLinearImpl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  Module::to(device, dtype, non_blocking);
+  if (is_merged()) merged_->to(device, dtype, non_blocking);
+}
+
 void LoraLinearImpl::merge() {
   if (is_merged()) return;
   merged_ = std::make_shared<DenseLinearImpl>(dense_weight(), bias_or_undefined());

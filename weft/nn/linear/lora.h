@@ -17,7 +17,7 @@ namespace weft::nn {
 /// features A is cut by columns, before the sum over ranks, and B whole. The factor that stays
 /// whole sums its gradient over the ranks, so that its copies stay equal.
 /// Source: Hu et al. 2021, arXiv:2106.09685.
-class LoraLinearImpl : public ShardableLinear {
+class LoraLinearImpl : public Cloned<LoraLinearImpl, ShardableLinear> {
  public:
   /// Keeps what is given; `cut` says how all three were cut already. Freezes the base. Throws
   /// ShapeError unless A and B fit the base.
@@ -37,6 +37,11 @@ class LoraLinearImpl : public ShardableLinear {
   int64_t column_unit(int64_t n) const override;
   std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
   std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
+  void exchange_members(const MemberExchange& exchange) override;
+  /// The merged weight as well.
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, bool non_blocking = false) override;
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
 
   /// Computes with one dense weight, base and adapter together, until unmerge. The base is kept
   /// beside it, so that unmerge gives back its bits. Merged again, nothing changes.

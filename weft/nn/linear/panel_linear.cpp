@@ -57,6 +57,21 @@ at::Tensor PanelLinearImpl::rows(const at::Tensor& indices) {
   return quant::panel_rows(weight, indices);
 }
 
+void PanelLinearImpl::to(torch::Dtype, bool) {}
+
+void PanelLinearImpl::to(torch::Device device, torch::Dtype, bool non_blocking) {
+  to(device, non_blocking);
+}
+
+std::shared_ptr<PanelLinearImpl> PanelLinearImpl::copied(
+    const std::optional<torch::Device>& device) const {
+  quant::PanelMatrix own = weight;
+  own.data = copy_of(own.data, device);
+  auto copy = std::make_shared<PanelLinearImpl>(std::move(own), copy_of(bias, device));
+  copy->train(is_training());
+  return copy;
+}
+
 at::Tensor PanelLinearImpl::dense_weight() const { return quant::panel_values(weight); }
 
 int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits) {

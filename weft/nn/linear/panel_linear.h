@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "weft/nn/linear/linear_like.h"
 #include "weft/quant/panels/panel_matrix.h"
@@ -13,7 +14,7 @@ namespace weft::nn {
 /// A weight in the processor's order, for inference: on their way into a product with a quantized
 /// one, activations are rounded to 8 or 16 bits (quant::panel_matmul). Buffer "weight" in that
 /// order.
-class PanelLinearImpl : public LinearLike {
+class PanelLinearImpl : public Cloned<PanelLinearImpl, LinearLike> {
  public:
   /// Keeps the tensors given. Throws ShapeError if bias does not fit.
   explicit PanelLinearImpl(quant::PanelMatrix weight, at::Tensor bias = {});
@@ -25,9 +26,18 @@ class PanelLinearImpl : public LinearLike {
   int64_t weight_bytes() const override { return weight.num_bytes(); }
   at::Tensor bias_or_undefined() const override { return bias; }
   at::Tensor dense_weight() const override;
+  /// Nothing takes another dtype: panels are bytes in the kernels' order, which add the bias in
+  /// float32.
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  using torch::nn::Module::to;
 
   quant::PanelMatrix weight;
   at::Tensor bias;
+
+ private:
+  friend class Cloned<PanelLinearImpl, LinearLike>;
+  std::shared_ptr<PanelLinearImpl> copied(const std::optional<torch::Device>& device) const;
 };
 TORCH_MODULE(PanelLinear);
 

@@ -64,6 +64,25 @@ at::Tensor QuantizedLinearImpl::forward(const at::Tensor& x) {
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;
 }
 
+void QuantizedLinearImpl::to(torch::Dtype dtype, bool non_blocking) {
+  if (bias.defined()) bias.set_data(bias.to(dtype, non_blocking));
+}
+
+void QuantizedLinearImpl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  to(device, non_blocking);
+  to(dtype, non_blocking);
+}
+
+std::shared_ptr<QuantizedLinearImpl> QuantizedLinearImpl::copied(
+    const std::optional<torch::Device>& device) const {
+  quant::QuantizedMatrix parts = weight;
+  for (const auto& [name, tensor] : quant::parts_of(parts)) *tensor = copy_of(*tensor, device);
+  auto copy = std::make_shared<QuantizedLinearImpl>(std::move(parts), copy_of(bias, device),
+                                                    whole_group_size_);
+  copy->train(is_training());
+  return copy;
+}
+
 at::Tensor QuantizedLinearImpl::rows(const at::Tensor& indices) {
   return quant::rows(announced(weight), indices);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "weft/nn/linear/linear_like.h"
 #include "weft/quant/quantized_matrix.h"
@@ -15,7 +16,7 @@ int64_t column_unit_of(int64_t in_features, int64_t group_size, int64_t n);
 
 /// A quantized weight of any mode; buffers "weight" (packed), "scales" and, where there are,
 /// "offsets". The weight is frozen; gradients pass through to the input.
-class QuantizedLinearImpl : public ShardableLinear {
+class QuantizedLinearImpl : public Cloned<QuantizedLinearImpl, ShardableLinear> {
  public:
   /// Keeps the tensors given. `whole_group_size` is the group size of the whole if this is a shard
   /// whose own is a divisor of it; 0: the weight's own. Throws ShapeError as
@@ -32,6 +33,11 @@ class QuantizedLinearImpl : public ShardableLinear {
   int64_t column_unit(int64_t n) const override;
   std::shared_ptr<LinearLike> shard(const LinearCut& cut) const override;
   std::shared_ptr<LinearLike> unshard(const LinearCut& cut, const at::Tensor& bias) const override;
+  /// Only the bias takes another dtype: packed numbers, scales and offsets are the weight's values,
+  /// and it multiplies inputs of any floating dtype.
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  using torch::nn::Module::to;
   /// The group size that the whole had; a shard's own may be a divisor of it.
   int64_t whole_group_size() const { return whole_group_size_; }
 
@@ -39,6 +45,9 @@ class QuantizedLinearImpl : public ShardableLinear {
   at::Tensor bias;
 
  private:
+  friend class Cloned<QuantizedLinearImpl, ShardableLinear>;
+  std::shared_ptr<QuantizedLinearImpl> copied(const std::optional<torch::Device>& device) const;
+
   int64_t whole_group_size_ = 0;
 };
 TORCH_MODULE(QuantizedLinear);

@@ -55,8 +55,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t 
 
 ColumnParallelLinearImpl::ColumnParallelLinearImpl(const NewLinearSpec& spec, const LinearCut& cut,
                                                    const ColumnParallelOptions& options)
-    : AllToShardedLinearImpl(new_linear(spec, cut).inner, cut.group, cut.layout),
-      options_(options) {}
+    : Cloned(new_linear(spec, cut).inner, cut.group, cut.layout), options_(options) {}
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x) {
   const at::Tensor y = AllToShardedLinearImpl::forward(x);

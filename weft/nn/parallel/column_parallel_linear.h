@@ -26,7 +26,7 @@ struct ColumnParallelOptions {
 
 /// A new AllToShardedLinear with the options of Megatron's layer. y = x w^T + bias with w
 /// [out, in] cut by rows. Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3.
-class ColumnParallelLinearImpl : public AllToShardedLinearImpl {
+class ColumnParallelLinearImpl : public Cloned<ColumnParallelLinearImpl, AllToShardedLinearImpl> {
  public:
   /// Throws ShapeError if stride does not divide out_features, ConfigError if a rank would hold
   /// nothing. Collective, except on the meta device.

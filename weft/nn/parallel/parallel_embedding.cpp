@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/layers/saved_cut.h"
 #include "weft/nn/layers/token_ids.h"
 #include "weft/ops/collectives.h"
 
@@ -117,6 +118,21 @@ at::Tensor ParallelEmbeddingImpl::forward(const at::Tensor& ids) {
   const at::Tensor part = at::embedding(weight, ids, options_.padding_idx.value_or(-1),
                                         options_.scale_grad_by_freq, options_.sparse);
   return ops::mp_gather(part, -1, group_, sizes_);
+}
+
+void ParallelEmbeddingImpl::save(torch::serialize::OutputArchive& archive) const {
+  torch::nn::Module::save(archive);
+  save_cut(archive, {layout(), group_});
+}
+
+void ParallelEmbeddingImpl::load(torch::serialize::InputArchive& archive) {
+  check_saved_cut(archive, SavedCut{layout(), group_}, kParallelEmbedding);
+  check_saved_tensors(archive, *this, kParallelEmbedding);
+  torch::nn::Module::load(archive);
+}
+
+void ParallelEmbeddingImpl::exchange_members(const MemberExchange& exchange) {
+  weight = parameters_["weight"] = exchange.parameter("weight", weight);
 }
 
 at::Tensor ParallelEmbeddingImpl::master_weight() const {

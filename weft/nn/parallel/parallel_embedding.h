@@ -9,6 +9,7 @@
 
 #include "weft/dist/group.h"
 #include "weft/dist/parallelism.h"
+#include "weft/nn/layers/cloned.h"
 #include "weft/nn/parallel/init.h"
 #include "weft/shard/layout.h"
 
@@ -34,7 +35,7 @@ struct ParallelEmbeddingOptions {
 /// every row and one all-gather joins them; the gradient of this rank's part is cut out, so
 /// backward communicates nothing. Half the bytes of VocabParallelEmbedding's all-reduce, but a head
 /// cut by vocabulary can't share its weight.
-class ParallelEmbeddingImpl : public torch::nn::Module {
+class ParallelEmbeddingImpl : public Cloned<ParallelEmbeddingImpl, torch::nn::Module> {
  public:
   /// A table [num_embeddings, embedding_dim] that begins as options.init says, the same on any
   /// number of ranks. Throws ConfigError if a rank would hold no column or options exclude each
@@ -56,6 +57,11 @@ class ParallelEmbeddingImpl : public torch::nn::Module {
   /// Draws a new whole table and keeps this rank's columns. Collective.
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
+  /// As AnyLinear::exchange_members.
+  void exchange_members(const MemberExchange& exchange);
+  /// As ParallelLinear's.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
 
   int64_t num_embeddings() const { return weight.size(0); }
   int64_t embedding_dim() const { return embedding_dim_; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/layers/saved_cut.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/fused_linear.h"
 #include "weft/nn/linear/linear_parts.h"
@@ -96,6 +97,23 @@ void ParallelLinearImpl::set_inner(std::shared_ptr<LinearLike> inner) {
   inner_ = replace_module("inner", std::move(inner));
 }
 
+void ParallelLinearImpl::save(torch::serialize::OutputArchive& archive) const {
+  AnyLinear::save(archive);
+  save_cut(archive, {cut_.layout, cut_.group});
+}
+
+void ParallelLinearImpl::load(torch::serialize::InputArchive& archive) {
+  const char* where =
+      cut_.kind == ShardKind::kAllToSharded ? "nn.AllToShardedLinear" : "nn.ShardedToAllLinear";
+  check_saved_cut(archive, SavedCut{cut_.layout, cut_.group}, where);
+  check_saved_tensors(archive, *this, where);
+  AnyLinear::load(archive);
+}
+
+void ParallelLinearImpl::exchange_members(const MemberExchange& exchange) {
+  inner_ = replace_module("inner", exchange.child_of(inner_));
+}
+
 AllToShardedLinearImpl::AllToShardedLinearImpl(int64_t in_features, int64_t out_features, bool bias,
                                                const dist::Group& group)
     : AllToShardedLinearImpl(
@@ -106,14 +124,14 @@ AllToShardedLinearImpl::AllToShardedLinearImpl(NewParallelLinear made)
 
 AllToShardedLinearImpl::AllToShardedLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group,
                                                shard::Layout layout)
-    : ParallelLinearImpl(std::move(inner),
-                         {ShardKind::kAllToSharded, std::move(layout), std::move(group)}) {
+    : Cloned(std::move(inner),
+             LinearCut{ShardKind::kAllToSharded, std::move(layout), std::move(group)}) {
   if (auto* dense = dynamic_cast<DenseLinearImpl*>(inner_.get())) dense->share_rows(cut_);
 }
 
 AllToShardedLinearImpl::AllToShardedLinearImpl(std::shared_ptr<LinearLike> inner,
                                                const dist::Group& group)
-    : ParallelLinearImpl(inner, contiguous_cut(*inner, ShardKind::kAllToSharded, group)) {}
+    : Cloned(inner, contiguous_cut(*inner, ShardKind::kAllToSharded, group)) {}
 
 at::Tensor AllToShardedLinearImpl::forward(const at::Tensor& x) {
   return inner_->forward(ops::mp_copy(x, group()));
@@ -135,8 +153,8 @@ ShardedToAllLinearImpl::ShardedToAllLinearImpl(NewParallelLinear made)
 ShardedToAllLinearImpl::ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner, dist::Group group,
                                                shard::Layout layout, at::Tensor bias_in,
                                                bool requires_grad)
-    : ParallelLinearImpl(std::move(inner),
-                         {ShardKind::kShardedToAll, std::move(layout), std::move(group)}) {
+    : Cloned(std::move(inner),
+             LinearCut{ShardKind::kShardedToAll, std::move(layout), std::move(group)}) {
   check<ShapeError>(!inner_->has_bias(),
                     "nn.ShardedToAllLinear: the inner linear has a bias, which would be "
                     "added once per rank; give it to the layer instead");
@@ -160,6 +178,11 @@ ShardedToAllLinearImpl::ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner
 at::Tensor ShardedToAllLinearImpl::forward_rows(const at::Tensor& x, const RowCounts& rows) {
   const at::Tensor y = reduced_linear(*inner_, x, group(), rows);
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;
+}
+
+void ShardedToAllLinearImpl::exchange_members(const MemberExchange& exchange) {
+  ParallelLinearImpl::exchange_members(exchange);
+  if (bias.defined()) bias = parameters_["bias"] = exchange.parameter("bias", bias);
 }
 
 std::shared_ptr<LinearLike> ShardedToAllLinearImpl::unshard() const {

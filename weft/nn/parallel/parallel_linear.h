@@ -27,6 +27,11 @@ class ParallelLinearImpl : public AnyLinear, public LinearHolder {
   std::shared_ptr<LinearLike> inner() const override { return inner_; }
   void set_inner(std::shared_ptr<LinearLike> inner) override;
   const LinearCut* cut() const override { return &cut_; }
+  void exchange_members(const MemberExchange& exchange) override;
+  /// torch::save keeps which part of the whole this rank holds; torch::load throws FormatError for
+  /// a file of another rank, of another cut, or of a whole layer.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
   const dist::Group& group() const { return cut_.group; }
   const shard::Layout& layout() const { return cut_.layout; }
 
@@ -60,7 +65,7 @@ class ParallelLinearImpl : public AnyLinear, public LinearHolder {
 /// It neither gathers nor scatters, so a ShardedToAllLinear can follow directly. Layers that share
 /// an input share one backward all-reduce if that input went through ops::mp_copy before.
 /// Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3.
-class AllToShardedLinearImpl : public ParallelLinearImpl {
+class AllToShardedLinearImpl : public Cloned<AllToShardedLinearImpl, ParallelLinearImpl> {
  public:
   /// A new layer of the whole's sizes. Weight and bias begin uniform within 1/sqrt(in_features),
   /// the same whole on any number of ranks, of which this rank keeps its rows. Throws ConfigError
@@ -86,7 +91,7 @@ TORCH_MODULE(AllToShardedLinear);
 /// Row parallel: the input is this rank's shard of the input features, the output is whole and
 /// equal on all ranks. Forward all-reduces the partial outputs, then adds the bias once. Source:
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
-class ShardedToAllLinearImpl : public ParallelLinearImpl {
+class ShardedToAllLinearImpl : public Cloned<ShardedToAllLinearImpl, ParallelLinearImpl> {
  public:
   /// A new layer of the whole's sizes. Weight and bias begin uniform within 1/sqrt(in_features),
   /// the same whole on any number of ranks, of which this rank keeps its columns and all of the
@@ -107,6 +112,7 @@ class ShardedToAllLinearImpl : public ParallelLinearImpl {
   /// then this rank's part of a sum (GradientKind::kPartial). Collective.
   at::Tensor forward_rows(const at::Tensor& x, const RowCounts& rows);
   std::shared_ptr<LinearLike> unshard() const override;
+  void exchange_members(const MemberExchange& exchange) override;
 
   at::Tensor bias;
 

@@ -74,14 +74,12 @@ QuantizedAllToShardedLinearImpl::QuantizedAllToShardedLinearImpl(int64_t in_feat
                                                                  int64_t out_features, bool bias,
                                                                  int64_t group_size, int64_t bits,
                                                                  const dist::Group& group)
-    : AllToShardedLinearImpl(new_rows({in_features, out_features, bias, group_size, bits}, group)) {
-}
+    : Cloned(new_rows({in_features, out_features, bias, group_size, bits}, group)) {}
 
 QuantizedShardedToAllLinearImpl::QuantizedShardedToAllLinearImpl(int64_t in_features,
                                                                  int64_t out_features, bool bias,
                                                                  int64_t group_size, int64_t bits,
                                                                  const dist::Group& group)
-    : ShardedToAllLinearImpl(
-          new_columns({in_features, out_features, bias, group_size, bits}, group)) {}
+    : Cloned(new_columns({in_features, out_features, bias, group_size, bits}, group)) {}
 
 }  // namespace weft::nn

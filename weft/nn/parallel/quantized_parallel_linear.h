@@ -13,7 +13,8 @@ namespace weft::nn {
 /// 5, 6 or 8, one scale and offset for each `group_size` input features. The weight is frozen;
 /// weight and bias begin as AllToShardedLinear's do. quantized_all_to_sharded_linear makes one of
 /// a weight that is there.
-class QuantizedAllToShardedLinearImpl : public AllToShardedLinearImpl {
+class QuantizedAllToShardedLinearImpl
+    : public Cloned<QuantizedAllToShardedLinearImpl, AllToShardedLinearImpl> {
  public:
   /// Throws ConfigError if a rank would hold nothing, ShapeError unless group_size divides
   /// in_features. Collective.
@@ -24,7 +25,8 @@ class QuantizedAllToShardedLinearImpl : public AllToShardedLinearImpl {
 TORCH_MODULE(QuantizedAllToShardedLinear);
 
 /// The same for ShardedToAllLinear. Where there are more ranks than quant groups, these are cut.
-class QuantizedShardedToAllLinearImpl : public ShardedToAllLinearImpl {
+class QuantizedShardedToAllLinearImpl
+    : public Cloned<QuantizedShardedToAllLinearImpl, ShardedToAllLinearImpl> {
  public:
   /// Throws as QuantizedAllToShardedLinear does. Collective.
   QuantizedShardedToAllLinearImpl(int64_t in_features, int64_t out_features, bool bias = true,

@@ -59,8 +59,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_fe
 
 RowParallelLinearImpl::RowParallelLinearImpl(const NewLinear& made, const LinearCut& cut,
                                              const RowParallelOptions& options)
-    : ShardedToAllLinearImpl(made.inner, cut.group, cut.layout, made.row_bias, true),
-      options_(options) {}
+    : Cloned(made.inner, cut.group, cut.layout, made.row_bias, true), options_(options) {}
 
 // This rank's shard of a whole x: its features in the order of the ranks, then cut.
 at::Tensor RowParallelLinearImpl::own_features(const at::Tensor& x) const {

@@ -26,7 +26,7 @@ struct RowParallelOptions {
 
 /// A new ShardedToAllLinear with the options of Megatron's layer. y = x w^T + bias with w [out, in]
 /// cut by columns. Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3.
-class RowParallelLinearImpl : public ShardedToAllLinearImpl {
+class RowParallelLinearImpl : public Cloned<RowParallelLinearImpl, ShardedToAllLinearImpl> {
  public:
   /// Throws ShapeError if stride does not divide in_features, ConfigError if a rank would hold
   /// nothing. Collective, except on the meta device.

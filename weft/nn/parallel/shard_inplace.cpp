@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/linear/equal_wholes.h"
 #include "weft/nn/linear/linear_parts.h"
 #include "weft/nn/parallel/parallel_linear.h"
 
@@ -75,6 +76,15 @@ void replace(at::Tensor tensor, const at::Tensor& value, bool requires_grad) {
   if (tensor.is_leaf() && tensor.is_floating_point()) tensor.set_requires_grad(requires_grad);
 }
 
+std::vector<WholeTensor> wholes_of(const std::map<std::string, at::Tensor>& tensors,
+                                   const InplaceShards& shards) {
+  std::vector<WholeTensor> wholes;
+  for (const auto& [path, shard] : shards) {
+    wholes.push_back({path, tensors.at(path), layout_text(shard.layout)});
+  }
+  return wholes;
+}
+
 LinearCut cut_of(const InplaceShard& shard, const dist::Group& group) {
   return {ShardKind::kAllToSharded, shard.layout, group};
 }
@@ -98,6 +108,7 @@ InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
     shards[path] = planned(path, item.second, wanted, group.size());
   }
   refuse_repeated_bias(tensors, shards);
+  check_equal_wholes(wholes_of(tensors, shards), "nn.shard_inplace", group);
   // One tensor may have several paths (tied weights); it is cut once.
   std::map<at::TensorImpl*, std::string> done;
   for (const auto& [path, shard] : shards) {

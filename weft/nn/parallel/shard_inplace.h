@@ -46,12 +46,14 @@ using InplaceShards = std::map<std::string, InplaceShard>;
 
 /// Cuts the parameters and buffers of any module as `rule` says, in their places: a convolution's
 /// channels, a stack of experts [E, out, in], a fused qkv. Shards own their memory and the wholes
-/// are released; gradients are dropped, and optimizers must be created again. The module's forward
-/// is as before: ops::mp_copy before it and ops::mp_reduce after it are the caller's. Every rank
-/// calls it with equal wholes; not collective. Refuses on all ranks, before anything is changed:
-/// ConfigError for sizes that leave a rank with nothing, for a bias kept whole beside a weight that
-/// is cut (it would be added once per rank) and for what is cut already; ShapeError for a dim,
-/// segments or a unit that do not fit.
+/// are released, gradients are dropped. Parameters stay the tensors that they were, so that an
+/// optimizer made before goes on with them, as long as it has no state of the wholes' shapes. The
+/// module's forward is as before: ops::mp_copy before it and ops::mp_reduce after it are the
+/// caller's. Collective. Refuses on all ranks, before anything is changed: CommError for wholes
+/// that differ between ranks, as those of a module that is cut already do; ConfigError for sizes
+/// that leave a rank with nothing, for a bias kept whole beside a weight that is cut (it would be
+/// added once per rank) and for a parallel layer; ShapeError for a dim, segments or a unit that do
+/// not fit.
 InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
                             const dist::Group& group);
 
@@ -61,7 +63,7 @@ InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
 /// ConfigError for another name, ShapeError for a size that `segments` does not divide.
 ShardRule shard_rule(std::string_view sharding, int64_t segments = 1);
 
-/// shard_inplace by one of these.
+/// shard_inplace by one of these. Collective.
 InplaceShards shard_inplace(torch::nn::Module& module, std::string_view sharding,
                             const dist::Group& group = dist::model_group(), int64_t segments = 1);
 

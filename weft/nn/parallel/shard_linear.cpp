@@ -4,6 +4,7 @@
 
 #include "weft/core/error.h"
 #include "weft/nn/linear/dense_linear.h"
+#include "weft/nn/linear/equal_wholes.h"
 #include "weft/nn/linear/linear_parts.h"
 #include "weft/nn/linear/quantized_linear.h"
 
@@ -14,6 +15,12 @@ std::string where_text(const std::string& name, ShardKind kind, const LinearLike
   return core::join("nn.shard_linear: ", name, " [", linear.out_features(), ", ",
                     linear.in_features(), "], ",
                     kind == ShardKind::kAllToSharded ? "output" : "input", " features");
+}
+
+// What must be said alike on all ranks, before anything that only some of them might refuse.
+void check_equal(const LinearLike& linear, const std::string& cut, const std::string& where,
+                 const dist::Group& group) {
+  check_equal_wholes(wholes_of(linear, cut), where, group);
 }
 
 std::shared_ptr<ParallelLinearImpl> cut_linear(const ShardableLinear& linear,
@@ -35,6 +42,9 @@ std::shared_ptr<ParallelLinearImpl> shard_linear(const LinearLike& linear, Shard
                                                  const ShardOptions& options) {
   const bool by_rows = kind == ShardKind::kAllToSharded;
   const std::string where = where_text(options.name, kind, linear);
+  check_equal(linear,
+              core::join(by_rows, " ", core::list_text(options.segments), " ", options.unit), where,
+              group);
   const ShardableLinear& whole = shardable(linear, where);
   const int64_t own_unit = by_rows ? 1 : whole.column_unit(group.size());
   const int64_t unit = options.unit == 0 ? own_unit : options.unit;
@@ -48,6 +58,7 @@ std::shared_ptr<ParallelLinearImpl> shard_linear(const LinearLike& linear, Shard
                                                  const dist::Group& group, shard::Layout layout) {
   layout.dim = kind == ShardKind::kAllToSharded ? 0 : 1;
   const std::string where = where_text("linear", kind, linear);
+  check_equal(linear, layout_text(layout), where, group);
   const ShardableLinear& whole = shardable(linear, where);
   shard::check_layout(layout, where);
   return cut_linear(whole, {kind, std::move(layout), group});

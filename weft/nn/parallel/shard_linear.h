@@ -27,7 +27,9 @@ struct ShardOptions {
 /// The parallel layer of which `linear` is the whole: every rank calls it with an equal whole and
 /// keeps its own part, copied, so that the whole can be released. Any size and any number of ranks
 /// up to the number of units: shards may differ by one unit. Quantized weights are cut bit for
-/// bit, LoRA adapters with their base. Not collective.
+/// bit, LoRA adapters with their base. An optimizer that was made for the whole's parameters does
+/// not move the copies; Linear::shard keeps the tensors. Collective: the ranks compare a hash of
+/// their wholes and throw CommError, all of them, if these or the cuts differ.
 /// Throws ShapeError or ConfigError naming `options.name`, the sizes and the ranks that work; the
 /// sizes are equal on all ranks, so all fail alike. ConfigError, too, for a layer that can't be
 /// cut.

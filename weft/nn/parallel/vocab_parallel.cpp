@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/layers/saved_cut.h"
 #include "weft/nn/layers/token_ids.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/linear_parts.h"
@@ -85,6 +86,20 @@ void VocabParallelImpl::set_inner(std::shared_ptr<LinearLike> inner) {
   inner_ = replace_module("inner", std::move(inner));
 }
 
+void VocabParallelImpl::save(torch::serialize::OutputArchive& archive) const {
+  torch::nn::Module::save(archive);
+  save_cut(archive, {cut_.layout, cut_.group});
+}
+
+void VocabParallelImpl::load(torch::serialize::InputArchive& archive) {
+  check_saved_cut(archive, SavedCut{cut_.layout, cut_.group}, "nn.VocabParallel");
+  torch::nn::Module::load(archive);
+}
+
+void VocabParallelImpl::exchange_members(const MemberExchange& exchange) {
+  inner_ = replace_module("inner", exchange.child_of(inner_));
+}
+
 at::Tensor VocabParallelImpl::master_weight() const {
   return gather_whole(inner_->dense_weight(), cut_);
 }
@@ -92,7 +107,7 @@ at::Tensor VocabParallelImpl::master_weight() const {
 VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(std::shared_ptr<LinearLike> inner,
                                                        int64_t vocab_size, dist::Group group,
                                                        VocabParallelEmbeddingOptions options)
-    : VocabParallelImpl(std::move(inner), vocab_size, std::move(group), kEmbedding),
+    : Cloned(std::move(inner), vocab_size, std::move(group), kEmbedding),
       options_(checked_options(std::move(options), vocab_size)) {}
 
 VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t vocab_size, int64_t embedding_dim,
@@ -161,7 +176,7 @@ void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
 
 VocabParallelHeadImpl::VocabParallelHeadImpl(std::shared_ptr<LinearLike> inner, int64_t vocab_size,
                                              dist::Group group)
-    : VocabParallelImpl(std::move(inner), vocab_size, std::move(group), "nn.VocabParallelHead") {}
+    : Cloned(std::move(inner), vocab_size, std::move(group), "nn.VocabParallelHead") {}
 
 at::Tensor VocabParallelHeadImpl::forward(const at::Tensor& x_BTD) {
   return inner_->forward(ops::mp_copy(x_BTD, group()));

@@ -40,6 +40,11 @@ class VocabParallelImpl : public torch::nn::Module, public LinearHolder {
   const dist::Group& group() const { return cut_.group; }
   /// The whole [V, D] as numbers on every rank, without gradient. Collective.
   at::Tensor master_weight() const;
+  /// As AnyLinear::exchange_members.
+  void exchange_members(const MemberExchange& exchange);
+  /// As ParallelLinear's.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
 
  protected:
   /// `where` begins messages. Throws ShapeError unless `inner` has this rank's share of the rows.
@@ -53,7 +58,7 @@ class VocabParallelImpl : public torch::nn::Module, public LinearHolder {
 /// An embedding whose vocabulary rows are cut over the ranks: each looks up the tokens that it
 /// holds, gives zeros for the others, and the sum over ranks is the embedding. Source: Shoeybi et
 /// al. 2019, arXiv:1909.08053, section 3.
-class VocabParallelEmbeddingImpl : public VocabParallelImpl {
+class VocabParallelEmbeddingImpl : public Cloned<VocabParallelEmbeddingImpl, VocabParallelImpl> {
  public:
   /// `inner` holds this rank's rows of the whole table [V, D]; `vocab_size` is V. Of `options` only
   /// padding_idx and init are used, init by reset_parameters.
@@ -86,7 +91,7 @@ class VocabParallelEmbeddingImpl : public VocabParallelImpl {
 TORCH_MODULE(VocabParallelEmbedding);
 
 /// The output head cut by vocabulary rows; `inner` may be the embedding's own (tied).
-class VocabParallelHeadImpl : public VocabParallelImpl {
+class VocabParallelHeadImpl : public Cloned<VocabParallelHeadImpl, VocabParallelImpl> {
  public:
   /// `inner` holds this rank's rows of the whole head [V, D]; `vocab_size` is V.
   VocabParallelHeadImpl(std::shared_ptr<LinearLike> inner, int64_t vocab_size, dist::Group group);
