@@ -42,5 +42,28 @@ TEST(Examples, ChainsEqualOneProcess) {
   }
 }
 
+TEST(Examples, MlxPagesTwoLayersHaveThePagesShapes) {
+  for (const int n : {1, 2}) {
+    const CommandResult result = run_example("mlx_two_layers", n);
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    const std::string shapes =
+        n == 1 ? "l1_out (4, 2), l2_out (4, 2)" : "l1_out (4, 1), l2_out (4, 2)";
+    EXPECT_NE(result.out.find(shapes), std::string::npos) << result.out;
+  }
+}
+
+TEST(Examples, MlxPagesLlamaGeneratesAsTheWhole) {
+  for (const int n : {1, 2, 4}) {
+    const CommandResult result = run_example("mlx_llama", n);
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_NE(result.out.find(std::to_string(n) + " ranks: the whole's tokens"), std::string::npos)
+        << result.out;
+  }
+  const CommandResult refused = run_example("mlx_llama", 3);
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_NE(refused.err.find("3 ranks, expected a divisor of the 4 kv heads"), std::string::npos)
+      << refused.err;
+}
+
 }  // namespace
 }  // namespace weft
