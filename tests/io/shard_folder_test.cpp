@@ -197,11 +197,11 @@ TEST(ShardFolder, RefusesWhatCannotBeJoined) {
   };
   EXPECT_EQ(error(kWhole),
             "ConfigError: INFO: parameter 'w': 2 pieces in FILE, but no rule whose last step says "
-            "along which dim they were cut; give one with --shard-info");
+            "along which dim they were cut; give one in shard_info");
   EXPECT_EQ(
       error(R"("w":[["shard",0]])"),
       "FormatError: INFO: parameter 'w': piece 'w_shard-1-of-2' is [2, 4], expected [3, 4] of "
-      "the whole [5, 4]; say how it was cut, and its \"shape\", in --shard-info");
+      "the whole [5, 4]; say in shard_info how it was cut, and its \"shape\"");
   EXPECT_EQ(error(R"("w":[["shard",2]])"),
             "ShapeError: INFO: parameter 'w': dim 2 of pieces [2, 4]");
 }

@@ -156,7 +156,7 @@ void add_model_flags(CLI::App& app, ModelOptions& options) {
   app.add_option("-t,--threads", options.threads, "threads per rank (default: cores / ranks)")
       ->check(whole_number(1, 1024));
   app.add_option("--backend", options.backend, dist::backend_choices());
-  app.add_option("--shard-info", options.shard_info,
+  add_rule_flags(app, options.shard_info, options.functions,
                  "a shard_info.json whose rules replace the model's own");
   app.add_option(
          "--activations", options.activations,
@@ -208,6 +208,36 @@ void add_head_split_flag(CLI::App& app, std::string& name) {
         if (value == "even" || value == "kv") return {};
         return core::join("expected even or kv, got ", core::quote(value));
       });
+}
+
+void add_rule_flags(CLI::App& app, std::string& shard_info, std::string& functions,
+                    const std::string& about) {
+  app.add_option("--shard-info", shard_info, about);
+  app.add_option("--functions", functions,
+                 "a JSON file of names that --shard-info calls functions by: {\"NAME\": "
+                 "[\"FUNCTION\", ARGUMENT…], …}; MLC's names are known without it");
+}
+
+void add_cut_flags(CLI::App& app, CutOptions& options) {
+  app.add_option("model,-m,--model", options.model,
+                 "a folder or a file; with --shard-info config.json need not be there");
+  app.add_option("--tensors", options.tensors,
+                 "safetensors or GGUF files in place of MODEL, all of them one set of tensors");
+  add_rule_flags(app, options.shard_info, options.functions,
+                 "how to cut: weft's, TVM's or MLC's shard_info.json (default: the model's own)");
+}
+
+void check_rule_flags(const std::string& shard_info, const std::string& functions) {
+  check<ConfigError>(functions.empty() || !shard_info.empty(),
+                     "--functions: without --shard-info, whose rules call them; give both");
+}
+
+void check_cut_flags(const CutOptions& options) {
+  check_rule_flags(options.shard_info, options.functions);
+  const char* usual = std::getenv("WEFT_MODEL");
+  const bool is_given = !options.model.empty() && (usual == nullptr || options.model != usual);
+  check<ConfigError>(!is_given || options.tensors.empty(), "--tensors: beside MODEL ",
+                     core::quote(options.model), ", expected one of them; leave the other out");
 }
 
 void add_speculate_flag(CLI::App& app, int64_t& most_guesses) {

@@ -29,6 +29,8 @@ struct ModelOptions {
   std::string backend = "auto";
   /// Path of rules for loading; empty: the model's own.
   std::string shard_info;
+  /// Path of names for the functions that they call; empty: none (io::read_functions).
+  std::string functions;
   /// What activations are multiplied in: "float", or "int8" or "int16" where a weight's form
   /// allows. Verbs that measure numbers leave it, others set kFastActivations before they add the
   /// flags.
@@ -131,10 +133,19 @@ struct ConvertOptions {
   OutputOptions output;
 };
 
+/// Tensors and the rules that cut them: shared by inspect and shard.
+struct CutOptions {
+  std::string model;
+  /// Files in place of `model`; empty: none.
+  std::vector<std::string> tensors;
+  /// As in ModelOptions.
+  std::string shard_info;
+  std::string functions;
+};
+
 /// weft shard: how a model is cut anew.
 struct ShardOptions {
-  std::string model;
-  std::string shard_info;
+  CutOptions cut;
   int64_t num_ranks = 0;
   bool emits_info = false;
   OutputOptions output;
@@ -158,7 +169,7 @@ struct TokenizeOptions {
 
 /// weft inspect: what is shown of a model.
 struct InspectOptions {
-  std::string model;
+  CutOptions cut;
   int64_t tp = 1;
   bool is_json = false;
   /// Also what each rank will read.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "weft/cli/cut/cut_rules.h"
 #include "weft/cli/flags.h"
 #include "weft/cli/program.h"
 #include "weft/cli/progress.h"
@@ -30,17 +31,31 @@ using core::ConfigError;
 
 constexpr char kDevice[] = "--device";
 
-std::optional<io::ShardInfo> read_shard_info(const ModelOptions& options) {
-  if (options.shard_info.empty()) return std::nullopt;
-  return io::ShardInfo::read(options.shard_info);
+// Rules that replace the model's own, with the functions that they call.
+struct GivenRules {
+  std::optional<io::ShardInfo> info;
+  io::FunctionTable functions;
+
+  void apply(models::LoadOptions& load) const {
+    load.shard_info = info ? &*info : nullptr;
+    load.functions = functions;
+  }
+};
+
+GivenRules read_rules(const ModelOptions& options, const io::TensorFile& file) {
+  check_rule_flags(options.shard_info, options.functions);
+  if (options.shard_info.empty()) return {};
+  GivenRules rules{io::ShardInfo::read(options.shard_info), functions_for(file, options.functions)};
+  check_functions(*rules.info, rules.functions);
+  return rules;
 }
 
 // The plan that flags and headers give. What follows from them is refused before any rank is
 // started.
 models::LoadPlan checked_plan(const ModelOptions& options, const io::TensorFile& file) {
-  const auto info_file = read_shard_info(options);
+  const GivenRules rules = read_rules(options, file);
   models::LoadOptions load;
-  load.shard_info = info_file ? &*info_file : nullptr;
+  rules.apply(load);
   load.expert_split = expert_split_of(options.expert_split);
   load.head_split = head_split_of(options.head_split);
   return models::make_plan(file, options.tp, load);
@@ -90,10 +105,10 @@ void set_threads(int64_t threads, const dist::RankInfo& info) {
 models::LoadedModel load(const ModelOptions& options, const io::TensorFile& file,
                          const dist::Group& group) {
   constexpr double kMegabyte = 1e6;
-  const auto shard_info = read_shard_info(options);
+  const GivenRules rules = read_rules(options, file);
   ProgressBar bar("loading", "MB", kMegabyte, group.rank() == 0);
   models::LoadOptions load;
-  load.shard_info = shard_info ? &*shard_info : nullptr;
+  rules.apply(load);
   load.expert_split = expert_split_of(options.expert_split);
   load.head_split = head_split_of(options.head_split);
   load.on_cuda = options.device == "cuda";

@@ -16,6 +16,10 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 // What weights and their indexes end in.
 constexpr std::array kWeights = {".safetensors",
                                  ".safetensors.index.json",
+                                 "tensor-cache.json",
+                                 "tensor-cache-b16.json",
+                                 "ndarray-cache.json",
+                                 "ndarray-cache-b16.json",
                                  ".gguf",
                                  ".bin",
                                  ".bin.index.json",

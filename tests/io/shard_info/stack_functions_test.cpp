@@ -35,6 +35,19 @@ TEST(StackFunctions, CutTheDimThatTheResultHasSmaller) {
             (Ints{0, 1, 4, 5, 2, 3, 6, 7}));
 }
 
+// Sizes that no cut would fit: a declared [1, …] does not tell which dim would be cut.
+TEST(StackFunctions, LeaveOneShardWhole) {
+  const Ints all = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  const auto numbers = [](const char* name, const Arguments& arguments) {
+    return unit_numbers(stack(name, arguments, tensor({3, 3}), {1, 3, 3}));
+  };
+  EXPECT_EQ(numbers("weft.stack_declared", {}), all);
+  EXPECT_EQ(numbers("weft.stack_declared", {2}), all);
+  EXPECT_EQ(numbers("weft.stack_gate_up", {}), all);
+  EXPECT_EQ(numbers("weft.stack_qkv", {2, 4}), all);
+  EXPECT_EQ(numbers("weft.stack_shards", {1, 1}), all);
+}
+
 TEST(StackFunctions, CutEachOfQKAndV) {
   // 2 query heads beside 1 kv head of 2 features.
   EXPECT_EQ(unit_numbers(stack("weft.stack_qkv", {2, 2}, tensor({12}), {2, 6})),

@@ -20,9 +20,12 @@ std::optional<TokenizeOptions> parse_tokenize(const Args& args) {
 }
 
 std::optional<InspectOptions> parse_inspect(const Args& args) {
-  CLI::App app("Shows a model's tensors, how they are cut and what each rank holds.", "inspect");
+  CLI::App app(
+      "Shows a model's tensors, how they are cut and what each rank holds. With --shard-info, "
+      "--tensors or without config.json: what `weft shard` would write.",
+      "inspect");
   InspectOptions options;
-  app.add_option("model,-m,--model", options.model, "the model");
+  add_cut_flags(app, options.cut);
   app.add_option("--tp,--tensor-parallel-size", options.tp, "ranks to cut it over (default: 1)")
       ->check(whole_number(1, 1024));
   app.add_flag("--json", options.is_json, "print one JSON object");
@@ -30,6 +33,7 @@ std::optional<InspectOptions> parse_inspect(const Args& args) {
   add_expert_split_flag(app, options.expert_split);
   add_head_split_flag(app, options.head_split);
   if (!parse_flags(app, args)) return std::nullopt;
+  check_cut_flags(options.cut);
   return options;
 }
 

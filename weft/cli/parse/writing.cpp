@@ -17,15 +17,23 @@ constexpr char kAboutConvert[] =
     "quantized parts with the same values, or with --dtype plain numbers, which transformers "
     "reads. MODEL may be a run of weft train or one of its checkpoints.";
 constexpr char kAboutShard[] =
-    "Writes a safetensors model cut for --tp ranks: a file per rank, with how it was cut in its "
-    "metadata. MODEL may be whole or pre-sharded for any number of ranks; --tp 1 joins it to whole "
-    "tensors again.";
+    "Writes safetensors cut for --tp ranks: a file per rank, with how it was cut in its metadata. "
+    "MODEL may be whole or pre-sharded for any number of ranks; --tp 1 joins it to whole tensors "
+    "again. With --shard-info it may be any set of tensors, which needs no config.json.";
+
+// Beside --tensors the one path on the command line is OUT.
+void take_output(ShardOptions& options) {
+  if (options.cut.tensors.empty() || !options.output.out.empty()) return;
+  options.output.out = std::move(options.cut.model);
+  options.cut.model.clear();
+}
 
 void check_shard(const ShardOptions& options) {
   const auto need = [](bool is_there, const char* flag) {
     check<ConfigError>(is_there, "shard: ", flag, " is required");
   };
-  need(!options.model.empty(), "MODEL");
+  check_cut_flags(options.cut);
+  need(!options.cut.model.empty() || !options.cut.tensors.empty(), "MODEL");
   if (options.emits_info) return;
   need(!options.output.out.empty(), "OUT");
   need(options.num_ranks > 0, "--tp");
@@ -69,15 +77,14 @@ std::optional<ConvertOptions> parse_convert(const Args& args) {
 std::optional<ShardOptions> parse_shard(const Args& args) {
   CLI::App app(kAboutShard, "shard");
   ShardOptions options;
-  app.add_option("model,-m,--model", options.model, "a folder or a .safetensors file");
+  add_cut_flags(app, options.cut);
   add_output_flags(app, options.output);
   app.add_option("--tp,--tensor-parallel-size", options.num_ranks, "ranks to cut for; 1: whole")
       ->check(whole_number(1, kMaxPieces));
-  app.add_option("--shard-info", options.shard_info,
-                 "how to cut: weft's, TVM's or MLC's shard_info.json (default: the model's own)");
   app.add_flag("--emit-info", options.emits_info,
                "print MODEL's shard_info.json, for any number of ranks, and write nothing");
   if (!parse_flags(app, args)) return std::nullopt;
+  take_output(options);
   check_shard(options);
   return options;
 }

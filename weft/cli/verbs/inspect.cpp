@@ -1,7 +1,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "weft/cli/flags.h"
+#include "weft/cli/cut/cut_report.h"
+#include "weft/cli/cut/cut_rules.h"
 #include "weft/cli/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
@@ -67,32 +68,6 @@ json report(const io::TensorFile& file, const std::string& family, const LoadPla
   return out;
 }
 
-// What loading will do, counted without reading.
-json reads_json(const LoadPlan& plan) {
-  json ranks = json::array();
-  for (int64_t rank = 0; rank < plan.num_ranks(); ++rank) {
-    const io::ReadStats stats = io::count_reads(plan.params(), rank);
-    ranks.push_back({{"planned_bytes", stats.planned_bytes},
-                     {"read_bytes", stats.read_bytes},
-                     {"spans", stats.num_spans},
-                     {"peak_host_bytes", stats.peak_host_bytes}});
-  }
-  return {{"hash", core::join(std::hex, plan.params().hash())}, {"ranks", ranks}};
-}
-
-std::string reads_table(const json& reads) {
-  std::string text = core::join("plan ", reads["hash"].get<std::string>(), "\n");
-  size_t rank = 0;
-  for (const json& each : reads["ranks"]) {
-    text += core::join("rank ", rank, ": reads ", each["read_bytes"].get<uint64_t>(), " bytes for ",
-                       each["planned_bytes"].get<uint64_t>(), " in ", each["spans"].get<uint64_t>(),
-                       " spans, at most ", each["peak_host_bytes"].get<uint64_t>(),
-                       " bytes beside the weights\n");
-    ++rank;
-  }
-  return text;
-}
-
 std::string table(const json& report) {
   std::string text =
       core::join(report["file"].get<std::string>(), ": ", report["family"].get<std::string>(),
@@ -123,7 +98,12 @@ std::string table(const json& report) {
 }  // namespace
 
 int run_inspect(const InspectOptions& options) {
-  const auto file = io::TensorFile::open(model_path(options.model));
+  const auto file = open_tensors(options.cut);
+  const bool has_rules = !options.cut.shard_info.empty() || !options.cut.tensors.empty();
+  if (has_rules || !has_config(*file)) {
+    TextOutput().write(cut_report(*file, options));
+    return 0;
+  }
   const models::ModelConfig config = models::read_config(*file);
   const LoadPlan whole = models::make_plan(*file, 1);
   models::LoadOptions load;
@@ -131,7 +111,7 @@ int run_inspect(const InspectOptions& options) {
   load.head_split = head_split_of(options.head_split);
   const LoadPlan plan = models::make_plan(*file, options.tp, load);
   json out = report(*file, config.family, plan, whole);
-  if (options.shows_plan) out["plan"] = reads_json(plan);
+  if (options.shows_plan) out["plan"] = reads_json(plan.params());
   std::string text = options.is_json ? core::dump_json(out) + "\n" : table(out);
   if (options.shows_plan && !options.is_json) text += reads_table(out["plan"]);
   TextOutput().write(text);

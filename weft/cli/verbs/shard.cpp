@@ -1,3 +1,6 @@
+#include <filesystem>
+
+#include "weft/cli/cut/cut_rules.h"
 #include "weft/cli/output.h"
 #include "weft/cli/progress.h"
 #include "weft/cli/streams.h"
@@ -5,10 +8,9 @@
 #include "weft/core/error.h"
 #include "weft/core/files/atomic_folder.h"
 #include "weft/io/shard_folder.h"
-#include "weft/io/shard_info/recut.h"
 #include "weft/io/tensor_folder_writer.h"
 #include "weft/models/config/sources.h"
-#include "weft/models/registry.h"
+#include "weft/models/load/weight_rules.h"
 
 namespace weft::cli {
 namespace {
@@ -18,26 +20,40 @@ using core::ConfigError;
 
 constexpr double kMegabyte = 1e6;
 
-// What cuts the model: the flag's file, what a pre-sharded model says itself, or the family's
-// rules.
-io::ShardInfo find_info(const io::TensorFile& file, const ShardOptions& options) {
-  if (!options.shard_info.empty()) return io::ShardInfo::read(options.shard_info);
-  if (auto cut = io::read_cut_checkpoint(file)) return std::move(cut->info);
-  const models::ModelConfig config = models::read_config(file);
-  return models::shard_info(file, models::find_family(config.family).rules(config, file));
+// A set of tensors that is no model has no config.json to know its folder by.
+const char* marker_of(const std::string& out) {
+  for (const char* marker : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (std::filesystem::exists(std::filesystem::path(out) / marker)) return marker;
+  }
+  return kModelMarker;
+}
+
+void check_output(const io::TensorFile& file, const OutputOptions& output) {
+  std::error_code error;
+  check<ConfigError>(!std::filesystem::equivalent(models::folder_of(file), output.out, error),
+                     output.out, ": holds the tensors that are read; choose another path");
 }
 
 void write(const io::TensorFile& file, const ShardOptions& options) {
-  check<ConfigError>(!file.is_gguf(), file.path(),
-                     ": a GGUF file, expected safetensors; `weft convert` it first");
-  const io::ShardInfo info = find_info(file, options);
-  core::AtomicFolder folder(options.output.out, options.output.force, kModelMarker);
-  io::copy_model_files(models::folder_of(file), folder.temporary_path());
+  const bool is_model = options.cut.tensors.empty() && has_config(file);
+  check<ConfigError>(
+      !file.is_gguf() || !options.cut.shard_info.empty(), file.path(),
+      ": a GGUF file, expected safetensors; `weft convert` it first, or give rules for "
+      "its tensors by --shard-info");
+  check_output(file, options.output);
+  const io::ShardInfo info = find_info(file, options.cut);
+  const io::FunctionTable functions = functions_for(file, options.cut.functions);
+  check_functions(info, functions);
+  core::AtomicFolder folder(options.output.out, options.output.force,
+                            marker_of(options.output.out));
+  if (is_model && !file.is_gguf()) {
+    io::copy_model_files(models::folder_of(file), folder.temporary_path());
+  }
   io::ShardFolderOptions shard_options;
   shard_options.num_ranks = options.num_ranks;
   shard_options.max_file_bytes = options.output.max_file_bytes;
   ProgressBar bar("writing", "MB", kMegabyte, true);
-  io::write_shards(file, info, io::FunctionTable(), shard_options, folder.temporary_path(),
+  io::write_shards(file, info, functions, shard_options, folder.temporary_path(),
                    [&](uint64_t done, uint64_t total) { bar.show(done, total); });
   folder.commit();
 }
@@ -45,15 +61,16 @@ void write(const io::TensorFile& file, const ShardOptions& options) {
 }  // namespace
 
 int run_shard(const ShardOptions& options) {
+  const OutputOptions& output = options.output;
   if (!options.emits_info) {
-    core::check_output_folder(options.output.out, options.output.force, kModelMarker);
+    core::check_output_folder(output.out, output.force, marker_of(output.out));
   }
-  const auto file = io::TensorFile::open(options.model);
+  const auto file = open_tensors(options.cut);
   if (!options.emits_info) {
     write(*file, options);
     return 0;
   }
-  TextOutput().write(io::to_json(models::with_patterns(find_info(*file, options))) + "\n");
+  TextOutput().write(io::to_json(models::with_patterns(find_info(*file, options.cut))) + "\n");
   return 0;
 }
 

@@ -133,7 +133,7 @@ void check_pieces(const CutPieces& pieces, const std::vector<int64_t>& shape,
                        quote(pieces[rank]->name), " is ", core::list_text(pieces[rank]->shape),
                        ", expected ", core::list_text(expected), " of the whole ",
                        core::list_text(in_words(shape, bits)),
-                       "; say how it was cut, and its \"shape\", in --shard-info");
+                       "; say in shard_info how it was cut, and its \"shape\"");
   }
 }
 
@@ -249,7 +249,7 @@ ShardInfo recut_info(const TensorFile& file, const ShardInfo& info,
     check<ConfigError>(step && step->is_along_dim(), where, ": ", pieces.size(), " pieces in ",
                        file.path(),
                        ", but no rule whose last step says along which dim they were cut; give "
-                       "one with --shard-info");
+                       "one in shard_info");
     joined.params.push_back(join_rule(name, pieces, *rule, *step, where));
   }
   return joined;

@@ -67,6 +67,7 @@ StackCut declared_cut(const FunctionCall& call) {
 
 StackCut equal_parts(const FunctionCall& call, int64_t parts) {
   StackCut cut = declared_cut(call);
+  if (cut.n == 1) return cut;  // The declared shape does not tell which dim would be cut.
   const int64_t size = call.input().size(cut.dim);
   check<ShapeError>(parts >= 1 && size >= parts && size % parts == 0, "dim ", cut.dim, " of ",
                     core::list_text(call.input().shape()), " in ", parts,
@@ -81,6 +82,7 @@ StackCut declared_parts(const FunctionCall& call) {
 
 // MLC gives the same name to gate and up in one matrix and to an up projection alone.
 StackCut gate_up_parts(const FunctionCall& call) {
+  if (const StackCut cut = declared_cut(call); cut.n == 1) return cut;
   const std::string& tensor = call.input().tensor_name();
   const auto holds = [&](const char* part) { return tensor.find(part) != std::string::npos; };
   if (holds("gate_up") || holds("e1_e3")) return equal_parts(call, 2);
@@ -111,6 +113,7 @@ FusedRows fused_rows(const View& input, int64_t dim, const HeadCounts& counts) {
 
 StackCut declared_qkv(const FunctionCall& call) {
   StackCut cut = declared_cut(call);
+  if (cut.n == 1) return cut;
   cut.lengths = fused_rows(call.input(), cut.dim, {call.integer(0), call.integer(1)}).lengths;
   return cut;
 }
