@@ -79,16 +79,18 @@ int64_t peak_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
-void expect_little_beside_the_shard(const SparseModel& sparse, const Group& group) {
+int64_t expect_little_beside_the_shard(const SparseModel& sparse, const Group& group,
+                                       const LoadOptions& options = {}) {
   constexpr int64_t kAllowance = int64_t{64} << 20;
   const auto file = io::TensorFile::open(sparse.path());
   // What libtorch takes once, for its threads and kernels, is not the load's.
   at::ones({1 << 20}, at::kBFloat16).to(at::kFloat);
   const int64_t before = resident_bytes();
-  const LoadedModel loaded = load_model(*file, group);
+  const LoadedModel loaded = load_model(*file, group, options);
   EXPECT_LE(peak_bytes() - before, loaded.model->weight_bytes() + kAllowance)
       << sparse.file_bytes() << " bytes, rank " << group.rank();
   EXPECT_LE(loaded.stats.peak_host_bytes, static_cast<uint64_t>(kAllowance));
+  return loaded.model->weight_bytes();
 }
 
 TEST(LoadMemory, ARankHoldsItsShardAndLittleMore) {
@@ -102,6 +104,18 @@ TEST(LoadMemory, WhatIsConvertedIsReadInPieces) {
   const SparseModel halves("BF16", 2);
   test::run_ranks(
       2, [&](dist::World& world) { expect_little_beside_the_shard(halves, world.group()); });
+}
+
+TEST(LoadMemory, HalvesAsStoredTakeTheFilesBytes) {
+  const SparseModel halves("BF16", 2);
+  test::run_ranks(2, [&](dist::World& world) {
+    LoadOptions options;
+    options.dtype = at::ScalarType::Undefined;
+    // Norms are kept whole, and in float32.
+    const int64_t norm_bytes = (2 * kLayers + 1) * kWidth * 4;
+    EXPECT_LE(expect_little_beside_the_shard(halves, world.group(), options),
+              halves.file_bytes() / 2 + norm_bytes);
+  });
 }
 
 }  // namespace

@@ -35,6 +35,9 @@ struct ModelOptions {
   /// allows. Verbs that measure numbers leave it, others set kFastActivations before they add the
   /// flags.
   std::string activations = "float";
+  /// With "float": matrices of float16 and bfloat16 take the file's bytes rather than float32's,
+  /// for verbs that measure numbers and read many tokens at once.
+  bool halves_as_stored = false;
   /// Of the verbs that take one (cli/verbs/adapter.h); empty: none.
   std::string adapter;
   /// Of the verbs that take one: "cpu" or "cuda".

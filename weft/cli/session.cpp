@@ -112,6 +112,7 @@ models::LoadedModel load(const ModelOptions& options, const io::TensorFile& file
   load.expert_split = expert_split_of(options.expert_split);
   load.head_split = head_split_of(options.head_split);
   load.on_cuda = options.device == "cuda";
+  if (options.halves_as_stored) load.dtype = at::ScalarType::Undefined;
   load.progress = [&](uint64_t read, uint64_t planned) { bar.show(read, planned); };
   if (options.activations != "float" && !load.on_cuda) {
     load.panel_activation_bits = options.activations == "int8" ? 8 : 16;

@@ -85,6 +85,7 @@ std::optional<LogitsOptions> parse_logits(const Args& args) {
   CLI::App app("Writes the float32 logits [tokens, vocab] of given tokens.", "logits");
   LogitsOptions options;
   options.model.command = command_of("logits", args);
+  options.model.halves_as_stored = true;
   std::string tokens;
   add_model_flags(app, options.model);
   add_adapter_flag(app, options.model);
@@ -117,6 +118,7 @@ std::optional<PerplexityVerbOptions> parse_perplexity(const Args& args) {
   CLI::App app(kAboutPerplexity, "perplexity");
   PerplexityVerbOptions options;
   options.model.command = command_of("perplexity", args);
+  options.model.halves_as_stored = true;
   options.scoring.context = 0;
   add_running_flags(app, options.model);
   app.add_option("-f,--file", options.file, "the text, UTF-8");

@@ -13,10 +13,19 @@
 #include "weft/nn/linear/cuda_linear.h"
 #endif
 #include "weft/nn/linear/dense_linear.h"
+#include "weft/nn/linear/half_linear.h"
 #include "weft/nn/linear/panel_linear.h"
 #include "weft/nn/linear/quantized_linear.h"
 
 namespace weft::models {
+namespace {
+
+// Of what is computed with: LoadOptions::dtype, or float32 beside matrices that stay as stored.
+at::ScalarType computing_dtype(at::ScalarType dtype) {
+  return dtype == at::ScalarType::Undefined ? at::kFloat : dtype;
+}
+
+}  // namespace
 
 WeightReader::WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
                            Progress progress, at::ScalarType dtype, MatrixPlace place)
@@ -50,34 +59,38 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
 }
 
 at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
-  if (!place_.keeps_halves()) return dtype_;
+  if (!place_.keeps_halves() && dtype_ != at::ScalarType::Undefined) return dtype_;
   switch (plan().recipe(weight, 0, rank()).file_view().dtype()) {
     case io::Dtype::kF16:
       return at::kHalf;
     case io::Dtype::kBF16:
       return at::kBFloat16;
     default:
-      return dtype_;
+      return computing_dtype(dtype_);
   }
 }
 
-// The linear where it is wanted: on the GPU, or in panels if it fits.
+// The linear where it is wanted: on the GPU, in panels if it fits, or in the wanted type.
 std::shared_ptr<nn::LinearLike> WeightReader::in_order(
     std::shared_ptr<nn::LinearLike> linear) const {
 #ifdef WEFT_HAS_CUDA
   if (place_.on_cuda) return nn::on_cuda(*linear);
 #endif
-  if (place_.panel_activation_bits == 0) return linear;
-  if (auto panels = nn::in_panels(*linear, place_.panel_activation_bits)) return panels;
-  if (auto* dense = dynamic_cast<nn::DenseLinearImpl*>(linear.get())) {
-    return std::make_shared<nn::DenseLinearImpl>(dense->weight.to(dtype_), dense->bias);
+  if (place_.panel_activation_bits != 0) {
+    if (auto panels = nn::in_panels(*linear, place_.panel_activation_bits)) return panels;
   }
-  return linear;
+  const auto* dense = dynamic_cast<const nn::DenseLinearImpl*>(linear.get());
+  const at::ScalarType wanted = computing_dtype(dtype_);
+  if (dense == nullptr || dense->weight.scalar_type() == wanted) return linear;
+  if (dtype_ == at::ScalarType::Undefined) {
+    return std::make_shared<nn::HalfLinearImpl>(dense->weight.detach(), dense->bias);
+  }
+  return std::make_shared<nn::DenseLinearImpl>(dense->weight.to(wanted), dense->bias);
 }
 
 at::Tensor WeightReader::vector(const std::string& name) const {
   // Rope is always computed in float32.
-  const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : dtype_;
+  const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : computing_dtype(dtype_);
   at::Tensor vector =
       io::load_tensor(file_, plan().recipe(plan().require(name), 0, rank()), dtype, &stats_);
   report();

@@ -68,7 +68,8 @@ struct LoadOptions {
   const io::ShardInfo* shard_info = nullptr;
   io::FunctionTable functions;
   WeightReader::Progress progress;
-  /// Of floating weights.
+  /// Of floating weights. Undefined, for inference: matrices of float16 and bfloat16 stay as they
+  /// are stored (nn::HalfLinear) and are computed with in float32; vectors become float32.
   at::ScalarType dtype = at::kFloat;
   /// For inference: matrices go into panels (nn::PanelLinear), those of float16 and bfloat16 as
   /// they are stored, and activations are rounded to 8 or 16 bits on their way into products with
