@@ -18,14 +18,6 @@ using kernels::kBlockColumns;
 using kernels::kPanelRows;
 using kernels::PanelNumbers;
 
-// Where a row's blocks lie among those of all rows, in tiles.
-struct Place {
-  Place(int64_t row, int64_t rows, int64_t blocks, int64_t tile)
-      : first(row / tile * tile * blocks + row % tile),
-        stride(std::min(tile, rows - row / tile * tile)) {}
-  int64_t first, stride;
-};
-
 bool is_bfloat16(const PanelView& w) {
   return w.panels.form.numbers == PanelNumbers::kBFloat16 || w.short_numbers != nullptr;
 }
@@ -35,28 +27,33 @@ bool serves(const PanelInputs& x, const PanelView& w) {
   return w.panels.form.is_dense() ? x.wants().numbers : x.wants().code_bits != 0;
 }
 
-// Checks the products and returns their panels.
-int64_t count_panels(const PanelInputs& x, std::span<const PanelProduct> products) {
-  int64_t panels = 0;
+// A group of rows, which products take as the matrix's form wants them.
+struct Rows {
+  const PanelInputs& x;
+  int64_t group;
+};
+
+// Checks the products and returns their panels, each as often as it is multiplied by a row.
+int64_t count_work(const PanelInputs& x, std::span<const PanelProduct> products) {
+  int64_t work = 0;
   for (const PanelProduct& each : products) {
     check<ShapeError>(each.w.in_features() == x.in_features(), "quant.multiply: rows of ",
                       x.in_features(), ", expected ", each.w.in_features());
     check<ShapeError>(serves(x, each.w), "quant.multiply: rows without ",
                       each.w.panels.form.is_dense() ? "numbers" : "codes",
                       ", expected them; say so in PanelInputs::Wants");
-    panels += each.w.num_panels;
+    work += each.w.num_panels * x.num_rows(each.group);
   }
-  return panels;
+  return work;
 }
 
 // Panels [first, first + count) of plain numbers.
-void multiply_plain(const kernels::PanelKernel& kernel, const PanelInputs& x,
-                    const kernels::Panels& w, int64_t first, int64_t count,
-                    const kernels::PanelOutputs& y) {
-  if (x.is_bfloat16() && w.form.numbers == PanelNumbers::kBFloat16) {
-    return kernel.multiply_bfloat16(w, first, count, x.bfloat16(), y);
+void multiply_plain(const kernels::PanelKernel& kernel, const Rows& rows, const kernels::Panels& w,
+                    int64_t first, int64_t count, const kernels::PanelOutputs& y) {
+  if (rows.x.is_bfloat16() && w.form.numbers == PanelNumbers::kBFloat16) {
+    return kernel.multiply_bfloat16(w, first, count, rows.x.bfloat16(rows.group), y);
   }
-  kernel.multiply_dense(w, first, count, x.numbers(), y);
+  kernel.multiply_dense(w, first, count, rows.x.numbers(rows.group), y);
 }
 
 // Panel `index` as one of bfloat16.
@@ -66,11 +63,11 @@ void unpack(const kernels::PanelKernel& kernel, const PanelView& w, int64_t inde
 }
 
 // Panels [first, first + count) that become bfloat16 in the cache, a few at a time.
-void multiply_unpacked(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
+void multiply_unpacked(const kernels::PanelKernel& kernel, const Rows& rows, const PanelView& w,
                        int64_t first, int64_t count, const kernels::PanelOutputs& y) {
   thread_local core::Scratch<uint16_t> memory;
   const int64_t numbers = kPanelRows * w.in_features();
-  const int64_t most = x.is_bfloat16() ? kernel.bfloat16_panels : 1;
+  const int64_t most = rows.x.is_bfloat16() ? kernel.bfloat16_panels : 1;
   uint16_t* const unpacked = memory.make_room(most * numbers);
   kernels::Panels whole;
   whole.data = reinterpret_cast<const uint8_t*>(unpacked);
@@ -81,27 +78,29 @@ void multiply_unpacked(const kernels::PanelKernel& kernel, const PanelInputs& x,
     for (int64_t p = 0; p < some; ++p) {
       unpack(kernel, w, first + i + p, unpacked + p * numbers);
     }
-    multiply_plain(kernel, x, whole, 0, some, {y.data + i * kPanelRows, y.stride});
+    multiply_plain(kernel, rows, whole, 0, some, {y.data + i * kPanelRows, y.stride});
   }
 }
 
 // The same of numbers of 12 bits, which few tokens are multiplied by as they are.
-void multiply_short(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
+void multiply_short(const kernels::PanelKernel& kernel, const Rows& rows, const PanelView& w,
                     int64_t first, int64_t count, const kernels::PanelOutputs& y) {
-  if (!x.is_exact()) return multiply_unpacked(kernel, x, w, first, count, y);
-  kernel.multiply_dense(w.panels, first, count, x.numbers(), y);
-  w.short_numbers->add_exceptions(first, count, x.numbers(), y);
+  if (!rows.x.is_exact()) return multiply_unpacked(kernel, rows, w, first, count, y);
+  const kernels::DenseInputs numbers = rows.x.numbers(rows.group);
+  kernel.multiply_dense(w.panels, first, count, numbers, y);
+  w.short_numbers->add_exceptions(first, count, numbers, y);
 }
 
 // Panels [first, first + count) of a product.
 void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
                      const PanelProduct& product, int64_t first, int64_t count) {
   const PanelView& w = product.w;
+  const Rows rows{x, product.group};
   const kernels::PanelOutputs y{product.y + first * kPanelRows, product.stride};
-  if (w.short_numbers != nullptr) return multiply_short(kernel, x, w, first, count, y);
-  if (w.panels.form.is_dense()) return multiply_plain(kernel, x, w.panels, first, count, y);
-  if (!x.has_codes()) return multiply_unpacked(kernel, x, w, first, count, y);
-  kernel.multiply(w.panels, first, count, x.codes(), y);
+  if (w.short_numbers != nullptr) return multiply_short(kernel, rows, w, first, count, y);
+  if (w.panels.form.is_dense()) return multiply_plain(kernel, rows, w.panels, first, count, y);
+  if (!x.has_codes()) return multiply_unpacked(kernel, rows, w, first, count, y);
+  kernel.multiply(w.panels, first, count, x.codes(product.group), y);
 }
 
 }  // namespace
@@ -117,15 +116,31 @@ PanelInputs::Wants PanelInputs::Wants::operator|(const Wants& other) const {
           bfloat16 || other.bfloat16};
 }
 
+kernels::RoundedInputs PanelInputs::codes(int64_t group) const {
+  const int64_t first = start_of(group), blocks = in_ / kBlockColumns;
+  int8_t* const lower = wants_.code_bits == 16 ? lower_codes_.data() + first * in_ : nullptr;
+  return {codes_.data() + first * in_, lower, scales_.data() + first * blocks,
+          sums_.data() + 2 * first * blocks, num_rows(group)};
+}
+
+// Each group's tiles begin with its first row.
+PanelInputs::Place PanelInputs::place_of(int64_t row, int64_t tile) const {
+  const auto next = std::upper_bound(starts_.begin() + 1, starts_.end() - 1, row);
+  const int64_t start = *(next - 1), rows = *next - start, own = row - start;
+  const int64_t tile_start = own / tile * tile;
+  return {(start + tile_start) * (in_ / kBlockColumns) + own % tile,
+          std::min(tile, rows - tile_start)};
+}
+
 void PanelInputs::take_row(const kernels::PanelKernel& kernel, const float* x, int64_t row) {
   if (has_numbers()) std::copy_n(x, in_, numbers_.data() + row * in_);
   const int64_t blocks = in_ / kBlockColumns;
   if (is_bfloat16_) {
-    const Place at(row, rows_, blocks, kernel.bfloat16_tile);
+    const Place at = place_of(row, kernel.bfloat16_tile);
     kernel.round_bfloat16(x, blocks, bfloat16_.data() + at.first * kBlockColumns, at.stride);
   }
   if (!has_codes_) return;
-  const Place at(row, rows_, blocks, kernels::kTileTokens);
+  const Place at = place_of(row, kernels::kTileTokens);
   int8_t* const lower =
       wants_.code_bits == 16 ? lower_codes_.data() + at.first * kBlockColumns : nullptr;
   kernel.round(x, blocks,
@@ -144,7 +159,7 @@ void PanelInputs::take_part(const kernels::PanelKernel& kernel, const Shape& sha
   check<ShapeError>(kRowRun % kernel.bfloat16_tile == 0 && first % kRowRun == 0,
                     "quant.PanelInputs: a part from row ", first, ", expected a multiple of ",
                     kRowRun);
-  rows_ = shape.rows;
+  set_groups(shape.rows, shape.starts);
   in_ = shape.in;
   is_exact_ = shape.tokens <= kExactRows;
   make_room(kernel, std::max(shape.room, shape.rows));
@@ -154,6 +169,66 @@ void PanelInputs::take_part(const kernels::PanelKernel& kernel, const Shape& sha
     float* const room = memory.make_room(in_);
     for (int64_t row = begin; row < end; ++row) take_row(kernel, row_of(row, room), row);
   });
+}
+
+void PanelInputs::set_groups(int64_t rows, std::span<const int64_t> starts) {
+  rows_ = rows;
+  starts_.assign(starts.begin(), starts.end());
+  if (starts.empty()) starts_.push_back(0);
+  starts_.push_back(rows);
+}
+
+bool PanelInputs::has_forms_of(const PanelInputs& other) const {
+  return (has_codes_ || !other.has_codes_) && (is_bfloat16_ || !other.is_bfloat16_) &&
+         (has_numbers() || !other.has_numbers()) &&
+         (!other.has_codes_ || wants_.code_bits == other.wants_.code_bits);
+}
+
+void PanelInputs::take_rows(const kernels::PanelKernel& kernel, const PanelInputs& from,
+                            std::span<const int64_t> rows, std::span<const int64_t> starts) {
+  const auto count = static_cast<int64_t>(rows.size());
+  set_groups(count, starts);
+  in_ = from.in_;
+  is_exact_ = from.is_exact_;
+  make_room(kernel, count);
+  check<ShapeError>(from.has_forms_of(*this) && from.starts_.size() == 2,
+                    "quant.PanelInputs.take_rows: rows without forms that are wanted, or of ",
+                    from.starts_.size() - 1, " groups, expected all forms and one group");
+  at::parallel_for(0, count, rows_per_thread(in_), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t from_row = rows[static_cast<size_t>(row)];
+      check<ShapeError>(from_row >= 0 && from_row < from.rows_, "quant.PanelInputs.take_rows: row ",
+                        from_row, ", expected 0 to ", from.rows_ - 1);
+      copy_row(kernel, from, from_row, row);
+    }
+  });
+}
+
+void PanelInputs::copy_row(const kernels::PanelKernel& kernel, const PanelInputs& from,
+                           int64_t from_row, int64_t row) {
+  const int64_t blocks = in_ / kBlockColumns;
+  const auto copy = [&]<int64_t kSize>(int64_t tile, const auto* source, auto* to) {
+    const Place here = place_of(row, tile), there = from.place_of(from_row, tile);
+    for (int64_t b = 0; b < blocks; ++b) {
+      std::copy_n(source + (there.first + b * there.stride) * kSize, kSize,
+                  to + (here.first + b * here.stride) * kSize);
+    }
+  };
+  if (has_numbers()) {
+    std::copy_n(from.numbers_.data() + from_row * in_, in_, numbers_.data() + row * in_);
+  }
+  if (is_bfloat16_) {
+    copy.template operator()<kBlockColumns>(kernel.bfloat16_tile, from.bfloat16_.data(),
+                                            bfloat16_.data());
+  }
+  if (!has_codes_) return;
+  constexpr int64_t kTile = kernels::kTileTokens;
+  copy.template operator()<kBlockColumns>(kTile, from.codes_.data(), codes_.data());
+  if (wants_.code_bits == 16) {
+    copy.template operator()<kBlockColumns>(kTile, from.lower_codes_.data(), lower_codes_.data());
+  }
+  copy.template operator()<1>(kTile, from.scales_.data(), scales_.data());
+  copy.template operator()<2>(kTile, from.sums_.data(), sums_.data());
 }
 
 std::vector<PanelInputs::Memory> PanelInputs::memory() const {
@@ -189,18 +264,21 @@ void PanelInputs::make_room(const kernels::PanelKernel& kernel, int64_t rows) {
   sums_.make_room(2 * blocks);
 }
 
+// A panel is multiplied by the thread that the work of its first row falls to.
 void multiply(const kernels::PanelKernel& kernel, const PanelInputs& x,
               std::span<const PanelProduct> products) {
-  const int64_t grain =
-      rows_per_thread(kPanelRows * x.in_features() * std::max<int64_t>(1, x.num_rows()));
-  at::parallel_for(0, count_panels(x, products), grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = rows_per_thread(kPanelRows * x.in_features());
+  at::parallel_for(0, count_work(x, products), grain, [&](int64_t begin, int64_t end) {
     int64_t first = 0;
     for (const PanelProduct& each : products) {
-      const int64_t count = each.w.num_panels;
-      const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
-      first += count;
-      if (from >= to) continue;
-      multiply_panels(kernel, x, each, from, to - from);
+      const int64_t count = each.w.num_panels, rows = x.num_rows(each.group);
+      if (rows == 0) continue;
+      const auto panel_at = [&](int64_t work) {
+        return std::clamp((work - first + rows - 1) / rows, int64_t{0}, count);
+      };
+      const int64_t from = panel_at(begin), to = panel_at(end);
+      first += count * rows;
+      if (from < to) multiply_panels(kernel, x, each, from, to - from);
     }
   });
 }

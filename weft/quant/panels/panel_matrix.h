@@ -40,6 +40,8 @@ class PanelInputs {
 
   PanelInputs() = default;
   explicit PanelInputs(const Wants& wants) : wants_(wants) {}
+  /// Rows that are taken from here on have these forms, too.
+  void add_wants(const Wants& wants) { wants_ = wants_ | wants; }
 
   /// How many rows of `in` floats, of sequences of `tokens` rows each.
   struct Shape {
@@ -48,6 +50,9 @@ class PanelInputs {
     int64_t tokens = 0;
     /// Rows that there is to be memory for, if more than `rows`.
     int64_t room = 0;
+    /// Groups of rows that are multiplied by matrices of their own: where each begins, ascending
+    /// from 0, none empty. None: all rows are group 0.
+    std::span<const int64_t> starts = {};
   };
   /// Gives a row: where it lies, or `room`, after writing it there: room for one, of the calling
   /// thread, which then takes the next row.
@@ -70,12 +75,20 @@ class PanelInputs {
   };
   std::vector<Memory> memory() const;
 
-  kernels::RoundedInputs codes() const {
-    return {codes_.data(), wants_.code_bits == 16 ? lower_codes_.data() : nullptr, scales_.data(),
-            sums_.data(), rows_};
+  /// Takes rows that `from` holds, without rounding them again: row i is its row rows[i]. `from`
+  /// must be of one group and hold the forms that are wanted here, of sequences as long. `starts`:
+  /// as Shape has them. Throws ShapeError for forms or rows that it has not.
+  void take_rows(const kernels::PanelKernel& kernel, const PanelInputs& from,
+                 std::span<const int64_t> rows, std::span<const int64_t> starts);
+
+  /// A group's rows in each form.
+  kernels::RoundedInputs codes(int64_t group = 0) const;
+  kernels::DenseInputs numbers(int64_t group = 0) const {
+    return {numbers_.data() + start_of(group) * in_, in_, num_rows(group)};
   }
-  kernels::DenseInputs numbers() const { return {numbers_.data(), in_, rows_}; }
-  kernels::BFloat16Inputs bfloat16() const { return {bfloat16_.data(), rows_}; }
+  kernels::BFloat16Inputs bfloat16(int64_t group = 0) const {
+    return {bfloat16_.data() + start_of(group) * in_, num_rows(group)};
+  }
   /// Whether each sequence has the bits that it has alone.
   bool is_exact() const { return is_exact_; }
   /// Whether matrices of bfloat16 are multiplied by bfloat16().
@@ -84,11 +97,22 @@ class PanelInputs {
   bool has_codes() const { return has_codes_; }
   const Wants& wants() const { return wants_; }
   int64_t num_rows() const { return rows_; }
+  int64_t num_rows(int64_t group) const { return start_of(group + 1) - start_of(group); }
   int64_t in_features() const { return in_; }
 
  private:
+  /// Where a row's blocks lie among those of all rows, in tiles.
+  struct Place {
+    int64_t first, stride;
+  };
+  Place place_of(int64_t row, int64_t tile) const;
+  int64_t start_of(int64_t group) const { return starts_[static_cast<size_t>(group)]; }
+  void set_groups(int64_t rows, std::span<const int64_t> starts);
   void make_room(const kernels::PanelKernel& kernel, int64_t rows);
   bool has_numbers() const { return wants_.numbers || (wants_.bfloat16 && !is_bfloat16_); }
+  bool has_forms_of(const PanelInputs& other) const;
+  void copy_row(const kernels::PanelKernel& kernel, const PanelInputs& from, int64_t from_row,
+                int64_t row);
   void take_row(const kernels::PanelKernel& kernel, const float* x, int64_t row);
 
   Wants wants_;
@@ -103,18 +127,22 @@ class PanelInputs {
   bool has_codes_ = false;
   int64_t rows_ = 0;
   int64_t in_ = 0;
+  /// Of each group, and the end of the last.
+  std::vector<int64_t> starts_ = {0, 0};
 };
 
-/// One of several matrices that the same rows are multiplied by; rows of y are `stride` apart.
+/// One of several matrices that rows are multiplied by; rows of y are `stride` apart.
 struct PanelProduct {
   PanelView w;
   float* y = nullptr;
   int64_t stride = 0;
+  /// Whose rows; y is the first one's.
+  int64_t group = 0;
 };
 
-/// y = x w^T for every product, shared out over threads as one; codes of x are what x has, whatever
-/// the matrices' activation_bits. Throws ShapeError unless they have x's in_features and want what
-/// x has.
+/// y = x w^T for every product, shared out over threads as one, by rows: groups may be of any
+/// sizes. Codes of x are what x has, whatever the matrices' activation_bits. Throws ShapeError
+/// unless they have x's in_features and want what x has.
 void multiply(const kernels::PanelKernel& kernel, const PanelInputs& x,
               std::span<const PanelProduct> products);
 
