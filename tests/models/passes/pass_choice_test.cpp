@@ -98,40 +98,54 @@ TEST(OptionsInUse, NameEachFieldThatDiffers) {
 
 TEST(PassChoice, TakesPanelsWhereTheirPassKnowsAll) {
   const c10::InferenceMode inference;
-  ModelConfig config = plain_config();
+  ModelConfig config = config_with_experts();
   config.head_norms = HeadNorms::kEachHead;
   const auto model = panel_model(config);
   EXPECT_EQ(said([&] { EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kHalf); }), "");
 }
 
+// Of a model with experts, and a pass that doesn't know them.
+struct Choice {
+  explicit Choice(bool is_wanted, const Group& group = {})
+      : row{"the test",
+            {Option::kQkvBias},
+            "each token takes longer",
+            is_wanted ? [](const PassParts&) { return true; }
+                      : [](const PassParts&) { return false; },
+            nullptr},
+        choice(parts(group), std::span(&row, 1)) {}
+
+  static PassParts parts(const Group& group) {
+    PassParts parts;
+    parts.config = config_with_experts();
+    parts.group = group;
+    return parts;
+  }
+  std::string said_by_use() {
+    return said([&] { EXPECT_EQ(&choice.best_for(nullptr), &choice.modules()); });
+  }
+
+  PassRow row;
+  PassChoice choice;
+};
+
 TEST(PassChoice, SaysOnceWhichOptionCostsSpeed) {
-  const c10::InferenceMode inference;
-  const auto model = panel_model(config_with_experts());
-  const auto use = [&] {
-    nn::KvCache cache = model->make_cache(1, 3);
-    EXPECT_EQ(cache.dtype(), at::kFloat);
-    model->forward(at::ones({1, 2}, at::kLong), &cache);
-  };
-  EXPECT_EQ(said(use),
-            "weft: warn: models: the pass for weights in panels can't compute experts; layers "
-            "run one by one instead, so that each token takes longer\n");
-  EXPECT_EQ(said(use), "");
+  Choice choice(true);
+  EXPECT_EQ(choice.said_by_use(),
+            "weft: warn: models: the pass for the test can't compute experts; layers run one by "
+            "one instead, so that each token takes longer\n");
+  EXPECT_EQ(choice.said_by_use(), "");
 }
 
-// Plain weights run as modules whatever their options: nothing is lost.
+// Weights that the pass does not want run as modules whatever their options: nothing is lost.
 TEST(PassChoice, SaysNothingOfWeightsThatNoOtherPassWants) {
-  const c10::InferenceMode inference;
-  const auto model = make_model(config_with_experts(), Group());
-  EXPECT_EQ(said([&] { model->make_cache(1, 3); }), "");
+  EXPECT_EQ(Choice(false).said_by_use(), "");
 }
 
 TEST(PassChoice, OneRankSpeaksForAll) {
   test::on_ranks(
       [](const Group& group) {
-        const c10::InferenceMode inference;
-        const auto model = panel_model(config_with_experts(), group);
-        const std::string text = said([&] { model->make_cache(1, 3); });
-        EXPECT_EQ(text.empty(), group.rank() != 0) << text;
+        EXPECT_EQ(Choice(true, group).said_by_use().empty(), group.rank() != 0);
       },
       {2});
 }

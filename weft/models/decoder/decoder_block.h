@@ -25,6 +25,8 @@ class DecoderBlockImpl : public torch::nn::Module {
   const nn::RMSNorm& ffn_norm() const { return ffn_norm_; }
   /// Empty in a layer with experts.
   const FeedForwardLayer& feed_forward() const { return mlp_; }
+  /// Empty in a layer without.
+  const nn::MixtureOfExperts& experts() const { return experts_; }
 
  private:
   at::Tensor taken(const at::Tensor& x_BTD, nn::RMSNorm& norm) const;

@@ -23,14 +23,6 @@ namespace {
 
 const nn::kernels::ElementKernel& elements() { return nn::kernels::active_kernel().float32; }
 
-// Runs `use`(row) for all rows; few rows are not worth another thread.
-template <class Use>
-void for_rows(int64_t rows, int64_t row_work, Use&& use) {
-  at::parallel_for(0, rows, quant::rows_per_thread(4 * row_work), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) use(row);
-  });
-}
-
 // Every eighth square by itself, so that the loop takes vectors.
 float sum_of_squares(const float* x, int64_t count) {
   constexpr int64_t kLanes = 8;
@@ -51,11 +43,6 @@ float sum_of_squares(const float* x, const std::vector<shard::Range>& runs) {
 
 }  // namespace
 
-float* FusedDecoder::Rows::of(int64_t rows, int64_t stride) {
-  stride_ = stride;
-  return floats_.make_room(rows * stride);
-}
-
 FusedDecoder::FusedDecoder(const PassParts& parts)
     : width_(parts.config.width),
       head_dim_(parts.config.head_dim),
@@ -71,40 +58,41 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
   last_norm_ = keep(parts.last_norm->weight);
   is_complete_ =
       std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
-  inputs_ = quant::PanelInputs(wants_);
 }
 
 bool FusedDecoder::add(const DecoderBlock& block) {
-  const auto linears = held_.take_all<nn::PanelLinearImpl>(block);
-  for (const Linear& linear : linears.all()) {
-    if (!note_wants(linear)) return false;
+  Layer layer;
+  if (!add_attention(block, layer)) return false;
+  take_norms(block, layer);
+  const bool is_added =
+      block->experts().is_empty() ? add_feed_forward(block, layer) : add_experts(block, layer);
+  if (is_added) layers_.push_back(std::move(layer));
+  return is_added;
+}
+
+bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
+  const auto linears = held_.take_attention<nn::PanelLinearImpl>(block);
+  for (const Linear& linear : {linears.q, linears.k, linears.v, linears.o}) {
+    if (!keep_linear(linear)) return false;
+    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
   }
   const AttentionParts& parts = block->attention()->parts();
-  Layer layer;
-  take_matrices(linears, layer);
-  take_vectors(block, linears, layer);
+  layer.q = quant::PanelView(linears.q->weight);
+  layer.k = quant::PanelView(linears.k->weight);
+  layer.v = quant::PanelView(linears.v->weight);
+  layer.o = quant::PanelView(linears.o->weight);
+  layer.q_bias = keep(linears.q->bias);
+  layer.k_bias = keep(linears.k->bias);
+  layer.v_bias = keep(linears.v->bias);
+  layer.o_bias = keep(parts.o_proj->bias);
   layer.heads = linears.q->out_features() / head_dim_;
   layer.kv_heads = linears.k->out_features() / head_dim_;
-  layer.ffn = linears.gate->out_features();
   layer.attention = parts.spec;
   layer.has_rope = parts.has_rope;
-  layers_.push_back(std::move(layer));
   return true;
 }
 
-void FusedDecoder::take_matrices(const Linears& linears, Layer& layer) {
-  const auto view = [](const Linear& linear) { return quant::PanelView(linear->weight); };
-  layer.q = view(linears.q);
-  layer.k = view(linears.k);
-  layer.v = view(linears.v);
-  layer.o = view(linears.o);
-  layer.gate = view(linears.gate);
-  layer.up = view(linears.up);
-  layer.down = view(linears.down);
-  linears_.push_back(linears);
-}
-
-void FusedDecoder::take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer) {
+void FusedDecoder::take_norms(const DecoderBlock& block, Layer& layer) {
   const AttentionParts& parts = block->attention()->parts();
   layer.attention_norm = keep(block->attention_norm()->weight);
   layer.ffn_norm = keep(block->ffn_norm()->weight);
@@ -112,13 +100,31 @@ void FusedDecoder::take_vectors(const DecoderBlock& block, const Linears& linear
   layer.k_norm = keep(parts.k_norm.weight());
   if (!parts.q_norm.all.is_empty()) layer.q_counted = parts.q_norm.all->counted();
   if (!parts.k_norm.all.is_empty()) layer.k_counted = parts.k_norm.all->counted();
-  layer.q_bias = keep(linears.q->bias);
-  layer.k_bias = keep(linears.k->bias);
-  layer.v_bias = keep(linears.v->bias);
-  layer.o_bias = keep(parts.o_proj->bias);
+}
+
+bool FusedDecoder::add_feed_forward(const DecoderBlock& block, Layer& layer) {
+  const FeedForwardLayer& ffn = block->feed_forward();
+  const auto linears = held_.take_feed_forward<nn::PanelLinearImpl>(ffn);
+  for (const Linear& linear : {linears.gate, linears.up, linears.down}) {
+    if (!keep_linear(linear)) return false;
+    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
+  }
+  layer.gate = quant::PanelView(linears.gate->weight);
+  layer.up = quant::PanelView(linears.up->weight);
+  layer.down = quant::PanelView(linears.down->weight);
   layer.gate_bias = keep(linears.gate->bias);
   layer.up_bias = keep(linears.up->bias);
-  layer.down_bias = keep(block->feed_forward()->down_proj()->bias);
+  layer.down_bias = keep(ffn->down_proj()->bias);
+  layer.ffn = linears.gate->out_features();
+  return true;
+}
+
+bool FusedDecoder::add_experts(const DecoderBlock& block, Layer& layer) {
+  layer.experts = FusedExperts::take(block->experts(), held_);
+  if (!layer.experts) return false;
+  experts_.add_wants(*layer.experts);
+  return std::ranges::all_of(layer.experts->linears,
+                             [this](const Linear& linear) { return keep_linear(linear); });
 }
 
 // The parameter itself if it is float32 already.
@@ -142,12 +148,12 @@ void FusedDecoder::add_bias(const Vector& bias, float* row) {
 }
 
 // False if it isn't in panels, or wants codes of other bits than those before.
-bool FusedDecoder::note_wants(const Linear& linear) {
+bool FusedDecoder::keep_linear(const Linear& linear) {
   if (linear == nullptr) return false;
-  const auto own = quant::PanelInputs::Wants::of(linear->weight);
-  const int64_t bits = wants_.code_bits;
-  if (own.code_bits != 0 && bits != 0 && own.code_bits != bits) return false;
-  wants_ = wants_ | own;
+  const int64_t bits = quant::PanelInputs::Wants::of(linear->weight).code_bits;
+  if (bits != 0 && code_bits_ != 0 && bits != code_bits_) return false;
+  code_bits_ = std::max(code_bits_, bits);
+  linears_.push_back(linear);
   return true;
 }
 
@@ -203,7 +209,7 @@ void FusedDecoder::take(const Pass& pass, int64_t in, quant::PanelInputs::RowSou
 }
 
 // x, normed unless norms come after, each row by the rank that has it.
-void FusedDecoder::take_normed(const Pass& pass, const Vector& weight) {
+void FusedDecoder::take_normed(const Pass& pass, const Vector& weight, quant::PanelInputs& inputs) {
   const core::Profiled profiled("norm");
   const auto normed = [&](int64_t row, float* room) -> const float* {
     const float* const x = pass.x + row * width_;
@@ -213,16 +219,16 @@ void FusedDecoder::take_normed(const Pass& pass, const Vector& weight) {
     return room;
   };
   const RowCut& own = pass.own;
-  inputs_.take_part(quant::kernels::active_panel_kernel(),
-                    {pass.rows(), width_, pass.tokens, own.room}, own.first, own.count, normed);
+  inputs.take_part(quant::kernels::active_panel_kernel(),
+                   {pass.rows(), width_, pass.tokens, own.room}, own.first, own.count, normed);
   if (!own.is_cut()) return;
-  for (const auto& [data, row_bytes] : inputs_.memory()) {
+  for (const auto& [data, row_bytes] : inputs.memory()) {
     at::Tensor all = at::from_blob(data, {own.room, row_bytes}, at::kByte);
     group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
   }
 }
 
-quant::PanelProduct FusedDecoder::product(const quant::PanelView& w, Rows& to) const {
+quant::PanelProduct FusedDecoder::product(const quant::PanelView& w, FloatRows& to) const {
   const int64_t stride = w.padded_out();
   return {w, to.of(inputs_.num_rows(), stride), stride};
 }
@@ -234,7 +240,7 @@ void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduc
 
 void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  take_normed(pass, layer.attention_norm);
+  take_normed(pass, layer.attention_norm, inputs_);
   multiply("q, k, v", std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
   norm_heads(pass, layer);
   FusedAttention::Call call;
@@ -253,7 +259,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
     const float* heads = attention_.run(call);
     take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
   }
-  add_reduced(pass, "output", layer.o, layer.o_bias, layer.attention_norm);
+  add_product(pass, "output", layer.o, layer.o_bias, layer.attention_norm);
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
@@ -293,10 +299,11 @@ void FusedDecoder::norm_over_ranks(const Pass& pass, const Layer& layer) {
 }
 
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
-  take_normed(pass, layer.ffn_norm);
+  if (layer.experts) return run_experts(pass, layer);
+  take_normed(pass, layer.ffn_norm, inputs_);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
   take_swiglu(pass, layer);
-  add_reduced(pass, "down", layer.down, layer.down_bias, layer.ffn_norm);
+  add_product(pass, "down", layer.down, layer.down_bias, layer.ffn_norm);
 }
 
 // silu(gate) * up.
@@ -308,6 +315,12 @@ void FusedDecoder::take_swiglu(const Pass& pass, const Layer& layer) {
     elements().swiglu(gate_.row(row), up_.row(row), room, layer.ffn);
     return room;
   });
+}
+
+void FusedDecoder::run_experts(const Pass& pass, const Layer& layer) {
+  take_normed(pass, layer.ffn_norm, experts_.inputs());
+  add_reduced(pass, {}, layer.ffn_norm,
+              [&](float* sum) { experts_.run(*layer.experts, pass.tokens, sum); });
 }
 
 // x += sum_ over the ranks, of this rank's own rows.
@@ -336,16 +349,24 @@ void FusedDecoder::add_changed(const Pass& pass, const Vector& bias, const Vecto
   });
 }
 
-// x += the ranks' sum of what was taken times the linear, and what the model makes of it.
-void FusedDecoder::add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
+// The same of what was taken times the linear.
+void FusedDecoder::add_product(const Pass& pass, const char* part, const quant::PanelView& w,
                                const Vector& bias, const Vector& norm) {
+  add_reduced(pass, bias, norm, [&](float* sum) {
+    multiply(part, std::array{quant::PanelProduct{w, sum, width_}});
+  });
+}
+
+// x += the ranks' sum of what `write` writes, and what the model makes of it.
+void FusedDecoder::add_reduced(const Pass& pass, const Vector& bias, const Vector& norm,
+                               Summand write) {
   const bool is_changed = norms_after_ || residual_scale_ != 1;
   // Where the ranks share memory, few rows are written where the others read them.
   float* const room = pass.own.is_cut() || is_changed
                           ? nullptr
                           : dist::SharedSum(group_).room(pass.rows() * width_);
   float* const sum = room != nullptr ? room : sum_.mutable_data_ptr<float>();
-  multiply(part, std::array{quant::PanelProduct{w, sum, width_}});
+  write(sum);
   const core::Profiled profiled("all-reduce, residual");
   if (is_changed) return add_changed(pass, bias, norm);
   const bool is_alone = group_.size() == 1;

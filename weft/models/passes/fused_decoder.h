@@ -1,17 +1,20 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "weft/core/scratch.h"
 #include "weft/dist/group.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/passes/float_rows.h"
 #include "weft/models/passes/fused_attention.h"
+#include "weft/models/passes/fused_experts.h"
 #include "weft/models/passes/held_linears.h"
 #include "weft/models/passes/pass.h"
 #include "weft/models/passes/row_cut.h"
@@ -44,7 +47,8 @@ class FusedDecoder : public Pass {
 
  private:
   using Linear = std::shared_ptr<nn::PanelLinearImpl>;
-  using Linears = BlockLinears<nn::PanelLinearImpl>;
+  using AttentionPanels = AttentionLinears<nn::PanelLinearImpl>;
+  using FeedForwardPanels = FeedForwardLinears<nn::PanelLinearImpl>;
   /// A norm's weight or a bias; null: none.
   struct Vector {
     const float* data = nullptr;
@@ -61,6 +65,8 @@ class FusedDecoder : public Pass {
     std::vector<shard::Range> q_counted, k_counted;
     nn::AttentionSpec attention;
     bool has_rope = true;
+    /// Instead of gate, up and down.
+    std::optional<FusedExperts::Layer> experts;
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
@@ -74,40 +80,35 @@ class FusedDecoder : public Pass {
     RowCut own;
     int64_t rows() const { return batch * tokens; }
   };
-  /// Floats that the next pass uses again.
-  class Rows {
-   public:
-    float* of(int64_t rows, int64_t stride);
-    float* row(int64_t index) { return floats_.data() + index * stride_; }
-    int64_t stride() const { return stride_; }
-
-   private:
-    core::Scratch<float> floats_;
-    int64_t stride_ = 0;
-  };
+  /// Writes this rank's part of what a layer adds to its rows, [rows, D].
+  using Summand = c10::function_ref<void(float* sum)>;
 
   bool add(const DecoderBlock& block);
-  bool note_wants(const Linear& linear);
-  void take_matrices(const Linears& linears, Layer& layer);
-  void take_vectors(const DecoderBlock& block, const Linears& linears, Layer& layer);
+  bool keep_linear(const Linear& linear);
+  bool add_attention(const DecoderBlock& block, Layer& layer);
+  void take_norms(const DecoderBlock& block, Layer& layer);
+  bool add_feed_forward(const DecoderBlock& block, Layer& layer);
+  bool add_experts(const DecoderBlock& block, Layer& layer);
   Vector keep(const at::Tensor& parameter);
   void norm_in_place(const Vector& norm, float* x, int64_t rows) const;
   static void add_bias(const Vector& bias, float* row);
 
   void make_sums(const RowCut& own);
   void run_layers(const Pass& pass);
-  void take_normed(const Pass& pass, const Vector& weight);
+  void take_normed(const Pass& pass, const Vector& weight, quant::PanelInputs& inputs);
   void take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of);
-  quant::PanelProduct product(const quant::PanelView& w, Rows& to) const;
+  quant::PanelProduct product(const quant::PanelView& w, FloatRows& to) const;
   void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
   void norm_over_ranks(const Pass& pass, const Layer& layer);
   void feed_forward(const Pass& pass, const Layer& layer);
   void take_swiglu(const Pass& pass, const Layer& layer);
+  void run_experts(const Pass& pass, const Layer& layer);
   void add_own_sum(const Pass& pass);
-  void add_reduced(const Pass& pass, const char* part, const quant::PanelView& w,
+  void add_product(const Pass& pass, const char* part, const quant::PanelView& w,
                    const Vector& bias, const Vector& norm);
+  void add_reduced(const Pass& pass, const Vector& bias, const Vector& norm, Summand write);
   void add_changed(const Pass& pass, const Vector& bias, const Vector& norm);
 
   int64_t width_, head_dim_, num_kv_heads_;
@@ -119,12 +120,14 @@ class FusedDecoder : public Pass {
   std::vector<Layer> layers_;
   Vector last_norm_;
   /// What layers_ point into.
-  std::vector<Linears> linears_;
+  std::vector<Linear> linears_;
   std::vector<at::Tensor> kept_;
   HeldLinears held_;
-  quant::PanelInputs::Wants wants_;
+  /// Of all codes; 0: none so far.
+  int64_t code_bits_ = 0;
   quant::PanelInputs inputs_;
-  Rows q_, k_, v_, gate_, up_;
+  FusedExperts experts_;
+  FloatRows q_, k_, v_, gate_, up_;
   at::Tensor sum_, own_sum_;
   /// [rows, 2], of queries and keys.
   at::Tensor head_squares_;

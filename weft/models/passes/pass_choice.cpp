@@ -6,10 +6,10 @@
 
 namespace weft::models {
 
-PassChoice::PassChoice(PassParts parts)
+PassChoice::PassChoice(PassParts parts, std::span<const PassRow> rows)
     : parts_(std::move(parts)), used_(options_in_use(parts_.config)), modules_(parts_) {
   if (!parts_.is_whole) return;
-  for (const PassRow& row : pass_table()) candidates_.push_back({&row, nullptr});
+  for (const PassRow& row : rows) candidates_.push_back({&row, nullptr});
 }
 
 Pass& PassChoice::best() {

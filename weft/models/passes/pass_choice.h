@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "weft/models/passes/modules_pass.h"
@@ -15,7 +16,8 @@ namespace weft::models {
 /// held is the same on all.
 class PassChoice {
  public:
-  explicit PassChoice(PassParts parts);
+  /// Of the passes for speed in `rows`, which must live as long.
+  explicit PassChoice(PassParts parts, std::span<const PassRow> rows = pass_table());
 
   /// The first of the table that knows all options in use and can run the weights as they are held,
   /// else the modules. An option that keeps the weights' own pass from being taken is said once, as

@@ -28,7 +28,7 @@ constexpr OptionSet kPanelsKnow = {
     Option::kMlpBias,        Option::kNormsOfEachHead, Option::kNormsOfAllHeads,
     Option::kNormsAfter,     Option::kPartialRope,     Option::kLayersWithoutRope,
     Option::kEmbeddingScale, Option::kAttentionScale,  Option::kResidualScale,
-    Option::kLogitsScale,
+    Option::kLogitsScale,    Option::kExperts,
 };
 
 #ifdef WEFT_HAS_CUDA

@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <utility>
 
@@ -24,6 +25,14 @@ namespace weft::nn {
 using core::check;
 using core::ConfigError;
 using core::ShapeError;
+
+namespace {
+
+std::atomic<uint64_t> num_exchanged_partials = 0;
+
+}  // namespace
+
+uint64_t PartialLinearImpl::num_exchanges() { return num_exchanged_partials; }
 
 PartialLinearImpl::PartialLinearImpl(std::shared_ptr<LinearLike> inner,
                                      std::optional<LinearCut> cut)
@@ -56,6 +65,7 @@ void PartialLinearImpl::set_inner(std::shared_ptr<LinearLike> inner) {
                     inner->in_features(), "], expected [", inner_->out_features(), ", ",
                     inner_->in_features(), "] as before");
   inner_ = replace_module("inner", std::move(inner));
+  ++num_exchanged_partials;
 }
 
 ExpertImpl::ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down, ExpertNames names)

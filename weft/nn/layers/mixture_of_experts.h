@@ -28,6 +28,9 @@ class PartialLinearImpl : public AnyLinear, public LinearHolder {
   std::shared_ptr<LinearLike> inner() const override { return inner_; }
   void set_inner(std::shared_ptr<LinearLike> inner) override;
   const LinearCut* cut() const override { return cut_ ? &*cut_ : nullptr; }
+  /// How many set_inner of this process have exchanged one: who holds the inner linears of
+  /// thousands of experts looks at them again only when this has changed.
+  static uint64_t num_exchanges();
 
  private:
   std::shared_ptr<LinearLike> inner_;
@@ -50,6 +53,8 @@ class ExpertImpl : public torch::nn::Module {
   ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down, ExpertNames names = {});
   /// x_SD. Returns this rank's part of [S, D].
   at::Tensor forward(const at::Tensor& x_SD);
+  const PartialLinear& gate() const { return gate_; }
+  const PartialLinear& up() const { return up_; }
   const PartialLinear& down() const { return down_; }
 
  private:
@@ -100,6 +105,14 @@ class MixtureOfExpertsImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x_BTD);
 
   int64_t num_experts() const { return router_->out_features(); }
+  const PartialLinear& router() const { return router_; }
+  /// Those of this rank, and their numbers.
+  const std::vector<Expert>& experts() const { return experts_; }
+  const std::vector<int64_t>& expert_numbers() const { return expert_numbers_; }
+  /// Empty: there is none.
+  const Expert& shared() const { return shared_; }
+  const PartialLinear& shared_gate() const { return shared_gate_; }
+  const RoutingOptions& options() const { return options_; }
 
  private:
   struct Routing;

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "weft/models/passes/expert_routing.h"
+#include "weft/models/passes/float_rows.h"
+#include "weft/models/passes/held_linears.h"
+#include "weft/nn/layers/mixture_of_experts.h"
+#include "weft/nn/linear/panel_linear.h"
+#include "weft/quant/panels/panel_matrix.h"
+
+namespace weft::models {
+
+/// The mixtures of experts of a fused pass: what nn::MixtureOfExperts computes, before ranks sum
+/// it. All experts that a pass needs are multiplied as one product whose groups of rows are theirs,
+/// so a token touches the weights of its own experts alone. One for all layers, in memory that the
+/// next will use again.
+class FusedExperts {
+ public:
+  /// What a pass reads of an expert.
+  struct Expert {
+    quant::PanelView gate, up, down;
+    int64_t ffn = 0;
+  };
+  /// What it reads of a layer's mixture; valid while the linears live that it was taken from.
+  struct Layer {
+    quant::PanelView router;
+    /// Experts that this rank holds, or holds a part of, all of the same width.
+    std::vector<Expert> experts;
+    /// Of each expert, its place among those; -1: another rank has it.
+    std::vector<int64_t> places;
+    std::optional<Expert> shared;
+    std::optional<quant::PanelView> shared_gate;
+    int64_t top_k = 1;
+    bool normalizes = true;
+    /// What the views are of.
+    std::vector<std::shared_ptr<nn::PanelLinearImpl>> linears;
+    /// The forms that router, gates and all experts' first products want of rows, the chosen
+    /// experts' first products, and second products.
+    quant::PanelInputs::Wants first, chosen, second;
+  };
+
+  /// A layer as the passes read it; none if one of its linears is not in panels or has a bias, or
+  /// experts differ in width. Notes in `held` what it takes.
+  static std::optional<Layer> take(const nn::MixtureOfExperts& mixture, HeldLinears& held);
+  /// From here on rows are held in the forms that the layer's linears want, too.
+  void add_wants(const Layer& layer);
+
+  /// Where the rows of a layer go before run: [rows, D], one group.
+  quant::PanelInputs& inputs() { return inputs_; }
+  /// Writes this rank's part of the mixture of inputs() to `sum`, [rows, D]; sequences have
+  /// `tokens` rows each. Not collective.
+  void run(const Layer& layer, int64_t tokens, float* sum);
+
+ private:
+  void route(const Layer& layer);
+  void run_shared(const Expert& shared, int64_t tokens, float* sum);
+  void run_chosen(const Layer& layer, int64_t tokens);
+  void take_hidden(int64_t ffn, int64_t tokens, std::span<const int64_t> starts);
+  void add_products(const Layer& layer, quant::PanelView Expert::*part, FloatRows& to);
+  void add_up(const Layer& layer, float* sum) const;
+  int64_t width() const { return inputs_.in_features(); }
+
+  ExpertRouting routing_;
+  /// Of all rows; of the chosen experts, one group each; and silu(gate) * up of either.
+  quant::PanelInputs inputs_, chosen_, hidden_;
+  FloatRows logits_, shared_gates_, gate_, up_, out_;
+  std::vector<quant::PanelProduct> products_;
+};
+
+}  // namespace weft::models
