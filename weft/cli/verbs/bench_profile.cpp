@@ -13,6 +13,7 @@
 #include "weft/core/files/read_speed.h"
 #include "weft/core/json.h"
 #include "weft/core/profile.h"
+#include "weft/nn/layers/mixture_of_experts.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/nn/parallel/vocab_parallel.h"
 #include "weft/train/gather_texts.h"
@@ -41,9 +42,35 @@ double matmul_speed() {
   return 2.0 * kSize * kSize * kSize / best;
 }
 
+// How many of a mixture's experts a token takes, as a share of them; 1 for all other linears.
+class TokenShares {
+ public:
+  explicit TokenShares(const torch::nn::Module& model) {
+    for (const auto& module : model.modules()) {
+      const auto* mixture = dynamic_cast<const nn::MixtureOfExpertsImpl*>(module.get());
+      if (mixture == nullptr) continue;
+      const double share = static_cast<double>(mixture->options().top_k) /
+                           static_cast<double>(mixture->num_experts());
+      for (const nn::Expert& expert : mixture->experts()) {
+        for (const auto& part : {expert->gate(), expert->up(), expert->down()}) {
+          of_experts_[part->inner().get()] = share;
+        }
+      }
+    }
+  }
+  double of(const nn::LinearLike* linear) const {
+    const auto found = of_experts_.find(linear);
+    return found == of_experts_.end() ? 1 : found->second;
+  }
+
+ private:
+  std::map<const nn::LinearLike*, double> of_experts_;
+};
+
 }  // namespace
 
 ModelWork work_of(models::CausalLM& model) {
+  const TokenShares shares(model);
   std::map<const nn::LinearLike*, bool> is_multiplied;
   for (const nn::HeldLinear& each : nn::find_linears(model)) {
     const bool is_table = dynamic_cast<nn::VocabParallelEmbeddingImpl*>(each.holder) != nullptr;
@@ -51,12 +78,13 @@ ModelWork work_of(models::CausalLM& model) {
   }
   double bytes = 0, flops = 0;
   for (const auto& [linear, counts] : is_multiplied) {
-    if (counts) bytes += static_cast<double>(linear->weight_bytes());
+    if (counts) bytes += shares.of(linear) * static_cast<double>(linear->weight_bytes());
   }
   for (const auto& block : model.blocks()) {
     for (const nn::HeldLinear& each : nn::find_linears(*block)) {
       const auto inner = each.holder->inner();
-      flops += 2.0 * static_cast<double>(inner->in_features() * inner->out_features());
+      flops += 2.0 * shares.of(inner.get()) *
+               static_cast<double>(inner->in_features() * inner->out_features());
     }
   }
   const at::Tensor sums = sum_over(model.group(), {bytes, flops});

@@ -10,9 +10,9 @@ namespace weft::cli {
 
 /// What a model's products need, of all ranks together.
 struct ModelWork {
-  /// Bytes of weights that a new token reads; mixtures count all their experts.
+  /// Bytes of weights that a new token reads: of a mixture's experts, as many as a token takes.
   int64_t token_bytes = 0;
-  /// Floating point operations that a token of a prompt takes in its blocks.
+  /// Floating point operations that a token of a prompt takes in its blocks, of those experts.
   int64_t prompt_token_flops = 0;
 };
 /// Collective.
