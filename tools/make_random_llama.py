@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""Writes a random Llama as a bfloat16 GGUF file, to time programs on: width 1024, 16 layers, 16
-heads of 64 and 8 key/value heads, feed-forward width 2816, vocabulary 32,000.
+"""Writes a random model as a GGUF file, to time programs on: a Llama of width 1024, 16 layers, 16 heads
+of 64 and 8 key/value heads, feed-forward width 2816, vocabulary 32,000; or with --mixture a Qwen3-MoE
+of 12 such layers with 32 experts of width 512 instead, of which a token takes 4.
 
-Usage: make_random_llama.py TOKENIZER.gguf OUT.gguf   (needs gguf and numpy from PyPI)
+    make_random_llama.py TOKENIZER.gguf OUT.gguf [--mixture] [--type BF16|Q4_0|Q8_0]
 
-The tokens are the first 32,000 of TOKENIZER's.
+Needs gguf and numpy from PyPI. The tokens are the first 32,000 of TOKENIZER's; without --type matrices
+are bfloat16.
 """
 
-import sys
+import argparse
 
 import gguf
 import numpy as np
 
-VOCAB, WIDTH, LAYERS, HEADS, KV_HEADS, FFN = 32000, 1024, 16, 16, 8, 2816
+VOCAB, WIDTH, HEADS, KV_HEADS, FFN = 32000, 1024, 16, 8, 2816
 HEAD_DIM = WIDTH // HEADS
+EXPERTS, EXPERTS_PER_TOKEN, EXPERT_FFN = 32, 4, 512
 
 
 def write_tokenizer(writer, source):
@@ -34,11 +37,11 @@ def write_tokenizer(writer, source):
     writer.add_add_bos_token(False)
 
 
-def write_config(writer):
+def write_config(writer, is_mixture, num_layers):
     writer.add_name("random")
     writer.add_context_length(8192)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(num_layers)
     writer.add_feed_forward_length(FFN)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
@@ -46,42 +49,76 @@ def write_config(writer):
     writer.add_rope_dimension_count(HEAD_DIM)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(VOCAB)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    if not is_mixture:
+        return
+    writer.add_key_length(HEAD_DIM)
+    writer.add_value_length(HEAD_DIM)
+    writer.add_expert_count(EXPERTS)
+    writer.add_expert_used_count(EXPERTS_PER_TOKEN)
+    writer.add_expert_feed_forward_length(EXPERT_FFN)
 
 
-def write_weights(writer):
-    numbers = np.random.default_rng(7)
+class Weights:
+    def __init__(self, writer, dtype):
+        self.writer = writer
+        self.dtype = gguf.GGMLQuantizationType[dtype]
+        self.numbers = np.random.default_rng(7)
 
-    def matrix(name, rows, columns):
-        drawn = (numbers.standard_normal((rows, columns)) * 0.02).astype(np.float32)
-        upper = (drawn.view(np.uint32) >> 16).astype(np.uint16)
-        writer.add_tensor(f"{name}.weight", upper.view(np.uint8).reshape(rows, 2 * columns),
-                          raw_dtype=gguf.GGMLQuantizationType.BF16)
+    def draw(self, *shape):
+        return (self.numbers.standard_normal(shape, np.float32) * 0.02).astype(np.float32)
 
-    def norm(name):
-        writer.add_tensor(f"{name}.weight", np.ones(WIDTH, np.float32))
+    def matrix(self, name, *shape):
+        rows = gguf.quants.quantize(self.draw(*shape), self.dtype)
+        self.writer.add_tensor(f"{name}.weight", rows, raw_dtype=self.dtype)
 
-    matrix("token_embd", VOCAB, WIDTH)
-    matrix("output", VOCAB, WIDTH)
-    norm("output_norm")
-    for layer in range(LAYERS):
-        block = f"blk.{layer}"
+    def plain(self, name, numbers):
+        self.writer.add_tensor(f"{name}.weight", numbers.astype(np.float32))
+
+    def attention(self, block):
         for name, rows, columns in (("attn_q", WIDTH, WIDTH), ("attn_k", KV_HEADS * HEAD_DIM, WIDTH),
                                     ("attn_v", KV_HEADS * HEAD_DIM, WIDTH),
-                                    ("attn_output", WIDTH, WIDTH), ("ffn_gate", FFN, WIDTH),
-                                    ("ffn_up", FFN, WIDTH), ("ffn_down", WIDTH, FFN)):
-            matrix(f"{block}.{name}", rows, columns)
-        norm(f"{block}.attn_norm")
-        norm(f"{block}.ffn_norm")
+                                    ("attn_output", WIDTH, WIDTH)):
+            self.matrix(f"{block}.{name}", rows, columns)
+        self.plain(f"{block}.attn_norm", np.ones(WIDTH))
+        self.plain(f"{block}.ffn_norm", np.ones(WIDTH))
+
+    def feed_forward(self, block):
+        self.matrix(f"{block}.ffn_gate", FFN, WIDTH)
+        self.matrix(f"{block}.ffn_up", FFN, WIDTH)
+        self.matrix(f"{block}.ffn_down", WIDTH, FFN)
+
+    def experts(self, block):
+        self.plain(f"{block}.attn_q_norm", np.ones(HEAD_DIM))
+        self.plain(f"{block}.attn_k_norm", np.ones(HEAD_DIM))
+        self.plain(f"{block}.ffn_gate_inp", self.draw(EXPERTS, WIDTH))
+        self.matrix(f"{block}.ffn_gate_exps", EXPERTS, EXPERT_FFN, WIDTH)
+        self.matrix(f"{block}.ffn_up_exps", EXPERTS, EXPERT_FFN, WIDTH)
+        self.matrix(f"{block}.ffn_down_exps", EXPERTS, WIDTH, EXPERT_FFN)
+
+
+def write_weights(weights, is_mixture, num_layers):
+    weights.matrix("token_embd", VOCAB, WIDTH)
+    weights.matrix("output", VOCAB, WIDTH)
+    weights.plain("output_norm", np.ones(WIDTH))
+    for layer in range(num_layers):
+        block = f"blk.{layer}"
+        weights.attention(block)
+        (weights.experts if is_mixture else weights.feed_forward)(block)
 
 
 def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__.strip())
-    writer = gguf.GGUFWriter(sys.argv[2], "llama")
-    write_config(writer)
-    write_tokenizer(writer, gguf.GGUFReader(sys.argv[1]))
-    write_weights(writer)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("tokenizer")
+    parser.add_argument("out")
+    parser.add_argument("--mixture", action="store_true")
+    parser.add_argument("--type", choices=("BF16", "Q4_0", "Q8_0"), default="BF16")
+    options = parser.parse_args()
+    num_layers = 12 if options.mixture else 16
+    writer = gguf.GGUFWriter(options.out, "qwen3moe" if options.mixture else "llama")
+    write_config(writer, options.mixture, num_layers)
+    writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{options.type}"])
+    write_tokenizer(writer, gguf.GGUFReader(options.tokenizer))
+    write_weights(Weights(writer, options.type), options.mixture, num_layers)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
