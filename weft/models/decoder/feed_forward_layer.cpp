@@ -1,8 +1,11 @@
 #include "weft/models/decoder/feed_forward_layer.h"
 
+#include <ATen/Parallel.h>
+
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/nn/layers/swiglu.h"
@@ -25,6 +28,29 @@ nn::Expert make_expert(const ModelConfig& config, const WeightSource& source,
                     linear(parts.up, nn::ShardKind::kAllToSharded),
                     linear(parts.down, nn::ShardKind::kShardedToAll),
                     is_mixtral ? nn::ExpertNames{"w1", "w3", "w2"} : nn::ExpertNames{});
+}
+
+// Those of these numbers, several at a time where the source serves threads: one is too small for
+// all threads to read and put in order together.
+std::vector<nn::Expert> make_held(const ModelConfig& config, const WeightSource& source,
+                                  int64_t layer, const std::vector<int64_t>& numbers,
+                                  const dist::Group& group) {
+  std::vector<nn::Expert> experts(numbers.size(), nn::Expert(nullptr));
+  const auto make = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<size_t>(i);
+      experts[at] =
+          make_expert(config, source, {Part::kExpertGate, Part::kExpertUp, Part::kExpertDown},
+                      {Part::kExpertGate, layer, numbers[at]}, group);
+    }
+  };
+  const auto count = static_cast<int64_t>(numbers.size());
+  if (source.serves_threads()) {
+    at::parallel_for(0, count, 1, make);
+  } else {
+    make(0, count);
+  }
+  return experts;
 }
 
 // Whether this rank holds nothing of it: experts may be dealt out whole.
@@ -56,12 +82,11 @@ nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource&
   nn::MixtureOfExpertsParts parts;
   parts.router = source.linear(model_name(config, {Part::kRouter, layer}), false);
   for (int64_t e = 0; e < experts.num_experts; ++e) {
-    if (is_elsewhere(config, source, {Part::kExpertGate, layer, e})) continue;
-    parts.expert_numbers.push_back(e);
-    parts.experts.push_back(make_expert(config, source,
-                                        {Part::kExpertGate, Part::kExpertUp, Part::kExpertDown},
-                                        {Part::kExpertGate, layer, e}, group));
+    if (!is_elsewhere(config, source, {Part::kExpertGate, layer, e})) {
+      parts.expert_numbers.push_back(e);
+    }
   }
+  parts.experts = make_held(config, source, layer, parts.expert_numbers, group);
   if (experts.shared_ffn_width > 0) {
     parts.shared =
         make_expert(config, source, {Part::kSharedGate, Part::kSharedUp, Part::kSharedDown},

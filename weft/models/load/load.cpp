@@ -1,5 +1,6 @@
 #include "weft/models/load/load.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -48,8 +49,9 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
   for (size_t i = 0; i < weight.parts.size(); ++i) {
     source.parts.push_back(&plan().recipe(weight, i, rank()));
   }
-  io::LoadedMatrix loaded = io::load_matrix(file_, source, matrix_dtype(weight), &stats_);
-  report();
+  io::ReadStats own;
+  io::LoadedMatrix loaded = io::load_matrix(file_, source, matrix_dtype(weight), &own);
+  report(own);
   at::Tensor bias = with_bias ? vector_or_undefined(base + ".bias") : at::Tensor();
   if (auto* dense = std::get_if<at::Tensor>(&loaded)) {
     return in_order(std::make_shared<nn::DenseLinearImpl>(std::move(*dense), std::move(bias)));
@@ -90,14 +92,20 @@ std::shared_ptr<nn::LinearLike> WeightReader::in_order(
 
 at::Tensor WeightReader::vector(const std::string& name) const {
   // Rope is always computed in float32.
-  const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : computing_dtype(dtype_);
+  const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : dtype_;
+  io::ReadStats own;
   at::Tensor vector =
-      io::load_tensor(file_, plan().recipe(plan().require(name), 0, rank()), dtype, &stats_);
-  report();
+      io::load_tensor(file_, plan().recipe(plan().require(name), 0, rank()), dtype, &own);
+  report(own);
   return vector;
 }
 
-void WeightReader::report() const {
+void WeightReader::report(const io::ReadStats& own) const {
+  const std::lock_guard lock(mutex_);
+  stats_.planned_bytes += own.planned_bytes;
+  stats_.read_bytes += own.read_bytes;
+  stats_.num_spans += own.num_spans;
+  stats_.peak_host_bytes = std::max(stats_.peak_host_bytes, own.peak_host_bytes);
   if (progress_) progress_(stats_.planned_bytes, planned_bytes_);
 }
 

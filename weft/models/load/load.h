@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "weft/dist/group.h"
@@ -30,7 +31,8 @@ struct MatrixPlace {
 /// Builds layers from a plan: reads one rank's slices of a file, nothing else.
 class WeightReader : public WeightSource {
  public:
-  /// Called after each weight with the bytes read so far and those of the whole plan.
+  /// Called after each weight with the bytes read so far and those of the whole plan, by one thread
+  /// at a time.
   using Progress = std::function<void(uint64_t read, uint64_t planned)>;
 
   /// Floating weights become `dtype`; quantized ones stay as they are stored. Matrices go into
@@ -40,11 +42,13 @@ class WeightReader : public WeightSource {
 
   std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const override;
   at::Tensor vector(const std::string& name) const override;
+  /// A thread has a GPU of its own choice.
+  bool serves_threads() const override { return !place_.on_cuda; }
 
   const io::ReadStats& stats() const { return stats_; }
 
  private:
-  void report() const;
+  void report(const io::ReadStats& own) const;
   at::ScalarType matrix_dtype(const PlannedWeight& weight) const;
   std::shared_ptr<nn::LinearLike> in_order(std::shared_ptr<nn::LinearLike> linear) const;
 
@@ -53,6 +57,7 @@ class WeightReader : public WeightSource {
   at::ScalarType dtype_;
   MatrixPlace place_;
   uint64_t planned_bytes_ = 0;
+  mutable std::mutex mutex_;
   mutable io::ReadStats stats_;
 };
 

@@ -26,6 +26,8 @@ class WeightSource {
   virtual std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const = 0;
   /// A floating vector.
   virtual at::Tensor vector(const std::string& name) const = 0;
+  /// Whether several threads may ask at once: many small matrices are then made side by side.
+  virtual bool serves_threads() const { return false; }
 
   /// What every rank holds of "<base>.weight" along its cut dim.
   shard::Layout layout(const std::string& base) const;
