@@ -1,6 +1,5 @@
 #include "weft/models/passes/fused_decoder.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -14,7 +13,6 @@
 #include "weft/dist/shared_sum.h"
 #include "weft/nn/kernels/select.h"
 #include "weft/quant/kernels/panel_select.h"
-#include "weft/quant/view.h"
 
 // Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
 
