@@ -5,6 +5,7 @@
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
 
 namespace weft::cli {
 namespace {
@@ -71,6 +72,49 @@ TEST_F(RunningAnswer, EndsAtAnInterruptOfTheWholeGroup) {
   expect_no_rank_left();
 }
 
+TEST_F(RunningAnswer, EndsAtAnInterruptOfOneRank) {
+  ::kill(ranks_.at("1"), SIGINT);
+  const CommandResult result = command_.finish();
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_EQ(result.err, "");
+  expect_no_rank_left();
+}
+
+// What was cut short has no speed.
+TEST(Bench, ShowsNothingOnceItIsInterrupted) {
+  for (const std::string tp : {"1", "2"}) {
+    BackgroundCommand command(
+        weft_command({"bench", "-p", "64", "-n", "64", "-b", "2", "-r", "1000", "--tp", tp}),
+        with_model());
+    int pid = command.pid();
+    if (tp == "2") {
+      for (int i = 0; i < 1000 && ranks_of(pid).size() < 2; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      pid = ranks_of(pid).at("1");
+    }
+    ASSERT_TRUE(handles_soon(pid, SIGINT)) << command.finish().err;
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    ::kill(pid, SIGINT);
+    const CommandResult result = command.finish();
+    EXPECT_EQ(result.status, 130) << result.err;
+    EXPECT_EQ(result.out + result.err, "");
+  }
+}
+
+// As nohup starts it.
+TEST(Launch, GoesOnAfterAHangupThatIsIgnored) {
+  BackgroundCommand command({"bash", "-c",
+                             std::string("trap '' HUP; exec ") + kWeft +
+                                 " launch -n 2 -- sh -c 'echo on; read x; sleep 1'"});
+  ASSERT_TRUE(command.wait_for_output("[0] on"));
+  ASSERT_TRUE(command.wait_for_output("[1] on"));
+  ::kill(-command.pid(), SIGHUP);
+  const CommandResult result = command.finish();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+}
+
 TEST(Output, EndsQuietlyWhenItsReaderGoes) {
   for (const std::string tp : {"1", "2"}) {
     const CommandResult result =
@@ -89,6 +133,35 @@ TEST(Output, IsRefusedByAFullDevice) {
     EXPECT_EQ(result.status, 5) << verb;
     EXPECT_EQ(result.err, "weft: IoError: stdout: cannot write: No space left on device\n") << verb;
   }
+}
+
+// Files that the program opens would get the number of a stream that is closed.
+TEST(Output, ThatIsClosedIsRefused) {
+  for (const std::string verb :
+       {"generate -p x -n 1", "tokenize -p x", "inspect", "chat --help", "help", "version",
+        "bench -r 1 -p 8 -n 2", "launch -n 1 -- echo x", "doctor"}) {
+    const CommandResult result = shell("$weft " + verb + " >&- <&-");
+    EXPECT_EQ(result.status, 5) << verb;
+    EXPECT_EQ(result.out, "") << verb;
+    EXPECT_EQ(result.err, "weft: IoError: stdout: cannot write: Bad file descriptor\n") << verb;
+  }
+}
+
+TEST(Output, ThatIsNotWrittenNeedsNoStream) {
+  const testing::TempDir dir;
+  const std::string out = dir.at("logits");
+  const CommandResult closed =
+      shell("$weft logits --tokens 1,2 --tp 2 -o " + out + " <&- >&- 2>&-");
+  EXPECT_EQ(closed.status, 0);
+  EXPECT_EQ(shell("$weft logits --tokens 1,2 --tp 2 -o " + out + "2").status, 0);
+  EXPECT_EQ(dir.read("logits"), dir.read("logits2"));
+  EXPECT_EQ(shell("$weft chat -p - >&- <&-").status, 5);
+}
+
+TEST(Output, OfLaunchedProgramsIsRefusedByAFullDevice) {
+  const CommandResult result = shell("$weft launch -n 2 -- yes > /dev/full");
+  EXPECT_EQ(result.status, 5) << result.err;
+  EXPECT_EQ(result.err, "weft: IoError: stdout: cannot write: No space left on device\n");
 }
 
 TEST(Output, OfTwoRanksIsRefusedByAFullDevice) {

@@ -47,7 +47,7 @@ std::vector<float> read_logits(const std::string& path) {
 
 std::vector<float> logits_of(const TempDir& dir, const std::string& model,
                              const std::string& tokens = kTokens) {
-  expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("logits")});
+  expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("logits"), "--force"});
   return read_logits(dir.at("logits"));
 }
 
@@ -306,8 +306,7 @@ TEST(ModelWriters, RefuseInOneLineAndLeaveNothing) {
     expect_refused({with({kPlain, dir.at("model")}), 2,
                     "model: is there already; choose another path or give --force"});
     expect_refused({with({kPlain, dir.at("home"), "--force"}), 2,
-                    "home: holds no config.json, so it is no model's folder; --force replaces only "
-                    "these"});
+                    "home: holds no config.json, so it is not replaced; choose another path"});
     expect_refused({with({kPlain, dir.at("no/out")}), 5, "no/out: cannot make "});
     expect_refused({joined(verb, {kPlain, out, "--tp", "0"}), 2,
                     "--tp: expected a whole number from 1 to 1024, got '0'"});

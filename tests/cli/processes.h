@@ -64,6 +64,20 @@ inline std::map<std::string, int> ranks_of(int launcher) {
   return ranks;
 }
 
+/// Waits until the process has a handler of its own for a signal.
+inline bool handles_soon(int pid, int number) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < deadline) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("SigCgt:")) continue;
+      if ((std::stoull(line.substr(7), nullptr, 16) >> (number - 1) & 1) != 0) return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
 /// Waits until the process has ended (a parent that does not ask for its status may be left).
 inline bool ends_soon(int pid) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);

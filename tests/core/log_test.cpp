@@ -43,8 +43,8 @@ TEST_F(Log, LeavesOutWhatIsBelowTheLevel) {
 
 TEST_F(Log, ALineBreakInTheTextCannotForgeALine) {
   set_log_level(LogLevel::kInfo);
-  EXPECT_EQ(written([] { log(LogLevel::kInfo, "a\nweft: error: b\r"); }),
-            "weft: info: a\\nweft: error: b\\r\n");
+  EXPECT_EQ(written([] { log(LogLevel::kInfo, "a\nweft: error: b\r\x1b"); }),
+            "weft: info: a\\x0aweft: error: b\\x0d\\x1b\n");
 }
 
 TEST_F(Log, LinesOfSeveralThreadsStayWhole) {

@@ -23,7 +23,7 @@ constexpr int kDraws = 4000;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr char kNotFinite[] =
-    "ConfigError: generate: the model's logits are not finite; its weights or their reading are "
+    "FormatError: generate: the model's logits are not finite; its weights or their reading are "
     "broken";
 
 // Logits of given probabilities.

@@ -42,6 +42,9 @@ std::array<FileDescriptor, 2> open_pipe() {
 [[noreturn]] void run_child(const std::function<int()>& body, const CommandOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
+  // Shells start what runs in the background with these ignored.
+  signal(SIGINT, SIG_DFL);
+  signal(SIGHUP, SIG_DFL);
   for (const auto& [name, value] : options.variables) {
     setenv(name.c_str(), value.c_str(), 1);
   }

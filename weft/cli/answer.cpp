@@ -47,7 +47,7 @@ int finish_answer(const generate::TextResult& answer, const Session& session,
   if (session.is_root()) {
     TextOutput().write(options.is_json ? core::dump_json(to_json(answer, session)) + "\n" : "\n");
   }
-  return is_interrupted() ? 130 : 0;
+  return is_interrupted() ? interrupted_status() : 0;
 }
 
 }  // namespace weft::cli

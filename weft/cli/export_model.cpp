@@ -8,6 +8,7 @@
 #include "weft/core/files/atomic_folder.h"
 #include "weft/dist/launch/run_together.h"
 #include "weft/generate/share_prompt.h"
+#include "weft/io/check_finite.h"
 
 namespace weft::cli {
 namespace {
@@ -29,7 +30,9 @@ void export_model(const std::string& model, const models::ExportOptions& options
   const auto file = io::TensorFile::open(model);
   std::optional<core::AtomicFolder> folder;
   dist::run_together(group, [&] {
-    if (group.rank() == 0) folder.emplace(output.out, output.force, kModelMarker);
+    if (group.rank() != 0) return;
+    io::check_finite(*file);
+    folder.emplace(output.out, output.force, model_folder());
   });
   const std::string path = share_text(group, folder ? folder->temporary_path() : "");
   nlohmann::json quantization;

@@ -267,6 +267,11 @@ void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& 
   app.add_flag("--json", options.is_json, about_json);
 }
 
+void add_file_flags(CLI::App& app, std::string& out, bool& force, const std::string& what) {
+  app.add_option("-o,--out", out, what);
+  app.add_flag("--force", force, "replace a file that is there already");
+}
+
 void add_output_flags(CLI::App& app, OutputOptions& options) {
   app.add_option("out,-o,--out", options.out, "the folder or file to write");
   app.add_flag("--force", options.force, "replace a model that is there already");

@@ -91,6 +91,8 @@ struct LogitsOptions {
   ModelOptions model;
   std::vector<int64_t> tokens;
   std::string out;
+  /// Replace a file that is there.
+  bool force = false;
 };
 
 /// weft bench: how much is measured.
@@ -222,6 +224,8 @@ struct PlotVerbOptions {
   /// Folders of runs, or their metrics.jsonl.
   std::vector<std::string> runs;
   std::string out;
+  /// Replace a file that is there.
+  bool force = false;
   int64_t first_step = 1;
   train::PlotOptions plot;
 };

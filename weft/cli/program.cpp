@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs.h"
 #include "weft/cli/version.h"
 #include "weft/core/error.h"
+#include "weft/core/terminal/printable.h"
 #include "weft/dist/launch/status_page.h"
 
 namespace weft::cli {
@@ -42,7 +44,7 @@ int dispatch(const Args& args, TensorVerb run_tensor_verb) {
 }
 
 int report(const char* type, int exit_code, const std::string& message) {
-  const std::string line = core::join("weft: ", type, ": ", message.substr(0, message.find('\n')));
+  const std::string line = core::join("weft: ", type, ": ", core::printable(message));
   if (dist::should_report(line)) std::fprintf(stderr, "%s\n", line.c_str());
   return exit_code;
 }
@@ -63,8 +65,14 @@ int run_program(const Args& args, TensorVerb run_tensor_verb) {
   } catch (const std::bad_alloc&) {
     return report("IoError", 5,
                   "out of memory; use a smaller model, a shorter context or more ranks");
+  } catch (const std::system_error& error) {
+    return report("IoError", 5,
+                  core::join("the system refused: ", error.what(),
+                             "; look at the limits of files, processes and memory (ulimit -a)"));
   } catch (const std::exception& error) {
-    return report("InternalError", 1, error.what());
+    // libtorch's exceptions have a stack trace below their first line.
+    const std::string text = error.what();
+    return report("InternalError", 1, text.substr(0, text.find('\n')));
   }
 }
 

@@ -16,10 +16,12 @@
 #include "weft/core/error.h"
 #include "weft/core/log.h"
 #include "weft/core/start_code.h"
+#include "weft/core/thread.h"
 #include "weft/cuda/device.h"
 #include "weft/dist/backends/backends.h"
 #include "weft/dist/launch/launch.h"
 #include "weft/dist/launch/status_page.h"
+#include "weft/io/check_finite.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/load/load.h"
 
@@ -96,7 +98,11 @@ void set_threads(int64_t threads, const dist::RankInfo& info) {
   check<ConfigError>(threads >= 0 && threads <= 1024, "--threads: ", threads,
                      ", expected 1 to 1024");
   const int64_t share = std::max<int64_t>(1, cores / info.local_size);
-  at::set_num_threads(static_cast<int>(threads > 0 ? threads : share));
+  const int64_t wanted = threads > 0 ? threads : share;
+  // libtorch has a pool of `cores` threads and one of `wanted`, and OpenMP another: where one of
+  // their threads can't be started, they wait for ever or end the process.
+  core::check_can_start_threads("threads", static_cast<int>(cores + wanted));
+  at::set_num_threads(static_cast<int>(wanted));
   if (info.local_size > cores && info.rank == 0) {
     core::log(core::LogLevel::kInfo, info.local_size, " ranks share ", cores, " cores");
   }
@@ -167,7 +173,15 @@ int run_on_ranks(
   return run_ranks(
       {resolved.tp, "--tp", options.threads, options.backend}, options.command,
       [&] { check_request(resolved); },
-      [&](const dist::World& world) { return body(resolved, world); });
+      [&](const dist::World& world) {
+        try {
+          return body(resolved, world);
+        } catch (const core::FormatError&) {
+          // Numbers that make no sense come of weights that make none, which says more.
+          io::check_finite(*io::TensorFile::open(resolved.path));
+          throw;
+        }
+      });
 }
 
 Session open_session(const ModelOptions& options, const dist::World& world) {

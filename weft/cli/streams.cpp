@@ -7,17 +7,22 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/dist/launch/status_page.h"
 
 namespace weft::cli {
 namespace {
 
 constexpr size_t kMaxStdinBytes = size_t{64} << 20;
 
-volatile std::sig_atomic_t interrupted = 0;
-
-void on_interrupt(int number) { interrupted = number; }
+void on_interrupt(int number) { dist::note_asked_signal(number); }
 
 void watch(int number) {
+  // The handler may not be the first to ask for the page.
+  static_cast<void>(dist::own_status());
+  struct sigaction former = {};
+  ::sigaction(number, nullptr, &former);
+  // As nohup wants it, and shells for what they run in the background.
+  if (former.sa_handler == SIG_IGN) return;
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   // No SA_RESTART: a prompt that waits for input ends at once.
@@ -28,9 +33,13 @@ void watch(int number) {
 
 void watch_interrupt() { watch(SIGINT); }
 
-bool is_interrupted() { return interrupted != 0; }
-void watch_termination() { watch(SIGTERM); }
-int caught_signal() { return interrupted; }
+bool is_interrupted() { return caught_signal() != 0; }
+void watch_termination() {
+  watch(SIGTERM);
+  watch(SIGHUP);
+}
+int caught_signal() { return dist::asked_signal(); }
+int interrupted_status() { return 128 + caught_signal(); }
 
 bool TextOutput::write(const std::string& text) {
   size_t done = 0;

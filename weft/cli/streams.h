@@ -4,13 +4,18 @@
 
 namespace weft::cli {
 
-/// True once the user has pressed Ctrl-C; `watch_interrupt` turns the signal into that.
+/// True once the user has pressed Ctrl-C, also where only another rank of weft's launcher was told;
+/// `watch_interrupt` turns the signal into that. A signal that the program was started to ignore
+/// stays ignored.
 void watch_interrupt();
 bool is_interrupted();
-/// Takes SIGTERM, which ends jobs of SLURM and of containers, for Ctrl-C.
+/// Takes SIGTERM, which ends jobs of SLURM and of containers, and SIGHUP, which comes when a
+/// terminal closes, for Ctrl-C.
 void watch_termination();
 /// The signal that made is_interrupted() true; 0 before.
 int caught_signal();
+/// The exit code after that signal, as shells tell it: 130 after Ctrl-C.
+int interrupted_status();
 
 /// Writes generated text to stdout as it comes.
 class TextOutput {

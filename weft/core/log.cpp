@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "weft/core/terminal/printable.h"
+
 namespace weft::core {
 namespace {
 
@@ -27,19 +29,6 @@ std::atomic<LogLevel>& level_slot() {
   return level;
 }
 
-// A line stays one line: text from a request must not be able to forge the next one.
-std::string one_line(const std::string& line) {
-  std::string out;
-  for (const char c : line) {
-    if (c == '\n' || c == '\r') {
-      out += c == '\n' ? "\\n" : "\\r";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 LogLevel log_level() { return level_slot().load(std::memory_order_relaxed); }
@@ -47,8 +36,9 @@ LogLevel log_level() { return level_slot().load(std::memory_order_relaxed); }
 void set_log_level(LogLevel level) { level_slot().store(level, std::memory_order_relaxed); }
 
 void write_log(LogLevel level, const std::string& line) {
+  // A line stays one line: text from a request must not be able to forge the next one.
   const std::string text =
-      join("weft: ", kNames[static_cast<size_t>(level)], ": ", one_line(line), "\n");
+      join("weft: ", kNames[static_cast<size_t>(level)], ": ", printable(line), "\n");
   // A short or failed write to stderr has nowhere better to be reported.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }

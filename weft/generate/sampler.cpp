@@ -12,14 +12,14 @@ namespace weft::generate {
 namespace {
 
 using core::check;
-using core::ConfigError;
 
 }  // namespace
 
 int64_t likeliest_token(const nn::Largest& logit) {
-  check<ConfigError>(std::isfinite(logit.value),
-                     "generate: the model's logits are not finite; its weights or their reading "
-                     "are broken");
+  check<core::FormatError>(
+      std::isfinite(logit.value),
+      "generate: the model's logits are not finite; its weights or their reading "
+      "are broken");
   return logit.place;
 }
 

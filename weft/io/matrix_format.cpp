@@ -154,7 +154,9 @@ class Finder {
     const int64_t per_word = fits ? kWordBits / bits : 1;
     check<FormatError>(fits && out % per_word == 0 && (in / groups) % per_word == 0, where(weight),
                        "packed ", list_text(weight.shape), " with scales ", list_text(scales.shape),
-                       ", expected a 4-bit AWQ or GPTQ matrix of [", out, ", ", in, "]");
+                       is_awq ? ", expected a 4-bit AWQ matrix of ["
+                              : ", expected a GPTQ matrix of 2, 4 or 8 bits and of [",
+                       out, ", ", in, "]");
     MatrixFormat format;
     format.kind = is_awq ? MatrixKind::kAwq : MatrixKind::kGptq;
     format.bits = bits;

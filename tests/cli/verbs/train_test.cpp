@@ -258,6 +258,8 @@ TEST(TrainVerb, SavesAndStopsWhenItIsInterrupted) { expect_a_save_at(SIGINT); }
 
 TEST(TrainVerb, SavesAndStopsWhenItIsTerminated) { expect_a_save_at(SIGTERM); }
 
+TEST(TrainVerb, SavesAndStopsWhenItsTerminalCloses) { expect_a_save_at(SIGHUP); }
+
 // A checkpoint that was written while training went on is there for whoever kills the run then.
 TEST(TrainVerb, ShowsABackgroundCheckpointOnceAllRanksHaveWritten) {
   const TempDir dir;

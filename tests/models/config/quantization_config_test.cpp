@@ -109,6 +109,12 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
                 {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}, {"desc_act", true}}),
             "ConfigError: DIR/config.json: quantization_config.desc_act: act-order is not "
             "supported; use a checkpoint made without it");
+  EXPECT_EQ(method_error({{"quant_method", "gptq"},
+                          {"bits", 4},
+                          {"group_size", 128},
+                          {"checkpoint_format", "marlin"}}),
+            "ConfigError: DIR/config.json: quantization_config.checkpoint_format: 'marlin' is not "
+            "supported; supported: gptq and gptq_v2");
   EXPECT_EQ(method_error(
                 {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"version", "gemv"}}),
             "ConfigError: DIR/config.json: quantization_config.version: 'gemv' is not supported; "

@@ -5,6 +5,7 @@
 
 #include "weft/cli/program.h"
 #include "weft/cli/tensor_verbs.h"
+#include "weft/core/terminal/standard_streams.h"
 
 namespace {
 
@@ -19,6 +20,7 @@ void end_at_once(int status, void* /*unused*/) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  weft::core::open_standard_streams();
   on_exit(end_at_once, nullptr);
   return weft::cli::run_program({argv + 1, argv + argc}, weft::cli::run_tensor_verb);
 }

@@ -90,7 +90,7 @@ std::optional<LogitsOptions> parse_logits(const Args& args) {
   add_model_flags(app, options.model);
   add_adapter_flag(app, options.model);
   app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3");
-  app.add_option("-o,--out", options.out, "the safetensors file to write");
+  add_file_flags(app, options.out, options.force, "the safetensors file to write");
   if (!parse_flags(app, args, {"--tokens", "--out"})) return std::nullopt;
   options.tokens = parse_list("--tokens", tokens, "ids like 1,2,3");
   return options;

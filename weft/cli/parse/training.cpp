@@ -14,8 +14,8 @@ constexpr int64_t kMaxAxis = 1'000'000;
 
 constexpr char kAboutTrain[] =
     "Trains a model as CONFIG.toml says, on one process or many.\n"
-    "The run's folder gets checkpoints, metrics.jsonl and TensorBoard event files. Ctrl-C and "
-    "SIGTERM save and stop; --resume goes on from the newest checkpoint, on any mesh.";
+    "The run's folder gets checkpoints, metrics.jsonl and TensorBoard event files. Ctrl-C, "
+    "SIGTERM and SIGHUP save and stop; --resume goes on from the newest checkpoint, on any mesh.";
 
 constexpr char kAboutLora[] =
     "Trains low-rank adapters (LoRA) beside the frozen weights of model.from, without one those of "
@@ -99,7 +99,7 @@ std::optional<PlotVerbOptions> parse_plot(const Args& args) {
   PlotVerbOptions options;
   options.plot.title = "loss";
   app.add_option("runs", options.runs, "folders of runs, or their metrics.jsonl");
-  app.add_option("-o,--out", options.out, "the SVG file to write; one that exists is replaced");
+  add_file_flags(app, options.out, options.force, "the SVG file to write");
   app.add_option("--smooth", options.plot.smoothing,
                  "smooth the curve: 0 (default) to below 1, e.g. 0.9");
   app.add_option("--from", options.first_step, "first step to draw (default: 1)")

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -27,6 +28,17 @@ struct Speeds {
   int64_t num_guessed = 0;
   int64_t num_guessed_right = 0;
 };
+
+// Thrown on all ranks: what was cut short has no speed.
+struct Interrupted {};
+
+// Whether a signal has asked any rank to stop is known to all of them alike only after this.
+// Collective.
+void check_interrupt(const dist::Group& group) {
+  at::Tensor asked = at::tensor({static_cast<int64_t>(caught_signal())}, at::kLong);
+  group.all_reduce(asked);
+  if (asked.item<int64_t>() != 0) throw Interrupted();
+}
 
 // Positions that a run takes.
 int64_t positions_of(const BenchOptions& options) {
@@ -87,13 +99,14 @@ class Runs {
   std::vector<int64_t> prompt_;
 };
 
-Speeds measure(const BenchOptions& options, Runs& runs) {
+Speeds measure(const BenchOptions& options, const dist::Group& group, Runs& runs) {
   Speeds speeds;
   // The first round warms caches up and is not counted.
   for (int64_t round = 0; round <= options.runs; ++round) {
     runs.prepare();
     const auto read = runs.read();
     const auto written = runs.write();
+    check_interrupt(group);
     if (round == 0) continue;
     speeds.prefill.push_back(static_cast<double>(options.prompt_tokens) / read.prefill_seconds);
     // The first new token comes with the prompt.
@@ -112,9 +125,11 @@ void add_profile(const BenchOptions& options, const Session& session, Runs& runs
   runs.prepare();
   core::set_profiling(true);
   runs.read();
+  check_interrupt(group);
   report["prefill_profile"] = profile_of_ranks(group, options.prompt_tokens);
   core::set_profiling(true);
   runs.write();
+  check_interrupt(group);
   report["decode_profile"] = profile_of_ranks(group, options.new_tokens);
   core::set_profiling(false);
   report["roofline"] = roofline(work_of(*session.loaded.model), measure_limits(group),
@@ -132,6 +147,7 @@ std::vector<double> measure_batch(const BenchOptions& options, int64_t sequences
   for (int64_t round = 0; round <= options.runs; ++round) {
     const auto written = generate::generate_batch(model, prompts_BT, options.new_tokens,
                                                   [] { return !is_interrupted(); });
+    check_interrupt(model.group());
     const auto steps = static_cast<double>(written.tokens_BT.size(1) - 1);
     if (round > 0) {
       speeds.push_back(steps * static_cast<double>(sequences) / written.decode_seconds);
@@ -214,13 +230,11 @@ std::string cache_type(const models::CausalLM& model) {
   return model.make_cache(1, 1).dtype() == at::kHalf ? "f16" : "f32";
 }
 
-int bench_on_ranks(const ModelOptions& model, const dist::World& world,
-                   const BenchOptions& options) {
-  watch_interrupt();
-  const Session session = open_session(model, world);
+void measure_and_show(const ModelOptions& model, const Session& session,
+                      const BenchOptions& options) {
   check_positions(options, *session.loaded.model);
   Runs runs(options, session);
-  const Speeds speeds = measure(options, runs);
+  const Speeds speeds = measure(options, session.group(), runs);
   nlohmann::json report = {{"prefill_tokens_per_s", summary(speeds.prefill)},
                            {"decode_tokens_per_s", summary(speeds.decode)},
                            {"speculation",
@@ -244,7 +258,18 @@ int bench_on_ranks(const ModelOptions& model, const dist::World& world,
     TextOutput().write(options.is_json ? core::dump_json(report) + "\n"
                                        : table(report) + profile_table(report));
   }
-  return is_interrupted() ? 130 : 0;
+}
+
+int bench_on_ranks(const ModelOptions& model, const dist::World& world,
+                   const BenchOptions& options) {
+  watch_interrupt();
+  const Session session = open_session(model, world);
+  try {
+    measure_and_show(model, session, options);
+  } catch (const Interrupted&) {
+    return is_interrupted() ? interrupted_status() : 128 + SIGINT;
+  }
+  return 0;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
+#include "weft/core/terminal/printable.h"
 #include "weft/generate/share_prompt.h"
 #include "weft/models/config/sources.h"
 
@@ -43,11 +44,12 @@ bool share_goes_on(const Session& session, const std::string& line) {
 
 int talk(generate::Chat& chat, const Session& session, const ChatOptions& options) {
   if (session.is_root() && ::isatty(STDIN_FILENO)) {
-    std::fprintf(stderr, "weft chat: %s; an empty line or Ctrl-D ends it\n", session.path.c_str());
+    std::fprintf(stderr, "weft chat: %s; an empty line or Ctrl-D ends it\n",
+                 core::printable(session.path).c_str());
   }
   while (true) {
     const std::string line = session.is_root() ? read_line() : "";
-    if (!share_goes_on(session, line)) return is_interrupted() ? 130 : 0;
+    if (!share_goes_on(session, line)) return is_interrupted() ? interrupted_status() : 0;
     chat.reply(line, options.answer.text, answer_sink(options.answer));
     if (session.is_root() && !TextOutput().write("\n")) return 0;
   }

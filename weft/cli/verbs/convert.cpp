@@ -1,13 +1,13 @@
 #include <array>
-#include <filesystem>
 
 #include "weft/cli/export_model.h"
+#include "weft/cli/output.h"
 #include "weft/cli/progress.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs/export_run.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
-#include "weft/core/files/atomic_folder.h"
+#include "weft/io/check_finite.h"
 #include "weft/models/convert/export_gguf.h"
 
 namespace weft::cli {
@@ -33,18 +33,21 @@ const TypeName* find_type(const std::string& name) {
 
 bool is_gguf_path(const std::string& path) { return path.ends_with(".gguf"); }
 
-void check_gguf_output(const ModelOptions& model, const OutputOptions& output) {
+void check_output(const ModelOptions& model, const OutputOptions& output) {
+  const Inputs inputs = {model.path, model.shard_info};
+  if (!is_gguf_path(output.out)) return check_new_folder(output, model_folder(), inputs);
   core::check<core::ConfigError>(model.tp <= 1, "--tp: ", model.tp,
                                  ", expected 1: a GGUF file is written by one process");
-  core::check<core::ConfigError>(output.force || !std::filesystem::exists(output.out), output.out,
-                                 ": is there already; choose another path or give --force");
+  check_new_file(output.out, output.force, inputs);
 }
 
 void write_gguf(const std::string& model, std::optional<at::ScalarType> dtype,
                 const std::string& path) {
   constexpr double kMegabyte = 1e6;
   ProgressBar bar("writing", "MB", kMegabyte, true);
-  models::export_gguf(*io::TensorFile::open(model), dtype, path,
+  const auto file = io::TensorFile::open(model);
+  io::check_finite(*file);
+  models::export_gguf(*file, dtype, path,
                       [&](uint64_t done, uint64_t total) { bar.show(done, total); });
 }
 
@@ -91,11 +94,7 @@ int run_convert(const ConvertOptions& options) {
   }
   core::check<core::ConfigError>(!options.is_peft, "--peft: ", core::quote(options.model.path),
                                  ": expected a run of weft lora or one of its checkpoints");
-  if (is_gguf_path(options.output.out)) {
-    check_gguf_output(options.model, options.output);
-  } else {
-    core::check_output_folder(options.output.out, options.output.force, kModelMarker);
-  }
+  check_output(options.model, options.output);
   return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
     return convert_on_ranks(model, world, options);
   });

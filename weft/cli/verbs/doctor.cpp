@@ -1,19 +1,25 @@
 #include <ATen/ops/full.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <thread>
 
 #include "weft/cli/flags.h"
 #include "weft/cli/session.h"
+#include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
+#include "weft/core/files/file.h"
+#include "weft/core/terminal/printable.h"
 #include "weft/dist/launch/launch.h"
+#include "weft/dist/launch/rank_process.h"
 #include "weft/models/config/sources.h"
 #include "weft/quant/kernels/select.h"
 
@@ -34,11 +40,18 @@ double memory_gib() {
          static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / (1 << 30);
 }
 
+void print_line(std::string title, const std::string& text) {
+  title.resize(10, ' ');
+  TextOutput().write(core::join(title, " ", core::printable(text), "\n"));
+}
+
 void print_machine() {
-  std::printf("machine    %s, %u cores, %.1f GiB\n", cpu_name().c_str(),
-              std::thread::hardware_concurrency(), memory_gib());
-  std::printf("libtorch   %s\n", TORCH_VERSION);
-  std::printf("kernels    %s\n", quant::kernels::active_kernel().name);
+  char memory[32];
+  std::snprintf(memory, sizeof memory, "%.1f GiB", memory_gib());
+  print_line("machine",
+             core::join(cpu_name(), ", ", std::thread::hardware_concurrency(), " cores, ", memory));
+  print_line("libtorch", TORCH_VERSION);
+  print_line("kernels", quant::kernels::active_kernel().name);
 }
 
 // Runs in each of two ranks that check_ranks starts.
@@ -51,14 +64,16 @@ int sum_over_ranks(const dist::World& world) {
 
 // One check's line; what failed is told by the exception.
 bool passes(const char* title, const std::function<std::string()>& check) {
+  std::string text;
+  bool is_passed = true;
   try {
-    std::printf("%-10s %s\n", title, check().c_str());
-    std::fflush(stdout);
-    return true;
+    text = check();
   } catch (const core::Error& error) {
-    std::printf("%-10s FAILED: %s\n", title, error.what());
-    return false;
+    is_passed = false;
+    text = core::join("FAILED: ", error.what());
   }
+  print_line(title, text);
+  return is_passed;
 }
 
 std::string check_ranks() {
@@ -80,19 +95,39 @@ std::string check_tokenizer(const std::string& model) {
   return core::join(tokenizer.vocab_size(), " tokens, text comes back unchanged");
 }
 
+// What a program writes to stdout. Throws CommError, which begins with `where`, unless it succeeds.
+std::string output_of(const Args& command, const std::string& where) {
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC) != 0) core::fail_errno(where, "pipe", errno);
+  const core::FileDescriptor reader(ends[0]);
+  core::FileDescriptor writer(ends[1]);
+  dist::SpawnRequest request;
+  request.command = command;
+  request.stdout_fd = writer.get();
+  const pid_t pid = dist::spawn_rank(request);
+  writer.reset();
+  std::string text;
+  std::array<char, 512> bytes{};
+  while (true) {
+    const ssize_t length = ::read(reader.get(), bytes.data(), bytes.size());
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) break;
+    text.append(bytes.data(), static_cast<size_t>(length));
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  core::check<core::CommError>(WIFEXITED(status) && WEXITSTATUS(status) == 0, where,
+                               ": expected an answer over two ranks, got none; see above");
+  return text;
+}
+
 // The answer of a real model over two ranks, as a user would get it.
 std::string check_answer(const std::string& model) {
-  const std::string command = "'" + program_path() + "' chat -m '" + model +
-                              "' --tp 2 -n 16 -p 'What is the capital of France?'";
-  FILE* pipe = ::popen(command.c_str(), "r");
-  core::check<core::IoError>(pipe != nullptr, "answer: cannot start ", program_path());
-  std::string text;
-  char buffer[512];
-  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) text += buffer;
-  const int status = ::pclose(pipe);
-  core::check<core::CommError>(WIFEXITED(status) && WEXITSTATUS(status) == 0 && text.size() > 1,
-                               "answer: no answer over two ranks, see above");
-  text.pop_back();
+  std::string text = output_of({program_path(), "chat", "--model=" + model, "--tp", "2", "-n", "16",
+                                "-p", "What is the capital of France?"},
+                               "answer");
+  if (text.ends_with('\n')) text.pop_back();
+  core::check<core::CommError>(!text.empty(), "answer: two ranks say nothing");
   return "two ranks say: " + text;
 }
 
@@ -107,7 +142,7 @@ int run_doctor(const DoctorOptions& options) {
   bool is_well = passes("ranks", check_ranks);
   is_well &= passes("tokenizer", [&] { return check_tokenizer(model_path(options.model)); });
   is_well &= passes("answer", [&] { return check_answer(model_path(options.model)); });
-  std::printf("%s\n", is_well ? "all is well" : "something is wrong, see above");
+  TextOutput().write(is_well ? "all is well\n" : "something is wrong, see above\n");
   return is_well ? 0 : 1;
 }
 

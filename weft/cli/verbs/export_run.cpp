@@ -9,6 +9,7 @@
 #include "weft/core/files/atomic_file.h"
 #include "weft/core/files/atomic_folder.h"
 #include "weft/core/json.h"
+#include "weft/io/check_finite.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/convert/export_loaded.h"
 #include "weft/models/peft_folder.h"
@@ -70,7 +71,8 @@ void export_run(const std::string& checkpoint, const std::string& dtype,
   core::check<core::ConfigError>(!has_adapters(trainer), checkpoint,
                                  ": has adapters alone; weft fuse makes a model of them, convert "
                                  "--peft a folder of peft");
-  core::AtomicFolder folder(output.out, output.force, kModelMarker);
+  check_new_folder(output, model_folder(), {checkpoint, text_at(trainer, "tokenizer", checkpoint)});
+  core::AtomicFolder folder(output.out, output.force, model_folder());
   train::write_weights(reader, io_dtype(dtype), output.max_file_bytes, folder.temporary_path());
   write_rest(trainer, checkpoint, dtype, folder.temporary_path());
   folder.commit();
@@ -78,7 +80,9 @@ void export_run(const std::string& checkpoint, const std::string& dtype,
 
 void export_peft(const std::string& checkpoint, const OutputOptions& output) {
   const train::RunAdapter run = train::open_run_adapter(checkpoint);
-  core::AtomicFolder folder(output.out, output.force, models::kPeftConfigName);
+  const auto kind = folder_of_files({models::kPeftConfigName, models::kPeftWeightsName});
+  check_new_folder(output, kind, {checkpoint, run.config.model.from});
+  core::AtomicFolder folder(output.out, output.force, kind);
   models::PeftConfig config;
   config.base_model = run.config.model.from;
   config.rank = run.config.lora.rank;
@@ -96,6 +100,9 @@ void fuse_run(const std::string& checkpoint, const std::string& dtype,
   core::check<core::ConfigError>(has_adapters(trainer), checkpoint,
                                  ": has no adapters; weft convert writes its model");
   const auto config = train::config_from_json(object_at(trainer, "config", checkpoint), checkpoint);
+  check_new_folder(output, model_folder(),
+                   {checkpoint, config.model.from, text_at(trainer, "tokenizer", checkpoint)});
+  io::check_finite(*io::TensorFile::open(config.model.from));
   const auto model =
       train::make_run_model(config, train::TrainedPart::kAdapters, 0, dist::Group()).model;
   for (const nn::ParameterInfo& info : nn::describe_parameters(*model)) {
@@ -107,7 +114,7 @@ void fuse_run(const std::string& checkpoint, const std::string& dtype,
     info.tensor.copy_(values);
   }
   nn::fuse_lora(*model);
-  core::AtomicFolder folder(output.out, output.force, kModelMarker);
+  core::AtomicFolder folder(output.out, output.force, model_folder());
   models::export_loaded(*model, io_dtype(dtype), output.max_file_bytes, folder.temporary_path());
   write_rest(trainer, checkpoint, dtype, folder.temporary_path());
   folder.commit();

@@ -1,6 +1,8 @@
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include "weft/cli/output.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs/adapter.h"
 #include "weft/cli/verbs/run.h"
@@ -29,6 +31,9 @@ int logits_on_ranks(const ModelOptions& model_options, const dist::World& world,
   const at::Tensor ids_BT = at::tensor(options.tokens, at::kLong).unsqueeze(0);
   const at::Tensor logits_TV =
       model.logits(model.forward(ids_BT, nullptr)).squeeze(0).to(at::kFloat).contiguous();
+  core::check<core::FormatError>(at::isfinite(logits_TV).all().item<bool>(), session.path,
+                                 ": the model's logits, expected finite numbers, got NaN or "
+                                 "infinity; its weights are damaged");
   if (!session.is_root()) return 0;
   const auto* bytes = static_cast<const std::byte*>(logits_TV.const_data_ptr());
   io::write_safetensors(
@@ -40,8 +45,10 @@ int logits_on_ranks(const ModelOptions& model_options, const dist::World& world,
 }  // namespace
 
 int run_logits(const LogitsOptions& options) {
-  check_tokens(options.tokens,
-               models::read_config(*io::TensorFile::open(base_path(options.model))));
+  const std::string model = base_path(options.model);
+  check_new_file(options.out, options.force,
+                 {model, options.model.adapter, options.model.shard_info});
+  check_tokens(options.tokens, models::read_config(*io::TensorFile::open(model)));
   return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
     return logits_on_ranks(model, world, options);
   });

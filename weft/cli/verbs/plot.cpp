@@ -1,13 +1,28 @@
+#include <filesystem>
 #include <span>
 
+#include "weft/cli/output.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/files/atomic_file.h"
+#include "weft/train/metrics/metrics_file.h"
 #include "weft/train/metrics/svg_plot.h"
 
 namespace weft::cli {
+namespace {
+
+Inputs metrics_of(const std::vector<std::string>& runs) {
+  Inputs files;
+  for (const std::filesystem::path run : runs) {
+    files.push_back(std::filesystem::is_directory(run) ? run / train::kMetricsName : run);
+  }
+  return files;
+}
+
+}  // namespace
 
 int run_plot(const PlotVerbOptions& options) {
+  check_new_file(options.out, options.force, metrics_of(options.runs));
   std::vector<train::PlotSeries> series;
   for (size_t i = 0; i < options.runs.size(); ++i) {
     for (auto& each : train::loss_series(options.runs[i], i, options.first_step)) {

@@ -1,8 +1,8 @@
 #include "weft/cli/export_model.h"
+#include "weft/cli/output.h"
 #include "weft/cli/session.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
-#include "weft/core/files/atomic_folder.h"
 
 namespace weft::cli {
 namespace {
@@ -34,7 +34,7 @@ int quantize_on_ranks(const ModelOptions& model, const dist::World& world,
 int run_quantize(const QuantizeOptions& options) {
   scheme_of(options);
   // The ranks that another process has started find nothing there yet either.
-  core::check_output_folder(options.output.out, options.output.force, kModelMarker);
+  check_new_folder(options.output, model_folder(), {options.model.path, options.model.shard_info});
   return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
     return quantize_on_ranks(model, world, options);
   });

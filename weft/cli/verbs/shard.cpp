@@ -7,6 +7,7 @@
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/files/atomic_folder.h"
+#include "weft/io/check_finite.h"
 #include "weft/io/shard_folder.h"
 #include "weft/io/tensor_folder_writer.h"
 #include "weft/models/config/sources.h"
@@ -35,20 +36,12 @@ void check_output(const io::TensorFile& file, const OutputOptions& output) {
 }
 
 void write(const io::TensorFile& file, const ShardOptions& options) {
-  const bool is_model = options.cut.tensors.empty() && has_config(file);
-  check<ConfigError>(
-      !file.is_gguf() || !options.cut.shard_info.empty(), file.path(),
-      ": a GGUF file, expected safetensors; `weft convert` it first, or give rules for "
-      "its tensors by --shard-info");
-  check_output(file, options.output);
-  const io::ShardInfo info = find_info(file, options.cut);
-  const io::FunctionTable functions = functions_for(file, options.cut.functions);
-  check_functions(info, functions);
-  core::AtomicFolder folder(options.output.out, options.output.force,
-                            marker_of(options.output.out));
-  if (is_model && !file.is_gguf()) {
-    io::copy_model_files(models::folder_of(file), folder.temporary_path());
-  }
+  check<ConfigError>(!file.is_gguf(), file.path(),
+                     ": a GGUF file, expected safetensors; `weft convert` it first");
+  const io::ShardInfo info = find_info(file, options);
+  io::check_finite(file);
+  core::AtomicFolder folder(options.output.out, options.output.force, model_folder());
+  io::copy_model_files(models::folder_of(file), folder.temporary_path());
   io::ShardFolderOptions shard_options;
   shard_options.num_ranks = options.num_ranks;
   shard_options.max_file_bytes = options.output.max_file_bytes;
@@ -63,7 +56,7 @@ void write(const io::TensorFile& file, const ShardOptions& options) {
 int run_shard(const ShardOptions& options) {
   const OutputOptions& output = options.output;
   if (!options.emits_info) {
-    core::check_output_folder(output.out, output.force, marker_of(output.out));
+    check_new_folder(options.output, model_folder(), {options.model, options.shard_info});
   }
   const auto file = open_tensors(options.cut);
   if (!options.emits_info) {

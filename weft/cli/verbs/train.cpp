@@ -12,7 +12,9 @@
 #include "weft/cli/verbs/train_config.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file_lock.h"
+#include "weft/core/terminal/printable.h"
 #include "weft/dist/launch/run_together.h"
+#include "weft/io/check_finite.h"
 #include "weft/nn/layers/cpu_speed.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/config/read_config.h"
@@ -133,7 +135,9 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
                    const dist::World& world) {
   std::optional<core::FileLock> lock;
   dist::run_together(world, [&] {
-    if (world.rank() == 0) lock.emplace(train::lock_run(config.checkpoint.folder));
+    if (world.rank() != 0) return;
+    if (!config.model.from.empty()) io::check_finite(*io::TensorFile::open(config.model.from));
+    lock.emplace(train::lock_run(config.checkpoint.folder));
   });
   const auto part =
       options.trains_adapters ? train::TrainedPart::kAdapters : train::TrainedPart::kAll;
@@ -142,7 +146,8 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
   const std::vector<std::string> notes = checkpoints.load(start_of(options));
   std::optional<RunLog> log;
   if (world.rank() == 0) {
-    for (const std::string& note : notes) std::fprintf(stderr, "resumed: %s\n", note.c_str());
+    for (const std::string& note : notes)
+      std::fprintf(stderr, "resumed: %s\n", core::printable(note).c_str());
     print_header(trainer);
     log.emplace(trainer.config(), trainer.progress().step);
   }
@@ -163,9 +168,8 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
     std::fprintf(stderr, "stopped after step %lld; --resume goes on from there\n",
                  static_cast<long long>(trainer.progress().step));
   }
-  // As shells tell which signal ended a program; ranks that another rank's signal stopped say
-  // Ctrl-C.
-  return 128 + (caught_signal() != 0 ? caught_signal() : SIGINT);
+  // Of ranks of other launchers only those know the signal that got it.
+  return is_interrupted() ? interrupted_status() : 128 + SIGINT;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "weft/core/error.h"
+#include "weft/core/files/leftovers.h"
 
 namespace weft::core {
 namespace {
@@ -46,20 +47,19 @@ void sync_folder_of(const std::string& path) {
 }
 
 AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes)
-    : path_(path),
-      temporary_path_(path + ".tmp-" + std::to_string(::getpid())),
-      expected_bytes_(expected_bytes) {
+    : path_(path), temporary_path_(temporary_name(path)), expected_bytes_(expected_bytes) {
   check<IoError>(!path.empty() && path.find('\0') == std::string::npos, quote(path),
                  ": not a path to write; check the path");
   // A rename would put a file in the place of a device or a pipe.
   struct stat info = {};
   check<IoError>(::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode), path,
                  ": not a regular file; write to another path");
-  // Left by a process that had our number and was killed; O_EXCL then never follows a link.
-  ::unlink(temporary_path_.c_str());
+  remove_leftovers(path);
+  // O_EXCL never follows a link.
   fd_ = FileDescriptor(
       ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!fd_.is_open()) fail_errno(path_, "cannot create " + temporary_path_, errno);
+  hold_temporary(fd_.get());
 }
 
 AtomicFile::~AtomicFile() {

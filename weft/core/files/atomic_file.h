@@ -19,8 +19,8 @@ void sync_folder_of(const std::string& path);
 
 /// Writes a file so that its path shows either what was there before or all of the new bytes,
 /// whatever happens between: written beside it (path + ".tmp-<pid>"), synced, renamed, and the
-/// folder synced. Without commit() the file beside it is removed and the path left alone. One
-/// writer per path and process at a time.
+/// folder synced. What killed processes have left beside it goes first. Without commit() the file
+/// beside it is removed and the path left alone. One writer per path and process at a time.
 class AtomicFile {
  public:
   /// `expected_bytes` is what will be written, for the message when the disk is full.

@@ -1,7 +1,6 @@
 #include "weft/dist/backends/work_queue.h"
 
-#include <pthread.h>
-#include <signal.h>
+#include "weft/core/thread.h"
 
 namespace weft::dist {
 
@@ -17,17 +16,10 @@ WorkQueue::~WorkQueue() {
 void WorkQueue::push(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
+    // Before the job is taken: without a thread nobody would do it.
+    if (!thread_.joinable()) thread_ = core::start_thread("dist: work queue", [this] { run(); });
     jobs_.push_back(std::move(job));
     pending_.fetch_add(1, std::memory_order_release);
-    if (!thread_.joinable()) {
-      // Signals are for the program's own threads.
-      sigset_t all;
-      sigset_t former;
-      sigfillset(&all);
-      pthread_sigmask(SIG_BLOCK, &all, &former);
-      thread_ = std::thread([this] { run(); });
-      pthread_sigmask(SIG_SETMASK, &former, nullptr);
-    }
   }
   changed_.notify_all();
 }

@@ -1,14 +1,12 @@
 #include "weft/dist/launch/host_link.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "weft/core/error.h"
+#include "weft/core/thread.h"
 
 namespace weft::dist {
 namespace {
@@ -33,13 +31,7 @@ HostLink::HostLink(int hosts, int host, std::string name, Opener open)
       name_(std::move(name)),
       open_(std::move(open)),
       others_(static_cast<size_t>(hosts)) {
-  // Signals are for the launcher's own thread.
-  sigset_t all;
-  sigset_t former;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &former);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &former, nullptr);
+  thread_ = core::start_thread("weft launch: hosts", [this] { run(); });
 }
 
 HostLink::~HostLink() {

@@ -43,7 +43,11 @@ SignalReader::SignalReader() {
   sigset_t handled;
   sigemptyset(&handled);
   for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
-    sigaddset(&handled, number);
+    struct sigaction former {};
+    sigaction(number, nullptr, &former);
+    // What is to be ignored, as nohup has it, would be read from the descriptor all the same.
+    const bool is_ignored = former.sa_handler == SIG_IGN && number != SIGCHLD;
+    if (!is_ignored) sigaddset(&handled, number);
   }
   sigprocmask(SIG_BLOCK, &handled, &former_);
   struct sigaction action {};
@@ -110,6 +114,7 @@ int Job::run() {
   if (is_known) report();
   if (link_) wait_for_other_hosts();
   if (!is_known) report();
+  check_output();
   return status_;
 }
 
@@ -364,6 +369,12 @@ void Job::signal_all(int signal_number) {
 
 bool Job::any_alive() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.alive; });
+}
+
+// A reader that goes ends the job quietly; nothing else does.
+void Job::check_output() const {
+  const int error = out_.error();
+  if (error != 0 && error != EPIPE) core::fail_errno("stdout", "cannot write", error);
 }
 
 // What the ranks wrote before they ended; a process that they left behind may keep a pipe open.

@@ -95,6 +95,7 @@ class Job {
   bool any_alive() const;
   int timeout_ms() const;
   void drain_output();
+  void check_output() const;
   std::string last_words_of_ranks() const;
   std::string report_text() const;
   void report();

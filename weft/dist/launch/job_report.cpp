@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "weft/core/error.h"
+#include "weft/core/terminal/printable.h"
 #include "weft/dist/launch/job.h"
 #include "weft/dist/launch/process.h"
 
@@ -36,7 +37,8 @@ std::string Job::last_words_of_ranks() const {
   std::vector<std::pair<int, std::string>> causes, complaints;
   const auto time_of = [this](const auto& said) { return status_of(said.first).error_time.load(); };
   for (int rank = 0; rank < options_.num_ranks; ++rank) {
-    const std::string words = last_words(status_of(rank));
+    // Any program may have left them.
+    const std::string words = core::printable(last_words(status_of(rank)));
     if (words.empty()) continue;
     const bool complains = words.find("CommError: ") != std::string::npos;
     (complains ? complaints : causes).emplace_back(rank, words);
@@ -65,8 +67,9 @@ std::string Job::report_text() const {
   std::string text = exited ? last_words_of_ranks() : "";
   if (!text.empty() || (all_ended_alike() && !ended_by_us_)) return text;
   const char* type = status_ == kCommErrorStatus ? "CommError: " : "";
-  return core::join("weft launch: ", type, name_of(failed_rank_), " ", failure_,
-                    all_ranks_ > 1 ? "; the other ranks were ended" : "", "\n");
+  const std::string line = core::join("weft launch: ", type, name_of(failed_rank_), " ", failure_,
+                                      all_ranks_ > 1 ? "; the other ranks were ended" : "");
+  return core::printable(line) + "\n";
 }
 
 void Job::report() {
@@ -82,7 +85,7 @@ void Job::report() {
     status_ = foreign_->status;
     text = foreign_->text;
   }
-  err_.add(text);
+  err_.add(core::printable_lines(text));
   err_.flush();
 }
 

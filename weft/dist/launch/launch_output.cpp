@@ -37,7 +37,7 @@ void LinePrefixer::finish(std::string& out) {
 }
 
 void OutputSink::add(std::string_view text) {
-  if (!broken_) pending_ += text;
+  if (!is_broken()) pending_ += text;
 }
 
 void OutputSink::write_some() {
@@ -47,7 +47,7 @@ void OutputSink::write_some() {
   if (written >= 0) {
     pending_.erase(0, static_cast<size_t>(written));
   } else if (errno != EAGAIN && errno != EINTR) {
-    broken_ = true;
+    error_ = errno;
     pending_.clear();
   }
 }

@@ -28,11 +28,13 @@ class OutputSink {
 
   int fd() const { return fd_; }
   void add(std::string_view text);
-  bool has_pending() const { return !pending_.empty() && !broken_; }
+  bool has_pending() const { return !pending_.empty() && !is_broken(); }
   /// True if so much waits that the ranks' output should not be read for now.
-  bool is_full() const { return pending_.size() > kFull && !broken_; }
-  /// True once the reader has gone.
-  bool is_broken() const { return broken_; }
+  bool is_full() const { return pending_.size() > kFull && !is_broken(); }
+  /// True once nothing can be written any more.
+  bool is_broken() const { return error_ != 0; }
+  /// Why: EPIPE once the reader has gone; 0 before.
+  int error() const { return error_; }
   /// Writes some; call when poll says that the descriptor takes it.
   void write_some();
   /// Writes all that is left, waiting for the reader.
@@ -42,7 +44,7 @@ class OutputSink {
   static constexpr size_t kFull = 1 << 20;
 
   int fd_;
-  bool broken_ = false;
+  int error_ = 0;
   std::string pending_;
 };
 

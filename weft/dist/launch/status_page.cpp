@@ -156,6 +156,18 @@ void share_status_page(StatusPage page, int rank) {
   own.shared = std::make_unique<StatusPage>(std::move(page));
 }
 
+void note_asked_signal(int number) { own_status().asked_signal.store(number); }
+
+int asked_signal() {
+  if (const int own = own_status().asked_signal.load(std::memory_order_relaxed)) return own;
+  const StatusPage* page = shared_status_page();
+  for (int rank = 0; page != nullptr && rank < page->num_ranks(); ++rank) {
+    if (const int asked = page->rank(rank).asked_signal.load(std::memory_order_relaxed))
+      return asked;
+  }
+  return 0;
+}
+
 void set_activity(std::string_view activity) { copy_text(own_status().activity, activity); }
 
 bool should_report(std::string_view message) {

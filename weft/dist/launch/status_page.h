@@ -41,6 +41,8 @@ struct alignas(64) RankStatus {
   /// kind (8 bits), done (1), group (15), sequence number (40).
   std::atomic<uint64_t> operation;
   std::atomic<uint32_t> error_length;
+  /// The signal that asked it to stop; 0 before.
+  std::atomic<int32_t> asked_signal;
   /// When the error was left: nanoseconds of this host's steady clock.
   std::atomic<int64_t> error_time;
   std::array<char, 64> activity;
@@ -106,6 +108,14 @@ const StatusPage* shared_status_page();
 /// Makes `rank`'s entry of `page` this process's own. Does nothing if a page is shared already.
 /// Call before other threads use own_status().
 void share_status_page(StatusPage page, int rank);
+
+/// Leaves word for the ranks that share its page that `number` has asked this one to stop: one that
+/// gets a signal alone waits for the others in its next collective. Safe in a signal handler once
+/// own_status() has been called.
+void note_asked_signal(int number);
+
+/// The signal that has asked this rank, or else one that shares its page, to stop; 0 if none has.
+int asked_signal();
 
 /// Says in a word what this process does outside of collectives, e.g. "load"; shown when it dies.
 void set_activity(std::string_view activity);

@@ -1,8 +1,6 @@
 #include "weft/dist/rendezvous/peers.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <thread>
 
 #include "weft/core/error.h"
+#include "weft/core/thread.h"
 #include "weft/dist/launch/process.h"
 
 namespace weft::dist {
@@ -27,13 +26,7 @@ class HeartbeatThread {
   HeartbeatThread() {
     // Counts from now on, so that a rank that stops right after is noticed.
     own_status().beat.store(1, std::memory_order_relaxed);
-    // Signals are for the program's own threads.
-    sigset_t all;
-    sigset_t former;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &former);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &former, nullptr);
+    thread_ = core::start_thread("dist: heartbeat", [this] { run(); });
   }
 
   ~HeartbeatThread() {

@@ -122,7 +122,9 @@ void read_views(const TensorFile& file, std::span<const PlacedView> views, ReadS
     return;
   }
   const auto [top, rest] = halves(views);
-  auto other = std::async(std::launch::async, [&, &rest = rest] { return read_spans(file, rest); });
+  // Where the system allows no further thread, this one reads both halves.
+  auto other = std::async(std::launch::async | std::launch::deferred,
+                          [&, &rest = rest] { return read_spans(file, rest); });
   // The future waits for the thread, also where this throws.
   add(sum, read_spans(file, top));
   add(sum, other.get());

@@ -94,7 +94,11 @@ QuantizationConfig read_method(const Json& json, const std::string& method,
                        " is not supported; supported: gemm");
     return config;
   }
-  config.stores_zero_less_one = text_or(json, "checkpoint_format", "gptq", where) != "gptq_v2";
+  const std::string form = text_or(json, "checkpoint_format", "gptq", where);
+  check<ConfigError>(form == "gptq" || form == "gptq_v2", where,
+                     ".checkpoint_format: ", quote(form),
+                     " is not supported; supported: gptq and gptq_v2");
+  config.stores_zero_less_one = form == "gptq";
   config.is_symmetric = flag_or(json, "sym", false, where);
   return config;
 }

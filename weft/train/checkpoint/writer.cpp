@@ -29,6 +29,13 @@ bool is_saved(const StateTensor& tensor) {
   return !tensor.is_whole || slice_runs(slice).front().whole == 0;
 }
 
+core::ReplaceableFolder checkpoint_folder() {
+  const auto is_part = [](const std::string& name) {
+    return name == kManifestName || name.ends_with(".safetensors");
+  };
+  return {kManifestName, is_part, "remove it"};
+}
+
 std::string file_name(int64_t rank) {
   char name[48];
   std::snprintf(name, sizeof name, "rank-%05lld.safetensors", static_cast<long long>(rank));
@@ -101,7 +108,7 @@ void CheckpointWriter::begin(const CheckpointContent& content) {
   dist::run_together(group_, [&] {
     if (group_.rank() != 0) return;
     prepare_checkpoints(run_);
-    folder_.emplace(checkpoint_path(run_, content.step), true, kManifestName);
+    folder_.emplace(checkpoint_path(run_, content.step), true, checkpoint_folder());
   });
   const std::string folder = gather_texts(group_, folder_ ? folder_->temporary_path() : "")[0];
   std::shared_ptr<RankFile> file;

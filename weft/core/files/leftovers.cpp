@@ -1,0 +1,64 @@
+#include "weft/core/files/leftovers.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "weft/core/error.h"
+#include "weft/core/files/file.h"
+
+namespace weft::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kEnding[] = ".tmp-";
+
+// The process that the name's ending tells; nothing if it is no temporary name of `base`.
+std::optional<pid_t> writer_of(const std::string& name, const std::string& base) {
+  if (!name.starts_with(base)) return std::nullopt;
+  pid_t pid = 0;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + base.size(), end, pid);
+  if (parsed.ec != std::errc() || parsed.ptr != end || pid <= 0) return std::nullopt;
+  return pid;
+}
+
+// A process of another container or host has a number of its own, and holds what it writes.
+bool is_abandoned(const std::string& path, pid_t writer) {
+  const bool may_live = ::kill(writer, 0) == 0 || errno == EPERM;
+  if (may_live && writer != ::getpid()) return false;
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  if (!fd.is_open()) return errno == ELOOP;
+  return ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+}  // namespace
+
+std::string temporary_name(const std::string& path) { return join(path, kEnding, ::getpid()); }
+
+void hold_temporary(int descriptor) { static_cast<void>(::flock(descriptor, LOCK_EX | LOCK_NB)); }
+
+void remove_leftovers(const std::string& path) {
+  const fs::path target(path);
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : ".";
+  const std::string base = target.filename().string() + kEnding;
+  std::error_code error;
+  std::vector<fs::path> found;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const auto writer = writer_of(entry->path().filename().string(), base);
+    if (writer && is_abandoned(entry->path().string(), *writer)) found.push_back(entry->path());
+  }
+  for (const fs::path& each : found) fs::remove_all(each, error);
+}
+
+}  // namespace weft::core
