@@ -4,7 +4,7 @@
 A folder of weft/ may include only the folders that its weft_module() lists, each in a lower band.
 The lists are the ones CMake links by: DEPS for all its files, TORCH_DEPS for its TORCH_SOURCES and
 their headers. Each listed folder is included by some file. Folders inside an area include each other without
-a cycle (tools/scan/include_graph.py). Headers include no torch/torch.h and have no `using namespace`.
+a cycle (tools/scan/include_graph.py). Only cli's strings name flags (tools/scan/flag_names.py). Headers include no torch/torch.h and have no `using namespace`.
 Prints file:line for each finding; exits with 1 if there is one.
 """
 
@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-from scan import include_graph
+from scan import flag_names, include_graph
 
 BANDS = {
     "core": 0,
@@ -117,6 +117,8 @@ def check_folder(root, folder):
     yield from check_module(module, folder)
     for path in paths:
         yield from check_file(root, module, folder, path)
+        if folder != "cli":
+            yield from flag_names.file_findings(path, (root / path).read_text())
     yield from include_graph.cycle_findings(root, folder)
     yield from include_graph.unused_findings(root, module)
 

@@ -98,6 +98,18 @@ class CheckLayers(PolicyTest):
                     'weft/core/text.h:2: "error.h" is no path from the root; write "weft/core/…"',
                     "weft/core/text.h:3: `using namespace` in a header; name what you use")
 
+    def test_refuses_flags_in_strings_of_libraries(self):
+        self.write("weft/core/a.cpp", '// "--tp"\nint b = a-- - "--- -- a--b"[0];\n'
+                                      'fail("; give --tp or (--dp=2)", "--force: ");\n')
+        tail = "only weft/cli has flags: say what to change"
+        self.expect(*(f"weft/core/a.cpp:3: names the flag {flag}; {tail}"
+                      for flag in ("--tp", "--dp", "--force")))
+
+    def test_refuses_an_old_flag_that_is_none_any_more(self):
+        self.write("weft/cuda/CMakeLists.txt", "weft_module(NAME cuda)\n")
+        self.write("weft/cuda/matrix.cpp", "\n")
+        self.expect("weft/cuda/matrix.cpp:1: does not name --device; remove it from tools/scan/flag_names.py")
+
     def test_refuses_an_unknown_folder(self):
         self.write("weft/misc/CMakeLists.txt", "weft_module(NAME misc)\n")
         self.expect("weft/misc/CMakeLists.txt:1: folder misc has no band; "
