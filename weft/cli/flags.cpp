@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 
+#include "weft/cli/streams.h"
 #include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
@@ -138,8 +138,7 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
                          " is required");
     }
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
-    check<core::IoError>(std::cout.good(), "stdout: cannot write");
+    TextOutput().write(app.help());
     return false;
   } catch (const CLI::ParseError& error) {
     core::fail<ConfigError>(app.get_name(), ": ", error.what());
