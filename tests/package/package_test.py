@@ -2,8 +2,8 @@
 """Shows that others can link weft: package_test.py SOURCE BUILD
 
 Installs BUILD under a new prefix, then configures, builds and runs each project of examples/ against
-it, on one and two ranks. A project that takes weft by add_subdirectory gets C++20 and none of weft's
-own warnings.
+it, on one and two ranks. A project that takes weft by add_subdirectory or FetchContent gets C++20 and
+none of weft's own warnings.
 """
 
 import json
@@ -21,10 +21,15 @@ WITHIN = """
 cmake_minimum_required(VERSION 3.25)
 project(within LANGUAGES CXX)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-add_subdirectory({source} weft)
+{take}
 add_executable(within main.cpp)
 target_link_libraries(within PRIVATE {libraries})
 """
+TAKES = {
+    "add_subdirectory": "add_subdirectory({source} weft)",
+    "FetchContent": "include(FetchContent)\nFetchContent_Declare(weft SOURCE_DIR {source})\n"
+                    "FetchContent_MakeAvailable(weft)",
+}
 WITHIN_MAIN = """
 #include <cstdio>
 
@@ -134,15 +139,18 @@ class Package(unittest.TestCase):
             self.assertIn("Paris", answer)
 
     def test_a_project_takes_the_sources(self):
-        for torch, libraries in (("OFF", "weft::shard"), ("ON", "weft::nn")):
-            project, build = self.root / f"within_{torch}", self.root / f"within_{torch}_build"
+        for take, torch, libraries in (("add_subdirectory", "OFF", "weft::shard"),
+                                       ("FetchContent", "OFF", "weft::shard"),
+                                       ("add_subdirectory", "ON", "weft::nn")):
+            name = f"{take}_{torch}"
+            project, build = self.root / name, self.root / f"{name}_build"
             project.mkdir()
             (project / "CMakeLists.txt").write_text(
-                WITHIN.format(source=SOURCE, libraries=libraries))
+                WITHIN.format(take=TAKES[take].format(source=SOURCE), libraries=libraries))
             (project / "main.cpp").write_text(WITHIN_MAIN)
             run("cmake", "-S", project, "-B", build, "-G", "Ninja", f"-DWEFT_TORCH={torch}")
             commands = json.loads((build / "compile_commands.json").read_text())
-            own = [each["command"] for each in commands if each["file"].endswith("within_" + torch + "/main.cpp")]
+            own = [each["command"] for each in commands if each["file"].endswith(f"/{name}/main.cpp")]
             self.assertEqual(len(own), 1)
             self.assertRegex(own[0], r"-std=(c|gnu)\+\+20")
             self.assertNotIn("-Werror", own[0])
