@@ -1,36 +1,26 @@
 #include "weft/models/decoder/decoder_block.h"
 
-#include <string>
-
 #include "weft/models/decoder/layer_parts.h"
 
 namespace weft::models {
-
-namespace {
-
-// What the module of a weight is called in the one around it.
-std::string own_name(const ModelConfig& config, const PartPlace& place) {
-  const std::string name = model_name(config, place);
-  return name.substr(name.rfind('.') + 1);
-}
-
-}  // namespace
 
 DecoderBlockImpl::DecoderBlockImpl(const ModelConfig& config, const WeightSource& source,
                                    int64_t layer, const dist::Group& group)
     : layer_(layer),
       norms_after_(config.norm_placement == NormPlacement::kAfter),
       residual_scale_(config.residual_scale),
-      attention_norm_(register_module(own_name(config, {Part::kInputNorm, layer}),
+      attention_norm_(register_module(module_name(config, {Part::kInputNorm, layer}),
                                       norm(config, source, {Part::kInputNorm, layer}))),
-      attention_(register_module("self_attn", AttentionLayer(config, source, layer, group))),
-      ffn_norm_(register_module(own_name(config, {Part::kFfnNorm, layer}),
+      attention_(register_module(outer_module_name(config, {Part::kQuery, layer}),
+                                 AttentionLayer(config, source, layer, group))),
+      ffn_norm_(register_module(module_name(config, {Part::kFfnNorm, layer}),
                                 norm(config, source, {Part::kFfnNorm, layer}))) {
   if (config.has_experts(layer)) {
-    experts_ = register_module(config.family == "mixtral" ? "block_sparse_moe" : "mlp",
+    experts_ = register_module(outer_module_name(config, {Part::kRouter, layer}),
                                make_experts(config, source, layer, group));
   } else {
-    mlp_ = register_module("mlp", FeedForwardLayer(config, source, layer, group));
+    mlp_ = register_module(outer_module_name(config, {Part::kGate, layer}),
+                           FeedForwardLayer(config, source, layer, group));
   }
 }
 

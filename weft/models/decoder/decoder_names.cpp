@@ -27,6 +27,17 @@ std::string model_name(const ModelConfig& config, const PartPlace& place) {
   return filled_name(weight_row(config, place.part).model, place);
 }
 
+std::string module_name(const ModelConfig& config, const PartPlace& place) {
+  const std::string name = model_name(config, place);
+  return name.substr(name.rfind('.') + 1);
+}
+
+std::string outer_module_name(const ModelConfig& config, const PartPlace& place) {
+  const std::string name = model_name(config, place);
+  const std::string outer = name.substr(0, name.rfind('.'));
+  return outer.substr(outer.rfind('.') + 1);
+}
+
 std::string gguf_name(const ModelConfig& config, const PartPlace& place) {
   return filled_name(weight_row(config, place.part).gguf, place);
 }

@@ -46,6 +46,10 @@ struct PartPlace {
 /// The model's name without ".weight": Hugging Face's spelling, e.g.
 /// "model.layers.0.mlp.up_proj". Families differ (weight_table.h).
 std::string model_name(const ModelConfig& config, const PartPlace& place);
+/// What the module of a weight is called in the module around it, "up_proj", and what that one is
+/// called in the one around itself, "mlp".
+std::string module_name(const ModelConfig& config, const PartPlace& place);
+std::string outer_module_name(const ModelConfig& config, const PartPlace& place);
 /// GGUF's, e.g. "blk.0.ffn_up"; that of an expert is of all of a layer, stacked.
 std::string gguf_name(const ModelConfig& config, const PartPlace& place);
 /// MLX's name of all of a layer's experts, stacked, e.g.

@@ -23,11 +23,12 @@ nn::Expert make_expert(const ModelConfig& config, const WeightSource& source,
   const auto linear = [&](Part part, nn::ShardKind kind) {
     return partial(source, model_name(config, {part, place.layer, place.expert}), kind, group);
   };
-  const bool is_mixtral = config.family == "mixtral";
-  return nn::Expert(linear(parts.gate, nn::ShardKind::kAllToSharded),
-                    linear(parts.up, nn::ShardKind::kAllToSharded),
-                    linear(parts.down, nn::ShardKind::kShardedToAll),
-                    is_mixtral ? nn::ExpertNames{"w1", "w3", "w2"} : nn::ExpertNames{});
+  const auto own_name = [&](Part part) { return module_name(config, {part, place.layer}); };
+  return nn::Expert(
+      linear(parts.gate, nn::ShardKind::kAllToSharded),
+      linear(parts.up, nn::ShardKind::kAllToSharded),
+      linear(parts.down, nn::ShardKind::kShardedToAll),
+      nn::ExpertNames{own_name(parts.gate), own_name(parts.up), own_name(parts.down)});
 }
 
 // Those of these numbers, several at a time where the source serves threads: one is too small for
@@ -63,12 +64,15 @@ bool is_elsewhere(const ModelConfig& config, const WeightSource& source, const P
 
 FeedForwardLayerImpl::FeedForwardLayerImpl(const ModelConfig& config, const WeightSource& source,
                                            int64_t layer, const dist::Group& group)
-    : gate_proj_(register_module(
-          "gate_proj", all_to_sharded(source, model_name(config, {Part::kGate, layer}), group))),
-      up_proj_(register_module(
-          "up_proj", all_to_sharded(source, model_name(config, {Part::kUp, layer}), group))),
+    : gate_proj_(
+          register_module(module_name(config, {Part::kGate, layer}),
+                          all_to_sharded(source, model_name(config, {Part::kGate, layer}), group))),
+      up_proj_(
+          register_module(module_name(config, {Part::kUp, layer}),
+                          all_to_sharded(source, model_name(config, {Part::kUp, layer}), group))),
       down_proj_(register_module(
-          "down_proj", sharded_to_all(source, model_name(config, {Part::kDown, layer}), group))) {}
+          module_name(config, {Part::kDown, layer}),
+          sharded_to_all(source, model_name(config, {Part::kDown, layer}), group))) {}
 
 at::Tensor FeedForwardLayerImpl::forward(const at::Tensor& x_BTD, const nn::RowCounts& rows) {
   const auto projected = nn::linears_of_shared({gate_proj_->inner(), up_proj_->inner()}, x_BTD,

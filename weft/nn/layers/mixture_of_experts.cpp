@@ -68,7 +68,8 @@ void PartialLinearImpl::set_inner(std::shared_ptr<LinearLike> inner) {
   ++num_exchanged_partials;
 }
 
-ExpertImpl::ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down, ExpertNames names)
+ExpertImpl::ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down,
+                       const ExpertNames& names)
     : gate_(register_module(names.gate, std::move(gate))),
       up_(register_module(names.up, std::move(up))),
       down_(register_module(names.down, std::move(down))) {

@@ -40,9 +40,9 @@ TORCH_MODULE(PartialLinear);
 
 /// What an expert's layers are called in its module: Mixtral has w1, w3 and w2.
 struct ExpertNames {
-  const char* gate = "gate_proj";
-  const char* up = "up_proj";
-  const char* down = "down_proj";
+  std::string gate = "gate_proj";
+  std::string up = "up_proj";
+  std::string down = "down_proj";
 };
 
 /// One expert, or this rank's part of it: down(silu(gate(x)) * up(x)), not summed over ranks.
@@ -50,7 +50,8 @@ struct ExpertNames {
 class ExpertImpl : public torch::nn::Module {
  public:
   /// gate and up [f, D], down [D, f]: all three cut along one layout of the ffn, or whole.
-  ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down, ExpertNames names = {});
+  ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down,
+             const ExpertNames& names = {});
   /// x_SD. Returns this rank's part of [S, D].
   at::Tensor forward(const at::Tensor& x_SD);
   const PartialLinear& gate() const { return gate_; }
