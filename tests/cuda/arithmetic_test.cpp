@@ -119,10 +119,10 @@ TEST(CudaArithmetic, PlainNumbersOfAllKindsAreRead) {
   unit_values(w, 0, 0, v);
   EXPECT_EQ(std::vector<float>(v, v + kUnit), std::vector<float>(floats, floats + kUnit));
   w.data = reinterpret_cast<const uint8_t*>(halves);
-  w.numbers = Numbers::kFloat16;
+  w.numbers = Dtype::kF16;
   unit_values(w, 0, 0, v);
   EXPECT_EQ(std::vector<float>(v, v + kUnit), (std::vector<float>{1, 2, 0, 0, 0, 0, 0, 0.5}));
-  w.numbers = Numbers::kBfloat16;
+  w.numbers = Dtype::kBF16;
   unit_values(w, 0, 0, v);
   EXPECT_EQ(v[1], 2.0F);
 }

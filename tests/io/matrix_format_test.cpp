@@ -126,6 +126,8 @@ TEST(MatrixFormat, RefusesAwqAndGptqPartsThatDontFit) {
       error_of({{"w.qweight", Dtype::kI32, {8, 24}}, zeros, scales, {"w.g_idx", Dtype::kI64, {64}}},
                24, 64),
       "FormatError: FILE: tensor 'w.g_idx': I64 [64], expected I32 [64]");
+  EXPECT_EQ(error_of({weight, zeros, scales, {"w.g_idx", Dtype::kI32, {64}}}, 24, 64),
+            "FormatError: FILE: tensor 'w.g_idx': expected none beside an AWQ matrix");
 }
 
 // Every part of a matrix is cut where the others are, with its own steps.

@@ -80,7 +80,7 @@ std::vector<TensorToWrite> to_write(const std::vector<RandomTensor>& tensors) {
 
 uint32_t gguf_type(Dtype dtype) {
   uint32_t type = 0;
-  while (dtype_from_gguf(type) != dtype) ++type;
+  while (core::dtype_from_gguf(type) != dtype) ++type;
   return type;
 }
 
@@ -107,7 +107,7 @@ std::vector<RandomTensor> random_gguf_tensors(Random& random) {
     for (RandomTensor& tensor : random_tensors(random, Dtype::kQ6K, false)) {
       const bool is_known = [&] {
         for (uint32_t type = 0; type < 31; ++type) {
-          if (dtype_from_gguf(type) == tensor.dtype) return true;
+          if (core::dtype_from_gguf(type) == tensor.dtype) return true;
         }
         return false;
       }();

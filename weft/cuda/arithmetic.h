@@ -61,10 +61,10 @@ WEFT_BOTH float from_float16(uint16_t bits) {
 }
 
 /// Number `index` of an array.
-WEFT_BOTH float number_at(const void* numbers, Numbers kind, int64_t index) {
-  if (kind == Numbers::kFloat32) return static_cast<const float*>(numbers)[index];
+WEFT_BOTH float number_at(const void* numbers, Dtype kind, int64_t index) {
+  if (kind == Dtype::kF32) return static_cast<const float*>(numbers)[index];
   const uint16_t bits = static_cast<const uint16_t*>(numbers)[index];
-  return kind == Numbers::kFloat16 ? from_float16(bits) : from_bfloat16(bits);
+  return kind == Dtype::kF16 ? from_float16(bits) : from_bfloat16(bits);
 }
 
 /// The kUnit codes of kBits each that begin at `from`, lowest bits first.
@@ -92,9 +92,9 @@ WEFT_BOTH void unpack_unit(const uint8_t* from, float (&q)[kUnit]) {
 }
 
 /// kUnit plain numbers from an address that is a multiple of 16.
-template <Numbers kNumbers>
+template <Dtype kNumbers>
 WEFT_BOTH void read_unit(const uint8_t* from, float (&v)[kUnit]) {
-  if constexpr (kNumbers == Numbers::kFloat32) {
+  if constexpr (kNumbers == Dtype::kF32) {
     const auto low = load<FourFloats>(from), high = load<FourFloats>(from + sizeof(FourFloats));
     for (int i = 0; i < 4; ++i) {
       v[i] = low.x[i];
@@ -103,7 +103,7 @@ WEFT_BOTH void read_unit(const uint8_t* from, float (&v)[kUnit]) {
   } else {
     const auto halves = load<EightHalves>(from);
     for (int i = 0; i < kUnit; ++i) {
-      v[i] = kNumbers == Numbers::kFloat16 ? from_float16(halves.x[i]) : from_bfloat16(halves.x[i]);
+      v[i] = kNumbers == Dtype::kF16 ? from_float16(halves.x[i]) : from_bfloat16(halves.x[i]);
     }
   }
 }
@@ -165,13 +165,13 @@ WEFT_BOTH void unit_values(const MatrixView& w, int32_t row, int32_t unit, float
     default:
       break;
   }
-  if (w.numbers == Numbers::kFloat32) {
-    return read_unit<Numbers::kFloat32>(unit_at<32>(w, row, unit), v);
+  if (w.numbers == Dtype::kF32) {
+    return read_unit<Dtype::kF32>(unit_at<32>(w, row, unit), v);
   }
-  if (w.numbers == Numbers::kFloat16) {
-    return read_unit<Numbers::kFloat16>(unit_at<16>(w, row, unit), v);
+  if (w.numbers == Dtype::kF16) {
+    return read_unit<Dtype::kF16>(unit_at<16>(w, row, unit), v);
   }
-  read_unit<Numbers::kBfloat16>(unit_at<16>(w, row, unit), v);
+  read_unit<Dtype::kBF16>(unit_at<16>(w, row, unit), v);
 }
 
 /// Threads that share one row of a product: a warp.
@@ -191,7 +191,7 @@ WEFT_BOTH void add_codes(const MatrixView& w, int32_t row, int32_t lane, const f
 #pragma unroll
 #endif
     for (int r = 0; r < kRows; ++r) {
-      read_unit<Numbers::kFloat32>(reinterpret_cast<const uint8_t*>(x[r] + unit * kUnit), a);
+      read_unit<Dtype::kF32>(reinterpret_cast<const uint8_t*>(x[r] + unit * kUnit), a);
       float dot = 0, total = 0;
       for (int i = 0; i < kUnit; ++i) {
         dot = fmaf(q[i], a[i], dot);
@@ -203,10 +203,10 @@ WEFT_BOTH void add_codes(const MatrixView& w, int32_t row, int32_t lane, const f
 }
 
 /// The same for plain numbers.
-template <Numbers kNumbers, int kRows>
+template <Dtype kNumbers, int kRows>
 WEFT_BOTH void add_numbers(const MatrixView& w, int32_t row, int32_t lane, const float* const* x,
                            float* sum) {
-  constexpr int kBits = kNumbers == Numbers::kFloat32 ? 32 : 16;
+  constexpr int kBits = kNumbers == Dtype::kF32 ? 32 : 16;
   const int32_t units = w.in / kUnit;
   for (int32_t unit = lane; unit < units; unit += kLanes) {
     float v[kUnit], a[kUnit];
@@ -215,7 +215,7 @@ WEFT_BOTH void add_numbers(const MatrixView& w, int32_t row, int32_t lane, const
 #pragma unroll
 #endif
     for (int r = 0; r < kRows; ++r) {
-      read_unit<Numbers::kFloat32>(reinterpret_cast<const uint8_t*>(x[r] + unit * kUnit), a);
+      read_unit<Dtype::kF32>(reinterpret_cast<const uint8_t*>(x[r] + unit * kUnit), a);
       for (int i = 0; i < kUnit; ++i) sum[r] = fmaf(v[i], a[i], sum[r]);
     }
   }
@@ -241,13 +241,13 @@ WEFT_BOTH void add_lane(const MatrixView& w, int32_t row, int32_t lane, const fl
     default:
       break;
   }
-  if (w.numbers == Numbers::kFloat32) {
-    return add_numbers<Numbers::kFloat32, kRows>(w, row, lane, x, sum);
+  if (w.numbers == Dtype::kF32) {
+    return add_numbers<Dtype::kF32, kRows>(w, row, lane, x, sum);
   }
-  if (w.numbers == Numbers::kFloat16) {
-    return add_numbers<Numbers::kFloat16, kRows>(w, row, lane, x, sum);
+  if (w.numbers == Dtype::kF16) {
+    return add_numbers<Dtype::kF16, kRows>(w, row, lane, x, sum);
   }
-  add_numbers<Numbers::kBfloat16, kRows>(w, row, lane, x, sum);
+  add_numbers<Dtype::kBF16, kRows>(w, row, lane, x, sum);
 }
 
 /// silu(gate) * up.

@@ -2,10 +2,11 @@
 
 #include <cstdint>
 
+#include "weft/core/dtype.h"
+
 namespace weft::cuda {
 
-/// How plain numbers are kept.
-enum class Numbers : int32_t { kFloat32, kFloat16, kBfloat16 };
+using core::Dtype;
 
 /// Columns that one thread takes at a time. This many codes are whole bytes, whatever their number
 /// of bits.
@@ -26,8 +27,9 @@ struct MatrixView {
   int32_t bits = 0;
   /// Of a quant group.
   int32_t units_per_group = 1;
-  Numbers numbers = Numbers::kFloat32;
-  Numbers scale_numbers = Numbers::kFloat32;
+  /// F32, F16 or BF16, both.
+  Dtype numbers = Dtype::kF32;
+  Dtype scale_numbers = Dtype::kF32;
 };
 
 }  // namespace weft::cuda

@@ -84,7 +84,7 @@ __global__ void multiply_tiles(TileCall call) {
     const int32_t unit = begin + unit_of_tile;
     float a[kUnit] = {}, b[kUnit] = {};
     if (unit < units && x_row < call.rows) {
-      read_unit<Numbers::kFloat32>(reinterpret_cast<const uint8_t*>(
+      read_unit<Dtype::kF32>(reinterpret_cast<const uint8_t*>(
                                        call.x + static_cast<int64_t>(x_row) * w.in + unit * kUnit),
                                    a);
     }

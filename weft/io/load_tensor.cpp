@@ -3,7 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <optional>
+#include <array>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -12,6 +12,7 @@
 #include "weft/quant/formats/awq_gptq.h"
 #include "weft/quant/formats/gguf_blocks.h"
 #include "weft/quant/large_tensor.h"
+#include "weft/quant/torch_dtype.h"
 
 namespace weft::io {
 namespace {
@@ -20,57 +21,17 @@ using core::check;
 using core::FormatError;
 using shard::Range;
 
-// GGUF's block types and quant's decoders of them.
-std::optional<quant::GgufBlock> gguf_block(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kQ4_0:
-      return quant::GgufBlock::kQ4_0;
-    case Dtype::kQ4_1:
-      return quant::GgufBlock::kQ4_1;
-    case Dtype::kQ5_0:
-      return quant::GgufBlock::kQ5_0;
-    case Dtype::kQ5_1:
-      return quant::GgufBlock::kQ5_1;
-    case Dtype::kQ8_0:
-      return quant::GgufBlock::kQ8_0;
-    case Dtype::kQ2K:
-      return quant::GgufBlock::kQ2K;
-    case Dtype::kQ3K:
-      return quant::GgufBlock::kQ3K;
-    case Dtype::kQ4K:
-      return quant::GgufBlock::kQ4K;
-    case Dtype::kQ5K:
-      return quant::GgufBlock::kQ5K;
-    case Dtype::kQ6K:
-      return quant::GgufBlock::kQ6K;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<at::ScalarType> torch_type(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kF64:
-      return at::kDouble;
-    case Dtype::kF32:
-      return at::kFloat;
-    case Dtype::kF16:
-      return at::kHalf;
-    case Dtype::kBF16:
-      return at::kBFloat16;
-    case Dtype::kU32:
-    case Dtype::kI32:
-      return at::kInt;
-    case Dtype::kU8:
-      return at::kByte;
-    default:
-      return std::nullopt;
-  }
-}
-
 std::span<std::byte> bytes_of(at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
+
+// What load_matrix was asked for.
+struct MatrixRead {
+  const TensorFile& file;
+  const MatrixSource& matrix;
+  at::ScalarType dense_dtype;
+  ReadStats* stats;
+};
 
 struct StoredType {
   std::vector<int64_t> shape;
@@ -85,7 +46,7 @@ StoredType stored_type(const TensorFile& file, const View& view) {
     columns = columns / view.packing().unit_elements * view.packing().unit_bytes();
     return stored;
   }
-  const auto known = torch_type(view.dtype());
+  const auto known = quant::torch_dtype(view.dtype());
   check<FormatError>(known.has_value(), file.path(), ": tensor '", view.tensor_name(), "': type ",
                      info(view.dtype()).name, ", expected a floating or quantized type");
   stored.type = *known;
@@ -179,32 +140,31 @@ void place_rows(at::Tensor& whole, const at::Tensor& part, int64_t start, int64_
   whole.narrow(0, start, part.size(0)).copy_(part);
 }
 
-quant::AffineTensor load_blocks(const TensorFile& file, const MatrixSource& matrix,
-                                ReadStats* stats) {
+LoadedMatrix load_blocks(const MatrixRead& read) {
+  const MatrixSource& matrix = read.matrix;
   const View& view = matrix.parts[0]->result;
   quant::AffineTensor whole;
   core::ReadBuffer buffer;
   for_each_chunk(*matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
-    at::Tensor stored = read_chunk(file, chunk, buffer, stats);
+    at::Tensor stored = read_chunk(read.file, chunk, buffer, read.stats);
     const View& rows = chunk.result;
-    const quant::AffineTensor part =
-        trimmed_columns(quant::from_gguf_blocks(*gguf_block(view.dtype()), bytes_of(stored),
-                                                rows.size(0), rows.size(1)),
-                        matrix);
+    const quant::AffineTensor part = trimmed_columns(
+        quant::from_gguf_blocks(view.dtype(), bytes_of(stored), rows.size(0), rows.size(1)),
+        matrix);
     whole.bits = part.bits;
     whole.group_size = part.group_size;
     place_rows(whole.packed, part.packed, start, view.size(0));
     place_rows(whole.scales, part.scales, start, view.size(0));
     place_rows(whole.offsets, part.offsets, start, view.size(0));
   });
-  return whole;
+  return quant::QuantizedMatrix(std::move(whole));
 }
 
 // The shard in `dtype`. What is stored in that type is read straight to its place.
 at::Tensor load_floating(const TensorFile& file, const ShardRecipe& recipe, at::ScalarType dtype,
                          ReadStats* stats) {
   const View& view = recipe.result;
-  const auto stored_type = torch_type(view.dtype());
+  const auto stored_type = quant::torch_dtype(view.dtype());
   check<FormatError>(stored_type && at::isFloatingType(*stored_type), file.path(), ": tensor '",
                      view.tensor_name(), "': type ", info(view.dtype()).name,
                      ", expected F32, F16 or BF16");
@@ -220,39 +180,42 @@ at::Tensor load_floating(const TensorFile& file, const ShardRecipe& recipe, at::
   return loaded;
 }
 
-std::vector<at::Tensor> load_parts(const TensorFile& file, const MatrixSource& matrix,
-                                   ReadStats* stats) {
+LoadedMatrix load_dense(const MatrixRead& read) {
+  return load_floating(read.file, *read.matrix.parts[0], read.dense_dtype, read.stats);
+}
+
+std::vector<at::Tensor> load_parts(const MatrixRead& read) {
   std::vector<at::Tensor> parts;
   std::vector<PlacedShard> shards;
-  for (const ShardRecipe* part : matrix.parts) {
-    parts.push_back(new_stored(file, *part));
+  for (const ShardRecipe* part : read.matrix.parts) {
+    parts.push_back(new_stored(read.file, *part));
     shards.push_back({part, bytes_of(parts.back())});
   }
-  read_shards(file, shards, stats);
+  read_shards(read.file, shards, read.stats);
   return parts;
 }
 
-quant::QuantizedMatrix load_affine(const TensorFile& file, const MatrixSource& matrix,
-                                   ReadStats* stats) {
-  const std::vector<at::Tensor> parts = load_parts(file, matrix, stats);
+LoadedMatrix load_affine(const MatrixRead& read) {
+  const std::vector<at::Tensor> parts = load_parts(read);
+  const MatrixFormat& format = read.matrix.format;
   quant::AffineTensor loaded;
-  loaded.bits = matrix.format.bits;
-  loaded.group_size = matrix.format.group_size;
+  loaded.bits = format.bits;
+  loaded.group_size = format.group_size;
   loaded.packed = parts[0];
   loaded.scales = parts[1];
   loaded.offsets = parts[2];
-  return trimmed(std::move(loaded), matrix);
+  return trimmed(std::move(loaded), read.matrix);
 }
 
-quant::QuantizedMatrix load_microscaled(const TensorFile& file, const MatrixSource& matrix,
-                                        ReadStats* stats) {
-  const std::vector<at::Tensor> parts = load_parts(file, matrix, stats);
+LoadedMatrix load_microscaled(const MatrixRead& read) {
+  const std::vector<at::Tensor> parts = load_parts(read);
+  const MatrixFormat& format = read.matrix.format;
   quant::MicroscaledTensor loaded;
-  loaded.mode = quant::parse_mode(matrix.format.text, file.path());
-  loaded.group_size = matrix.format.group_size;
+  loaded.mode = quant::parse_mode(format.scheme, read.file.path());
+  loaded.group_size = format.group_size;
   loaded.packed = parts[0];
   loaded.scales = parts[1];
-  return trimmed(std::move(loaded), matrix);
+  return trimmed(std::move(loaded), read.matrix);
 }
 
 // These are repacked, so the stored parts and the result are in memory together for a moment.
@@ -263,50 +226,56 @@ void note_parts(ReadStats* stats, const std::vector<at::Tensor>& parts) {
   stats->peak_host_bytes = std::max(stats->peak_host_bytes, bytes);
 }
 
-quant::QuantizedMatrix load_awq(const TensorFile& file, const MatrixSource& matrix,
-                                ReadStats* stats) {
-  const std::vector<at::Tensor> parts = load_parts(file, matrix, stats);
-  note_parts(stats, parts);
-  return trimmed(quant::from_awq(parts[0], parts[1], parts[2]), matrix);
+LoadedMatrix load_awq(const MatrixRead& read) {
+  const std::vector<at::Tensor> parts = load_parts(read);
+  note_parts(read.stats, parts);
+  return trimmed(quant::from_awq(parts[0], parts[1], parts[2]), read.matrix);
 }
 
-quant::QuantizedMatrix load_gptq(const TensorFile& file, const MatrixSource& matrix,
-                                 ReadStats* stats) {
-  const std::vector<at::Tensor> parts = load_parts(file, matrix, stats);
-  note_parts(stats, parts);
+LoadedMatrix load_gptq(const MatrixRead& read) {
+  const std::vector<at::Tensor> parts = load_parts(read);
+  const MatrixFormat& format = read.matrix.format;
+  note_parts(read.stats, parts);
   quant::GptqOptions options;
-  options.bits = matrix.format.bits;
-  options.stores_zero_less_one = matrix.format.stores_zero_less_one;
-  options.is_symmetric = matrix.format.is_symmetric;
+  options.bits = format.bits;
+  options.stores_zero_less_one = format.stores_zero_less_one;
+  options.is_symmetric = format.is_symmetric;
   constexpr size_t kGroupIndex = 3;
   if (parts.size() > kGroupIndex) {
-    const auto columns = covering(matrix.wanted.columns, matrix.format.in_unit);
+    const auto columns = covering(read.matrix.wanted.columns, format.in_unit);
     quant::check_trivial_g_idx(
-        parts[kGroupIndex], columns.front().start, matrix.format.group_size,
-        core::join(file.path(), ": tensor '", matrix.format.parts[kGroupIndex].tensor, "'"));
+        parts[kGroupIndex], columns.front().start, format.group_size,
+        core::join(read.file.path(), ": tensor '", format.parts[kGroupIndex].tensor, "'"));
   }
-  return trimmed(quant::from_gptq(parts[0], parts[1], parts[2], options), matrix);
+  return trimmed(quant::from_gptq(parts[0], parts[1], parts[2], options), read.matrix);
 }
+
+// How each format is decoded, in the order of MatrixKind.
+struct Decoder {
+  MatrixKind kind;
+  LoadedMatrix (*load)(const MatrixRead& read);
+};
+constexpr std::array<Decoder, kNumMatrixKinds> kDecoders = {{
+    {MatrixKind::kDense, load_dense},
+    {MatrixKind::kGgufBlocks, load_blocks},
+    {MatrixKind::kAffine, load_affine},
+    {MatrixKind::kMicroscaled, load_microscaled},
+    {MatrixKind::kAwq, load_awq},
+    {MatrixKind::kGptq, load_gptq},
+}};
+static_assert([] {
+  for (size_t i = 0; i < kDecoders.size(); ++i) {
+    if (kDecoders[i].kind != static_cast<MatrixKind>(i)) return false;
+  }
+  return true;
+}());
 
 }  // namespace
 
 LoadedMatrix load_matrix(const TensorFile& file, const MatrixSource& matrix,
                          at::ScalarType dense_dtype, ReadStats* stats) {
-  switch (matrix.format.kind) {
-    case MatrixKind::kDense:
-      return load_floating(file, *matrix.parts[0], dense_dtype, stats);
-    case MatrixKind::kGgufBlocks:
-      return load_blocks(file, matrix, stats);
-    case MatrixKind::kAffine:
-      return load_affine(file, matrix, stats);
-    case MatrixKind::kMicroscaled:
-      return load_microscaled(file, matrix, stats);
-    case MatrixKind::kAwq:
-      return load_awq(file, matrix, stats);
-    case MatrixKind::kGptq:
-      return load_gptq(file, matrix, stats);
-  }
-  core::fail<core::InternalError>("io.load_matrix: unknown kind of ", matrix.format.text);
+  const Decoder& decoder = kDecoders[static_cast<size_t>(matrix.format.kind)];
+  return decoder.load({file, matrix, dense_dtype, stats});
 }
 
 at::Tensor load_tensor(const TensorFile& file, const ShardRecipe& recipe, at::ScalarType dtype,

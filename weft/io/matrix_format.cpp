@@ -1,5 +1,8 @@
 #include "weft/io/matrix_format.h"
 
+#include <algorithm>
+#include <array>
+
 #include "weft/core/error.h"
 
 namespace weft::io {
@@ -13,38 +16,28 @@ using core::quote;
 
 constexpr int64_t kWordBits = 32;
 
-bool is_floating(Dtype dtype) {
-  return dtype == Dtype::kF64 || dtype == Dtype::kF32 || dtype == Dtype::kF16 ||
-         dtype == Dtype::kBF16;
-}
-
-bool is_block(Dtype dtype) { return info(dtype).block_elements > 1; }
-
 bool is_word(Dtype dtype) { return dtype == Dtype::kU32 || dtype == Dtype::kI32; }
 
-// Finds one matrix's tensors in a file.
-class Finder {
+// Sizes of the last two dims.
+int64_t rows_of(const TensorMeta& tensor) {
+  return tensor.shape.size() < 2 ? 0 : tensor.shape[tensor.shape.size() - 2];
+}
+int64_t columns_of(const TensorMeta& tensor) {
+  return tensor.shape.empty() ? 0 : tensor.shape.back();
+}
+
+// One matrix's tensors in a file.
+class StoredMatrix {
  public:
-  Finder(const TensorFile& file, const MatrixRef& matrix) : file_(file), matrix_(matrix) {}
+  StoredMatrix(const TensorFile& file, const MatrixRef& matrix) : file_(file), matrix_(matrix) {}
 
-  MatrixFormat find() const {
-    if (file_.find(matrix_.base + ".qweight") != nullptr) return packed_by_column();
-    const TensorMeta& weight = part("weight");
-    if (is_word(weight.dtype)) return mlx(weight);
-    check_shape(weight, matrix_.out, matrix_.in);
-    const std::string name(info(weight.dtype).name);
-    check<FormatError>(is_floating(weight.dtype) || is_block(weight.dtype), where(weight), "type ",
-                       name, ", expected a floating or quantized type");
-    MatrixFormat format;
-    format.kind = is_block(weight.dtype) ? MatrixKind::kGgufBlocks : MatrixKind::kDense;
-    format.group_size = info(weight.dtype).block_elements;
-    format.in_unit = format.group_size;
-    format.text = name;
-    add(format, weight, ".weight", 0, 1);
-    return format;
+  int64_t out() const { return matrix_.out; }
+  int64_t in() const { return matrix_.in; }
+
+  // The tensor "<base>.<suffix>", or null.
+  const TensorMeta* find(const char* suffix) const {
+    return file_.find(join(matrix_.base, ".", suffix));
   }
-
- private:
   const TensorMeta& part(const char* suffix) const {
     return file_.require(join(matrix_.base, ".", suffix));
   }
@@ -53,24 +46,12 @@ class Finder {
     return join(file_.path(), ": tensor ", quote(tensor.name), ": ");
   }
 
-  std::vector<int64_t> stacked(int64_t rows, int64_t columns) const {
-    if (matrix_.stack > 0) return {matrix_.stack, rows, columns};
-    return {rows, columns};
-  }
-
   void check_shape(const TensorMeta& tensor, int64_t rows, int64_t columns) const {
-    const std::vector<int64_t> expected = stacked(rows, columns);
+    std::vector<int64_t> expected = {rows, columns};
+    if (matrix_.stack > 0) expected.insert(expected.begin(), matrix_.stack);
     check<FormatError>(tensor.shape == expected, where(tensor), "shape ", list_text(tensor.shape),
                        ", expected ", list_text(expected),
                        "; the file and the model's config disagree");
-  }
-
-  // Sizes of the last two dims.
-  static int64_t rows_of(const TensorMeta& tensor) {
-    return tensor.shape.size() < 2 ? 0 : tensor.shape[tensor.shape.size() - 2];
-  }
-  static int64_t columns_of(const TensorMeta& tensor) {
-    return tensor.shape.empty() ? 0 : tensor.shape.back();
   }
 
   void check_floating(const TensorMeta& scales) const {
@@ -78,124 +59,237 @@ class Finder {
                        info(scales.dtype).name, " scales, expected F32, F16 or BF16");
   }
 
-  MatrixPart& add(MatrixFormat& format, const TensorMeta& tensor, const char* suffix,
-                  int64_t out_dim, int64_t in_dim) const {
-    MatrixPart& part = format.parts.emplace_back();
-    part.tensor = tensor.name;
-    part.suffix = suffix;
-    part.out_dim = out_dim;
-    part.in_dim = in_dim;
-    return part;
+  void name_tensors(MatrixFormat& format) const {
+    for (MatrixPart& part : format.parts) part.tensor = matrix_.base + part.suffix;
   }
 
-  // <base>.weight in words, <base>.scales, and for affine <base>.biases.
-  MatrixFormat mlx(const TensorMeta& weight) const {
-    const TensorMeta& scales = part("scales");
-    const int64_t words = columns_of(weight), groups = columns_of(scales);
-    const bool fits = words > 0 && groups > 0 && matrix_.in % groups == 0 && words <= matrix_.in &&
-                      (words * kWordBits) % matrix_.in == 0;
-    check<FormatError>(fits, where(weight), "packed ", list_text(weight.shape), " with scales ",
-                       list_text(scales.shape), ", expected a quantized matrix of [", matrix_.out,
-                       ", ", matrix_.in, "]");
-    MatrixFormat format;
-    format.bits = words * kWordBits / matrix_.in;
-    format.group_size = matrix_.in / groups;
-    format.in_unit = format.group_size;
-    check_shape(weight, matrix_.out, words);
-    check_shape(scales, matrix_.out, groups);
-    add(format, weight, ".weight", 0, 1).bits = format.bits;
-    add(format, scales, ".scales", 0, 1).per_in = format.group_size;
-    if (scales.dtype == Dtype::kU8) {
-      format.kind = MatrixKind::kMicroscaled;
-      format.text = microscaled_name(format, weight);
-      return format;
-    }
-    format.kind = MatrixKind::kAffine;
-    format.text = join("affine ", format.bits, "-bit g", format.group_size);
-    const TensorMeta& offsets = part("biases");
-    check_shape(offsets, matrix_.out, groups);
-    check_floating(scales);
-    check<FormatError>(offsets.dtype == scales.dtype, where(offsets), info(offsets.dtype).name,
-                       " biases with ", info(scales.dtype).name, " scales, expected one type");
-    add(format, offsets, ".biases", 0, 1).per_in = format.group_size;
-    check_bits(format, weight);
-    return format;
-  }
-
-  void check_bits(const MatrixFormat& format, const TensorMeta& weight) const {
-    const int64_t bits = format.bits;
-    check<FormatError>((bits >= 2 && bits <= 6) || bits == 8, where(weight), bits,
-                       "-bit values, expected 2, 3, 4, 5, 6 or 8 bits");
-    check<FormatError>(format.group_size % 8 == 0, where(weight), "quant groups of ",
-                       format.group_size, ", expected a multiple of 8");
-  }
-
-  std::string microscaled_name(const MatrixFormat& format, const TensorMeta& weight) const {
-    if (format.bits == 4 && format.group_size == 32) return "mxfp4";
-    if (format.bits == 8 && format.group_size == 32) return "mxfp8";
-    if (format.bits == 4 && format.group_size == 16) return "nvfp4";
-    core::fail<FormatError>(where(weight), format.bits, "-bit floats in quant groups of ",
-                            format.group_size,
-                            ", expected mxfp4 (4, 32), mxfp8 (8, 32) or nvfp4 (4, 16)");
-  }
-
-  // Reads <base>.qweight, .qzeros and .scales; AWQ packs along `out`, GPTQ along `in`.
-  MatrixFormat packed_by_column() const {
-    const TensorMeta& weight = part("qweight");
-    const TensorMeta& zeros = part("qzeros");
-    const TensorMeta& scales = part("scales");
-    const int64_t in = matrix_.in, out = matrix_.out, groups = rows_of(scales);
-    const bool is_awq = rows_of(weight) == in;
-    const int64_t bits = is_awq ? (out > 0 ? columns_of(weight) * kWordBits / out : 0)
-                                : (in > 0 ? rows_of(weight) * kWordBits / in : 0);
-    const bool fits = is_word(weight.dtype) && is_word(zeros.dtype) &&
-                      (bits == 4 || (!is_awq && (bits == 2 || bits == 8))) && groups > 0 &&
-                      in % groups == 0;
-    const int64_t per_word = fits ? kWordBits / bits : 1;
-    check<FormatError>(fits && out % per_word == 0 && (in / groups) % per_word == 0, where(weight),
-                       "packed ", list_text(weight.shape), " with scales ", list_text(scales.shape),
-                       is_awq ? ", expected a 4-bit AWQ matrix of ["
-                              : ", expected a GPTQ matrix of 2, 4 or 8 bits and of [",
-                       out, ", ", in, "]");
-    MatrixFormat format;
-    format.kind = is_awq ? MatrixKind::kAwq : MatrixKind::kGptq;
-    format.bits = bits;
-    format.group_size = in / groups;
-    format.in_unit = format.group_size;
-    format.out_unit = per_word;
-    format.text = join(is_awq ? "awq " : "gptq ", bits, "-bit g", format.group_size);
-    check_floating(scales);
-    check_shape(weight, is_awq ? in : in / per_word, is_awq ? out / per_word : out);
-    check_shape(zeros, groups, out / per_word);
-    check_shape(scales, groups, out);
-    MatrixPart& packed = add(format, weight, ".qweight", 1, 0);
-    (is_awq ? packed.per_out : packed.per_in) = per_word;
-    MatrixPart& packed_zeros = add(format, zeros, ".qzeros", 1, 0);
-    packed_zeros.per_out = per_word;
-    packed_zeros.per_in = format.group_size;
-    add(format, scales, ".scales", 1, 0).per_in = format.group_size;
-    add_group_index(format);
-    return format;
-  }
-
-  void add_group_index(MatrixFormat& format) const {
-    const TensorMeta* index = file_.find(matrix_.base + ".g_idx");
-    if (index == nullptr) return;
-    check<FormatError>(format.kind == MatrixKind::kGptq && index->dtype == Dtype::kI32 &&
-                           index->shape == std::vector<int64_t>{matrix_.in},
-                       where(*index), info(index->dtype).name, " ", list_text(index->shape),
-                       ", expected I32 [", matrix_.in, "]");
-    add(format, *index, ".g_idx", -1, 0);
-  }
-
+ private:
   const TensorFile& file_;
   const MatrixRef& matrix_;
 };
 
+MatrixPart& add_part(MatrixFormat& format, const char* suffix, int64_t out_dim, int64_t in_dim) {
+  MatrixPart& part = format.parts.emplace_back();
+  part.suffix = suffix;
+  part.out_dim = out_dim;
+  part.in_dim = in_dim;
+  return part;
+}
+
+// --- One tensor: plain numbers, or GGUF's blocks.
+
+bool is_anything(const StoredMatrix&) { return true; }
+
+bool has_blocks(const StoredMatrix& matrix) {
+  const TensorMeta* weight = matrix.find("weight");
+  return weight != nullptr && info(weight->dtype).is_block();
+}
+
+MatrixFormat describe_one_tensor(const StoredMatrix& matrix) {
+  const TensorMeta& weight = matrix.part("weight");
+  matrix.check_shape(weight, matrix.out(), matrix.in());
+  check<FormatError>(is_floating(weight.dtype) || info(weight.dtype).is_block(),
+                     matrix.where(weight), "type ", info(weight.dtype).name,
+                     ", expected a floating or quantized type");
+  return one_tensor_format(weight.dtype);
+}
+
+// --- MLX's: <base>.weight in words, <base>.scales, and for affine <base>.biases.
+
+bool has_words(const StoredMatrix& matrix) {
+  const TensorMeta* weight = matrix.find("weight");
+  return weight != nullptr && is_word(weight->dtype);
+}
+
+bool has_words_and_byte_scales(const StoredMatrix& matrix) {
+  const TensorMeta* scales = matrix.find("scales");
+  return has_words(matrix) && scales != nullptr && scales->dtype == Dtype::kU8;
+}
+
+struct WordSizes {
+  int64_t bits = 0;
+  int64_t group_size = 0;
+};
+
+// Of words and scales that fit [out, in].
+WordSizes word_sizes(const StoredMatrix& matrix) {
+  const TensorMeta& weight = matrix.part("weight");
+  const TensorMeta& scales = matrix.part("scales");
+  const int64_t words = columns_of(weight), groups = columns_of(scales), in = matrix.in();
+  const bool fits =
+      words > 0 && groups > 0 && in % groups == 0 && words <= in && (words * kWordBits) % in == 0;
+  check<FormatError>(fits, matrix.where(weight), "packed ", list_text(weight.shape),
+                     " with scales ", list_text(scales.shape), ", expected a quantized matrix of [",
+                     matrix.out(), ", ", in, "]");
+  matrix.check_shape(weight, matrix.out(), words);
+  matrix.check_shape(scales, matrix.out(), groups);
+  return {words * kWordBits / in, in / groups};
+}
+
+MatrixFormat describe_affine(const StoredMatrix& matrix) {
+  const auto [bits, group_size] = word_sizes(matrix);
+  const TensorMeta& weight = matrix.part("weight");
+  const TensorMeta& scales = matrix.part("scales");
+  const TensorMeta& offsets = matrix.part("biases");
+  matrix.check_shape(offsets, matrix.out(), matrix.in() / group_size);
+  matrix.check_floating(scales);
+  check<FormatError>(offsets.dtype == scales.dtype, matrix.where(offsets), info(offsets.dtype).name,
+                     " biases with ", info(scales.dtype).name, " scales, expected one type");
+  check<FormatError>((bits >= 2 && bits <= 6) || bits == 8, matrix.where(weight), bits,
+                     "-bit values, expected 2, 3, 4, 5, 6 or 8 bits");
+  check<FormatError>(group_size % 8 == 0, matrix.where(weight), "quant groups of ", group_size,
+                     ", expected a multiple of 8");
+  MatrixFormat format = affine_format(bits, group_size);
+  format.parts[0].bits = bits;
+  return format;
+}
+
+MatrixFormat describe_microscaled(const StoredMatrix& matrix) {
+  struct Scheme {
+    const char* name;
+    int64_t bits, group_size;
+  };
+  constexpr Scheme kSchemes[] = {{"mxfp4", 4, 32}, {"mxfp8", 8, 32}, {"nvfp4", 4, 16}};
+  const auto [bits, group_size] = word_sizes(matrix);
+  for (const Scheme& scheme : kSchemes) {
+    if (scheme.bits != bits || scheme.group_size != group_size) continue;
+    MatrixFormat format;
+    format.kind = MatrixKind::kMicroscaled;
+    format.scheme = format.text = scheme.name;
+    format.bits = bits;
+    format.group_size = format.in_unit = group_size;
+    add_part(format, ".weight", 0, 1).bits = bits;
+    add_part(format, ".scales", 0, 1).per_in = group_size;
+    return format;
+  }
+  core::fail<FormatError>(matrix.where(matrix.part("weight")), bits,
+                          "-bit floats in quant groups of ", group_size,
+                          ", expected mxfp4 (4, 32), mxfp8 (8, 32) or nvfp4 (4, 16)");
+}
+
+// --- AutoAWQ's and AutoGPTQ's: <base>.qweight, .qzeros and .scales, all of them [in, out]; AWQ
+// packs along `out`, GPTQ along `in`.
+
+bool is_gptq(const StoredMatrix& matrix) { return matrix.find("qweight") != nullptr; }
+
+bool is_awq(const StoredMatrix& matrix) {
+  return is_gptq(matrix) && rows_of(matrix.part("qweight")) == matrix.in();
+}
+
+// What the two have in common, for `bits` that the shapes say.
+MatrixFormat describe_columns(const StoredMatrix& matrix, MatrixKind kind, int64_t bits) {
+  const TensorMeta& weight = matrix.part("qweight");
+  const TensorMeta& zeros = matrix.part("qzeros");
+  const TensorMeta& scales = matrix.part("scales");
+  const int64_t in = matrix.in(), out = matrix.out(), groups = rows_of(scales);
+  const bool has_bits = bits == 4 || (kind == MatrixKind::kGptq && (bits == 2 || bits == 8));
+  const bool fits =
+      is_word(weight.dtype) && is_word(zeros.dtype) && has_bits && groups > 0 && in % groups == 0;
+  const int64_t per_word = fits ? kWordBits / bits : 1;
+  check<FormatError>(fits && out % per_word == 0 && (in / groups) % per_word == 0,
+                     matrix.where(weight), "packed ", list_text(weight.shape), " with scales ",
+                     list_text(scales.shape), ", expected a 4-bit AWQ or GPTQ matrix of [", out,
+                     ", ", in, "]");
+  MatrixFormat format;
+  format.kind = kind;
+  format.scheme = kind == MatrixKind::kAwq ? "awq" : "gptq";
+  format.bits = bits;
+  format.group_size = format.in_unit = in / groups;
+  format.out_unit = per_word;
+  format.text = join(format.scheme, " ", bits, "-bit g", format.group_size);
+  matrix.check_floating(scales);
+  matrix.check_shape(zeros, groups, out / per_word);
+  matrix.check_shape(scales, groups, out);
+  add_part(format, ".qweight", 1, 0);
+  MatrixPart& packed_zeros = add_part(format, ".qzeros", 1, 0);
+  packed_zeros.per_out = per_word;
+  packed_zeros.per_in = format.group_size;
+  add_part(format, ".scales", 1, 0).per_in = format.group_size;
+  return format;
+}
+
+// Bits of a value of which `count` fill `words`; 0 if there are none.
+int64_t bits_of(int64_t words, int64_t count) { return count > 0 ? words * kWordBits / count : 0; }
+
+MatrixFormat describe_awq(const StoredMatrix& matrix) {
+  const TensorMeta& weight = matrix.part("qweight");
+  MatrixFormat format =
+      describe_columns(matrix, MatrixKind::kAwq, bits_of(columns_of(weight), matrix.out()));
+  matrix.check_shape(weight, matrix.in(), matrix.out() / format.out_unit);
+  format.parts[0].per_out = format.out_unit;
+  const TensorMeta* index = matrix.find("g_idx");
+  if (index != nullptr) {
+    core::fail<FormatError>(matrix.where(*index), "expected none beside an AWQ matrix");
+  }
+  return format;
+}
+
+MatrixFormat describe_gptq(const StoredMatrix& matrix) {
+  const TensorMeta& weight = matrix.part("qweight");
+  MatrixFormat format =
+      describe_columns(matrix, MatrixKind::kGptq, bits_of(rows_of(weight), matrix.in()));
+  matrix.check_shape(weight, matrix.in() / format.out_unit, matrix.out());
+  format.parts[0].per_in = format.out_unit;
+  const TensorMeta* index = matrix.find("g_idx");
+  if (index == nullptr) return format;
+  check<FormatError>(
+      index->dtype == Dtype::kI32 && index->shape == std::vector<int64_t>{matrix.in()},
+      matrix.where(*index), info(index->dtype).name, " ", list_text(index->shape),
+      ", expected I32 [", matrix.in(), "]");
+  add_part(format, ".g_idx", -1, 0);
+  return format;
+}
+
+// One stored format: what it is recognized by, and its parts and units, checked.
+struct FormatRow {
+  MatrixKind kind;
+  bool (*is_stored_so)(const StoredMatrix& matrix);
+  MatrixFormat (*describe)(const StoredMatrix& matrix);
+};
+
+// A row comes before those that it is a special case of. How the parts are decoded stands in
+// load_tensor.cpp's table, which has a row for each of these.
+constexpr std::array<FormatRow, kNumMatrixKinds> kFormats = {{
+    {MatrixKind::kAwq, is_awq, describe_awq},
+    {MatrixKind::kGptq, is_gptq, describe_gptq},
+    {MatrixKind::kMicroscaled, has_words_and_byte_scales, describe_microscaled},
+    {MatrixKind::kAffine, has_words, describe_affine},
+    {MatrixKind::kGgufBlocks, has_blocks, describe_one_tensor},
+    {MatrixKind::kDense, is_anything, describe_one_tensor},
+}};
+
 }  // namespace
 
+MatrixFormat one_tensor_format(Dtype dtype) {
+  const DtypeInfo& type = info(dtype);
+  MatrixFormat format;
+  format.kind = type.is_block() ? MatrixKind::kGgufBlocks : MatrixKind::kDense;
+  format.group_size = format.in_unit = type.block_elements;
+  format.text = type.name;
+  add_part(format, ".weight", 0, 1);
+  return format;
+}
+
+MatrixFormat affine_format(int64_t bits, int64_t group_size) {
+  MatrixFormat format;
+  format.kind = MatrixKind::kAffine;
+  format.scheme = "affine";
+  format.bits = bits;
+  format.group_size = format.in_unit = group_size;
+  format.text = join("affine ", bits, "-bit g", group_size);
+  add_part(format, ".weight", 0, 1);
+  add_part(format, ".scales", 0, 1).per_in = group_size;
+  add_part(format, ".biases", 0, 1).per_in = group_size;
+  return format;
+}
+
 MatrixFormat matrix_format(const TensorFile& file, const MatrixRef& matrix) {
-  return Finder(file, matrix).find();
+  const StoredMatrix stored(file, matrix);
+  const auto* const row = std::ranges::find_if(
+      kFormats, [&](const FormatRow& each) { return each.is_stored_so(stored); });
+  MatrixFormat format = row->describe(stored);
+  stored.name_tensors(format);
+  return format;
 }
 
 }  // namespace weft::io

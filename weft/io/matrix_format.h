@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ enum class MatrixKind {
   /// AutoGPTQ's: integers packed along `in`, zeros, scales, the group of each input.
   kGptq,
 };
+inline constexpr size_t kNumMatrixKinds = 6;
 
 /// One stored tensor of a matrix, and how its dims follow the matrix's.
 struct MatrixPart {
@@ -50,6 +52,9 @@ struct MatrixFormat {
   int64_t out_unit = 1;
   /// Of a packed value; 0 for dense and GGUF.
   int64_t bits = 0;
+  /// What config.json calls it: "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq"; empty for dense
+  /// and GGUF, of which it says nothing.
+  std::string scheme;
   /// Of kGptq, which the tensors do not show: zero points are stored minus one; all zero points are
   /// the middle code.
   bool stores_zero_less_one = true;
@@ -58,6 +63,12 @@ struct MatrixFormat {
   std::string text;
   std::vector<MatrixPart> parts;
 };
+
+/// The format of a matrix that is one tensor of `dtype`: dense, or blocks. Its part has no tensor's
+/// name yet.
+MatrixFormat one_tensor_format(Dtype dtype);
+/// The same of MLX's affine.
+MatrixFormat affine_format(int64_t bits, int64_t group_size);
 
 /// A matrix as a model knows it: its name in the file without the part's suffix (".weight"), and
 /// its whole's logical shape. With `stack` it is one of that many that a tensor holds along a

@@ -10,13 +10,13 @@
 
 #include "weft/core/error.h"
 #include "weft/quant/kernels/select.h"
+#include "weft/quant/torch_dtype.h"
 
 namespace weft::quant {
 namespace {
 
 using core::check;
 using core::ShapeError;
-using kernels::ScaleType;
 using kernels::Weights;
 
 void check_part(const at::Tensor& part, const char* name, const std::string& where) {
@@ -42,11 +42,6 @@ void dequantize_rows(const Weights& w, int64_t count, float* values,
   });
 }
 
-ScaleType float_type(at::ScalarType dtype) {
-  if (dtype == at::kFloat) return ScaleType::kFloat32;
-  return dtype == at::kHalf ? ScaleType::kFloat16 : ScaleType::kBFloat16;
-}
-
 template <class Matrix>
 Weights common_view(const Matrix& w, int64_t bits) {
   Weights view;
@@ -64,14 +59,14 @@ Weights common_view(const Matrix& w, int64_t bits) {
 Weights view_of(const AffineTensor& w) {
   Weights view = common_view(w, w.bits);
   view.offsets = w.is_symmetric() ? nullptr : w.offsets.const_data_ptr();
-  view.scale_type = float_type(w.scales.scalar_type());
+  view.scale_type = floating_dtype(w.scales.scalar_type()).value();
   return view;
 }
 
 Weights view_of(const MicroscaledTensor& w) {
   Weights view = common_view(w, w.bits());
   view.element = w.mode == Mode::kMxfp8 ? kernels::Element::kE4M3 : kernels::Element::kE2M1;
-  view.scale_type = w.mode == Mode::kNvfp4 ? ScaleType::kE4M3 : ScaleType::kE8M0;
+  view.scale_type = w.mode == Mode::kNvfp4 ? core::Dtype::kF8E4M3 : core::Dtype::kF8E8M0;
   return view;
 }
 

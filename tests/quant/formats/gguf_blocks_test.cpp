@@ -7,6 +7,7 @@
 namespace weft::quant {
 namespace {
 
+using core::Dtype;
 using core::ShapeError;
 using test::Golden;
 using test::message_of;
@@ -14,19 +15,21 @@ using test::message_of;
 constexpr int64_t kRows = 3;
 constexpr int64_t kColumns = 512;
 
-size_t golden_bytes(const GgufBlockInfo& info) {
-  return static_cast<size_t>(kRows * kColumns / info.elements * info.bytes);
+size_t golden_bytes(Dtype dtype) {
+  const core::DtypeInfo& type = core::info(dtype);
+  return static_cast<size_t>(kRows * kColumns / type.block_elements * type.block_bytes);
 }
 
-class GgufBlocks : public testing::TestWithParam<GgufBlock> {
+class GgufBlocks : public testing::TestWithParam<Dtype> {
  protected:
   const GgufBlockInfo& info() const { return gguf_block_info(GetParam()); }
-  Golden golden() const { return Golden(std::string("gguf_") + info().name + ".bin"); }
+  const core::DtypeInfo& type() const { return core::info(GetParam()); }
+  Golden golden() const { return Golden(core::join("gguf_", type().name, ".bin")); }
 };
 
 TEST_P(GgufBlocks, EqualTheGgufPackagesValues) {
   auto file = golden();
-  const auto blocks = file.take_bytes(golden_bytes(info()));
+  const auto blocks = file.take_bytes(golden_bytes(GetParam()));
   const auto expected = file.take({kRows, kColumns}, at::kFloat);
   ASSERT_TRUE(file.is_at_end());
   const auto w = from_gguf_blocks(GetParam(), blocks, kRows, kColumns);
@@ -34,13 +37,13 @@ TEST_P(GgufBlocks, EqualTheGgufPackagesValues) {
   EXPECT_EQ(w.bits, info().bits);
   EXPECT_EQ(w.group_size, info().group_size);
   EXPECT_EQ(w.is_symmetric(), info().is_symmetric);
-  EXPECT_EQ(w.scales.scalar_type(), info().is_two_level ? at::kFloat : at::kHalf);
+  EXPECT_EQ(w.scales.scalar_type(), info().scale_dtype());
   EXPECT_TRUE(at::equal(dequantize(w, at::kFloat), expected));
 }
 
 TEST_P(GgufBlocks, KeepTheirValuesInPanelsOfAboutTheirSize) {
   auto file = golden();
-  const auto blocks = file.take_bytes(golden_bytes(info()));
+  const auto blocks = file.take_bytes(golden_bytes(GetParam()));
   const auto values = file.take({kRows, kColumns}, at::kFloat);
   const PanelMatrix panels = to_panels(from_gguf_blocks(GetParam(), blocks, kRows, kColumns));
   EXPECT_TRUE(at::equal(panel_values(panels), values));
@@ -58,7 +61,7 @@ TEST_P(GgufBlocks, KeepTheirValuesInPanelsOfAboutTheirSize) {
 
 TEST_P(GgufBlocks, OfARanksRowsAndColumnsEqualTheSliceOfTheWhole) {
   auto file = golden();
-  const auto blocks = file.take_bytes(golden_bytes(info()));
+  const auto blocks = file.take_bytes(golden_bytes(GetParam()));
   const auto values = file.take({kRows, kColumns}, at::kFloat);
   const auto row_bytes = blocks.size() / kRows;
   const auto half = row_bytes / 2;
@@ -68,33 +71,44 @@ TEST_P(GgufBlocks, OfARanksRowsAndColumnsEqualTheSliceOfTheWhole) {
 }
 
 TEST_P(GgufBlocks, RefuseRowsThatCutABlock) {
-  const auto message =
-      message_of<ShapeError>([&] { from_gguf_blocks(GetParam(), {}, 2, info().elements + 8); });
-  EXPECT_EQ(message,
-            core::join("quant.from_gguf_blocks: ", info().name,
-                       " matrix, expected rows of whole blocks of ", info().elements,
-                       " columns, got shape [2, ", info().elements + 8, "]; cut between blocks"));
+  const auto message = message_of<ShapeError>(
+      [&] { from_gguf_blocks(GetParam(), {}, 2, type().block_elements + 8); });
+  EXPECT_EQ(message, core::join("quant.from_gguf_blocks: ", type().name,
+                                " matrix, expected rows of whole blocks of ", type().block_elements,
+                                " columns, got shape [2, ", type().block_elements + 8,
+                                "]; cut between blocks"));
 }
 
 TEST_P(GgufBlocks, RefuseAnotherNumberOfBytes) {
-  const std::vector<std::byte> blocks(static_cast<size_t>(info().bytes) * 2 - 1);
-  const auto message =
-      message_of<ShapeError>([&] { from_gguf_blocks(GetParam(), blocks, 2, info().elements); });
-  EXPECT_EQ(message, core::join("quant.from_gguf_blocks: ", info().name, " blocks of a [2, ",
-                                info().elements, "] matrix, expected ", info().bytes * 2,
-                                " bytes, got ", blocks.size(), "; check the shape"));
+  const std::vector<std::byte> blocks(static_cast<size_t>(type().block_bytes) * 2 - 1);
+  const auto message = message_of<ShapeError>(
+      [&] { from_gguf_blocks(GetParam(), blocks, 2, type().block_elements); });
+  EXPECT_EQ(message,
+            core::join("quant.from_gguf_blocks: ", type().name, " blocks of a [2, ",
+                       type().block_elements, "] matrix, expected ", type().block_bytes * 2,
+                       " bytes, got ", blocks.size(), "; check the shape"));
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKinds, GgufBlocks,
-                         testing::Values(GgufBlock::kQ4_0, GgufBlock::kQ4_1, GgufBlock::kQ5_0,
-                                         GgufBlock::kQ5_1, GgufBlock::kQ8_0, GgufBlock::kQ2K,
-                                         GgufBlock::kQ3K, GgufBlock::kQ4K, GgufBlock::kQ5K,
-                                         GgufBlock::kQ6K),
-                         [](const auto& info) { return gguf_block_info(info.param).name; });
+// All that core's table calls blocks.
+std::vector<Dtype> all_blocks() {
+  std::vector<Dtype> dtypes;
+  for (int i = 0; i <= static_cast<int>(Dtype::kQ6K); ++i) {
+    if (core::info(static_cast<Dtype>(i)).is_block()) dtypes.push_back(static_cast<Dtype>(i));
+  }
+  return dtypes;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKinds, GgufBlocks, testing::ValuesIn(all_blocks()),
+                         [](const auto& info) { return std::string(core::info(info.param).name); });
+
+TEST(GgufBlockInfo, RefusesTypesThatAreNoBlocks) {
+  EXPECT_EQ(message_of<core::InternalError>([] { gguf_block_info(Dtype::kF16); }),
+            "quant: F16 is no block type of GGUF that weft reads");
+}
 
 TEST(GgufBlockSize, RefusesShapesWhoseBytesOverflow) {
   const auto message = message_of<ShapeError>(
-      [] { from_gguf_blocks(GgufBlock::kQ8_0, {}, int64_t{1} << 40, int64_t{1} << 40); });
+      [] { from_gguf_blocks(Dtype::kQ8_0, {}, int64_t{1} << 40, int64_t{1} << 40); });
   EXPECT_NE(message.find("more than fit in memory"), std::string::npos) << message;
 }
 

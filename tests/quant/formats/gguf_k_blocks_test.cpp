@@ -18,7 +18,7 @@ TEST(TwoLevelBlock, HasTheFirstHalfOfQ6InTheLowNibbles) {
   block[209] = 0x3C;           // d = 1
   std::array<uint8_t, 256> codes{};
   std::array<float, 16> scales{};
-  decode_two_level_block(GgufBlock::kQ6K, block.data(), {codes.data(), scales.data(), nullptr});
+  decode_two_level_block(core::Dtype::kQ6K, block.data(), {codes.data(), scales.data(), nullptr});
   EXPECT_EQ(codes[0], 0x0A);
   EXPECT_EQ(codes[32], 0x10);
   EXPECT_EQ(codes[64], 0x25);
@@ -28,9 +28,9 @@ TEST(TwoLevelBlock, HasTheFirstHalfOfQ6InTheLowNibbles) {
 
 TEST(TwoLevelBlock, RefusesOneLevelKinds) {
   const auto message = test::message_of<core::InternalError>(
-      [] { decode_two_level_block(GgufBlock::kQ4_0, nullptr, {}); });
+      [] { decode_two_level_block(core::Dtype::kQ4_0, nullptr, {}); });
   EXPECT_EQ(message,
-            "quant.decode_two_level_block: kind, expected a K-quant, got Q4_0; report this");
+            "quant.decode_two_level_block: type, expected a K-quant, got Q4_0; report this");
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ bool SafetensorsEvents::string(std::string& value) {
       fail_here("key ", quote(metadata_key_), " stands twice, expected once");
     }
   } else if (expect_ == Expect::kDtype) {
-    const auto dtype = dtype_from_safetensors(value);
+    const auto dtype = core::dtype_from_safetensors(value);
     if (!dtype) {
       fail_here("dtype ", quote(value),
                 ", expected BOOL, U8, I8, U16, I16, U32, I32, U64, I64, F8_E5M2, F8_E4M3, "

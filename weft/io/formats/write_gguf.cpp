@@ -16,10 +16,8 @@ using core::quote;
 namespace {
 
 constexpr uint64_t kAlignment = 32;
-constexpr size_t kMaxName = 63;
-constexpr size_t kMaxDims = 4;
-// GGUF's numbers of tensor types lie below this.
-constexpr uint32_t kNumTypes = 64;
+constexpr size_t kMaxGgufName = 63;
+constexpr size_t kMaxGgufDims = 4;
 
 uint64_t padded(uint64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -85,19 +83,18 @@ void append_key(std::string& out, const GgufKey& key, const std::string& path) {
 }
 
 uint32_t type_number(Dtype dtype, const std::string& where) {
-  for (uint32_t number = 0; number < kNumTypes; ++number) {
-    if (dtype_from_gguf(number) == dtype) return number;
-  }
-  core::fail<ConfigError>(where, ": ", info(dtype).name,
-                          ", expected a type that GGUF has; convert it first");
+  const DtypeInfo& type = info(dtype);
+  check<ConfigError>(type.gguf != core::kNotInGguf, where, ": ", type.name,
+                     ", expected a type that GGUF has; convert it first");
+  return static_cast<uint32_t>(type.gguf);
 }
 
 uint64_t checked_size(const TensorSpec& tensor, const std::string& where) {
   const auto bytes = tensor_bytes(tensor.dtype, tensor.shape);
-  const bool is_legal = bytes && !tensor.shape.empty() && tensor.shape.size() <= kMaxDims &&
-                        !tensor.name.empty() && tensor.name.size() <= kMaxName;
+  const bool is_legal = bytes && !tensor.shape.empty() && tensor.shape.size() <= kMaxGgufDims &&
+                        !tensor.name.empty() && tensor.name.size() <= kMaxGgufName;
   check<ConfigError>(is_legal, where, ": ", core::list_text(tensor.shape),
-                     ", expected 1 to 4 dims and a name of 1 to ", kMaxName, " bytes");
+                     ", expected 1 to 4 dims and a name of 1 to ", kMaxGgufName, " bytes");
   return *bytes;
 }
 

@@ -1,7 +1,6 @@
 #include "weft/io/shard_info/shard_info.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -18,30 +17,9 @@ using core::Json;
 using core::quote;
 
 std::optional<Dtype> dtype_from_text(std::string_view name) {
-  struct Name {
-    std::string_view text;
-    Dtype dtype;
-  };
   // TVM's names.
-  constexpr std::array<Name, 15> kNames = {{{"bool", Dtype::kBool},
-                                            {"uint8", Dtype::kU8},
-                                            {"int8", Dtype::kI8},
-                                            {"uint16", Dtype::kU16},
-                                            {"int16", Dtype::kI16},
-                                            {"uint32", Dtype::kU32},
-                                            {"int32", Dtype::kI32},
-                                            {"uint64", Dtype::kU64},
-                                            {"int64", Dtype::kI64},
-                                            {"float8_e5m2", Dtype::kF8E5M2},
-                                            {"float8_e4m3fn", Dtype::kF8E4M3},
-                                            {"float16", Dtype::kF16},
-                                            {"bfloat16", Dtype::kBF16},
-                                            {"float32", Dtype::kF32},
-                                            {"float64", Dtype::kF64}}};
-  for (const Name& known : kNames) {
-    if (known.text == name) return known.dtype;
-  }
-  return dtype_from_safetensors(name);
+  if (const auto known = core::dtype_from_array_name(name)) return known;
+  return core::dtype_from_safetensors(name);
 }
 
 std::vector<int64_t> read_shape(const Json& value, const std::string& where) {

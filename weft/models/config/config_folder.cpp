@@ -136,7 +136,7 @@ int64_t window_size(const JsonKeys& keys, int64_t fallback) {
   return window;
 }
 
-bool has_rope(const ModelConfig& config, int64_t layer) {
+bool layer_has_rope(const ModelConfig& config, int64_t layer) {
   return !std::ranges::binary_search(config.layers_without_rope, layer);
 }
 
@@ -155,7 +155,7 @@ void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig
   const int64_t first = is_last ? keys.integer_or("max_window_layers", 28) : 0;
   const bool is_anywhere = family.layers != WindowLayers::kWithoutRope;
   for (int64_t layer = 0; layer < std::min(config.num_layers, kMaxLayers); ++layer) {
-    const bool has_window = layer >= first && (is_anywhere || !has_rope(config, layer));
+    const bool has_window = layer >= first && (is_anywhere || !layer_has_rope(config, layer));
     config.windows.push_back(has_window ? window : 0);
   }
 }

@@ -18,7 +18,6 @@ using core::FormatError;
 using core::join;
 using core::Json;
 using core::quote;
-using io::MatrixKind;
 
 constexpr int64_t kMaxGroup = int64_t{1} << 20;
 
@@ -109,20 +108,8 @@ std::string to_text(const StatedScheme& scheme) {
 }
 
 StatedScheme shown(const io::MatrixFormat& format) {
-  switch (format.kind) {
-    case MatrixKind::kAffine:
-      return {"affine", format.bits, format.group_size};
-    case MatrixKind::kMicroscaled:
-      return {format.text, format.bits, format.group_size};
-    case MatrixKind::kAwq:
-      return {"awq", format.bits, format.group_size};
-    case MatrixKind::kGptq:
-      return {"gptq", format.bits, format.group_size};
-    case MatrixKind::kDense:
-    case MatrixKind::kGgufBlocks:
-      break;
-  }
-  return {"none", 0, 0};
+  if (format.scheme.empty()) return {"none", 0, 0};
+  return {format.scheme, format.bits, format.group_size};
 }
 
 }  // namespace

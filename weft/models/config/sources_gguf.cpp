@@ -12,7 +12,7 @@ using core::check;
 using core::FormatError;
 using text::TokenKind;
 
-constexpr char kTokens[] = "tokenizer.ggml.tokens";
+constexpr char kTokenList[] = "tokenizer.ggml.tokens";
 
 // llama_token_type of the GGUF specification.
 TokenKind token_kind(int64_t type) {
@@ -117,7 +117,7 @@ namespace {
 // An id by the name of its key; `fallback` for a missing one, if there is such a token.
 text::TokenId token_id(const GgufKeys& keys, const std::string& name, text::TokenId fallback,
                        const std::string& where) {
-  const auto count = static_cast<int64_t>(keys.texts(kTokens).size());
+  const auto count = static_cast<int64_t>(keys.texts(kTokenList).size());
   const std::string key = core::join("tokenizer.ggml.", name, "_token_id");
   const int64_t id = keys.integer_or(key, fallback < count ? fallback : -1);
   check<FormatError>(id >= -1 && id < count, where, ": key '", key, "' is ", id,
@@ -140,7 +140,7 @@ text::Tokenizer tokenizer_from_gguf(const io::TensorFile& file) {
   vocabulary.model = keys.text("tokenizer.ggml.model");
   const bool is_sentencepiece = vocabulary.model == "llama";
   vocabulary.pre_tokenizer = keys.text_or("tokenizer.ggml.pre", "default");
-  vocabulary.tokens = keys.texts(kTokens);
+  vocabulary.tokens = keys.texts(kTokenList);
   vocabulary.kinds = token_kinds(keys, vocabulary.tokens.size(), file.path());
   if (keys.has("tokenizer.ggml.merges")) vocabulary.merges = keys.texts("tokenizer.ggml.merges");
   if (is_sentencepiece) add_sentencepiece(keys, vocabulary);

@@ -8,6 +8,7 @@
 #include "weft/core/error.h"
 #include "weft/models/convert/export_types.h"
 #include "weft/models/decoder/weight_table.h"
+#include "weft/quant/formats/gguf_blocks.h"
 
 namespace weft::models {
 namespace {
@@ -23,19 +24,6 @@ constexpr int64_t kMlxGroups[] = {32, 64, 128};
 bool is_mlx_group(int64_t size) {
   return std::find(std::begin(kMlxGroups), std::end(kMlxGroups), size) != std::end(kMlxGroups);
 }
-
-// Bits of the integers that a block format becomes; 0 for those that MLX has no groups for.
-struct BlockForm {
-  io::Dtype dtype;
-  int64_t bits;
-  at::ScalarType scales;
-};
-constexpr BlockForm kBlockForms[] = {
-    {io::Dtype::kQ4_0, 4, at::kHalf}, {io::Dtype::kQ4_1, 4, at::kHalf},
-    {io::Dtype::kQ5_0, 5, at::kHalf}, {io::Dtype::kQ5_1, 5, at::kHalf},
-    {io::Dtype::kQ8_0, 8, at::kHalf}, {io::Dtype::kQ4K, 4, at::kFloat},
-    {io::Dtype::kQ5K, 5, at::kFloat}};
-constexpr int64_t kBlockGroup = 32;
 
 bool is_router(Part part) { return part == Part::kRouter || part == Part::kSharedRouter; }
 
@@ -92,14 +80,14 @@ class FormChooser {
       output.scheme = {quant::Mode::kAffine, format.bits, format.group_size, scales};
     } else if (format.kind == io::MatrixKind::kMicroscaled) {
       output.scheme = quant::parse_scheme(format.text, weight.rule.name);
-    } else if (format.kind != io::MatrixKind::kGgufBlocks && is_mlx_group(format.group_size)) {
+    } else if (format.kind == io::MatrixKind::kGgufBlocks) {
+      // Blocks whose groups MLX does not have become plain numbers.
+      const quant::GgufBlockInfo& block = quant::gguf_block_info(stored);
+      if (!is_mlx_group(block.group_size)) return output;
+      output.scheme = {quant::Mode::kAffine, block.bits, block.group_size, block.scale_dtype()};
+    } else if (is_mlx_group(format.group_size)) {
       // AWQ's and GPTQ's: zero points times scales take more bits than half types have.
       output.scheme = {quant::Mode::kAffine, format.bits, format.group_size, at::kFloat};
-    }
-    for (const BlockForm& form : kBlockForms) {
-      if (form.dtype == stored && format.kind == io::MatrixKind::kGgufBlocks) {
-        output.scheme = {quant::Mode::kAffine, form.bits, kBlockGroup, form.scales};
-      }
     }
     return output;
   }

@@ -3,26 +3,20 @@
 #include <ATen/ops/isfinite.h>
 
 #include "weft/core/error.h"
+#include "weft/quant/torch_dtype.h"
 
 namespace weft::models {
 
 io::Dtype file_type(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return io::Dtype::kF32;
-    case at::kHalf:
-      return io::Dtype::kF16;
-    case at::kBFloat16:
-      return io::Dtype::kBF16;
-    default:
-      core::fail<core::ConfigError>("models.export: type ", c10::toString(type),
-                                    ", expected float32, float16 or bfloat16");
-  }
+  const auto dtype = quant::floating_dtype(type);
+  core::check<core::ConfigError>(dtype && dtype != io::Dtype::kF64, "models.export: type ",
+                                 c10::toString(type), ", expected float32, float16 or bfloat16");
+  return *dtype;
 }
 
 at::ScalarType torch_type(io::Dtype dtype) {
-  if (dtype == io::Dtype::kF16) return at::kHalf;
-  return dtype == io::Dtype::kBF16 ? at::kBFloat16 : at::kFloat;
+  const bool is_half = dtype == io::Dtype::kF16 || dtype == io::Dtype::kBF16;
+  return is_half ? quant::torch_dtype(dtype).value() : at::kFloat;
 }
 
 std::span<const std::byte> bytes_of(const at::Tensor& tensor) {

@@ -17,6 +17,7 @@
 #include "weft/nn/linear/half_linear.h"
 #include "weft/nn/linear/panel_linear.h"
 #include "weft/nn/linear/quantized_linear.h"
+#include "weft/quant/torch_dtype.h"
 
 namespace weft::models {
 namespace {
@@ -61,15 +62,10 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
 }
 
 at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
-  if (!place_.keeps_halves() && dtype_ != at::ScalarType::Undefined) return dtype_;
-  switch (plan().recipe(weight, 0, rank()).file_view().dtype()) {
-    case io::Dtype::kF16:
-      return at::kHalf;
-    case io::Dtype::kBF16:
-      return at::kBFloat16;
-    default:
-      return computing_dtype(dtype_);
-  }
+  if (!place_.keeps_halves()) return dtype_;
+  const io::Dtype stored = plan().recipe(weight, 0, rank()).file_view().dtype();
+  const bool is_half = stored == io::Dtype::kF16 || stored == io::Dtype::kBF16;
+  return is_half ? quant::torch_dtype(stored).value() : dtype_;
 }
 
 // The linear where it is wanted: on the GPU, in panels if it fits, or in the wanted type.

@@ -32,14 +32,8 @@ class MadeFormat {
 
   io::MatrixFormat find() const {
     const io::View& weight = part(".weight");
-    io::MatrixFormat format;
     if (weight.dtype() == io::Dtype::kU32) return affine(weight);
-    format.group_size = io::info(weight.dtype()).block_elements;
-    format.in_unit = format.group_size;
-    format.kind = format.group_size > 1 ? io::MatrixKind::kGgufBlocks : io::MatrixKind::kDense;
-    format.text = io::info(weight.dtype()).name;
-    format.parts.emplace_back().suffix = ".weight";
-    return format;
+    return io::one_tensor_format(weight.dtype());
   }
 
  private:
@@ -52,16 +46,9 @@ class MadeFormat {
                       " with ", groups, " scales a row, expected packed values for ", columns_[0],
                       " columns; begin with as_bits");
     const int64_t read = weight.size(1);
-    io::MatrixFormat format;
-    format.kind = io::MatrixKind::kAffine;
-    format.bits = packing.unit_bits / packing.unit_elements;
-    format.group_size = read / groups;
-    format.in_unit = reads_what_is_wanted() ? 1 : format.group_size;
-    format.text = join("affine ", format.bits, "-bit g", format.group_size);
-    for (const char* suffix : {".weight", ".scales", ".biases"}) {
-      format.parts.emplace_back().suffix = suffix;
-    }
-    format.parts[1].per_in = format.parts[2].per_in = format.group_size;
+    io::MatrixFormat format =
+        io::affine_format(packing.unit_bits / packing.unit_elements, read / groups);
+    if (reads_what_is_wanted()) format.in_unit = 1;
     return format;
   }
 

@@ -12,6 +12,7 @@
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/linear_parts.h"
 #include "weft/nn/linear/quantized_linear.h"
+#include "weft/quant/torch_dtype.h"
 
 namespace weft::nn {
 namespace {
@@ -23,18 +24,13 @@ std::span<const uint8_t> bytes_of(const at::Tensor& part) {
   return {static_cast<const uint8_t*>(part.const_data_ptr()), part.nbytes()};
 }
 
-cuda::Numbers kind_of(at::ScalarType type) {
-  if (type == at::kHalf) return cuda::Numbers::kFloat16;
-  return type == at::kBFloat16 ? cuda::Numbers::kBfloat16 : cuda::Numbers::kFloat32;
-}
-
 cuda::Matrix upload(const at::Tensor& w) {
   const bool is_half = w.scalar_type() == at::kHalf || w.scalar_type() == at::kBFloat16;
   const at::Tensor numbers = (is_half ? w.detach() : w.detach().to(at::kFloat)).contiguous();
   cuda::HostMatrix host;
   host.view.out = static_cast<int32_t>(w.size(0));
   host.view.in = static_cast<int32_t>(w.size(1));
-  host.view.numbers = kind_of(numbers.scalar_type());
+  host.view.numbers = quant::floating_dtype(numbers.scalar_type()).value();
   host.data = bytes_of(numbers);
   return cuda::Matrix(host);
 }
@@ -50,7 +46,7 @@ cuda::Matrix upload(const quant::AffineTensor& w) {
   host.view.in = static_cast<int32_t>(w.in_features());
   host.view.bits = static_cast<int32_t>(w.bits);
   host.view.units_per_group = static_cast<int32_t>(w.group_size / cuda::kUnit);
-  host.view.scale_numbers = kind_of(w.scales.scalar_type());
+  host.view.scale_numbers = quant::floating_dtype(w.scales.scalar_type()).value();
   const at::Tensor offsets =
       w.offsets.defined() ? w.offsets.to(w.scales.scalar_type()) : at::Tensor();
   host.data = bytes_of(w.packed);

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "weft/core/checked.h"
@@ -17,26 +19,27 @@ namespace weft::quant {
 namespace {
 
 using core::check;
+using core::Dtype;
 using core::ShapeError;
 
 constexpr const char* kFromGgufBlocks = "quant.from_gguf_blocks";
 
-/// In the order of GgufBlock.
-constexpr GgufBlockInfo kInfos[] = {
-    {"Q4_0", 32, 18, 4, 32, true, false},   {"Q4_1", 32, 20, 4, 32, false, false},
-    {"Q5_0", 32, 22, 5, 32, true, false},   {"Q5_1", 32, 24, 5, 32, false, false},
-    {"Q8_0", 32, 34, 8, 32, true, false},   {"Q2_K", 256, 84, 2, 16, false, true},
-    {"Q3_K", 256, 110, 3, 16, true, true},  {"Q4_K", 256, 144, 4, 32, false, true},
-    {"Q5_K", 256, 176, 5, 32, false, true}, {"Q6_K", 256, 210, 6, 16, true, true},
+constexpr GgufBlockInfo kBlocks[] = {
+    {Dtype::kQ4_0, 4, 32, true, false}, {Dtype::kQ4_1, 4, 32, false, false},
+    {Dtype::kQ5_0, 5, 32, true, false}, {Dtype::kQ5_1, 5, 32, false, false},
+    {Dtype::kQ8_0, 8, 32, true, false}, {Dtype::kQ2K, 2, 16, false, true},
+    {Dtype::kQ3K, 3, 16, true, true},   {Dtype::kQ4K, 4, 32, false, true},
+    {Dtype::kQ5K, 5, 32, false, true},  {Dtype::kQ6K, 6, 16, true, true},
 };
 
-void check_size(const GgufBlockInfo& info, size_t given, int64_t out, int64_t in) {
-  check<ShapeError>(out > 0 && in > 0 && in % info.elements == 0, kFromGgufBlocks, ": ", info.name,
-                    " matrix, expected rows of whole blocks of ", info.elements,
+void check_size(Dtype dtype, size_t given, int64_t out, int64_t in) {
+  const core::DtypeInfo& type = core::info(dtype);
+  check<ShapeError>(out > 0 && in > 0 && in % type.block_elements == 0, kFromGgufBlocks, ": ",
+                    type.name, " matrix, expected rows of whole blocks of ", type.block_elements,
                     " columns, got shape [", out, ", ", in, "]; cut between blocks");
-  const auto row_bytes = core::checked_mul(in / info.elements, info.bytes);
+  const auto row_bytes = core::checked_mul(in / type.block_elements, type.block_bytes);
   const auto bytes = row_bytes ? core::checked_mul(*row_bytes, out) : std::nullopt;
-  check<ShapeError>(bytes == given, kFromGgufBlocks, ": ", info.name, " blocks of a [", out, ", ",
+  check<ShapeError>(bytes == given, kFromGgufBlocks, ": ", type.name, " blocks of a [", out, ", ",
                     in, "] matrix, expected ",
                     bytes ? core::join(*bytes) : "more than fit in memory", " bytes, got ", given,
                     "; check the shape");
@@ -70,11 +73,11 @@ struct Parts {
   uint8_t* offsets = nullptr;
 };
 
-void convert_block(GgufBlock kind, const uint8_t* block, uint8_t* codes, const Parts& to) {
-  const auto& info = gguf_block_info(kind);
+void convert_block(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes,
+                   const Parts& to) {
   if (info.is_two_level) {
     decode_two_level_block(
-        kind, block,
+        info.dtype, block,
         {codes, reinterpret_cast<float*>(to.scales), reinterpret_cast<float*>(to.offsets)});
     return;
   }
@@ -83,13 +86,15 @@ void convert_block(GgufBlock kind, const uint8_t* block, uint8_t* codes, const P
   if (to.offsets != nullptr) std::memcpy(to.offsets, block + 2, 2);
 }
 
-void convert_row(GgufBlock kind, const uint8_t* blocks, std::span<uint8_t> codes, Parts to) {
-  const auto& info = gguf_block_info(kind);
+void convert_row(const GgufBlockInfo& info, const uint8_t* blocks, std::span<uint8_t> codes,
+                 Parts to) {
+  const core::DtypeInfo& type = core::info(info.dtype);
   const int64_t in = static_cast<int64_t>(codes.size());
-  const int64_t scale_bytes = info.elements / info.group_size * (info.is_two_level ? 4 : 2);
+  const int64_t scale_bytes = type.block_elements / info.group_size * (info.is_two_level ? 4 : 2);
   const std::span packed(to.packed, static_cast<size_t>(in * info.bits / 8));
-  for (int64_t block = 0; block < in / info.elements; ++block) {
-    convert_block(kind, blocks + block * info.bytes, codes.data() + block * info.elements, to);
+  for (int64_t block = 0; block < in / type.block_elements; ++block) {
+    convert_block(info, blocks + block * type.block_bytes,
+                  codes.data() + block * type.block_elements, to);
     to.scales += scale_bytes;
     if (to.offsets != nullptr) to.offsets += scale_bytes;
   }
@@ -98,22 +103,27 @@ void convert_row(GgufBlock kind, const uint8_t* blocks, std::span<uint8_t> codes
 
 }  // namespace
 
-const GgufBlockInfo& gguf_block_info(GgufBlock kind) { return kInfos[static_cast<size_t>(kind)]; }
+const GgufBlockInfo& gguf_block_info(Dtype dtype) {
+  const auto* const row = std::ranges::find(kBlocks, dtype, &GgufBlockInfo::dtype);
+  core::check<core::InternalError>(row != std::end(kBlocks), "quant: ", core::info(dtype).name,
+                                   " is no block type of GGUF that weft reads");
+  return *row;
+}
 
-AffineTensor from_gguf_blocks(GgufBlock kind, std::span<const std::byte> blocks, int64_t out,
+AffineTensor from_gguf_blocks(Dtype dtype, std::span<const std::byte> blocks, int64_t out,
                               int64_t in) {
-  const auto& info = gguf_block_info(kind);
-  check_size(info, blocks.size(), out, in);
-  const auto dtype = info.is_two_level ? at::kFloat : at::kHalf;
+  const GgufBlockInfo& info = gguf_block_info(dtype);
+  check_size(dtype, blocks.size(), out, in);
   const int64_t groups = in / info.group_size;
   // The allocator of small memory could not use again what one of many such tensors leaves.
   AffineTensor w{info.bits,
                  info.group_size,
                  large_tensor({out, in * info.bits / 8}, at::kByte),
-                 large_tensor({out, groups}, dtype),
+                 large_tensor({out, groups}, info.scale_dtype()),
                  {}};
-  if (!info.is_symmetric) w.offsets = large_tensor({out, groups}, dtype);
+  if (!info.is_symmetric) w.offsets = large_tensor({out, groups}, info.scale_dtype());
   const auto* from = reinterpret_cast<const uint8_t*>(blocks.data());
+  const int64_t row_bytes = static_cast<int64_t>(blocks.size()) / out;
   const Parts parts{
       w.packed.mutable_data_ptr<uint8_t>(), static_cast<uint8_t*>(w.scales.mutable_data_ptr()),
       info.is_symmetric ? nullptr : static_cast<uint8_t*>(w.offsets.mutable_data_ptr())};
@@ -123,7 +133,7 @@ AffineTensor from_gguf_blocks(GgufBlock kind, std::span<const std::byte> blocks,
     for (int64_t row = begin; row < end; ++row) {
       const Parts to{parts.packed + row * w.packed.size(1), parts.scales + row * scale_bytes,
                      info.is_symmetric ? nullptr : parts.offsets + row * scale_bytes};
-      convert_row(kind, from + row * (in / info.elements) * info.bytes, codes, to);
+      convert_row(info, from + row * row_bytes, codes, to);
     }
   });
   return w;

@@ -102,22 +102,22 @@ void decode_q6(const uint8_t* block, const TwoLevelBlock& to) {
 
 }  // namespace
 
-void decode_two_level_block(GgufBlock kind, const uint8_t* block, const TwoLevelBlock& to) {
-  switch (kind) {
-    case GgufBlock::kQ2K:
+void decode_two_level_block(core::Dtype dtype, const uint8_t* block, const TwoLevelBlock& to) {
+  switch (dtype) {
+    case core::Dtype::kQ2K:
       return decode_q2(block, to);
-    case GgufBlock::kQ3K:
+    case core::Dtype::kQ3K:
       return decode_q3(block, to);
-    case GgufBlock::kQ4K:
+    case core::Dtype::kQ4K:
       return decode_q4(block, to);
-    case GgufBlock::kQ5K:
+    case core::Dtype::kQ5K:
       return decode_q5(block, to);
-    case GgufBlock::kQ6K:
+    case core::Dtype::kQ6K:
       return decode_q6(block, to);
     default:
       core::fail<core::InternalError>(
-          "quant.decode_two_level_block: kind, expected a K-quant, got ",
-          gguf_block_info(kind).name, "; report this");
+          "quant.decode_two_level_block: type, expected a K-quant, got ", core::info(dtype).name,
+          "; report this");
   }
 }
 

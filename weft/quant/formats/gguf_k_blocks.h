@@ -16,7 +16,7 @@ struct TwoLevelBlock {
   float* offsets;
 };
 
-/// Takes one block of a two-level kind apart.
-void decode_two_level_block(GgufBlock kind, const uint8_t* block, const TwoLevelBlock& to);
+/// Takes one block of a two-level type apart. Throws InternalError for other types.
+void decode_two_level_block(core::Dtype dtype, const uint8_t* block, const TwoLevelBlock& to);
 
 }  // namespace weft::quant

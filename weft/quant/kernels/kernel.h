@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "weft/core/dtype.h"
+
 /// The inner loops of quantized matmul, one table row per instruction set. Kernel files are
 /// compiled for machines that may not run them, so they use nothing that the linker could share
 /// with other files: no standard containers, and no inline functions but templates on a type of
@@ -12,9 +14,6 @@ namespace weft::quant::kernels {
 /// What a code means: itself, or a float of 4 or 8 bits (see microscaled.h).
 enum class Element { kInteger, kE2M1, kE4M3 };
 
-/// What scales and offsets are stored as.
-enum class ScaleType { kFloat32, kFloat16, kBFloat16, kE8M0, kE4M3 };
-
 /// A quantized matrix as raw memory: scale * element + offset. `offsets` null: symmetric integers,
 /// or floats, which have none.
 struct Weights {
@@ -22,7 +21,8 @@ struct Weights {
   const void* scales = nullptr;
   const void* offsets = nullptr;
   Element element = Element::kInteger;
-  ScaleType scale_type = ScaleType::kFloat32;
+  /// Of scales and offsets: F32, F16, BF16, F8_E8M0 or F8_E4M3.
+  core::Dtype scale_type = core::Dtype::kF32;
   int64_t bits = 0;
   int64_t group_size = 0;
   int64_t in_features = 0;

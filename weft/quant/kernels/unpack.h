@@ -116,29 +116,32 @@ void widen_exponents(const uint8_t* exponents, int64_t count, float* wide) {
 
 /// `count` numbers from element `first` of `source`, as float32.
 template <class V>
-void widen(const void* source, ScaleType type, int64_t first, int64_t count, float* wide) {
+void widen(const void* source, core::Dtype type, int64_t first, int64_t count, float* wide) {
   const auto* byte = static_cast<const uint8_t*>(source) + first;
   const auto* half = static_cast<const uint16_t*>(source) + first;
   switch (type) {
-    case ScaleType::kFloat32:
+    case core::Dtype::kF32:
       std::memcpy(wide, static_cast<const float*>(source) + first,
                   static_cast<size_t>(count) * sizeof(float));
       break;
-    case ScaleType::kFloat16:
+    case core::Dtype::kF16:
       V::widen_half(half, count, wide);
       break;
-    case ScaleType::kBFloat16:
+    case core::Dtype::kBF16:
       for (int64_t i = 0; i < count; ++i) {
         const uint32_t bits = static_cast<uint32_t>(half[i]) << 16;
         std::memcpy(wide + i, &bits, sizeof(bits));
       }
       break;
-    case ScaleType::kE8M0:
+    case core::Dtype::kF8E8M0:
       widen_exponents<V>(byte, count, wide);
       break;
-    case ScaleType::kE4M3:
+    case core::Dtype::kF8E4M3:
       for (int64_t i = 0; i < count; ++i) wide[i] = E4m3<V>::kValues.of[byte[i]];
       break;
+    default:
+      // Matrices are checked before a kernel gets them.
+      __builtin_trap();
   }
 }
 

@@ -1,8 +1,8 @@
-#include "weft/io/dtype.h"
+#include "weft/core/dtype.h"
 
 #include <gtest/gtest.h>
 
-namespace weft::io {
+namespace weft::core {
 namespace {
 
 TEST(Dtype, SafetensorsNamesAreOnlyPlainTypes) {
@@ -53,5 +53,27 @@ TEST(Dtype, GgufNumbersThatWereRemovedOrAreUnknownAreNone) {
   }
 }
 
+TEST(Dtype, NumpyTorchAndTvmShareNames) {
+  EXPECT_EQ(dtype_from_array_name("float8_e4m3fn"), Dtype::kF8E4M3);
+  EXPECT_EQ(dtype_from_array_name("bfloat16"), Dtype::kBF16);
+  for (const char* name : {"", "F32", "Q4_0", "float7"}) {
+    EXPECT_EQ(dtype_from_array_name(name), std::nullopt) << name;
+  }
+}
+
+// Each number and each name leads back to its row.
+TEST(Dtype, RowsAreFoundByAllTheirNames) {
+  for (int i = 0; i <= static_cast<int>(Dtype::kQ6K); ++i) {
+    const auto dtype = static_cast<Dtype>(i);
+    const DtypeInfo& row = info(dtype);
+    if (row.gguf != kNotInGguf) {
+      EXPECT_EQ(dtype_from_gguf(static_cast<uint32_t>(row.gguf)), dtype) << row.name;
+    }
+    if (!row.array_name.empty()) {
+      EXPECT_EQ(dtype_from_array_name(row.array_name), dtype) << row.name;
+    }
+  }
+}
+
 }  // namespace
-}  // namespace weft::io
+}  // namespace weft::core
