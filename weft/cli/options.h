@@ -197,7 +197,7 @@ struct TrainOptions {
   bool trains_adapters = false;
   std::string config_path;
   std::vector<train::GivenValue> given;
-  /// Where the run goes on: "newest", "auto" or a step; empty: it begins.
+  /// Where the run continues: "newest", "auto" or a step; empty: it starts.
   std::string resume;
   /// The verb and its arguments: what ranks that the verb starts run.
   Args command;

@@ -108,7 +108,7 @@ class CallNumber {
   uint64_t number_ = 0;
 };
 
-/// libtorch's texts go on with a stack trace after the first line.
+/// libtorch's texts continue with a stack trace after the first line.
 std::string first_line(std::string_view text);
 
 }  // namespace weft::dist

@@ -108,7 +108,7 @@ std::vector<std::vector<int>> Mesh::partitions(const std::vector<Axis>& all,
   std::map<int64_t, std::vector<int>> groups;
   const int64_t ranks = product(all);
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    // Ranks with the same place on all other axes form a group; its first rank stands for it.
+    // Ranks with the same place on all other axes form a group; its first rank identifies it.
     int64_t first = rank;
     for (size_t i = 0; i < all.size(); ++i) {
       const int64_t step = stride(all, i);

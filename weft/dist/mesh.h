@@ -29,11 +29,11 @@ class Mesh {
   int64_t size(const std::string& axis) const;
   int64_t coordinate(const std::string& axis) const;
   /// The group of the ranks that differ from this one only on `axes`, e.g. {"replica", "data"}.
-  /// Its ranks are ordered as the axes stand in the mesh. Collective over the world the first time
+  /// Its ranks are ordered as the axes are in the mesh. Collective over the world the first time
   /// that it is asked for; kept afterwards.
   Group group(const std::vector<std::string>& axes) const;
 
-  /// Pure arithmetic behind it: for every group along `axes`, its world ranks.
+  /// The arithmetic on which it rests: for every group along `axes`, its world ranks.
   static std::vector<std::vector<int>> partitions(const std::vector<Axis>& all,
                                                   const std::vector<std::string>& axes);
 

@@ -9,7 +9,7 @@
 
 namespace weft::dist {
 
-/// How many ranks stand along each axis of init_parallelism's mesh.
+/// How many ranks each axis of init_parallelism's mesh has.
 struct ParallelSizes {
   int64_t data = 1;
   int64_t pipe = 1;

@@ -58,7 +58,7 @@ class Engine {
   const models::CausalLM& model() const { return *model_; }
 
  private:
-  /// Tokens that were drawn and kept, and the verdict about the one behind them.
+  /// Tokens that were drawn and kept, and the verdict about the one after them.
   struct Drawn {
     std::vector<int64_t> tokens;
     Verdict verdict = Verdict::kContinue;
@@ -80,7 +80,7 @@ class Engine {
 
   std::shared_ptr<models::CausalLM> model_;
   nn::KvCache cache_;
-  /// The tokens behind the cache's positions.
+  /// The tokens at the cache's positions.
   std::vector<int64_t> read_;
 };
 

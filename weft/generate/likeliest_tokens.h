@@ -9,7 +9,7 @@
 
 namespace weft::generate {
 
-/// The likeliest token behind each of x_BTD, hidden states: B * T of them, equal on all ranks.
+/// The likeliest token after each of x_BTD, hidden states: B * T of them, equal on all ranks.
 /// Throws ConfigError, on all ranks, if a logit is NaN or plus infinity, or none is finite.
 /// Collective.
 std::vector<int64_t> likeliest_tokens(models::CausalLM& model, const at::Tensor& x_BTD);

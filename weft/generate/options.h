@@ -43,7 +43,7 @@ struct TextOptions {
   GenerateOptions generate;
   /// Continue past the tokens that end a text.
   bool ignores_end = false;
-  /// Texts before which the answer ends, wherever they come to stand; none may be empty. Tokens
+  /// Texts before which the answer ends, wherever they occur in it; none may be empty. Tokens
   /// that a stop text begins with stay in GenerateResult::tokens.
   std::vector<std::string> stops;
 };

@@ -48,7 +48,7 @@ std::vector<int64_t> PromptLookup::guess(int64_t limit) {
     if (text_.size() < kEndings[i]) continue;
     const auto found = next_of_[i].find(key_of_end(kEndings[i]));
     if (found == next_of_[i].end()) continue;
-    // Where the text ends, a guess follows itself: what repeats goes on repeating.
+    // At the end of the text a guess reads its own tokens: what repeats keeps repeating.
     for (size_t at = found->second; guessed.size() < wanted; ++at) {
       guessed.push_back(at < text_.size() ? text_[at] : guessed[at - text_.size()]);
     }

@@ -8,10 +8,10 @@
 
 namespace weft::generate {
 
-/// Guesses how a text goes on: as it did where its last tokens stood before. Guesses become longer
-/// while they are right, and stop for a while, each time a longer one, while none is. The same
-/// calls give the same guesses on every machine.
-/// Source: Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding.
+/// Guesses how a text continues: as it did where its last tokens occurred before. Guesses become
+/// longer while they are right, and stop for a while, each time a longer one, while none is. The
+/// same calls give the same guesses on every machine. Source: Saxena 2023,
+/// github.com/apoorvumang/prompt-lookup-decoding.
 class PromptLookup {
  public:
   /// `text`: the tokens so far. At most `most` are guessed at a time; 0: never any.

@@ -54,8 +54,9 @@ class CausalLM : public torch::nn::Module {
   virtual const ModelConfig& config() const = 0;
   virtual const dist::Group& group() const = 0;
 
-  /// ids_BT: int64, equal on all ranks. The tokens stand behind those in `cache`, which takes them
-  /// up; a null cache means that they stand alone. Returns hidden states x_BTD after the last norm.
+  /// ids_BT: int64, equal on all ranks. The tokens follow those in `cache`, which stores them as
+  /// well; without a cache they are the whole text. Returns hidden states x_BTD after the last
+  /// norm.
   virtual at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) = 0;
   /// The same without a cache, for rows that may be packed of several documents. Throws ShapeError
   /// for documents or positions of another shape or type.
@@ -68,12 +69,12 @@ class CausalLM : public torch::nn::Module {
   virtual at::Tensor make_stage_input(const TokenBatch& batch) const = 0;
   /// x_BTD: hidden states. Returns logits_BTV, whole, on every rank.
   virtual at::Tensor logits(const at::Tensor& x_BTD) = 0;
-  /// The likeliest next token behind each of x_BTD, hidden states, and its logit: B * T of them,
+  /// The likeliest next token after each of x_BTD, hidden states, and its logit: B * T of them,
   /// equal on all ranks. Moves two numbers a token, where logits move all.
   virtual std::vector<nn::Largest> likeliest(const at::Tensor& x_BTD) = 0;
-  /// What the tokens behind x_BTD, hidden states, cost: -ln p of targets_BT (int64, equal on all
-  /// ranks), float32 [B, T] on every rank; 0 for the target -100, which counts for nothing. No rank
-  /// makes logits outside of its vocabulary's part.
+  /// The loss of the tokens that follow x_BTD, hidden states: -ln p of targets_BT (int64, equal on
+  /// all ranks), float32 [B, T] on every rank; 0 for the target -100, which counts for nothing. No
+  /// rank makes logits outside of its vocabulary's part.
   virtual at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) = 0;
   /// Their sum, float32: to be divided by the number of tokens that count in the whole step.
   virtual at::Tensor loss_sum(const at::Tensor& x_BTD, const at::Tensor& targets_BT) = 0;

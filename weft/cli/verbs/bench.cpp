@@ -63,7 +63,7 @@ std::vector<int64_t> prompt_of(int64_t length, int64_t vocab_size) {
   return tokens;
 }
 
-// Reading a prompt and writing behind a single token are measured apart, as others do.
+// Reading a prompt and writing after a single token are measured separately, as others do.
 class Runs {
  public:
   Runs(const BenchOptions& options, const Session& session)
@@ -72,7 +72,7 @@ class Runs {
         prompt_(prompt_of(options.depth + options.prompt_tokens,
                           engine_.model().config().vocab_size)) {}
 
-  // Reads what stands before both; the engine keeps it for the next two.
+  // Reads what precedes both; the engine keeps it for the next two.
   void prepare() {
     engine_.reset();
     if (options_.depth > 0) run(first(options_.depth), 0);
@@ -137,7 +137,7 @@ void add_profile(const BenchOptions& options, const Session& session, Runs& runs
                                 report["decode_tokens_per_s"]["median"].get<double>());
 }
 
-// Sequences behind a token each, all different, in tokens per second of all together.
+// Sequences that begin with one token each, all different, in tokens per second of all together.
 std::vector<double> measure_batch(const BenchOptions& options, int64_t sequences,
                                   const Session& session) {
   models::CausalLM& model = *session.loaded.model;

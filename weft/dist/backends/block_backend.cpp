@@ -257,7 +257,7 @@ void BlockBackend::check_peer(const char* operation, int peer) const {
                     ": expected another rank below ", size_, ", got ", peer);
 }
 
-// The message is copied: a sender may go on, and send first on both sides, whatever its size.
+// The message is copied: a sender may continue, and both sides may send first, whatever its size.
 BlockBackend::WorkPtr BlockBackend::send(Tensors& tensors, int destination, int tag) {
   const at::Tensor x = only(call("send"), tensors);
   check_peer("send", destination);

@@ -85,7 +85,7 @@ class BlockTransport {
   virtual void receive(int source, const Message& message, std::byte* data) = 0;
   /// The same from whoever sends first; returns the source. ShapeError if it cannot do that.
   virtual int receive_any(const Message& message, std::byte* data) = 0;
-  /// A message could not be sent: the group must not go on.
+  /// A message could not be sent: the group must not continue.
   virtual void give_up(const char* text) = 0;
   /// The group goes away; `in_error` if that is because of an exception. What still waits must end.
   virtual void leave(bool in_error) = 0;

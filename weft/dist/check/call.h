@@ -13,7 +13,7 @@
 // What the ranks of a group say to each other of the collectives that they are about to run.
 namespace weft::dist {
 
-/// One rank's collective in words.
+/// A description of one rank's collective.
 struct Call {
   OpKind kind = OpKind::kNone;
   /// The rest for people: "float32 [4, 8] sum".

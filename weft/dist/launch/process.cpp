@@ -19,7 +19,7 @@ struct ProcessStat {
   uint64_t start_time = 0;
 };
 
-// The name stands in parentheses and may hold spaces and parentheses itself.
+// The name is in parentheses and may contain spaces and parentheses itself.
 bool read_stat(pid_t pid, ProcessStat& stat) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;

@@ -115,7 +115,7 @@ int MpiTransport::receive_any(const Message& message, std::byte* data) {
   return status[0].MPI_SOURCE;
 }
 
-// What does not fit is taken all the same, so that the sender and later messages go on.
+// What does not fit is taken all the same, so that the sender and later messages can proceed.
 void MpiTransport::receive_body(int source, const Message& message, const Message& got,
                                 std::byte* data) {
   const bool fits = message.bytes == got.bytes && message.dtype == got.dtype;

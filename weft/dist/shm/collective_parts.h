@@ -15,7 +15,7 @@ inline constexpr size_t kLine = 64;
 /// How many chunks so many bytes are.
 inline uint64_t chunks_of(size_t bytes, size_t chunk) { return (bytes + chunk - 1) / chunk; }
 
-/// Bytes of one of them; 0 behind the last.
+/// Bytes of one of them; 0 after the last.
 inline size_t chunk_length(size_t bytes, uint64_t index, size_t chunk) {
   const size_t start = index * chunk;
   return start >= bytes ? 0 : std::min(chunk, bytes - start);

@@ -31,7 +31,7 @@ struct ExpertsConfig {
   bool operator==(const ExpertsConfig&) const = default;
 };
 
-/// Where a block's norms stand.
+/// Where a block has its norms.
 enum class NormPlacement {
   /// Before attention and before the feed-forward layer.
   kBefore,

@@ -24,7 +24,7 @@ struct PassContext {
   nn::RopeAngles angles;
   /// int64; undefined where rows are not packed.
   at::Tensor documents_BT;
-  /// Null: the tokens stand alone.
+  /// Null: the tokens are the whole text.
   nn::KvCache* cache = nullptr;
   /// Of the residual stream; layer numbers are the users'.
   nn::DropoutDraw dropout = {};

@@ -241,7 +241,7 @@ class Decoder : public CausalLM {
     nn::CrossEntropyOptions options;
     options.reduction = reduction;
     options.overwrites_logits = true;
-    // Rows of a cut stream are tokens of all sequences, one behind the other.
+    // Rows of a cut stream are tokens of all sequences, one after the other.
     const at::Tensor wanted = rows_.empty() ? targets_BT : targets_BT.flatten();
     const at::Tensor costs = nn::vocab_parallel_cross_entropy(head(x_BTD), wanted, head_->vocab(),
                                                               config_.vocab_size, group_, options);

@@ -5,7 +5,7 @@
 
 namespace weft::models {
 
-/// Changes the rules of a decoder so that its experts are dealt out whole (ExpertSplit::kExperts):
+/// Changes the rules of a decoder so that each rank holds whole experts (ExpertSplit::kExperts):
 /// each belongs to one rank, by its number in every layer alike. Shared experts stay cut by ffn.
 /// Throws ConfigError for a model without experts.
 void split_by_experts(const ModelConfig& config, WeightRules& rules);

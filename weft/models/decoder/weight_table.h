@@ -84,7 +84,7 @@ struct FusedRow {
 
 /// The row of a part; the first one of a part that the configuration does not have.
 const WeightRow& weight_row(const ModelConfig& config, Part part);
-/// The tensor that a family's files have a part in together with others; null: it stands alone.
+/// The tensor in which a family's files store a part together with others; null: it has its own.
 const FusedRow* fused_row(const ModelConfig& config, Part part);
 /// Where the rows of a part lie in a fused tensor, and how many the tensor has.
 struct FusedPlace {

@@ -9,7 +9,7 @@
 namespace weft::models {
 namespace {
 
-// What values may be asked of, and whoever it refers to.
+// Where the values come from, together with the objects that it refers to.
 struct Kept {
   std::shared_ptr<const io::TensorFile> file;
   AgreedModel agreed;

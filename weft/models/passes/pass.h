@@ -36,8 +36,8 @@ struct CacheRequest {
   std::optional<at::ScalarType> dtype = {};
 };
 
-/// A way to run a decoder's blocks and its last norm. Which options of the configuration it knows
-/// stands in the pass table; it is never made for one that it does not know.
+/// A way to run a decoder's blocks and its last norm. Which options of the configuration it knows,
+/// the pass table says; a pass is never made for an option that it does not know.
 class Pass {
  public:
   Pass() = default;
