@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <torch/nn/pimpl.h>
 
+#include <array>
 #include <utility>
 
 #include "tests/support/run_ranks.h"
 #include "tests/train/plan/plan_models.h"
 #include "weft/core/error.h"
+#include "weft/models/config/families.h"
 #include "weft/models/load/deferred_model.h"
 #include "weft/models/load/new_model.h"
 #include "weft/train/pipeline/pipeline.h"
@@ -160,6 +162,10 @@ models::ModelConfig config_of(const ModelSizes& sizes) {
   config.ffn_width = sizes.intermediate_size;
   config.max_positions = 32;
   config.is_tied = sizes.is_tied;
+  if (sizes.has_norms_over_heads) {
+    config.family = "olmo2";
+    models::take_family_traits(config);
+  }
   return config;
 }
 
@@ -199,9 +205,15 @@ dist::Traffic model_traffic(const dist::World& world, const PlanJob& job) {
 
 TEST(PlanCounted, AgreesOverTheModelAxisOfARealModel) {
   test::run_ranks(2, [](const dist::World& world) {
-    for (const auto& [cuts_rows, recomputes] :
-         {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+    for (const auto& [cuts_rows, recomputes, norms_heads] : {std::array{false, false, false},
+                                                             {false, true, false},
+                                                             {true, false, false},
+                                                             {true, true, false},
+                                                             {false, false, true},
+                                                             {false, true, true},
+                                                             {true, false, true}}) {
       PlanJob job = tiny_job(1, 1, 2);
+      job.model.has_norms_over_heads = norms_heads;
       job.sequence_parallel = cuts_rows;
       job.checkpoint_activations = recomputes;
       dist::Traffic planned;
@@ -212,7 +224,8 @@ TEST(PlanCounted, AgreesOverTheModelAxisOfARealModel) {
         kind = {static_cast<uint64_t>(plan.calls), static_cast<uint64_t>(plan.bytes)};
       }
       const dist::Traffic counted = model_traffic(world, job);
-      const std::string what = core::join("rows cut ", cuts_rows, ", recomputed ", recomputes);
+      const std::string what = core::join("rows cut ", cuts_rows, ", recomputed ", recomputes,
+                                          ", norms over heads ", norms_heads);
       EXPECT_EQ(counted.all_gather.calls, planned.all_gather.calls) << what;
       EXPECT_EQ(counted.all_gather.bytes, planned.all_gather.bytes) << what;
       EXPECT_EQ(counted.reduce_scatter.calls, planned.reduce_scatter.calls) << what;

@@ -120,6 +120,16 @@ const FamilyInfo& family_info(const ModelConfig& config) {
   return *found;
 }
 
+void take_family_traits(ModelConfig& config) {
+  const FamilyInfo& family = family_info(config);
+  config.has_qkv_bias = family.biases == BiasKeys::kQkvAlways || family.biases == BiasKeys::kQkv;
+  config.head_norms = family.head_norms;
+  config.norm_placement = family.norm_placement;
+  if (family.no_rope_interval > 0) {
+    config.layers_without_rope = every_layer(config.num_layers, family.no_rope_interval);
+  }
+}
+
 int64_t rotated_dims(const ModelConfig& config) {
   return config.rope_dims > 0 ? config.rope_dims : config.head_dim;
 }

@@ -99,6 +99,10 @@ std::span<const FamilyInfo> families();
 const FamilyInfo* find_family_info(std::string_view name);
 /// Throws InternalError for a name that there is not: configurations have been checked.
 const FamilyInfo& family_info(const ModelConfig& config);
+/// Gives a configuration what all models of its family have whatever their sizes: norms, biases of
+/// q, k and v, layers without rope. Its family and number of layers are known. Throws as
+/// family_info.
+void take_family_traits(ModelConfig& config);
 /// Names of all families.
 std::vector<std::string_view> family_names();
 

@@ -1,5 +1,7 @@
 #include "weft/train/config/config_fields.h"
 
+#include "weft/train/config/new_families.h"
+
 namespace weft::train {
 namespace {
 
@@ -30,7 +32,7 @@ ConfigField field(const char* name, ConfigField::Value value, FieldLimits limits
 void add_model(Fields& out, ModelSection& s) {
   out.push_back(field("model.from", &s.from));
   out.push_back(field("model.tokenizer", &s.tokenizer));
-  out.push_back(field("model.family", &s.family, {}, {"llama", "mistral", "qwen2", "qwen3"}));
+  out.push_back(field("model.family", &s.family, {}, new_family_names()));
   out.push_back(field("model.vocab_size", &s.vocab_size, kSizeOrDefault));
   out.push_back(field("model.hidden_size", &s.hidden_size, kSizeOrDefault));
   out.push_back(field("model.num_layers", &s.num_layers, kSizeOrDefault));

@@ -15,7 +15,7 @@ struct ModelSection {
   std::string from;
   /// Folder, tokenizer.json or .gguf; empty: that of `from`, else the installed model's.
   std::string tokenizer;
-  /// llama, mistral, qwen2 or qwen3.
+  /// One of kNewFamilies (new_families.h).
   std::string family = "llama";
   /// Rows of the embedding; 0: the tokenizer's.
   int64_t vocab_size = 0;

@@ -5,6 +5,7 @@
 
 #include "weft/core/error.h"
 #include "weft/shard/split.h"
+#include "weft/train/config/new_families.h"
 #include "weft/train/pipeline/stage_layers.h"
 
 namespace weft::train {
@@ -32,6 +33,7 @@ UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank, bool has_no
   }
   add_hidden_matrix(unit, width, queries);
   if (model.has_head_norms) unit.numels.insert(unit.numels.end(), 2, model.head_dim);
+  if (model.has_norms_over_heads) unit.numels.insert(unit.numels.end(), {queries, keys});
   for (int i = 0; i < 3; ++i) add_hidden_matrix(unit, rank.ffn_width, width);
   if (has_norms) unit.numels.insert(unit.numels.end(), 2, width);
   const int64_t all_queries = model.num_heads * model.head_dim;
@@ -98,8 +100,10 @@ ModelSizes sizes_of(const ModelSection& model) {
   sizes.head_dim = model.head_dim;
   sizes.intermediate_size = model.intermediate_size;
   sizes.is_tied = model.tied;
-  sizes.has_qkv_bias = model.family == "qwen2";
-  sizes.has_head_norms = model.family == "qwen3";
+  const NewFamily& family = new_family(model.family);
+  sizes.has_qkv_bias = family.has_qkv_bias;
+  sizes.has_head_norms = family.has_head_norms;
+  sizes.has_norms_over_heads = family.has_norms_over_heads;
   return sizes;
 }
 

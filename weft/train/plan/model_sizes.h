@@ -23,6 +23,10 @@ struct ModelSizes {
   bool has_qkv_bias = false;
   /// A norm's weight for the queries' and one for the keys' heads.
   bool has_head_norms = false;
+  /// The same for all queries' features together, and for all keys'.
+  bool has_norms_over_heads = false;
+
+  bool operator==(const ModelSizes&) const = default;
 };
 
 /// Of a new model, whose section complete_model has filled. Throws ConfigError if the vocabulary's

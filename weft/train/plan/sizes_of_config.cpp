@@ -14,6 +14,7 @@ ModelSizes sizes_of(const models::ModelConfig& config) {
   sizes.is_tied = config.is_tied;
   sizes.has_qkv_bias = config.has_qkv_bias;
   sizes.has_head_norms = config.head_norms == models::HeadNorms::kEachHead;
+  sizes.has_norms_over_heads = config.head_norms == models::HeadNorms::kAllHeads;
   return sizes;
 }
 

@@ -102,6 +102,11 @@ void add_model(Plans& plans, const PlanJob& job, const RankSizes& rank,
   };
   add_activations("all_gather", calls.all_gather);
   add_activations("reduce_scatter", calls.reduce_scatter);
+  // The sums of squares of queries and of keys, and in backward their gradients.
+  const int64_t forwards = job.checkpoint_activations ? 2 : 1;
+  const int64_t norm_calls =
+      job.model.has_norms_over_heads ? 2 * rank.num_layers * (forwards + 1) * microbatches : 0;
+  const int64_t norm_bytes = norm_calls * job.num_tokens() * kFloatBytes;
   const int64_t loss_calls = rank.has_head ? 2 * microbatches : 0;
   // The maximum; then the sum and the target's logit together.
   const int64_t loss_bytes = rank.has_head ? 3 * microbatches * job.num_tokens() * kFloatBytes : 0;
@@ -111,8 +116,10 @@ void add_model(Plans& plans, const PlanJob& job, const RankSizes& rank,
     ++sums;
     summed += layouts[i].share_length();
   }
-  add(plans, "model", "all_reduce", microbatches * calls.all_reduce + loss_calls + sums,
-      microbatches * calls.all_reduce * activation + loss_bytes + summed * kFloatBytes);
+  add(plans, "model", "all_reduce",
+      microbatches * calls.all_reduce + norm_calls + loss_calls + sums,
+      microbatches * calls.all_reduce * activation + norm_bytes + loss_bytes +
+          summed * kFloatBytes);
 }
 
 void add_pipe(Plans& plans, const PlanJob& job, const std::vector<UnitSizes>& units,

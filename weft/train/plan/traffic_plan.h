@@ -29,7 +29,8 @@ struct CollectivePlan {
 /// microbatch. Over replica, exact: one reduce-scatter
 /// (float32) and one gather of every unit's share per step, whatever the microbatches. Over model:
 /// all-reduces of a microbatch's activations, two per block and direction, one for the embedding,
-/// one for the head's input, two of float32 per token for the loss. With sequence parallelism,
+/// one for the head's input, two of float32 per token for the loss, two per block and direction for
+/// norms over all heads. With sequence parallelism,
 /// instead of the activations' all-reduces: a gather before and a reduce-scatter after each half of
 /// a block, and a gather more in backward, of inputs that a rank keeps its rows of alone; and once
 /// per step an all-reduce of what norms have summed. Over pipe, exact: activations and their

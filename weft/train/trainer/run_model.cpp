@@ -62,9 +62,7 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
   sizes.norm_eps = model.norm_eps;
   sizes.rope_base = model.rope_base;
   sizes.is_tied = model.tied;
-  const models::FamilyInfo& family = models::family_info(sizes);
-  sizes.has_qkv_bias = family.biases == models::BiasKeys::kQkvAlways;
-  sizes.head_norms = family.head_norms;
+  models::take_family_traits(sizes);
   return models::complete_config(sizes);
 }
 
