@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <regex>
 
@@ -23,6 +27,21 @@ class OnTwoHosts : public testing::Test {
     hosts_.emplace();
     if (!hosts_->problem().empty()) GTEST_SKIP() << hosts_->problem();
   }
+
+  // One rank of `weft ARGS…` on the host, as a launcher that is not weft's own starts it.
+  Strings rank_alone(int host, const Strings& args) const {
+    const std::string rank = std::to_string(host);
+    const Strings variables = {"env",
+                               "RANK=" + rank,
+                               "WORLD_SIZE=2",
+                               "LOCAL_RANK=0",
+                               "LOCAL_WORLD_SIZE=1",
+                               "MASTER_PORT=29512",
+                               "MASTER_ADDR=" + test::TwoHosts::address()};
+    return hosts_->on(host, joined(variables, weft_command(args)));
+  }
+
+  test::TwoHosts& hosts() { return *hosts_; }
 
   // Two ranks of `weft ARGS…` on this host, beside two on the other.
   Strings half(int host, const Strings& args) const {
@@ -83,6 +102,100 @@ TEST_F(OnTwoHosts, AHostThatFailedTellsOneThatComesLater) {
     EXPECT_NE(of_other.err.find("-5"), std::string::npos) << of_other.err;
     EXPECT_EQ(early.finish().status, 2);
   }
+}
+
+constexpr char kSilence[] =
+    "hosts left and right have not heard from each other for 5 s: one of them is cut off, stopped "
+    "or stuck\n";
+
+// Nobody but the ranks themselves looks after them, as under srun, mpirun and torchrun.
+TEST_F(OnTwoHosts, RanksWithoutALauncherSayTheSameOfACutWire) {
+  const Strings args = {"generate", "-p", "The quick brown fox jumps over", "-n", "100000"};
+  BackgroundCommand right(rank_alone(1, args), with_model());
+  BackgroundCommand left(rank_alone(0, args), with_model());
+  ASSERT_TRUE(left.wait_for_output(" a lazy dog"));
+  hosts().cut();
+  for (BackgroundCommand* each : {&left, &right}) {
+    const CommandResult result = each->finish();
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.status, 4);
+    EXPECT_TRUE(result.err.ends_with(kSilence)) << result.err;
+  }
+}
+
+TEST_F(OnTwoHosts, RanksWithoutALauncherNameOneThatIsKilled) {
+  const Strings args = {"generate", "-p", "The quick brown fox jumps over", "-n", "100000"};
+  BackgroundCommand right(rank_alone(1, args), with_model());
+  BackgroundCommand left(rank_alone(0, args), with_model());
+  ASSERT_TRUE(left.wait_for_output(" a lazy dog"));
+  kill(right.pid(), SIGKILL);
+  const CommandResult of_left = left.finish();
+  EXPECT_EQ(of_left.status, 4);
+  EXPECT_TRUE(std::regex_search(
+      of_left.err,
+      std::regex(
+          "rank 1 \\(pid [0-9]+, host right\\) was killed or has ended (during|after) .+\n")))
+      << of_left.err;
+}
+
+TEST_F(OnTwoHosts, LaunchersSayTheSameOfACutWire) {
+  const Strings args = {"generate", "-p", "The quick brown fox jumps over", "-n", "100000"};
+  BackgroundCommand right(half(1, args), with_model());
+  BackgroundCommand left(half(0, args), with_model());
+  ASSERT_TRUE(left.wait_for_output("[0]  a lazy dog"));
+  hosts().cut();
+  const CommandResult of_left = left.finish();
+  const CommandResult of_right = right.finish();
+  EXPECT_EQ(of_left.status, 4);
+  EXPECT_EQ(of_right.status, 4);
+  EXPECT_EQ(of_left.err, of_right.err);
+  EXPECT_EQ(
+      of_left.err,
+      "weft launch: CommError: host 0 (left) and host 1 (right) have not heard from each other "
+      "for 7 s: one of them is cut off, stopped or has ended; the ranks were ended\n");
+}
+
+TEST_F(OnTwoHosts, AHostWithAnotherKeyIsRefused) {
+  const Strings args = {"generate", "-p", "Hello", "-n", "8"};
+  const auto keyed = [](const char* key) {
+    auto options = with_model();
+    options.variables.emplace_back("WEFT_JOB_KEY", key);
+    options.variables.emplace_back("WEFT_START_TIMEOUT_S", "5");
+    return options;
+  };
+  BackgroundCommand left(half(0, args), keyed("the key of this job alone"));
+  BackgroundCommand right(half(1, args), keyed("the key of another job"));
+  const CommandResult of_right = right.finish();
+  EXPECT_EQ(of_right.status, 2);
+  EXPECT_NE(of_right.err.find("expected the key of this job, got another"), std::string::npos)
+      << of_right.err;
+  EXPECT_EQ(left.finish().status, 4);
+}
+
+// In place of ssh: the other host is a network namespace.
+TEST_F(OnTwoHosts, OneCommandStartsAllHosts) {
+  const std::string shell = "/tmp/weft-shell-" + std::to_string(getpid());
+  {
+    std::ofstream script(shell);
+    script << "#!/bin/sh\nexec ip netns exec " << hosts().space(1)
+           << " env -u WEFT_SSH WEFT_HOST=right sh -c \"$2\"\n";
+  }
+  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
+  const std::string names = test::TwoHosts::address() + "," + test::TwoHosts::other_address();
+  const Strings launch = weft_command({"launch", "-n", "2", "--hosts", names, "--"});
+  const Strings answer =
+      weft_command({"generate", "-p", "The quick brown fox jumps over", "-n", "8"});
+  auto options = with_model();
+  options.variables.emplace_back("WEFT_SSH", shell);
+  const CommandResult result = test::run_command(hosts().on(0, joined(launch, answer)), options);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "[0]  a lazy dog\n[0] \n[0] In this example\n");
+  const CommandResult wrong = test::run_command(
+      hosts().on(0, joined(launch, weft_command({"generate", "no-such-model.gguf", "-p", "Hi"}))),
+      options);
+  EXPECT_EQ(wrong.status, 3);
+  EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1) << wrong.err;
+  std::filesystem::remove(shell);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <regex>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "tests/support/backends.h"
 #include "tests/support/run_command.h"
@@ -97,10 +96,10 @@ TEST(FaultProgram, DISABLED_RankOneStopsAsItStarts) {
 // Rank 1 meets the others and connects to none of them.
 TEST(FaultProgram, DISABLED_RankOneNeverConnects) {
   try {
-    const RankInfo info = rank_info_from_env();
+    RankInfo info = rank_info_from_env();
     if (info.rank != 1) World::from_env();
-    const auto store = open_store(info, std::chrono::seconds(30));
-    meet_ranks(*store, info, "gloo", std::chrono::seconds(30));
+    const Meeting meeting = open_store(info, std::chrono::seconds(30));
+    meet_ranks(meeting, info, "gloo", std::chrono::seconds(30));
     start_heartbeat();
     sleep(60);
   } catch (const core::Error& error) {

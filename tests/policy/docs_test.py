@@ -12,7 +12,7 @@ CODE = re.compile(r"^```cpp\n(.*?)^```", re.M | re.S)
 TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 SEED = re.compile(r"`(?:(\w+)/)?([\w*]+)`")
-READ = re.compile(r'(?:getenv|envname|from_env|env\.(?:text|has|integer|integer_or))\("(\w+)"')
+READ = re.compile(r'(?:getenv|envname|from_env|env\.(?:text|text_or_empty|has|integer|integer_or))\("(\w+)"')
 NAMES = re.compile(r"read_numbers\([^;]*;", re.S)
 FILE = re.compile(r"`(?:[\w./]*/)?([\w-]+\.(?:h|cpp|cu|py|sh|toml|md|\*))`")
 # Names that are put together from flags and keys, of which the page has examples.
@@ -60,7 +60,7 @@ class Docs(unittest.TestCase):
                 self.assertTrue((page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}")
 
     def test_files_that_are_named_exist(self):
-        folders = ("weft", "tests", "tools", "examples", "bench", "cmake", "docs")
+        folders = ("weft", "tests", "tools", "examples", "bench", "cmake", "deploy", "docs")
         names = {path.name for folder in folders for path in (ROOT / folder).rglob("*")} | ELSEWHERE
         names.update(name.rsplit(".", 1)[0] + ".*" for name in list(names) if "." in name)
         for page in PAGES + READMES:

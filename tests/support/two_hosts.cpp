@@ -24,7 +24,7 @@ TwoHosts::TwoHosts() {
       {"ip", "link", "add", "wire", "netns", left, "type", "veth", "peer", "name", "wire", "netns",
        right},
       {"ip", "-n", left, "addr", "add", address() + "/24", "dev", "wire"},
-      {"ip", "-n", right, "addr", "add", "10.213.77.2/24", "dev", "wire"},
+      {"ip", "-n", right, "addr", "add", other_address() + "/24", "dev", "wire"},
       {"ip", "-n", left, "link", "set", "lo", "up"},
       {"ip", "-n", right, "link", "set", "lo", "up"},
       {"ip", "-n", left, "link", "set", "wire", "up"},
@@ -38,6 +38,9 @@ TwoHosts::TwoHosts() {
 TwoHosts::~TwoHosts() {
   for (const int host : {0, 1}) run_command({"sh", "-c", "ip netns del " + space(host)});
 }
+
+// Host 1's end, so that host 0 keeps its address, as with a cable that is pulled out.
+void TwoHosts::cut() { run({"ip", "-n", space(1), "link", "set", "wire", "down"}); }
 
 bool TwoHosts::run(const Strings& command) {
   const CommandResult result = run_command(command);

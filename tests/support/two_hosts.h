@@ -18,15 +18,20 @@ class TwoHosts {
   const std::string& problem() const { return problem_; }
   /// `command` as it runs on host 0 or 1, under the name that name() gives.
   std::vector<std::string> on(int host, const std::vector<std::string>& command) const;
+  /// From now on nothing comes through between the hosts.
+  void cut();
   static std::string name(int host) { return host == 0 ? "left" : "right"; }
   /// Flags of `weft launch` with which the hosts find each other.
   std::vector<std::string> launch_flags(int host) const;
   /// Host 0's address, as the other host sees it.
   static std::string address() { return "10.213.77.1"; }
+  /// Host 1's address.
+  static std::string other_address() { return "10.213.77.2"; }
+  /// The name by which `ip netns exec` knows the host.
+  std::string space(int host) const;
   static int port() { return 29511; }
 
  private:
-  std::string space(int host) const;
   bool run(const std::vector<std::string>& command);
 
   std::string problem_;

@@ -122,10 +122,14 @@ void GroupMonitor::watch_until_done(c10d::Work& work, OpKind kind) const {
 void GroupMonitor::explain(OpKind kind, const std::exception& error) const {
   // A connection breaks a moment before the process that held it is seen to be gone.
   for (int i = 0; i < 100; ++i) {
+    if (const std::string verdict = peers_->verdict(); !verdict.empty()) {
+      core::fail<core::CommError>(where(kind), ": ", verdict);
+    }
     for (const int rank : world_ranks_) {
       if (rank == peers_->own_rank() || !peers_->is_dead(rank)) continue;
-      core::fail<core::CommError>(where(kind), ": ", peers_->name(rank), " was killed or has ended",
-                                  peers_->last_operation(rank));
+      const std::string seen =
+          core::join(peers_->name(rank), " was killed or has ended", peers_->last_operation(rank));
+      core::fail<core::CommError>(where(kind), ": ", peers_->agree(seen));
     }
     std::this_thread::sleep_for(10ms);
   }

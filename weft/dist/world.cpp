@@ -1,7 +1,6 @@
 #include "weft/dist/world.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -9,9 +8,11 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/backends/backends.h"
+#include "weft/dist/backends/mpi_group.h"
 #include "weft/dist/check/checked_backend.h"
 #include "weft/dist/group_monitor.h"
 #include "weft/dist/rendezvous/handshake.h"
+#include "weft/dist/rendezvous/limits.h"
 #include "weft/dist/rendezvous/peers.h"
 #include "weft/dist/rendezvous/rendezvous.h"
 
@@ -20,18 +21,6 @@ namespace {
 
 using core::check;
 using core::ConfigError;
-
-std::chrono::milliseconds timeout_from_env(const char* name, std::chrono::milliseconds otherwise) {
-  const char* text = std::getenv(name);
-  if (text == nullptr) return otherwise;
-  const std::string_view value(text);
-  int64_t seconds = 0;
-  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
-  const bool whole = error == std::errc() && stop == value.data() + value.size();
-  check<ConfigError>(whole && seconds >= 1 && seconds <= 1'000'000, "dist.World: ", name,
-                     ": expected seconds from 1 to 1000000, got '", value, "'");
-  return std::chrono::seconds(seconds);
-}
 
 bool flag_from_env(const char* name, bool otherwise) {
   const char* text = std::getenv(name);
@@ -44,10 +33,19 @@ bool flag_from_env(const char* name, bool otherwise) {
 
 WorldOptions with_environment(WorldOptions options) {
   if (const char* backend = std::getenv("WEFT_BACKEND")) options.backend = backend;
-  options.timeout = timeout_from_env("WEFT_TIMEOUT_S", options.timeout);
-  options.start_timeout = timeout_from_env("WEFT_START_TIMEOUT_S", options.start_timeout);
+  options.timeout = limit_from_env("WEFT_TIMEOUT_S", options.timeout);
+  options.start_timeout = start_timeout_from_env(options.start_timeout);
   options.check_collectives = flag_from_env("WEFT_CHECK_COLLECTIVES", options.check_collectives);
   return options;
+}
+
+// Nothing in a build without MPI.
+BroadcastText mpi_broadcast() {
+  const auto known = known_backends();
+  const bool has_mpi = std::any_of(known.begin(), known.end(), [](const BackendName& each) {
+    return each.id == BackendId::kMpi && each.is_built;
+  });
+  return has_mpi ? broadcast_by_mpi : BroadcastText();
 }
 
 // What the store and a backend throw, as CommError.
@@ -70,12 +68,12 @@ struct World::State {
   WorldOptions options;
   const BackendRow* backend = nullptr;
   std::string backend_name = "none";
-  c10::intrusive_ptr<c10d::Store> store;
+  Meeting meeting;
   std::shared_ptr<const Peers> peers;
   Group all;
   int groups_made = 0;
 
-  std::shared_ptr<const Peers> meet() const;
+  std::shared_ptr<const Peers> meet();
   Group make_group(const BackendRow& row, const std::string& name, const std::vector<int>& ranks);
 };
 
@@ -114,8 +112,9 @@ World World::from_env(const WorldOptions& given) {
   state->backend_name = state->backend->name;
   // The launcher sees it at once. Ranks that are to share a page have none yet.
   if (shared_status_page() != nullptr) start_heartbeat();
-  state->store =
-      in_our_words("store", [&] { return open_store(state->info, state->options.start_timeout); });
+  state->meeting = in_our_words("store", [&] {
+    return open_store(state->info, state->options.start_timeout, mpi_broadcast());
+  });
   state->peers = in_our_words("start", [&] { return state->meet(); });
   start_heartbeat();
   state->all = state->make_group(*state->backend, "world", all_ranks(state->info.size));
@@ -140,11 +139,11 @@ Group World::make_group_on(const std::string& backend, const std::string& name) 
   return state_->make_group(find_backend(backend, info()), name, all_ranks(size()));
 }
 
-std::shared_ptr<const Peers> World::State::meet() const {
+std::shared_ptr<const Peers> World::State::meet() {
   try {
     // Ranks that check and ranks that don't would take each other's words for data.
     const std::string agreed = backend_name + (options.check_collectives ? "(checked)" : "");
-    return meet_ranks(*store, info, agreed, options.start_timeout);
+    return meet_ranks(meeting, info, agreed, options.start_timeout);
   } catch (const core::Error&) {
     remove_store(info);
     throw;
@@ -161,7 +160,7 @@ Group World::State::make_group(const BackendRow& row, const std::string& name,
   auto monitor = std::make_shared<GroupMonitor>(name, peers, ranks, options.timeout);
   const std::string key = core::join("weft/group/", number, "/", ranks.front(), "/");
   const GroupRequest request{info,
-                             c10::make_intrusive<c10d::PrefixStore>(key, store),
+                             c10::make_intrusive<c10d::PrefixStore>(key, meeting.store),
                              monitor,
                              static_cast<int>(own - ranks.begin()),
                              static_cast<int>(ranks.size()),

@@ -40,12 +40,12 @@ Function* find_function(void* library, const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
-MakeMpiTransport* load_library() {
-  void* const library = open_library();
+void* load_library() {
+  static void* const library = open_library();
   const std::string_view version = find_function<MpiLibraryVersion>(library, "weft_mpi_version")();
   check<ConfigError>(version == WEFT_VERSION, kWhere, kLibrary, ": expected weft ", WEFT_VERSION,
                      ", got ", version, "; install both from one build");
-  return find_function<MakeMpiTransport>(library, "weft_mpi_transport");
+  return library;
 }
 
 // MPI waits for all ranks of a group with its eyes shut, so they first meet in the store.
@@ -73,8 +73,20 @@ int tag_of(const std::string& id) {
 
 }  // namespace
 
+std::string broadcast_by_mpi(const RankInfo& info, const std::string& text,
+                             std::chrono::milliseconds timeout) {
+  constexpr size_t kMostBytes = 4096;
+  check<core::InternalError>(text.size() < kMostBytes, kWhere, "the text is too long");
+  std::string bytes = text;
+  bytes.resize(kMostBytes, '\0');
+  auto* const broadcast = find_function<MpiBroadcast>(load_library(), "weft_mpi_broadcast");
+  broadcast(info, bytes.data(), static_cast<int>(bytes.size()), timeout);
+  return bytes.substr(0, bytes.find('\0'));
+}
+
 GroupHandles make_mpi_group(const GroupRequest& request) {
-  static MakeMpiTransport* const make_transport = load_library();
+  static auto* const make_transport =
+      find_function<MakeMpiTransport>(load_library(), "weft_mpi_transport");
   meet(request);
   std::unique_ptr<BlockTransport> transport(
       make_transport(request.info, request.monitor, tag_of(request.id)));

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <chrono>
+#include <string>
+
 #include "weft/dist/backends/backends.h"
 
 namespace weft::dist {
@@ -9,5 +12,11 @@ namespace weft::dist {
 /// group, the first time over the world. Throws ConfigError if the library cannot be loaded or is
 /// of another version of weft, CommError if a rank does not come.
 GroupHandles make_mpi_group(const GroupRequest& request);
+
+/// Rank 0's `text` on all ranks that mpirun has started, by MPI itself; at most 4,095 bytes without
+/// zeros. Collective over the world. Throws ConfigError without a fitting MPI, CommError if not all
+/// come within `timeout`.
+std::string broadcast_by_mpi(const RankInfo& info, const std::string& text,
+                             std::chrono::milliseconds timeout);
 
 }  // namespace weft::dist

@@ -25,11 +25,13 @@ std::string key_of(const char* what, int host) {
 
 }  // namespace
 
-HostLink::HostLink(int hosts, int host, std::string name, Opener open)
+HostLink::HostLink(int hosts, int host, std::string name, Opener open,
+                   std::chrono::milliseconds open_time)
     : hosts_(hosts),
       host_(host),
       name_(std::move(name)),
       open_(std::move(open)),
+      open_time_(open_time),
       others_(static_cast<size_t>(hosts)) {
   thread_ = core::start_thread("weft launch: hosts", [this] { run(); });
 }
@@ -72,10 +74,12 @@ void HostLink::end_by(int status, const std::string& text) {
 
 // A first connection may get lost while the network of a host comes up, so each try is short.
 c10::intrusive_ptr<c10d::Store> HostLink::open_store() {
-  const auto deadline = std::chrono::steady_clock::now() + kOpenTime;
+  const auto deadline = std::chrono::steady_clock::now() + open_time_;
   while (true) {
     try {
       return open_(kTryTime);
+    } catch (const core::ConfigError&) {
+      throw;
     } catch (const std::exception&) {
       std::unique_lock lock(mutex_);
       if (stop_ || std::chrono::steady_clock::now() > deadline) throw;
@@ -96,15 +100,19 @@ void HostLink::run() {
       if (stops) return;
       changed_.wait_for(lock, kPeriod);
     }
+  } catch (const core::ConfigError& error) {
+    lose(error.exit_code(), core::join("weft launch: ConfigError: ", error.what(), "\n"));
   } catch (const std::exception&) {
-    const std::lock_guard lock(mutex_);
-    lost_ = true;
-    // Host 0 goes when all have said that they are done.
-    if (leaves_ || stop_ || foreign_) return;
-    foreign_ = ForeignEnd{kLostStatus,
-                          "weft launch: CommError: host 0, where the ranks meet, does not answer; "
-                          "the ranks of this host were ended\n"};
+    lose(kLostStatus, silence_of(0));
   }
+}
+
+// Host 0 goes when all have said that they are done.
+void HostLink::lose(int status, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  lost_ = true;
+  if (leaves_ || stop_ || foreign_) return;
+  foreign_ = ForeignEnd{status, text};
 }
 
 void HostLink::round(c10d::Store& store) {
@@ -130,16 +138,19 @@ void HostLink::say(c10d::Store& store) {
   said_leave_ = true;
 }
 
+void HostLink::hear_failure(c10d::Store& store) {
+  if (!store.check({kFailure})) return;
+  std::istringstream fields(store.get_to_str(kFailure));
+  int host = 0;
+  int status = 0;
+  fields >> host >> status;
+  fields.get();
+  std::string text{std::istreambuf_iterator<char>(fields), {}};
+  if (host != host_) end_by(status, text);
+}
+
 void HostLink::listen(c10d::Store& store) {
-  if (store.check({kFailure})) {
-    std::istringstream fields(store.get_to_str(kFailure));
-    int host = 0;
-    int status = 0;
-    fields >> host >> status;
-    fields.get();
-    std::string text{std::istreambuf_iterator<char>(fields), {}};
-    if (host != host_) end_by(status, text);
-  }
+  hear_failure(store);
   for (int host = 0; host < hosts_; ++host) {
     if (host != host_) look_after(store, host);
   }
@@ -150,7 +161,18 @@ void HostLink::listen(c10d::Store& store) {
   }
 }
 
-// A host that has not come yet is waited for by the ranks themselves.
+// What both sides of a cut say: host 0 of another host, the other host of host 0.
+std::string HostLink::silence_of(int host) const {
+  const auto name_of = [this](int each) {
+    const std::string& name = each == host_ ? name_ : others_[static_cast<size_t>(each)].name;
+    return name.empty() ? core::join("host ", each) : core::join("host ", each, " (", name, ")");
+  };
+  return core::join("weft launch: CommError: ", name_of(0), " and ", name_of(std::max(host, host_)),
+                    " have not heard from each other for ", kSilentRounds * kPeriod / 1s,
+                    " s: one of them is cut off, stopped or has ended; the ranks were ended\n");
+}
+
+// A host that has not come yet is waited for by the ranks themselves. Host 0 judges for all.
 void HostLink::look_after(c10d::Store& store, int host) {
   Other& other = others_[static_cast<size_t>(host)];
   other.left = other.left || store.check({key_of("left", host)});
@@ -160,11 +182,11 @@ void HostLink::look_after(c10d::Store& store, int host) {
   fields >> beat >> other.name;
   other.silent_rounds = beat == other.beat ? other.silent_rounds + 1 : 0;
   other.beat = beat;
-  if (other.silent_rounds < kSilentRounds) return;
-  end_by(kLostStatus,
-         core::join("weft launch: CommError: the launcher on host ", host, " (", other.name,
-                    ") has not answered for ", kSilentRounds * kPeriod / 1s,
-                    " s; the ranks of this host were ended\n"));
+  const bool judges = host_ == 0 || host == 0;
+  if (!judges || other.silent_rounds < kSilentRounds) return;
+  const std::string text = silence_of(host);
+  if (host_ == 0) store.set(kFailure, core::join(host_, ' ', kLostStatus, ' ', text));
+  end_by(kLostStatus, text);
 }
 
 }  // namespace weft::dist

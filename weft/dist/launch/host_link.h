@@ -29,14 +29,12 @@ struct ForeignEnd {
 /// talking, so that a network that hangs holds up nothing here.
 class HostLink {
  public:
-  /// How long the hosts of a job may be apart: as long as ranks wait for each other at the start.
-  static constexpr std::chrono::seconds kOpenTime{30};
-
   /// Finds the store within the time that it is given, or throws.
   using Opener = std::function<c10::intrusive_ptr<c10d::Store>(std::chrono::milliseconds)>;
 
-  /// `open` is tried for kOpenTime; then the job is lost.
-  HostLink(int hosts, int host, std::string name, Opener open);
+  /// `open` is tried for `open_time`, as long as ranks wait for each other at the start; then the
+  /// job is lost.
+  HostLink(int hosts, int host, std::string name, Opener open, std::chrono::milliseconds open_time);
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
   ~HostLink();
@@ -45,7 +43,8 @@ class HostLink {
   void tell(int status, const std::string& text);
   /// Tells them that all is done here.
   void leave();
-  /// How the job ended elsewhere, if it did: another host has told, or is silent for seven seconds.
+  /// How the job ended elsewhere, if it did: another host has told, or host 0 and another do not
+  /// hear from each other for seven seconds.
   std::optional<ForeignEnd> foreign_end();
   /// True once what this host has to say is said and, where it serves the store, all others left.
   bool may_go();
@@ -59,17 +58,21 @@ class HostLink {
   };
 
   void run();
+  void lose(int status, const std::string& text);
   c10::intrusive_ptr<c10d::Store> open_store();
   void round(c10d::Store& store);
   void say(c10d::Store& store);
   void listen(c10d::Store& store);
   void look_after(c10d::Store& store, int host);
+  void hear_failure(c10d::Store& store);
+  std::string silence_of(int host) const;
   void end_by(int status, const std::string& text);
 
   const int hosts_;
   const int host_;
   const std::string name_;
   Opener open_;
+  const std::chrono::milliseconds open_time_;
   std::vector<Other> others_;
   int64_t beat_ = 0;
 

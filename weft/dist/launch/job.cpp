@@ -8,15 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <random>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/process.h"
 #include "weft/dist/launch/rank_process.h"
 #include "weft/dist/launch/shm_names.h"
 #include "weft/dist/rendezvous/rendezvous.h"
+#include "weft/dist/store/server.h"
 
 namespace weft::dist {
 namespace {
@@ -28,7 +27,6 @@ constexpr auto kSettleTime = 500ms;
 // Ranks notice a silent peer themselves after 5 s; the launcher is there for those that cannot.
 constexpr auto kSilenceLimit = 7000ms;
 constexpr auto kCheckPeriod = 500ms;
-constexpr auto kStoreTimeout = 30s;
 
 // All hosts must come to the same id; only one job at a time can meet at an address.
 std::string new_job_id(const LaunchOptions& options) {
@@ -84,6 +82,8 @@ Job::Job(const LaunchOptions& options)
       page_(StatusPage::create(all_ranks_)),
       port_(options.port),
       socket_(options.host == 0 ? listen_on(options.address, port_) : core::FileDescriptor()),
+      torch_port_(torch_port_for(options, port_)),
+      key_(job_key_for(options)),
       job_id_(new_job_id(options)),
       own_process_group_(isatty(STDIN_FILENO) == 0),
       ranks_(static_cast<size_t>(options.num_ranks)),
@@ -116,16 +116,6 @@ int Job::run() {
   if (!is_known) report();
   check_output();
   return status_;
-}
-
-void Job::open_store() {
-  if (options_.host == 0) {
-    store_ = serve_store(std::move(socket_), options_.address, port_, kStoreTimeout);
-  }
-  if (options_.num_hosts == 1) return;
-  link_ = std::make_unique<HostLink>(
-      options_.num_hosts, options_.host, host_name(),
-      [this](std::chrono::milliseconds time) { return find_store(options_.address, port_, time); });
 }
 
 void Job::start_all() {
@@ -168,42 +158,6 @@ void Job::start_rank(int index) {
   entry.alive = true;
   status_of(index).pid.store(entry.pid);
   if (own_process_group_ && process_group_ == 0) process_group_ = entry.pid;
-}
-
-std::vector<std::pair<std::string, std::string>> Job::variables_for(int index) const {
-  const std::string rank_text = std::to_string(first_rank_ + index);
-  const std::string local_text = std::to_string(index);
-  const std::string size_text = std::to_string(all_ranks_);
-  const std::string local_size_text = std::to_string(options_.num_ranks);
-  std::vector<std::pair<std::string, std::string>> variables = {
-      {"RANK", rank_text},
-      {"LOCAL_RANK", local_text},
-      {"WORLD_SIZE", size_text},
-      {"LOCAL_WORLD_SIZE", local_size_text},
-      {"MASTER_ADDR", options_.address},
-      {"MASTER_PORT", std::to_string(port_)},
-      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-      {"WEFT_RANK", rank_text},
-      {"WEFT_LOCAL_RANK", local_text},
-      {"WEFT_WORLD_SIZE", size_text},
-      {"WEFT_LOCAL_WORLD_SIZE", local_size_text},
-      {"WEFT_JOB_ID", job_id_},
-      {"WEFT_BACKEND", options_.backend},
-      {"WEFT_STATUS_FD", std::to_string(page_.fd())},
-  };
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
-    variables.emplace_back("TORCH_CPP_LOG_LEVEL", "FATAL");
-  }
-  // More threads than processors would make every rank wait for every other.
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-    const int threads = std::max(1, available_cpus() / options_.num_ranks);
-    variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
-  }
-  if (places_ != nullptr) {
-    const auto& lent = places_->variables(index);
-    variables.insert(variables.end(), lent.begin(), lent.end());
-  }
-  return variables;
 }
 
 void Job::step() {

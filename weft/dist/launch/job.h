@@ -1,6 +1,5 @@
 #pragma once
 
-#include <c10/util/intrusive_ptr.h>
 #include <poll.h>
 #include <signal.h>
 
@@ -18,11 +17,9 @@
 #include "weft/dist/launch/mpi_places.h"
 #include "weft/dist/launch/status_page.h"
 
-namespace c10d {
-class Store;
-}
-
 namespace weft::dist {
+
+class StoreServer;
 
 /// The exit status of a program that ends with a core::CommError.
 inline constexpr int kCommErrorStatus = 4;
@@ -47,6 +44,11 @@ class SignalReader {
   struct sigaction former_child_ {};
   core::FileDescriptor fd_;
 };
+
+/// The key that a job's ranks prove to its store, and the port at which a program that knows only
+/// torch's variables may serve a store of its own.
+std::string job_key_for(const LaunchOptions& options);
+int torch_port_for(const LaunchOptions& options, int port);
 
 /// The ranks of one `launch`: starts them, carries their output and signals, and ends them.
 class Job {
@@ -114,10 +116,12 @@ class Job {
   StatusPage page_;
   int port_;
   core::FileDescriptor socket_;
+  int torch_port_;
+  std::string key_;
   std::string job_id_;
   bool own_process_group_;
   pid_t process_group_ = 0;
-  c10::intrusive_ptr<c10d::Store> store_;
+  std::unique_ptr<StoreServer> store_;
   /// Only for a backend that needs them.
   std::unique_ptr<MpiPlaces> places_;
   /// Only for several hosts.

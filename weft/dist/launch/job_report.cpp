@@ -8,6 +8,7 @@
 #include "weft/core/terminal/printable.h"
 #include "weft/dist/launch/job.h"
 #include "weft/dist/launch/process.h"
+#include "weft/dist/rendezvous/limits.h"
 
 namespace weft::dist {
 namespace {
@@ -113,7 +114,7 @@ void Job::agree_on_cause() {
 // come, too, for as long as the ranks would have waited for them; otherwise theirs would wait.
 void Job::wait_for_other_hosts() {
   link_->leave();
-  const auto deadline = std::max(started_ + HostLink::kOpenTime, Clock::now() + kReasonTime);
+  const auto deadline = std::max(started_ + start_timeout_from_env(), Clock::now() + kReasonTime);
   while (!link_->may_go() && asked_signal_ == 0 && (!has_failed() || Clock::now() < deadline)) {
     std::this_thread::sleep_for(20ms);
     handle_signals();

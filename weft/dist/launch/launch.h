@@ -31,19 +31,23 @@ struct LaunchOptions {
   bool prefix_output = true;
   /// Time between the signal to end and SIGKILL.
   std::chrono::milliseconds grace{3000};
+  /// Names of hosts on which launchers are yet to be started, instead of num_hosts; for whoever
+  /// starts them, not for launch().
+  std::vector<std::string> host_names = {};
 };
 
 /// Starts `num_ranks` processes of `command` on this host with RANK, WORLD_SIZE, LOCAL_RANK,
 /// LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and WEFT_* set, passes SIGINT/SIGTERM/SIGHUP on, and
 /// waits. When one rank fails the others are ended, and one line on stderr names the rank, its
 /// signal or status and its last operation; the launchers of the other hosts do and say the same.
-/// Whoever reaches `address` can join the job: it belongs into a trusted network. Returns the exit
-/// status for the program: 0, a weft exit code, 4 for a rank killed by a signal that nobody asked
-/// for, 128+signal when asked to stop. Children die with this process, however it ends. Rank 0
-/// inherits stdin; the others read /dev/null. Throws ConfigError (num_ranks < 1, no command,
-/// several hosts without a port, a build without the mpi backend that is asked for), IoError (port
-/// in use, program or mpirun not found, output that cannot be written). Call before any other
-/// thread is started.
+/// The ranks prove the job's key to the store at `address`: job_key_from_env(), which all hosts of
+/// a job must be given alike, or on one host a new one. Without a key whoever reaches `address` can
+/// join a job on several hosts. Returns the exit status for the program: 0, a weft exit code, 4 for
+/// a rank killed by a signal that nobody asked for, 128+signal when asked to stop. Children die
+/// with this process, however it ends. Rank 0 inherits stdin; the others read /dev/null. Throws
+/// ConfigError (num_ranks < 1, no command, several hosts without a port, a build without the mpi
+/// backend that is asked for), IoError (port in use, program or mpirun not found). Call before any
+/// other thread is started.
 int launch(const LaunchOptions& options);
 
 }  // namespace weft::dist

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "weft/dist/backends/block_collectives.h"
@@ -19,5 +20,11 @@ using MpiLibraryVersion = const char*();
 /// the group, the first time over the world. Throws as MpiRuntime::start and MpiCommunicator do.
 using MakeMpiTransport = BlockTransport*(const RankInfo& info,
                                          const std::shared_ptr<GroupMonitor>& monitor, int tag);
+
+/// weft_mpi_broadcast in the library: gives rank 0's `size` bytes at `bytes` to all ranks. MPI is
+/// begun if it was not. Collective over the world. Throws as MpiRuntime::start does, and CommError
+/// if not all come within `timeout`.
+using MpiBroadcast = void(const RankInfo& info, char* bytes, int size,
+                          std::chrono::milliseconds timeout);
 
 }  // namespace weft::dist

@@ -16,10 +16,6 @@ using core::ConfigError;
 
 constexpr const char* kMpi = "dist.World: backend mpi: ";
 
-MpiRuntime* runtime = nullptr;
-
-void end_runtime(int status, void*) { runtime->end(status); }
-
 // Our launcher says in one line what became of a rank; Open MPI would add a stack trace of its own.
 void quiet_openmpi() { setenv("OMPI_MCA_opal_signal", "", 0); }
 
@@ -28,8 +24,9 @@ void check_ranks(const RankInfo& info) {
   int size = 1;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), kMpi);
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), kMpi);
-  check<ConfigError>(rank == info.rank && size == info.size, kMpi, "MPI sees rank ", rank, " of ",
-                     size, ", but ", info.launcher, " started rank ", info.rank, " of ", info.size,
+  check<ConfigError>(rank == info.launcher_rank && size == info.size, kMpi, "MPI sees rank ", rank,
+                     " of ", size, ", but ", info.launcher, " started rank ", info.launcher_rank,
+                     " of ", info.size,
                      "; start the ranks by mpirun, or by weft launch with the backend mpi");
 }
 
@@ -49,21 +46,38 @@ void check_mpi(int code, const std::string& where) {
   core::fail<CommError>(where, ": ", mpi_error_text(code));
 }
 
+MpiRuntime& MpiRuntime::only() {
+  static MpiRuntime memory;
+  return memory;
+}
+
 MpiRuntime& MpiRuntime::start(const RankInfo& info, const std::shared_ptr<GroupMonitor>& monitor) {
   static MpiRuntime* const made = [&] {
-    static MpiRuntime memory;
-    memory.begin(info);
-    memory.monitor_ = monitor;
+    only().begin(info);
+    only().monitor_ = monitor;
     // Under our own launcher nobody is ended because a rank has left without a word.
-    memory.patience_ = info.launcher == "weft" ? 2000ms : monitor->timeout();
-    runtime = &memory;
-    // Unlike atexit it tells the status. MPI is not ended in order when the program has failed: the
-    // others might be waiting for this rank, and MPI would wait for them.
-    if (memory.begun_here_) on_exit(end_runtime, nullptr);
-    return &memory;
+    if (info.launcher != "weft") only().patience_ = monitor->timeout();
+    return &only();
   }();
   check_ranks(info);
   return *made;
+}
+
+void MpiRuntime::broadcast(const RankInfo& info, char* bytes, int size,
+                           std::chrono::milliseconds timeout) {
+  MpiRuntime& mpi = only();
+  mpi.begin(info);
+  const auto entered = mpi.enter();
+  constexpr const char* kBroadcast = "dist.mpi: MPI_Ibcast";
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibcast(bytes, size, MPI_BYTE, 0, MPI_COMM_WORLD, &request), kBroadcast);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (int done = 0; done == 0; std::this_thread::sleep_for(200us)) {
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), kBroadcast);
+    const bool in_time = done != 0 || std::chrono::steady_clock::now() < deadline;
+    check<CommError>(in_time, kBroadcast, ": rank 0 did not come within ", timeout / 1s,
+                     " s; did it start? (WEFT_START_TIMEOUT_S)");
+  }
 }
 
 void MpiRuntime::begin(const RankInfo& info) {
@@ -76,6 +90,9 @@ void MpiRuntime::begin(const RankInfo& info) {
     quiet_openmpi();
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), kMpi);
     begun_here_ = true;
+    // Unlike atexit it tells the status. MPI is not ended in order when the program has failed: the
+    // others might be waiting for this rank, and MPI would wait for them.
+    on_exit([](int status, void*) { only().end(status); }, nullptr);
   }
   check<ConfigError>(provided >= MPI_THREAD_SERIALIZED, kMpi,
                      "MPI was begun for one thread only; call MPI_Init_thread with "
@@ -106,13 +123,14 @@ void MpiRuntime::end(int status) {
 bool MpiRuntime::others_end_too() const {
   MPI_Request request = MPI_REQUEST_NULL;
   if (MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
-  const std::unique_ptr<PeerWatch> watch = monitor_->watch();
+  const auto watch = monitor_ != nullptr ? monitor_->watch() : nullptr;
   const auto deadline = std::chrono::steady_clock::now() + patience_;
   while (true) {
     int done = 0;
     if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
     if (done != 0) return true;
-    if (std::chrono::steady_clock::now() > deadline || watch->trouble()) return false;
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    if (watch != nullptr && watch->trouble()) return false;
     std::this_thread::sleep_for(200us);
   }
 }

@@ -21,6 +21,12 @@ class MpiRuntime {
   /// thread only; CommError if MPI cannot begin.
   static MpiRuntime& start(const RankInfo& info, const std::shared_ptr<GroupMonitor>& monitor);
 
+  /// Gives rank 0's `size` bytes to all ranks before there is any group; begins MPI if nobody has.
+  /// Collective over the world. Throws as start() does, and CommError if not all come within
+  /// `timeout`.
+  static void broadcast(const RankInfo& info, char* bytes, int size,
+                        std::chrono::milliseconds timeout);
+
   MpiRuntime(const MpiRuntime&) = delete;
   MpiRuntime& operator=(const MpiRuntime&) = delete;
   ~MpiRuntime() = default;
@@ -46,6 +52,7 @@ class MpiRuntime {
  private:
   MpiRuntime() = default;
 
+  static MpiRuntime& only();
   void begin(const RankInfo& info);
   [[noreturn]] void throw_failure() const;
   bool others_end_too() const;
@@ -57,7 +64,7 @@ class MpiRuntime {
   std::atomic<bool> skip_end_{false};
   std::string failure_;
   std::shared_ptr<GroupMonitor> monitor_;
-  std::chrono::milliseconds patience_{};
+  std::chrono::milliseconds patience_{2000};
 };
 
 /// MPI's own words for an error code.

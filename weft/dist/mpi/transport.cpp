@@ -24,6 +24,15 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
+// MPI knows ranks by the launcher's numbers.
+std::vector<int> launcher_ranks(const GroupMonitor& monitor) {
+  std::vector<int> ranks;
+  for (const int rank : monitor.world_ranks()) {
+    ranks.push_back(monitor.peers().peer(rank).launcher_rank);
+  }
+  return ranks;
+}
+
 // Calls `begin_one` for each piece of `bytes` that fits into one message.
 template <class Function>
 void for_pieces(uint64_t bytes, Function&& begin_one) {
@@ -60,8 +69,8 @@ MpiCommunicator::~MpiCommunicator() {
 
 MpiTransport::MpiTransport(MpiRuntime& runtime, std::shared_ptr<GroupMonitor> monitor, int tag)
     : waiter_(runtime, monitor),
-      collective_comm_(runtime, monitor->world_ranks(), tag),
-      message_comm_(runtime, monitor->world_ranks(), tag + 1),
+      collective_comm_(runtime, launcher_ranks(*monitor), tag),
+      message_comm_(runtime, launcher_ranks(*monitor), tag + 1),
       collectives_(collective_comm_.get(), rank_in(collective_comm_.get()),
                    size_of(collective_comm_.get()), waiter_) {}
 

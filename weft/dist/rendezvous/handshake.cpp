@@ -4,11 +4,16 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "weft/core/error.h"
+#include "weft/core/log.h"
+#include "weft/core/sha256.h"
 #include "weft/dist/launch/process.h"
+#include "weft/dist/rendezvous/limits.h"
+#include "weft/dist/store/remote_watch.h"
 #include "weft/version.h"
 
 namespace weft::dist {
@@ -17,7 +22,7 @@ namespace {
 using core::CommError;
 
 // The number is counted up when ranks of two builds of one version can no longer work together.
-constexpr const char* kBuild = "weft-" WEFT_VERSION "-protocol-2-libtorch-" TORCH_VERSION;
+constexpr const char* kBuild = "weft-" WEFT_VERSION "-protocol-3-libtorch-" TORCH_VERSION;
 
 std::string hello_key(int rank) { return "weft/hello/" + std::to_string(rank); }
 
@@ -47,14 +52,22 @@ struct Hello {
   }
 };
 
+[[noreturn]] void fail_to_come(int rank, const RankInfo& info, std::chrono::milliseconds timeout) {
+  core::fail<CommError>("dist.World: rank ", rank, " of ", info.size, " did not come within ",
+                        timeout.count() / 1000, " s; did it start? (WEFT_START_TIMEOUT_S)");
+}
+
 std::string read_hello(c10d::Store& store, int rank, const RankInfo& info,
                        std::chrono::milliseconds timeout) {
   try {
     store.wait({hello_key(rank)}, timeout);
     return store.get_to_str(hello_key(rank));
+  } catch (const StoreTimeout&) {
+    fail_to_come(rank, info, timeout);
+  } catch (const core::Error&) {
+    throw;
   } catch (const std::exception&) {
-    core::fail<CommError>("dist.World: rank ", rank, " of ", info.size, " did not come within ",
-                          timeout.count() / 1000, " s; did it start? (WEFT_START_TIMEOUT_S)");
+    fail_to_come(rank, info, timeout);
   }
 }
 
@@ -66,34 +79,101 @@ void share_page_of(const Hello& first, const RankInfo& info) {
   if (fd.is_open()) share_status_page(StatusPage::attach(std::move(fd), info.size), info.rank);
 }
 
-}  // namespace
+std::string identity_of(const Hello& hello) {
+  return core::join("build ", hello.build, ", backend ", hello.backend, ", ", hello.size, " ranks");
+}
 
-std::shared_ptr<const Peers> meet_ranks(c10d::Store& store, const RankInfo& info,
-                                        const std::string& backend,
-                                        std::chrono::milliseconds timeout) {
-  const bool need_page = shared_status_page() == nullptr && info.single_host();
-  Hello own;
-  own.backend = backend;
-  own.size = info.size;
-  if (need_page && info.rank == 0) {
-    share_status_page(StatusPage::create(info.size), 0);
-    own.page_fd = shared_status_page()->fd();
-  }
+// All ranks by the launcher's numbers, which become theirs.
+std::vector<Peer> exchange_hellos(c10d::Store& store, const RankInfo& info, const Hello& own,
+                                  std::chrono::milliseconds timeout) {
   store.set(hello_key(info.rank), own.text());
+  const std::string ours = identity_of(own);
   std::vector<Peer> peers;
   for (int rank = 0; rank < info.size; ++rank) {
     const Hello hello = Hello::parse(rank, read_hello(store, rank, info, timeout));
-    const auto identity = [](const Hello& h) {
-      return core::join("build ", h.build, ", backend ", h.backend, ", ", h.size, " ranks");
-    };
-    core::check<CommError>(identity(hello) == identity(own), "dist.World: ranks differ: rank ",
-                           info.rank, " has ", identity(own), "; rank ", rank, " has ",
-                           identity(hello), "; start all ranks with the same program and options");
-    peers.push_back({rank, hello.pid, hello.start_time, hello.host});
-    if (need_page && rank == 0 && info.rank != 0) share_page_of(hello, info);
+    const std::string theirs = identity_of(hello);
+    core::check<CommError>(theirs == ours, "dist.World: ranks differ: rank ", info.rank, " has ",
+                           ours, "; rank ", rank, " has ", theirs,
+                           "; start all ranks with the same program and options");
+    peers.push_back({rank, hello.pid, hello.start_time, hello.host, rank});
+    const bool needs_page = shared_status_page() == nullptr && info.single_host();
+    if (needs_page && rank == 0 && info.rank != 0) share_page_of(hello, info);
   }
+  return peers;
+}
+
+// The hosts in the order of their first ranks, and each host's ranks in the launcher's order.
+void order_by_host(std::vector<Peer>& peers, RankInfo& info) {
+  std::vector<std::string> hosts;
+  for (const Peer& peer : peers) {
+    if (std::find(hosts.begin(), hosts.end(), peer.host) == hosts.end()) hosts.push_back(peer.host);
+  }
+  const auto place = [&](const Peer& peer) {
+    return std::find(hosts.begin(), hosts.end(), peer.host) - hosts.begin();
+  };
+  std::stable_sort(peers.begin(), peers.end(),
+                   [&](const Peer& a, const Peer& b) { return place(a) < place(b); });
+  bool is_moved = false;
+  for (int rank = 0; rank < info.size; ++rank) {
+    Peer& peer = peers[static_cast<size_t>(rank)];
+    peer.rank = rank;
+    is_moved = is_moved || peer.launcher_rank != rank;
+    if (peer.launcher_rank == info.launcher_rank) info.rank = rank;
+  }
+  if (is_moved && info.rank == 0) {
+    core::log(core::LogLevel::kInfo, "ranks are numbered host by host, other than by ",
+              info.launcher, ", so that neighbours share a host");
+  }
+}
+
+// Drawn by rank 0, so that names of an attempt that was killed are not met again.
+std::string attempt_of(c10d::Store& store, const RankInfo& info) {
+  constexpr const char* kKey = "weft/attempt";
+  constexpr size_t kBytes = 8;
+  if (info.rank == 0) store.set(kKey, core::hex_text(core::random_bytes(kBytes)));
+  return store.get_to_str(kKey);
+}
+
+std::unique_ptr<RemoteWatch> watch_through(const StoreEndpoint& endpoint, const RankInfo& info,
+                                           const Peers& peers, std::chrono::milliseconds timeout) {
+  RemoteWatchOptions options;
+  options.self = {info.rank, peers.peer(info.rank).host, peers.name(info.rank), {}};
+  options.doing = [] { return " " + describe_operation(own_status()); };
+  if (info.store_is_served && info.launcher == "weft") {
+    options.server = "the launcher on host " + peers.peer(0).host;
+  } else {
+    options.server = peers.name(0);
+    options.server_rank = 0;
+  }
+  options.silence_limit = silence_limit();
+  return std::make_unique<RemoteWatch>(
+      connect_to_store(endpoint.address, endpoint.port, endpoint.key, StoreClock::now() + timeout),
+      std::move(options));
+}
+
+}  // namespace
+
+std::shared_ptr<const Peers> meet_ranks(const Meeting& meeting, RankInfo& info,
+                                        const std::string& backend,
+                                        std::chrono::milliseconds timeout) {
+  Hello own;
+  own.backend = backend;
+  own.size = info.size;
+  if (shared_status_page() == nullptr && info.single_host() && info.rank == 0) {
+    share_status_page(StatusPage::create(info.size), 0);
+    own.page_fd = shared_status_page()->fd();
+  }
+  std::vector<Peer> ranks = exchange_hellos(*meeting.store, info, own, timeout);
   own_status().pid.store(getpid());
-  return std::make_shared<Peers>(std::move(peers), info.rank, shared_status_page());
+  if (meeting.endpoint && info.launcher != "weft") {
+    info.job_id += "-" + attempt_of(*meeting.store, info);
+  }
+  if (!info.single_host()) order_by_host(ranks, info);
+  const auto peers = std::make_shared<Peers>(std::move(ranks), info.rank, shared_status_page());
+  if (meeting.endpoint && !info.single_host()) {
+    peers->watch_remote(watch_through(*meeting.endpoint, info, *peers, timeout));
+  }
+  return peers;
 }
 
 }  // namespace weft::dist

@@ -6,18 +6,18 @@
 
 #include "weft/dist/rendezvous/peers.h"
 #include "weft/dist/rendezvous/rank_info.h"
-
-namespace c10d {
-class Store;
-}
+#include "weft/dist/rendezvous/rendezvous.h"
 
 namespace weft::dist {
 
-/// Meets all ranks of the job at `store`: exchanges who runs where, and checks that all are the
-/// same weft with the same backend. Where the launcher gave no status page, the ranks of one host
-/// share rank 0's. Collective over all ranks. Throws CommError naming the ranks that did not come
-/// within `timeout`, or those that differ.
-std::shared_ptr<const Peers> meet_ranks(c10d::Store& store, const RankInfo& info,
+/// Meets all ranks of the job at `meeting`: exchanges who runs where, and checks that all are the
+/// same weft with the same backend. On several hosts `info.rank` becomes the rank's place in an
+/// order that keeps the ranks of each host together, whatever the launcher's order is, and ranks
+/// begin to watch over each other through the store. Where the launcher gave no status page, the
+/// ranks of one host share rank 0's. `info.job_id` gets a part that each attempt of a job has anew.
+/// Collective over all ranks. Throws CommError naming the ranks that did not come within `timeout`,
+/// or those that differ.
+std::shared_ptr<const Peers> meet_ranks(const Meeting& meeting, RankInfo& info,
                                         const std::string& backend,
                                         std::chrono::milliseconds timeout);
 

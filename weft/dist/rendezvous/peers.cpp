@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 #include <thread>
 
 #include "weft/core/error.h"
 #include "weft/core/thread.h"
 #include "weft/dist/launch/process.h"
+#include "weft/dist/rendezvous/limits.h"
+#include "weft/dist/store/remote_watch.h"
 
 namespace weft::dist {
 namespace {
@@ -64,19 +65,14 @@ core::FileDescriptor open_process(const Peer& peer, const std::string& own_host)
   return fd;
 }
 
-std::chrono::milliseconds silence_limit() {
-  const char* text = std::getenv("WEFT_HEARTBEAT_TIMEOUT_S");
-  const double seconds = text == nullptr ? 5.0 : std::strtod(text, nullptr);
-  return seconds > 0 ? std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000))
-                     : std::chrono::milliseconds::max();
-}
-
 }  // namespace
 
 void start_heartbeat() {
   own_status();  // made first, so that it goes last
   static HeartbeatThread thread;
 }
+
+Peers::~Peers() = default;
 
 Peers::Peers(std::vector<Peer> peers, int own_rank, const StatusPage* page)
     : peers_(std::move(peers)), own_rank_(own_rank), page_(page) {
@@ -90,10 +86,19 @@ std::string Peers::name(int rank) const {
 }
 
 bool Peers::is_dead(int rank) const {
+  if (remote_ != nullptr && remote_->has_ended(rank)) return true;
   const int fd = process_fds_[static_cast<size_t>(rank)].get();
   if (fd < 0) return false;
   pollfd ended{fd, POLLIN, 0};
   return ::poll(&ended, 1, 0) > 0;
+}
+
+void Peers::watch_remote(std::unique_ptr<RemoteWatch> remote) { remote_ = std::move(remote); }
+
+std::string Peers::verdict() const { return remote_ == nullptr ? "" : remote_->verdict(); }
+
+std::string Peers::agree(const std::string& seen) const {
+  return remote_ == nullptr ? seen : remote_->agree(seen);
 }
 
 uint32_t Peers::beat(int rank) const {
@@ -122,18 +127,20 @@ std::optional<std::string> PeerWatch::trouble() {
   const auto now = Clock::now();
   const auto looked = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_look_);
   last_look_ = now;
+  if (std::string verdict = peers_.verdict(); !verdict.empty()) return verdict;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const int rank = ranks_[i];
     if (peers_.is_dead(rank)) {
-      return peers_.name(rank) + " was killed or has ended" + peers_.last_operation(rank);
+      return peers_.agree(peers_.name(rank) + " was killed or has ended" +
+                          peers_.last_operation(rank));
     }
     const uint32_t beat = peers_.beat(rank);
     const bool silent = beat != 0 && beat == beats_[i];
     silent_[i] = silent ? silent_[i] + std::min(looked, 2 * kBeatPeriod) : 0ms;
     beats_[i] = beat;
     if (silent_[i] < kLimit) continue;
-    return core::join(peers_.name(rank), " has not answered for ", silent_[i] / 1s,
-                      " s: stopped or stuck", peers_.last_operation(rank));
+    return peers_.agree(core::join(peers_.name(rank), " has not answered for ", silent_[i] / 1s,
+                                   " s: stopped or stuck", peers_.last_operation(rank)));
   }
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "weft/dist/launch/status_page.h"
 
 namespace weft::dist {
+
+class RemoteWatch;
 
 /// Keeps this process's heartbeat going in own_status() from now on. Safe to call again.
 void start_heartbeat();
@@ -22,14 +25,22 @@ struct Peer {
   pid_t pid = 0;
   uint64_t start_time = 0;
   std::string host;
+  /// Its rank as the launcher counts, which may have numbered ranks across the hosts.
+  int launcher_rank = 0;
 };
 
-/// The processes of all ranks, and whether they still run. What cannot be seen from here (ranks of
-/// other hosts) counts as running.
+/// The processes of all ranks, and whether they still run. Ranks of other hosts are seen through
+/// the job's store; without that they count as running.
 class Peers {
  public:
   /// `page` may be null: then only death is noticed, not silence.
   Peers(std::vector<Peer> peers, int own_rank, const StatusPage* page);
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+  ~Peers();
+
+  /// From now on ranks of other hosts are looked after, too.
+  void watch_remote(std::unique_ptr<RemoteWatch> remote);
 
   int own_rank() const { return own_rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
@@ -40,6 +51,11 @@ class Peers {
   bool is_dead(int rank) const;
   /// The rank's heartbeat; 0 if it cannot be seen.
   uint32_t beat(int rank) const;
+  /// What has happened to the job as all its ranks say it; empty: nothing that is known.
+  std::string verdict() const;
+  /// Tells the others what this rank has seen. Returns what all of them say: that, or what another
+  /// has told before.
+  std::string agree(const std::string& seen) const;
   /// "; it was killed or ended during all_reduce #4 of group world", or nothing if not known.
   std::string last_operation(int rank) const;
 
@@ -48,6 +64,7 @@ class Peers {
   std::vector<core::FileDescriptor> process_fds_;
   int own_rank_;
   const StatusPage* page_;
+  std::unique_ptr<RemoteWatch> remote_;
 };
 
 /// Looks after some ranks during one wait and says when one of them is gone.

@@ -8,6 +8,8 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/process.h"
+#include "weft/dist/rendezvous/slurm.h"
+#include "weft/dist/rendezvous/strict_environment.h"
 
 namespace weft::dist {
 namespace {
@@ -15,38 +17,10 @@ namespace {
 using core::check;
 using core::ConfigError;
 
+using Environment = StrictEnvironment;
+
 constexpr int kMaxRanks = 1 << 20;
 constexpr const char* kRankInfo = "dist.rank_info: ";
-
-// Reads variables strictly: a value is a whole decimal integer within limits, or an error.
-class Environment {
- public:
-  explicit Environment(const EnvLookup& lookup) : lookup_(lookup) {}
-
-  std::optional<std::string> text(const std::string& name) const { return lookup_(name); }
-  bool has(const std::string& name) const { return lookup_(name).has_value(); }
-
-  int integer(const std::string& name, int least, int most) const {
-    const auto value = lookup_(name);
-    check<ConfigError>(value.has_value(), kRankInfo, name,
-                       ": expected an integer, got nothing; the launcher sets it together with the "
-                       "other variables of the job");
-    int number = 0;
-    const char* end = value->data() + value->size();
-    const auto [stop, error] = std::from_chars(value->data(), end, number);
-    const bool whole = error == std::errc() && stop == end && !value->empty();
-    check<ConfigError>(whole && number >= least && number <= most, kRankInfo, name,
-                       ": expected an integer from ", least, " to ", most, ", got '", *value, "'");
-    return number;
-  }
-
-  int integer_or(const std::string& name, int least, int most, int otherwise) const {
-    return has(name) ? integer(name, least, most) : otherwise;
-  }
-
- private:
-  const EnvLookup& lookup_;
-};
 
 // The variables in which a launcher says the four numbers.
 struct Names {
@@ -61,6 +35,7 @@ RankInfo read_numbers(const Environment& env, const Names& names, const char* la
   check<ConfigError>(info.rank < info.size, kRankInfo, names.rank, ": expected a rank below ",
                      names.size, "=", info.size, ", got ", info.rank);
   info.local_size = env.integer_or(names.local_size, 1, info.size, 0);
+  info.launcher_rank = info.rank;
   info.local_rank = env.integer_or(names.local_rank, 0, kMaxRanks, 0);
   return info;
 }
@@ -95,11 +70,13 @@ std::string process_identity(pid_t pid) {
 RankInfo from_weft(const Environment& env) {
   RankInfo info = read_numbers(
       env, {"WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_WORLD_SIZE"}, "weft");
-  read_master(env, info);
+  info.master_addr = env.text_or_empty("WEFT_STORE_ADDRESS");
+  info.master_port = env.integer("WEFT_STORE_PORT", 1, 65535);
   complete_local(info);
   info.job_id = env.text("WEFT_JOB_ID").value_or("");
   check<ConfigError>(!info.job_id.empty(), kRankInfo,
                      "WEFT_RANK is set without WEFT_JOB_ID; start the ranks by `weft launch`");
+  info.store_is_served = true;
   return info;
 }
 
@@ -114,10 +91,10 @@ RankInfo from_torchrun(const Environment& env) {
       "RANK and WORLD_SIZE are set, but where the ranks meet is not; set MASTER_ADDR "
       "and MASTER_PORT, or WEFT_JOB_ID on one host");
   complete_local(info);
+  info.store_is_served = env.text_or_empty("TORCHELASTIC_USE_AGENT_STORE") == "True";
   info.job_id = by_hand;
   if (info.job_id.empty()) {
     info.job_id = core::join("torchrun-", env.text("TORCHELASTIC_RUN_ID").value_or("none"), "-",
-                             env.text("TORCHELASTIC_RESTART_COUNT").value_or("0"), "-",
                              info.master_addr, "-", info.master_port);
   }
   return info;
@@ -166,6 +143,14 @@ int slurm_local_size(const Environment& env, int size) {
   return env.integer_or("SLURM_NTASKS_PER_NODE", 1, size, 0);
 }
 
+// Rank 0 is on the first node of the step.
+void read_slurm_meeting(const Environment& env, RankInfo& info) {
+  const auto place = slurm_meeting_place(env);
+  if (!place) return;
+  info.master_addr = place->address;
+  info.master_port = place->port;
+}
+
 RankInfo from_slurm(const Environment& env) {
   const std::string size_name =
       env.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
@@ -174,19 +159,15 @@ RankInfo from_slurm(const Environment& env) {
   info.local_size = slurm_local_size(env, info.size);
   if (info.local_size != 0) info.local_size = std::max(info.local_size, info.local_rank + 1);
   complete_local(info);
+  if (info.master_addr.empty() && !info.single_host()) read_slurm_meeting(env, info);
   info.job_id = core::join("slurm-", env.text("SLURM_JOB_ID").value_or("0"), "-",
                            env.text("SLURM_STEP_ID").value_or("0"), "-",
                            env.text("SLURM_RESTART_COUNT").value_or("0"));
   return info;
 }
 
-// An sbatch or salloc shell has SLURM's variables too, yet is one process, not a task of srun.
 bool started_by_srun(const Environment& env) {
-  if (!env.has("SLURM_STEP_ID") || !env.has("SLURM_PROCID")) return false;
-  const std::string step = *env.text("SLURM_STEP_ID");
-  const bool shell = step == "batch" || step == "interactive" || step == "extern" ||
-                     step == "4294967291" || step == "4294967290" || step == "4294967292";
-  if (shell) return false;
+  if (!is_slurm_task(env)) return false;
   return env.integer_or("SLURM_STEP_NUM_TASKS", 1, kMaxRanks,
                         env.integer_or("SLURM_NTASKS", 1, kMaxRanks, 1)) > 1;
 }

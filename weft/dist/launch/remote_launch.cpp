@@ -1,0 +1,164 @@
+#include "weft/dist/launch/remote_launch.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <set>
+
+#include "weft/core/error.h"
+#include "weft/dist/launch/job.h"
+#include "weft/dist/launch/rank_process.h"
+
+namespace weft::dist {
+namespace {
+
+// Errors are said once for all hosts: each launcher says them.
+class SharedErrors {
+ public:
+  void feed(std::string_view bytes, std::string& out) {
+    rest_ += bytes;
+    for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) {
+      const std::string line = rest_.substr(0, end + 1);
+      rest_.erase(0, end + 1);
+      const bool is_error = line.find("Error: ") != std::string::npos;
+      if (!is_error || said().insert(line).second) out += line;
+    }
+  }
+
+  std::string rest() { return std::move(rest_); }
+
+ private:
+  static std::set<std::string>& said() {
+    static std::set<std::string> lines;
+    return lines;
+  }
+
+  std::string rest_;
+};
+
+struct RemoteHost {
+  pid_t pid = 0;
+  core::FileDescriptor input;
+  core::FileDescriptor errors;
+  SharedErrors lines;
+};
+
+class RemoteHosts {
+ public:
+  explicit RemoteHosts(const RemoteLaunch& launch) : hosts_(launch.commands.size()) {
+    for (size_t i = 0; i < hosts_.size(); ++i) start(hosts_[i], launch.commands[i]);
+    for (RemoteHost& host : hosts_) give(host, launch.first_line + "\n");
+    for (size_t i = 1; i < hosts_.size(); ++i) hosts_[i].input.reset();
+  }
+
+  int run() {
+    while (alive_ > 0) {
+      wait_for_events();
+      pass_signals();
+      reap();
+    }
+    for (RemoteHost& host : hosts_) errors_.add(host.lines.rest());
+    errors_.flush();
+    return status_;
+  }
+
+ private:
+  void start(RemoteHost& host, const std::vector<std::string>& command) {
+    auto [input_read, input_write] = make_pipe();
+    auto [errors_read, errors_write] = make_pipe();
+    SpawnRequest request;
+    request.command = command;
+    request.stdin_fd = input_read.get();
+    request.stderr_fd = errors_write.get();
+    request.death_signal = SIGTERM;
+    request.signal_mask = signals_.former_mask();
+    host.pid = spawn_rank(request);
+    host.input = std::move(input_write);
+    host.errors = std::move(errors_read);
+    ++alive_;
+  }
+
+  void give(RemoteHost& host, std::string_view bytes) {
+    while (!bytes.empty() && host.input.is_open()) {
+      const ssize_t written = write(host.input.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno != EINTR) host.input.reset();
+      if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+
+  void wait_for_events() {
+    const int typed = hosts_.front().input.is_open() ? STDIN_FILENO : -1;
+    std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0}, {typed, POLLIN, 0}};
+    for (const RemoteHost& host : hosts_) polled.push_back({host.errors.get(), POLLIN, 0});
+    constexpr int kLookMs = 500;
+    if (::poll(polled.data(), polled.size(), kLookMs) <= 0) return;
+    if (polled[1].revents != 0) pass_input();
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (polled[i + 2].revents != 0) pass_errors(hosts_[i]);
+    }
+  }
+
+  void pass_input() {
+    std::array<char, 4096> bytes;
+    const ssize_t got = read(STDIN_FILENO, bytes.data(), bytes.size());
+    if (got > 0) give(hosts_.front(), {bytes.data(), static_cast<size_t>(got)});
+    if (got == 0) hosts_.front().input.reset();
+  }
+
+  void pass_errors(RemoteHost& host) {
+    std::array<char, 16 << 10> bytes;
+    const ssize_t got = read(host.errors.get(), bytes.data(), bytes.size());
+    if (got == 0) host.errors.reset();
+    if (got <= 0) return;
+    std::string text;
+    host.lines.feed({bytes.data(), static_cast<size_t>(got)}, text);
+    errors_.add(text);
+    errors_.flush();
+  }
+
+  void pass_signals() {
+    while (const auto info = signals_.next()) {
+      if (info->si_signo == SIGCHLD) continue;
+      for (const RemoteHost& host : hosts_) {
+        if (host.pid != 0) kill(host.pid, info->si_signo);
+      }
+    }
+  }
+
+  void reap() {
+    for (RemoteHost& host : hosts_) {
+      int ended = 0;
+      if (host.pid == 0 || waitpid(host.pid, &ended, WNOHANG) != host.pid) continue;
+      host.pid = 0;
+      --alive_;
+      while (host.errors.is_open() && is_readable(host)) pass_errors(host);
+      const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
+      if (status_ == 0) status_ = status;
+    }
+  }
+
+  static bool is_readable(const RemoteHost& host) {
+    pollfd polled{host.errors.get(), POLLIN, 0};
+    return ::poll(&polled, 1, 0) > 0;
+  }
+
+  SignalReader signals_;
+  std::vector<RemoteHost> hosts_;
+  OutputSink errors_{STDERR_FILENO};
+  int alive_ = 0;
+  int status_ = 0;
+};
+
+}  // namespace
+
+int launch_remotely(const RemoteLaunch& launch) {
+  core::check<core::ConfigError>(!launch.commands.empty(),
+                                 "weft launch: hosts: expected at least one, got none");
+  return RemoteHosts(launch).run();
+}
+
+}  // namespace weft::dist
