@@ -33,7 +33,7 @@ endforeach()
 install(FILES ${weft_BINARY_DIR}/include/weft/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT dev)
 
 get_property(modules GLOBAL PROPERTY WEFT_MODULES)
-list(REMOVE_ITEM modules weft_cli)
+list(REMOVE_ITEM modules weft_cli weft_serve)
 foreach(target compile torch)
   set_target_properties(weft_${target} PROPERTIES EXPORT_NAME ${target})
 endforeach()

@@ -41,7 +41,6 @@ ALLOWED = {
     "reset_parallelism": "several worlds after another in one process, as tests have them",
     "save_checkpoint": PROGRAMS,
     "select_microscaled": PROGRAMS,
-    "set_log_level": PROGRAMS,
     "slice_affine": PROGRAMS,
     "slice_microscaled": PROGRAMS,
     "unmerge_lora": PROGRAMS,

@@ -95,6 +95,24 @@ struct LogitsOptions {
   bool force = false;
 };
 
+/// weft serve: where, for whom, and how much at once.
+struct ServeVerbOptions {
+  ModelOptions model;
+  std::string host = "127.0.0.1";
+  int64_t port = 8080;
+  /// What clients call the model; empty: the name of its file or folder.
+  std::string alias;
+  /// A file with a key in each line; empty: no key is needed.
+  std::string api_key_file;
+  std::vector<std::string> cors_origins;
+  /// As generate::TextGenerator takes it.
+  int64_t context = 0;
+  int64_t slots = 8;
+  int64_t max_queue = 128;
+  /// 0: room for every sequence's next token and four pieces of prompts.
+  int64_t step_tokens = 0;
+};
+
 /// weft bench: how much is measured.
 struct BenchOptions {
   ModelOptions model;

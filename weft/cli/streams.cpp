@@ -14,7 +14,13 @@ namespace {
 
 constexpr size_t kMaxStdinBytes = size_t{64} << 20;
 
-void on_interrupt(int number) { dist::note_asked_signal(number); }
+volatile std::sig_atomic_t interrupted = 0;
+volatile std::sig_atomic_t interrupts = 0;
+
+void on_interrupt(int number) {
+  interrupted = number;
+  interrupts = interrupts + 1;
+}
 
 void watch(int number) {
   // The handler may not be the first to ask for the page.
@@ -33,13 +39,10 @@ void watch(int number) {
 
 void watch_interrupt() { watch(SIGINT); }
 
-bool is_interrupted() { return caught_signal() != 0; }
-void watch_termination() {
-  watch(SIGTERM);
-  watch(SIGHUP);
-}
-int caught_signal() { return dist::asked_signal(); }
-int interrupted_status() { return 128 + caught_signal(); }
+bool is_interrupted() { return interrupted != 0; }
+void watch_termination() { watch(SIGTERM); }
+int caught_signal() { return interrupted; }
+int num_signals() { return interrupts; }
 
 bool TextOutput::write(const std::string& text) {
   size_t done = 0;

@@ -12,10 +12,10 @@ bool is_interrupted();
 /// Takes SIGTERM, which ends jobs of SLURM and of containers, and SIGHUP, which comes when a
 /// terminal closes, for Ctrl-C.
 void watch_termination();
-/// The signal that made is_interrupted() true; 0 before.
+/// The last of these signals; 0 before the first.
 int caught_signal();
-/// The exit code after that signal, as shells tell it: 130 after Ctrl-C.
-int interrupted_status();
+/// How many of them have come.
+int num_signals();
 
 /// Writes generated text to stdout as it comes.
 class TextOutput {

@@ -19,6 +19,7 @@ const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
       {"chat", "talk to a model, or ask it one question with -p", shows_help<parse_chat>},
       {"generate", "continue a text", shows_help<parse_generate>},
+      {"serve", "answer requests over HTTP, as OpenAI's API has them", shows_help<parse_serve>},
       {"logits", "write the logits of given tokens to a safetensors file",
        shows_help<parse_logits>},
       {"tokenize", "show the tokens of a text", shows_help<parse_tokenize>,

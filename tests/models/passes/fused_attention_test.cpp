@@ -55,7 +55,8 @@ class OneLayer {
     call.v = heads(v);
     call.angles = turns_ ? &angles : nullptr;
     call.spec = &spec_;
-    call.cache = &cache_;
+    nn::KvCache* const cache = &cache_;
+    call.caches = {&cache, 1};
     const float* out = attention_.run(call);
     expect_close(at::from_blob(const_cast<float*>(out), expected.sizes()), expected, what,
                  tolerance(rounds));

@@ -39,6 +39,40 @@ void add_bench_flags(CLI::App& app, BenchOptions& options) {
                "also show what a token takes by parts on each rank, and what the machine could do");
 }
 
+void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
+  app.add_option("--host", options.host,
+                 "the address to listen on; any but this machine's own needs --api-key-file "
+                 "(default: 127.0.0.1)");
+  app.add_option("--port", options.port, "0 takes any free one (default: 8080)")
+      ->check(whole_number(0, UINT16_MAX));
+  app.add_option("--alias", options.alias,
+                 "what clients call the model (default: the name of its file or folder)");
+  app.add_option("--api-key-file", options.api_key_file,
+                 "a file with a key in each line; requests need one of them (default: none)");
+  app.add_option("--cors-origins", options.cors_origins,
+                 "a web page that may ask, like https://example.org, or *; may be given several "
+                 "times (default: none)")
+      ->allow_extra_args(false);
+  app.add_option("-c,--ctx-size", options.context,
+                 "the most tokens of a sequence, prompt and answer together (default: the model's, "
+                 "at most 4096)")
+      ->check(whole_number(1, INT32_MAX));
+  app.add_option("--parallel,--np", options.slots, "sequences that run at once (default: 8)")
+      ->check(whole_number(1, 1024));
+  app.add_option("--max-queue", options.max_queue,
+                 "sequences that wait; further requests are refused with 429 (default: 128)")
+      ->check(whole_number(1, 1 << 20));
+  app.add_option("--step-tokens", options.step_tokens,
+                 "the most tokens that are read in a step: every running sequence's next one, then "
+                 "prompts in pieces of 128 (default: --parallel + 512)")
+      ->check(whole_number(1, 1 << 20));
+}
+
+// Addresses that no other machine reaches.
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 std::vector<int64_t> parse_batches(const std::string& text) {
   constexpr int64_t kMostSequences = 1024;
   const auto batches = parse_list("--batch", text, "numbers of sequences like 1,4,16");
@@ -78,6 +112,21 @@ std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
   add_answer_flags(app, options.answer, "print one JSON object instead of the text");
   if (!parse_flags(app, args, {"--prompt"})) return std::nullopt;
   generate::check_sampler(options.answer.text.generate.sampler);
+  return options;
+}
+
+std::optional<ServeVerbOptions> parse_serve(const Args& args) {
+  CLI::App app("Answers requests in the form of OpenAI's API.", "serve");
+  ServeVerbOptions options;
+  options.model.command = command_of("serve", args);
+  options.model.activations = kFastActivations;
+  add_running_flags(app, options.model);
+  add_serve_flags(app, options);
+  if (!parse_flags(app, args)) return std::nullopt;
+  check<ConfigError>(is_loopback(options.host) || !options.api_key_file.empty(),
+                     "--host: ", options.host,
+                     " is open to other machines, expected --api-key-file with it; "
+                     "give one or listen on 127.0.0.1");
   return options;
 }
 

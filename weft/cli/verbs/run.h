@@ -14,6 +14,7 @@ int run_plot(const PlotVerbOptions& options);
 /// These do:
 int run_chat(const ChatOptions& options);
 int run_generate(const GenerateVerbOptions& options);
+int run_serve(const ServeVerbOptions& options);
 int run_logits(const LogitsOptions& options);
 int run_bench(const BenchOptions& options);
 int run_perplexity(const PerplexityVerbOptions& options);

@@ -4,6 +4,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "weft/models/config/config.h"
@@ -24,8 +25,10 @@ struct PassContext {
   nn::RopeAngles angles;
   /// int64; undefined where rows are not packed.
   at::Tensor documents_BT;
-  /// Null: the tokens are the whole text.
+  /// Null: the tokens stand alone, or each sequence has its own cache.
   nn::KvCache* cache = nullptr;
+  /// Of each sequence, one token of which is read; for passes that take_each.
+  std::span<nn::KvCache* const> caches = {};
   /// Of the residual stream; layer numbers are the users'.
   nn::DropoutDraw dropout = {};
   /// Where the tokens stand, and those of this rank's residual stream.

@@ -16,6 +16,7 @@
 #include "weft/models/decoder/position_angles.h"
 #include "weft/models/passes/fused_attention.h"
 #include "weft/models/passes/pass_choice.h"
+#include "weft/models/reads_each.h"
 #include "weft/nn/linear/fused_linear.h"
 #include "weft/nn/parallel/parameter_info.h"
 #include "weft/nn/parallel/vocab_cross_entropy.h"
@@ -50,7 +51,7 @@ constexpr const char* kOfOwnRows[] = {"input_layernorm.weight",
                                       "o_proj.bias",
                                       "down_proj.bias"};
 
-class Decoder : public CausalLM {
+class Decoder : public CausalLM, public ReadsEach {
  public:
   Decoder(const ModelConfig& config, const WeightSource& source, const Stage& stage,
           const dist::Group& group)
@@ -97,6 +98,27 @@ class Decoder : public CausalLM {
     const at::Tensor y_BTD = passes_->best_for(cache).run(x_BTD, context);
     if (cache != nullptr) cache->advance(ids_BT.size(1));
     return y_BTD;
+  }
+
+  bool reads_each(const nn::KvCache& cache) override {
+    return passes_->best_for(&cache).takes_each();
+  }
+
+  at::Tensor read_each(const at::Tensor& ids_B, std::span<nn::KvCache* const> caches) override {
+    std::vector<int64_t> starts;
+    for (const nn::KvCache* cache : caches) {
+      cache->check_room(1);
+      starts.push_back(cache->length());
+    }
+    PassContext context{angles_.each(starts), {}, nullptr, caches};
+    context.num_sequences = ids_B.size(0);
+    rows_.clear();
+    const core::Profiled profiled("embedding, rest");
+    const nn::PlaceScope scope(context.place);
+    const at::Tensor x_B1D = embed(ids_B.unsqueeze(1), context);
+    const at::Tensor y_B1D = passes_->best_for(caches.front()).run(x_B1D, context);
+    for (nn::KvCache* cache : caches) cache->advance(1);
+    return y_B1D;
   }
 
   at::Tensor forward(const TokenBatch& batch) override { return forward_stage(batch, {}); }

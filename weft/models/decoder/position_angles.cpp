@@ -1,6 +1,9 @@
 #include "weft/models/decoder/position_angles.h"
 
+#include <ATen/ops/cat.h>
+
 #include <utility>
+#include <vector>
 
 #include "weft/core/error.h"
 #include "weft/models/decoder/decoder_names.h"
@@ -29,17 +32,31 @@ PositionAngles::PositionAngles(const ModelConfig& config, const WeightSource& so
 
 nn::RopeAngles PositionAngles::near(int64_t start, int64_t tokens) {
   constexpr int64_t kWindow = 256;
+  constexpr size_t kMostWindows = 64;
   const int64_t window = start / kWindow * kWindow, end = window + kWindow;
   if (depend_on_length_ || at::GradMode::is_enabled() || start + tokens > end ||
       end > rope_.max_positions()) {
     return rope_.angles(start, tokens);
   }
-  if (near_ == nullptr || near_start_ != window) {
-    near_ = std::make_unique<nn::RopeAngles>(rope_.angles(window, kWindow));
-    near_start_ = window;
+  auto found = near_.find(window);
+  if (found == near_.end()) {
+    if (near_.size() >= kMostWindows) near_.clear();
+    found = near_.emplace(window, rope_.angles(window, kWindow)).first;
   }
-  return {near_->cos().narrow(0, start - window, tokens),
-          near_->sin().narrow(0, start - window, tokens)};
+  const nn::RopeAngles& angles = found->second;
+  return {angles.cos().narrow(0, start - window, tokens),
+          angles.sin().narrow(0, start - window, tokens)};
+}
+
+nn::RopeAngles PositionAngles::each(std::span<const int64_t> positions) {
+  std::vector<at::Tensor> cos, sin;
+  for (const int64_t position : positions) {
+    const nn::RopeAngles own = near(position, 1);
+    cos.push_back(own.cos());
+    sin.push_back(own.sin());
+  }
+  // [B, 1, 1, dim].
+  return {at::cat(cos).unsqueeze(1), at::cat(sin).unsqueeze(1)};
 }
 
 nn::RopeAngles PositionAngles::of(const TokenBatch& batch) const {

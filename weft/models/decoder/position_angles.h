@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <map>
+#include <span>
 
 #include "weft/models/config/config.h"
 #include "weft/models/load/weight_source.h"
@@ -19,6 +20,9 @@ class PositionAngles {
   /// Of `tokens` positions from `start` on, for a token at a time out of what was computed for its
   /// neighbours. Throws ShapeError beyond the configuration's positions.
   nn::RopeAngles near(int64_t start, int64_t tokens);
+  /// Of one token of each of several sequences, which stand at these positions: the same numbers
+  /// as near gives for each. Throws as near.
+  nn::RopeAngles each(std::span<const int64_t> positions);
   /// Of a batch's positions, or of its rows' where it says none. Throws as near.
   nn::RopeAngles of(const TokenBatch& batch) const;
 
@@ -26,9 +30,8 @@ class PositionAngles {
   nn::Rope rope_;
   /// With dynamic scaling a position's angles are others in a longer sequence.
   bool depend_on_length_;
-  /// Of neighbouring positions, from near_start_ on.
-  std::unique_ptr<nn::RopeAngles> near_;
-  int64_t near_start_ = 0;
+  /// Of runs of neighbouring positions, by their first.
+  std::map<int64_t, nn::RopeAngles> near_;
 };
 
 }  // namespace weft::models

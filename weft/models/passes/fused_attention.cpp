@@ -37,27 +37,31 @@ struct Turns {
   }
 };
 
-bool is_half(const FusedAttention::Call& call) { return call.cache->dtype() == at::kHalf; }
+bool is_half(const FusedAttention::Call& call) { return call.caches.front()->dtype() == at::kHalf; }
 
 const nn::kernels::CacheKernel& cache_kernel(const FusedAttention::Call& call) {
   const nn::kernels::Kernel& kernel = nn::kernels::active_kernel();
   return is_half(call) ? kernel.float16_cache : kernel.float32_cache;
 }
 
-// Keys or values of a layer.
+// Keys and values of a sequence in a layer.
 struct CacheRows {
-  std::byte* data;
-  int64_t heads, capacity, row_bytes;
+  std::byte *keys, *values;
+  int64_t capacity, row_bytes;
 
-  CacheRows(const FusedAttention::Call& call, void* of_layer, int64_t head_dim)
-      : data(static_cast<std::byte*>(of_layer)),
-        heads(call.k.count),
-        capacity(call.cache->capacity()),
-        row_bytes(head_dim * (is_half(call) ? 2 : 4)) {}
-
-  void* at(int64_t sequence, int64_t kv, int64_t position) const {
-    return data + ((sequence * heads + kv) * capacity + position) * row_bytes;
+  CacheRows(const FusedAttention::Call& call, int64_t sequence, int64_t head_dim)
+      : capacity(call.cache_of(sequence).capacity()),
+        row_bytes(head_dim * (is_half(call) ? 2 : 4)) {
+    const nn::KvCache& cache = call.cache_of(sequence);
+    const int64_t before =
+        call.has_own_caches() ? 0 : sequence * call.k.count * capacity * row_bytes;
+    keys = static_cast<std::byte*>(cache.keys(call.layer)) + before;
+    values = static_cast<std::byte*>(cache.values(call.layer)) + before;
   }
+
+  void* key(int64_t kv, int64_t position) const { return keys + at(kv, position); }
+  void* value(int64_t kv, int64_t position) const { return values + at(kv, position); }
+  int64_t at(int64_t kv, int64_t position) const { return (kv * capacity + position) * row_bytes; }
 };
 
 // How many of `most` heads from `head` on read its keys and values.
@@ -80,6 +84,13 @@ void transpose(const float* rows, int64_t count, int64_t dim, float* tile) {
 }
 
 }  // namespace
+
+int64_t FusedAttention::Call::positions() const {
+  const auto is_shorter = [](const nn::KvCache* a, const nn::KvCache* b) {
+    return a->length() < b->length();
+  };
+  return (*std::ranges::max_element(caches, is_shorter))->length() + tokens;
+}
 
 // What the kernel needs for a tile of one head's queries, this thread's until its next one; lines
 // of the cache, which tiles of bfloat16 are read by.
@@ -114,36 +125,34 @@ const float* FusedAttention::run(const Call& call) {
 
 // Queries are turned and scaled; turned keys and values go to the cache.
 void FusedAttention::turn(const Call& call) const {
-  const CacheRows keys(call, call.cache->keys(call.layer), head_dim_);
-  const CacheRows values(call, call.cache->values(call.layer), head_dim_);
   const Turns turns(call.angles);
-  const int64_t start = call.start();
   const float q_scale = call.spec->scale_for(head_dim_);
   const nn::kernels::CacheKernel& cache = cache_kernel(call);
   const int64_t work = (call.q.count + 2 * call.k.count) * head_dim_;
-  at::parallel_for(
-      0, call.rows(), quant::rows_per_thread(4 * work), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t sequence = row / call.tokens, token = row % call.tokens;
-          float *q = call.q.row(row), *k = call.k.row(row);
-          const float* v = call.v.row(row);
-          for (int64_t head = 0; head < call.q.count; ++head) {
-            turns.apply(token, q + head * head_dim_);
-          }
-          for (int64_t i = 0; i < call.q.count * head_dim_; ++i) q[i] *= q_scale;
-          for (int64_t head = 0; head < call.k.count; ++head) {
-            const int64_t first = head * head_dim_;
-            turns.apply(token, k + first);
-            cache.narrow(k + first, keys.at(sequence, head, start + token), head_dim_);
-            cache.narrow(v + first, values.at(sequence, head, start + token), head_dim_);
-          }
-        }
-      });
+  at::parallel_for(0, call.rows(), quant::rows_per_thread(4 * work),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t row = begin; row < end; ++row) {
+                       const int64_t sequence = row / call.tokens, token = row % call.tokens;
+                       const int64_t angle = call.has_own_caches() ? sequence : token;
+                       const int64_t position = call.start(sequence) + token;
+                       const CacheRows rows(call, sequence, head_dim_);
+                       float *q = call.q.row(row), *k = call.k.row(row);
+                       const float* v = call.v.row(row);
+                       for (int64_t head = 0; head < call.q.count; ++head) {
+                         turns.apply(angle, q + head * head_dim_);
+                       }
+                       for (int64_t i = 0; i < call.q.count * head_dim_; ++i) q[i] *= q_scale;
+                       for (int64_t head = 0; head < call.k.count; ++head) {
+                         const int64_t first = head * head_dim_;
+                         turns.apply(angle, k + first);
+                         cache.narrow(k + first, rows.key(head, position), head_dim_);
+                         cache.narrow(v + first, rows.value(head, position), head_dim_);
+                       }
+                     }
+                   });
 }
 
 void FusedAttention::attend_each(const Call& call) {
-  const CacheRows keys(call, call.cache->keys(call.layer), head_dim_);
-  const CacheRows values(call, call.cache->values(call.layer), head_dim_);
   const nn::kernels::CacheKernel& cache = cache_kernel(call);
   const int64_t heads = call.q.count, most = call.positions();
   const int64_t scores = nn::kernels::cached_scores(most);
@@ -155,7 +164,8 @@ void FusedAttention::attend_each(const Call& call) {
       const int64_t sequence = row / call.tokens, token = row % call.tokens;
       const int64_t kv = call.spec->kv_of_head[static_cast<size_t>(head)];
       count = heads_beside(call, head, std::min(heads - head, end - task));
-      const int64_t positions = call.start() + token + 1;
+      const int64_t positions = call.start(sequence) + token + 1;
+      const CacheRows rows(call, sequence, head_dim_);
       const int64_t seen =
           call.spec->window == 0 ? positions : std::min(positions, call.spec->window);
       nn::kernels::CachedHead cached;
@@ -163,8 +173,8 @@ void FusedAttention::attend_each(const Call& call) {
       cached.positions = seen;
       cached.head_dim = head_dim_;
       cached.q = call.q.row(row) + head * head_dim_;
-      cached.k = keys.at(sequence, kv, positions - seen);
-      cached.v = values.at(sequence, kv, positions - seen);
+      cached.k = rows.key(kv, positions - seen);
+      cached.v = rows.value(kv, positions - seen);
       cached.o = output(call, row, head);
       cache.attend(cached, scores_.data() + at::get_thread_num() * scores);
     }
@@ -183,8 +193,7 @@ float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv)
 
 float* FusedAttention::value_rows(const Call& call, int64_t sequence, int64_t kv) const {
   if (is_half(call)) return key_tiles(call, sequence, kv) + floats_of_head(call) / 2;
-  const CacheRows values(call, call.cache->values(call.layer), head_dim_);
-  return static_cast<float*>(values.at(sequence, kv, 0));
+  return static_cast<float*>(CacheRows(call, sequence, head_dim_).value(kv, 0));
 }
 
 uint32_t* FusedAttention::packed_keys(const Call& call, int64_t sequence, int64_t kv) const {
@@ -200,28 +209,28 @@ void FusedAttention::take_tile(const Call& call, int64_t sequence, int64_t kv, i
   thread_local core::Scratch<float> memory;
   float* const room = memory.make_room(kTile * head_dim_);
   const int64_t first = tile * kTile, count = std::min(kTile, call.positions() - first);
-  const auto in_float = [&](void* of_layer, float* to) -> const float* {
-    const void* rows = CacheRows(call, of_layer, head_dim_).at(sequence, kv, first);
+  const CacheRows held(call, sequence, head_dim_);
+  const auto in_float = [&](const void* rows, float* to) -> const float* {
     if (!is_half(call)) return static_cast<const float*>(rows);
     cache_kernel(call).widen(rows, to, count * head_dim_);
     return to;
   };
-  const float* keys = in_float(call.cache->keys(call.layer), room);
+  const float* keys = in_float(held.key(kv, first), room);
   const int64_t at = first * head_dim_;
   if (packed_ == nullptr) {
     transpose(keys, count, head_dim_, key_tiles(call, sequence, kv) + at);
-    in_float(call.cache->values(call.layer), value_rows(call, sequence, kv) + at);
+    in_float(held.value(kv, first), value_rows(call, sequence, kv) + at);
     return;
   }
   packed_->pack_keys(keys, count, head_dim_, packed_keys(call, sequence, kv) + at / 2);
-  packed_->pack_values(in_float(call.cache->values(call.layer), room), count, head_dim_,
+  packed_->pack_values(in_float(held.value(kv, first), room), count, head_dim_,
                        packed_values(call, sequence, kv) + at / 2);
 }
 
 void FusedAttention::take_tiles(const Call& call) {
   const int64_t tiles = num_tiles(call.positions()), heads = call.batch * call.k.count;
   keys_.make_room(heads * floats_of_head(call));
-  const int64_t first = first_tile(call.start(), call.spec->window);
+  const int64_t first = first_tile(call.start(0), call.spec->window);
   at::parallel_for(0, heads * tiles, quant::rows_per_thread(4 * kTile * head_dim_),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t task = begin; task < end; ++task) {
@@ -251,7 +260,7 @@ void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t hea
   const int64_t row = sequence * call.tokens + first, own = head * head_dim_;
   nn::kernels::AttentionHead one;
   one.tokens = std::min(kTile, call.tokens - first);
-  one.before = call.start() + first;
+  one.before = call.start(sequence) + first;
   one.head_dim = head_dim_;
   one.window = call.spec->window == 0 ? call.positions() : call.spec->window;
   for (int64_t t = 0; t < one.tokens; ++t) {

@@ -39,11 +39,19 @@ class FusedAttention {
     const nn::RopeAngles* angles = nullptr;
     const nn::AttentionSpec* spec = nullptr;
     int64_t layer = 0;
-    nn::KvCache* cache = nullptr;
+    /// One of all sequences, or one of each, all of one type: then each has one token, and angles
+    /// of its own.
+    std::span<nn::KvCache* const> caches;
 
     int64_t rows() const { return batch * tokens; }
-    int64_t start() const { return cache->length(); }
-    int64_t positions() const { return start() + tokens; }
+    bool has_own_caches() const { return caches.size() > 1; }
+    nn::KvCache& cache_of(int64_t sequence) const {
+      return *caches[has_own_caches() ? static_cast<size_t>(sequence) : 0];
+    }
+    /// The positions of a sequence before this pass.
+    int64_t start(int64_t sequence) const { return cache_of(sequence).length(); }
+    /// With it, of the longest sequence.
+    int64_t positions() const;
   };
 
   static bool reads_cache_of(at::ScalarType dtype) {

@@ -39,6 +39,16 @@ float sum_of_squares(const float* x, const std::vector<shard::Range>& runs) {
   return sum;
 }
 
+void check_caches(std::span<nn::KvCache* const> caches, const at::Tensor& x_BTD) {
+  int64_t sequences = 0;
+  for (const nn::KvCache* cache : caches) {
+    cache->check_room(x_BTD.size(1));
+    sequences += cache->batch();
+  }
+  core::check<core::ConfigError>(sequences == x_BTD.size(0), "models.FusedDecoder: ", x_BTD.size(0),
+                                 " sequences, expected ", sequences, " as the cache has");
+}
+
 }  // namespace
 
 FusedDecoder::FusedDecoder(const PassParts& parts)
@@ -166,19 +176,16 @@ nn::KvCache FusedDecoder::make_cache(const CacheRequest& request) const {
 }
 
 at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context) {
-  nn::KvCache& cache = *context.cache;
-  cache.check_room(x_BTD.size(1));
-  core::check<core::ConfigError>(cache.batch() == x_BTD.size(0),
-                                 "models.FusedDecoder: ", x_BTD.size(0), " sequences, expected ",
-                                 cache.batch(), " as the cache has");
+  nn::KvCache* const shared = context.cache;
+  const auto caches = shared == nullptr ? context.caches : std::span(&shared, 1);
+  check_caches(caches, x_BTD);
   const int64_t rows = x_BTD.size(0) * x_BTD.size(1);
   const RowCut own = RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
   at::Tensor all = at::empty({own.room, width_});
   at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
   x.copy_(x_BTD);
   make_sums(own);
-  run_layers({x.size(0), x.size(1), cache.length(), &context.angles, &cache, &x,
-              x.mutable_data_ptr<float>(), own});
+  run_layers({x.size(0), x.size(1), &context.angles, caches, &x, x.mutable_data_ptr<float>(), own});
   if (own.is_cut()) group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
   return x;
 }
@@ -250,7 +257,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.angles = layer.has_rope ? pass.angles : nullptr;
   call.spec = &layer.attention;
   call.layer = index;
-  call.cache = pass.cache;
+  call.caches = pass.caches;
   {
     const core::Profiled profiled("attention");
     const int64_t out = layer.heads * head_dim_;

@@ -39,6 +39,7 @@ class FusedDecoder : public Pass {
   bool is_current() const override { return held_.are_current(); }
   /// A cache of tensors that FusedAttention reads, without gradients.
   bool takes(const nn::KvCache* cache) const override;
+  bool takes_each() const override { return true; }
   /// Of float16 unless another type is asked for.
   nn::KvCache make_cache(const CacheRequest& request) const override;
   /// Returns float32. Collective: two all-reduces a layer, or their halves around the norms of long
@@ -70,9 +71,10 @@ class FusedDecoder : public Pass {
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
-    int64_t batch, tokens, start;
+    int64_t batch, tokens;
     const nn::RopeAngles* angles;
-    nn::KvCache* cache;
+    /// One of all sequences, or one of each.
+    std::span<nn::KvCache* const> caches;
     /// Contiguous, of float32; x is where its numbers lie.
     at::Tensor* x_BTD;
     float* x;

@@ -51,6 +51,9 @@ class Pass {
   virtual bool is_current() const = 0;
   /// Whether run takes the cache, or null, in the present grad mode.
   virtual bool takes(const nn::KvCache* cache) const = 0;
+  /// Whether run also takes one token each of sequences with caches of their own that it takes
+  /// (PassContext::caches).
+  virtual bool takes_each() const { return false; }
   /// A cache that run takes, with this rank's kv heads. Throws ConfigError for a type that it does
   /// not read or without positions, IoError where memory is full.
   virtual nn::KvCache make_cache(const CacheRequest& request) const = 0;

@@ -1,0 +1,96 @@
+"""Asks a running `weft serve` what clients ask: client.py PORT KEY. Ends with 1 at the first surprise."""
+
+import concurrent.futures
+import http.client
+import json
+import sys
+import time
+
+PORT, KEY = int(sys.argv[1]), sys.argv[2]
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def ask(path, body=None, key=KEY):
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    text = body if isinstance(body, (str, type(None))) else json.dumps(body)
+    connection.request("GET" if body is None else "POST", path, text, headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def chat(**more):
+    status, text = ask("/v1/chat/completions", {"messages": QUESTION, "temperature": 0, "max_tokens": 24, **more})
+    assert status == 200, (status, text)
+    return text
+
+
+def content(**more):
+    return json.loads(chat(**more))["choices"][0]["message"]["content"]
+
+
+def streamed(**more):
+    lines = [line for line in chat(stream=True, **more).split("\n\n") if line.startswith("data: ")]
+    assert lines[-1] == "data: [DONE]", lines[-1]
+    return [json.loads(line[len("data: "):]) for line in lines[:-1]]
+
+
+def check_answers():
+    whole = json.loads(chat())
+    answer = whole["choices"][0]["message"]["content"]
+    assert "Paris" in answer, answer
+    assert whole["object"] == "chat.completion" and whole["usage"]["completion_tokens"] > 0, whole
+    chunks = streamed(stream_options={"include_usage": True})
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant", chunks[0]
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"] == whole["usage"], chunks[-1]
+    assert "".join(each["choices"][0]["delta"].get("content", "") for each in chunks[:-1]) == answer
+    assert chunks[-2]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
+    told = json.loads(chat(logprobs=True, top_logprobs=2))["choices"][0]
+    first = told["logprobs"]["content"][0]
+    assert told["message"]["content"] == answer and first["logprob"] == first["top_logprobs"][0]["logprob"], first
+    assert len(json.loads(chat(n=2, temperature=1, seed=5))["choices"]) == 2
+    return answer
+
+
+def check_neighbours(answer):
+    drawn = content(temperature=1, seed=3)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        jobs = [pool.submit(content, **({} if i % 2 else {"temperature": 1, "seed": 3})) for i in range(16)]
+        assert all(job.result() == (answer if i % 2 else drawn) for i, job in enumerate(jobs))
+
+
+def check_refusals():
+    for path, body, status, param in [
+            ("/v1/chat/completions", {"messages": QUESTION, "n": "two"}, 400, "n"),
+            ("/v1/chat/completions", "{", 400, None),
+            ("/v1/chat/completions", {"messages": QUESTION, "model": "other"}, 404, "model"),
+            ("/v1/completions", {"prompt": [1] * 5000}, 400, None),
+            ("/v1/nothing", {}, 404, None),
+            ("/health", {}, 405, None)]:
+        got, text = ask(path, body)
+        assert got == status and json.loads(text)["error"]["param"] == param, (path, got, text)
+    for key in ("", "wrong"):
+        assert ask("/v1/models", key=key)[0] == 401
+    assert ask("/health", key="")[0] == 200
+
+
+def check_leaving():
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+    body = json.dumps({"prompt": "Once", "max_tokens": 3000, "ignore_eos": True, "stream": True})
+    connection.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {KEY}"})
+    connection.getresponse().read(10)
+    connection.close()
+    for _ in range(100):
+        if "weft:requests_cancelled_total 1\n" in ask("/metrics")[1]:
+            return
+        time.sleep(0.05)
+    raise AssertionError(ask("/metrics")[1])
+
+
+tokens = json.loads(ask("/tokenize", {"content": "Hello there"})[1])["tokens"]
+assert json.loads(ask("/detokenize", {"tokens": tokens})[1])["content"] == "Hello there"
+assert json.loads(ask("/v1/models")[1])["data"][0]["id"] == "model"
+check_neighbours(check_answers())
+check_refusals()
+check_leaving()
+print("answered")

@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/cli/processes.h"
+#include "tests/cli/weft_command.h"
+
+namespace weft::cli {
+namespace {
+
+TEST(Serve, AnswersItsClientsOnAnyNumberOfRanksAndEndsWhenAsked) {
+  const std::string keys = testing::TempDir() + "serve_keys";
+  std::ofstream(keys) << "secret\n";
+  for (const char* ranks : {"1", "2", "3"}) {
+    const std::string port = free_port();
+    test::BackgroundCommand server(weft_command({"serve", "--tp", ranks, "--port", port, "--alias",
+                                                 "model", "--api-key-file", keys}),
+                                   with_model());
+    ASSERT_TRUE(server.wait_for_output("weft serve: model on http://127.0.0.1:" + port + "/v1"));
+    const auto client =
+        test::run_command({"python3", WEFT_SOURCE_DIR "/tests/serve/client.py", port, "secret"});
+    EXPECT_EQ(client.out, "answered\n") << ranks << " ranks\n" << client.err;
+    server.signal(SIGTERM);
+    const test::CommandResult result = server.finish();
+    EXPECT_EQ(result.status, 143) << result.err;
+    EXPECT_FALSE(result.timed_out);
+  }
+  std::filesystem::remove(keys);
+}
+
+TEST(Serve, RefusesToBeOpenWithoutKeys) {
+  const test::CommandResult open = weft({"serve", "--host", "0.0.0.0"});
+  EXPECT_EQ(open.status, 2);
+  EXPECT_EQ(open.err,
+            "weft: ConfigError: --host: 0.0.0.0 is open to other machines, expected "
+            "--api-key-file with it; give one or listen on 127.0.0.1\n");
+  const UsedPort used;
+  const test::CommandResult taken = weft({"serve", "--port", used.text()});
+  EXPECT_EQ(taken.status, 5);
+  EXPECT_EQ(taken.err, "weft: IoError: serve: 127.0.0.1 port " + used.text() +
+                           ": cannot listen: Address already in use; choose another port\n");
+}
+
+}  // namespace
+}  // namespace weft::cli

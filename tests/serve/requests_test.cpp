@@ -1,0 +1,158 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "weft/core/error.h"
+#include "weft/serve/api/access.h"
+#include "weft/serve/api/api_error.h"
+#include "weft/serve/api/completion_request.h"
+
+namespace weft::serve {
+namespace {
+
+using nlohmann::json;
+
+// "400 param: message" of the error that `action` throws, or "no error".
+template <class Action>
+std::string refusal(Action&& action) {
+  try {
+    action();
+  } catch (const ApiError& error) {
+    const json param = error.json().at("error").at("param");
+    return core::join(error.status(), " ", param.is_null() ? "-" : param.get<std::string>(), " ",
+                      error.what());
+  }
+  return "no error";
+}
+
+json chat(const json& more = json::object()) {
+  json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
+  body.update(more);
+  return body;
+}
+
+std::string chat_refusal(const json& more) {
+  return refusal([&] { read_chat_request(chat(more)); });
+}
+
+TEST(CompletionRequest, IsReadWithOpenAIsDefaultsAndNames) {
+  const CompletionRequest plain = read_chat_request(chat());
+  EXPECT_EQ(plain.messages.size(), 1U);
+  EXPECT_EQ(plain.options.generate.sampler.temperature, 1);
+  EXPECT_EQ(plain.num_choices, 1);
+  EXPECT_EQ(plain.num_logprobs, -1);
+  EXPECT_FALSE(plain.max_tokens || plain.seed || plain.is_stream);
+  const CompletionRequest full = read_chat_request(json::parse(R"({
+    "model": "m", "n": 3, "stream": true, "stream_options": {"include_usage": true},
+    "max_tokens": 5, "max_completion_tokens": 7, "temperature": 0, "top_p": 0.5, "top_k": -1,
+    "min_p": 0.1, "seed": -4, "stop": ["a", "b"], "logprobs": true, "top_logprobs": 2,
+    "user": "me", "tools": [], "response_format": {"type": "text"}, "presence_penalty": 0.0,
+    "logit_bias": null, "best": 1,
+    "messages": [{"role": "developer", "content": [{"type": "text", "text": "be "},
+                                                   {"type": "text", "text": "brief"}]},
+                 {"role": "assistant", "content": null}]})"));
+  EXPECT_EQ(full.model, "m");
+  EXPECT_TRUE(full.is_stream && full.includes_usage);
+  EXPECT_EQ(full.max_tokens, 7);
+  EXPECT_EQ(full.seed, -4);
+  EXPECT_EQ(full.options.generate.sampler.top_k, 0);
+  EXPECT_EQ(full.options.stops, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(full.num_logprobs, 2);
+  EXPECT_EQ(full.messages[0].role, "system");
+  EXPECT_EQ(full.messages[0].content, "be brief");
+  EXPECT_EQ(full.messages[1].content, "");
+  EXPECT_EQ(full.unknown, std::vector<std::string>{"best"});
+}
+
+TEST(CompletionRequest, RefusesWrongValuesByTheNameOfTheField) {
+  const std::string range = "expected a whole number from 1 to ";
+  EXPECT_EQ(chat_refusal({{"n", 1'000'000'000}}), "400 n n: got 1000000000, " + range + "8");
+  EXPECT_EQ(chat_refusal({{"max_tokens", -1}}),
+            "400 max_tokens max_tokens: got -1, " + range + "2147483647");
+  EXPECT_EQ(chat_refusal({{"max_tokens", 2.5}}),
+            "400 max_tokens max_tokens: got 2.5, " + range + "2147483647");
+  EXPECT_EQ(chat_refusal({{"temperature", "hot"}}),
+            "400 temperature temperature: got \"hot\", expected a number from 0 to 2");
+  EXPECT_EQ(chat_refusal({{"top_p", 2}}), "400 top_p top_p: got 2, expected a number from 0 to 1");
+  EXPECT_EQ(chat_refusal({{"stream", 1}}), "400 stream stream: got 1, expected true or false");
+  EXPECT_EQ(chat_refusal({{"seed", 18446744073709551615U}}),
+            "400 seed seed: got 18446744073709551615, expected a whole number from "
+            "-9223372036854775808 to 9223372036854775807");
+  EXPECT_EQ(chat_refusal({{"stop", ""}}), "400 stop stop: a text of 0 bytes, expected 1 to 256");
+  EXPECT_EQ(chat_refusal({{"stop", 7}}),
+            "400 stop stop: got 7, expected a string or at most 16 of them in a list");
+  EXPECT_EQ(chat_refusal({{"model", json::array()}}), "400 model model: got [], expected a string");
+  EXPECT_EQ(chat_refusal({{"top_logprobs", 3}}),
+            "400 top_logprobs top_logprobs: needs logprobs: true");
+  EXPECT_EQ(chat_refusal({{"messages", "Hi"}}),
+            "400 messages messages: expected a list of 1 to 4096 messages");
+  EXPECT_EQ(chat_refusal({{"messages", {{{"role", "robot"}, {"content", ""}}}}}),
+            "400 messages[0].role messages[0].role: got 'robot', expected system, user or "
+            "assistant");
+  EXPECT_EQ(refusal([] { read_chat_request(json::array()); }), "400 - the body is no JSON object");
+}
+
+TEST(CompletionRequest, RefusesWhatWouldChangeTheAnswer) {
+  const std::string end = ": not supported by this server; leave it out";
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, json>>{{"tools", {{{"type", "function"}}}},
+                                                 {"tool_choice", "auto"},
+                                                 {"frequency_penalty", 0.5},
+                                                 {"logit_bias", {{"5", 1}}},
+                                                 {"response_format", {{"type", "json_object"}}}}) {
+    EXPECT_EQ(chat_refusal({{name, value}}), "400 " + name + " " + name + end);
+  }
+  const auto complete = [](const json& more) {
+    json body = {{"prompt", "a"}};
+    body.update(more);
+    return refusal([&] { read_completion_request(body); });
+  };
+  EXPECT_EQ(complete({{"echo", true}}), "400 echo echo" + end);
+  EXPECT_EQ(complete({{"echo", false}, {"best_of", 1}, {"suffix", ""}}), "no error");
+  EXPECT_EQ(complete({{"prompt", nullptr}}), "400 prompt prompt: missing, expected a text");
+  EXPECT_EQ(complete({{"prompt", {1, "a"}}}),
+            "400 prompt prompt: expected a string, token ids, or a list of either");
+}
+
+TEST(CompletionRequest, TakesTextsAndTokensForPrompts) {
+  const auto prompts = [](const json& prompt) {
+    return read_completion_request({{"prompt", prompt}}).prompts;
+  };
+  using Tokens = std::vector<int64_t>;
+  EXPECT_EQ(prompts("a"), std::vector<PromptInput>{"a"});
+  EXPECT_EQ(prompts({1, 2}), (std::vector<PromptInput>{Tokens{1, 2}}));
+  EXPECT_EQ(prompts({"a", "b"}), (std::vector<PromptInput>{"a", "b"}));
+  EXPECT_EQ(prompts({{1}, {2, 3}}), (std::vector<PromptInput>{Tokens{1}, Tokens{2, 3}}));
+}
+
+TEST(Access, IsForThoseWithAKeyAndForNoForeignPage) {
+  AccessOptions open, keyed{{"one", "two"}, {"https://mine"}, false};
+  const auto ask = [](const AccessOptions& options, HttpRequest request) {
+    return refusal([&] { check_access(request, options, true); }).substr(0, 3);
+  };
+  const auto from = [](const std::string& host, const std::string& key = "",
+                       const std::string& origin = "") {
+    HttpRequest request;
+    request.host = host;
+    request.authorization = key;
+    request.origin = origin;
+    return request;
+  };
+  for (const char* own : {"localhost:8080", "127.0.0.1", "[::1]:80", ""}) {
+    EXPECT_EQ(ask(open, from(own)), "no ") << own;
+  }
+  EXPECT_EQ(ask(open, from("evil.example:8080")), "403");
+  EXPECT_EQ(ask(open, from("127.0.0.1.evil.example")), "403");
+  EXPECT_EQ(ask(open, from("localhost", "", "https://evil")), "403");
+  EXPECT_EQ(ask(keyed, from("any.example", "Bearer two")), "no ");
+  EXPECT_EQ(ask(keyed, from("any.example", "Bearer two", "https://mine")), "no ");
+  for (const char* wrong : {"", "Bearer ", "Bearer on", "Bearer onee", "one", "Basic one"}) {
+    EXPECT_EQ(ask(keyed, from("any.example", wrong)), "401") << wrong;
+  }
+  EXPECT_TRUE(cors_fields(from("a", "", "https://evil"), keyed).empty());
+  EXPECT_EQ(cors_fields(from("a", "", "https://mine"), keyed).front().second, "https://mine");
+}
+
+}  // namespace
+}  // namespace weft::serve

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+#include "weft/cli/session.h"
+#include "weft/cli/streams.h"
+#include "weft/cli/verbs/run.h"
+#include "weft/core/error.h"
+#include "weft/core/files/file.h"
+#include "weft/core/log.h"
+#include "weft/generate/text_generator.h"
+#include "weft/models/config/sources.h"
+#include "weft/serve/api/service.h"
+#include "weft/serve/engine/run_steps.h"
+
+namespace weft::cli {
+namespace {
+
+std::vector<std::string> read_keys(const std::string& path) {
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  std::vector<std::string> keys;
+  if (path.empty()) return keys;
+  std::istringstream lines(core::read_text_file(path, kMaxBytes));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) keys.push_back(line);
+  }
+  core::check<core::FormatError>(!keys.empty(), path, ": no key, expected one in each line");
+  return keys;
+}
+
+std::string name_of(const ServeVerbOptions& options, const std::string& path) {
+  if (!options.alias.empty()) return options.alias;
+  return std::filesystem::path(path).lexically_normal().filename().string();
+}
+
+serve::SchedulerOptions scheduler_options(const ServeVerbOptions& options, const Session& session) {
+  serve::SchedulerOptions scheduler;
+  const int64_t limit = session.loaded.model->config().max_positions;
+  const int64_t context = std::min(generate::TextGenerator::kDefaultContext, limit);
+  constexpr int64_t kPieces = 4;
+  scheduler.context = options.context != 0 ? options.context : context;
+  scheduler.slots = options.slots;
+  scheduler.max_queue = options.max_queue;
+  scheduler.step_tokens = options.step_tokens != 0 ? options.step_tokens
+                                                   : options.slots + kPieces * serve::kPieceTokens;
+  return scheduler;
+}
+
+// What rank 0 alone has: the clients, and who decides what is done for them.
+class Front {
+ public:
+  explicit Front(const ServeVerbOptions& options)
+      : service_(access_of(options)), server_(http_options(options), handler()) {}
+
+  void open(const ServeVerbOptions& options, const Session& session,
+            const serve::SchedulerOptions& scheduler) {
+    text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
+    scheduler_ = std::make_unique<serve::Scheduler>(scheduler, tokenizer);
+    serve::ServedModel model{name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
+                             models::load_chat_template(*session.file),
+                             session.loaded.model->config().vocab_size};
+    std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", model.name.c_str(),
+                 options.host.c_str(), server_.port());
+    service_.open(std::move(model));
+  }
+
+  serve::Scheduler* scheduler() { return scheduler_.get(); }
+
+  // The first signal lets what was asked for be answered, the second does not.
+  void obey_signals() {
+    if (num_signals() == 0) return;
+    scheduler_->drain();
+    if (num_signals() > 1) scheduler_->end_all("");
+  }
+
+  void fail(const std::string& reason) {
+    service_.set_fault(reason);
+    if (scheduler_ != nullptr) scheduler_->end_all(reason);
+    server_.finish(std::chrono::milliseconds(500));
+  }
+
+  void finish() { server_.finish(std::chrono::seconds(5)); }
+
+ private:
+  static serve::AccessOptions access_of(const ServeVerbOptions& options) {
+    const std::vector<std::string> keys = read_keys(options.api_key_file);
+    return {keys, options.cors_origins, keys.empty()};
+  }
+  serve::HttpOptions http_options(const ServeVerbOptions& options) {
+    serve::HttpOptions http;
+    http.host = options.host;
+    http.port = static_cast<uint16_t>(options.port);
+    http.refusal = serve::Service::refusal;
+    http.fields = [access = access_of(options)](const serve::HttpRequest& request) {
+      return serve::cors_fields(request, access);
+    };
+    return http;
+  }
+  serve::HttpHandler handler() {
+    return
+        [this](const serve::HttpRequest& request, const std::shared_ptr<serve::HttpReply>& reply) {
+          service_.handle(request, reply);
+        };
+  }
+
+  std::unique_ptr<serve::Scheduler> scheduler_;
+  serve::Service service_;
+  // Ends first: its thread uses the others.
+  serve::HttpServer server_;
+};
+
+int serve_on_ranks(const ModelOptions& model, const dist::World& world,
+                   const ServeVerbOptions& options) {
+  if (std::getenv("WEFT_LOG_LEVEL") == nullptr) core::set_log_level(core::LogLevel::kInfo);
+  watch_interrupt();
+  watch_termination();
+  std::optional<Front> front;
+  if (world.rank() == 0) front.emplace(options);
+  try {
+    const Session session = open_session(model, world);
+    const serve::SchedulerOptions scheduler = scheduler_options(options, session);
+    serve::StepRunner runner(session.loaded.model, scheduler.context, scheduler.slots);
+    if (front) front->open(options, session, scheduler);
+    serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
+                     [&] { front->obey_signals(); });
+  } catch (const std::exception& error) {
+    if (front) front->fail(error.what());
+    throw;
+  }
+  if (front) front->finish();
+  // A rank other than 0 may have got no signal of its own.
+  return caught_signal() == 0 ? 0 : 128 + caught_signal();
+}
+
+}  // namespace
+
+int run_serve(const ServeVerbOptions& options) {
+  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+    return serve_on_ranks(model, world, options);
+  });
+}
+
+}  // namespace weft::cli

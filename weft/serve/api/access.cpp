@@ -1,0 +1,88 @@
+#include "weft/serve/api/access.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "weft/core/error.h"
+#include "weft/serve/api/api_error.h"
+
+namespace weft::serve {
+namespace {
+
+// Looks at every byte, whether the first ones differ or not.
+bool equal_in_constant_time(std::string_view given, std::string_view key) {
+  unsigned differences = given.size() == key.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    differences |= static_cast<unsigned char>(given[i]) ^
+                   static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]);
+  }
+  return differences == 0;
+}
+
+bool is_allowed_origin(const std::string& origin, const AccessOptions& options) {
+  return std::ranges::any_of(options.cors_origins, [&](const std::string& allowed) {
+    return allowed == "*" || allowed == origin;
+  });
+}
+
+// Without a port; the brackets of an IPv6 address stay.
+std::string_view name_of(std::string_view host) {
+  const size_t colon = host.rfind(':');
+  const size_t bracket = host.rfind(']');
+  const bool has_port =
+      colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
+  return has_port ? host.substr(0, colon) : host;
+}
+
+bool is_own_name(std::string_view name) {
+  const bool is_ipv4 =
+      !name.empty() && name.find_first_not_of("0123456789.") == std::string_view::npos;
+  return name.empty() || name == "localhost" || name.starts_with('[') || is_ipv4;
+}
+
+void check_key(const HttpRequest& request, const AccessOptions& options) {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string_view given = request.authorization;
+  bool is_known = options.api_keys.empty();
+  for (const std::string& key : options.api_keys) {
+    is_known |=
+        given.starts_with(kBearer) && equal_in_constant_time(given.substr(kBearer.size()), key);
+  }
+  if (is_known) return;
+  throw ApiError(
+      401, error_type_of(401),
+      given.empty() ? "no API key; send the header Authorization: Bearer KEY" : "wrong API key", "",
+      "invalid_api_key");
+}
+
+}  // namespace
+
+void check_access(const HttpRequest& request, const AccessOptions& options, bool needs_key) {
+  if (options.is_local && !is_own_name(name_of(request.host))) {
+    throw ApiError(403, error_type_of(403),
+                   core::join("Host ", core::quote(request.host), ", expected localhost"));
+  }
+  if (!request.origin.empty() && !is_allowed_origin(request.origin, options)) {
+    throw ApiError(403, error_type_of(403),
+                   core::join("web pages of ", core::quote(request.origin), " may not ask"));
+  }
+  if (needs_key) check_key(request, options);
+}
+
+std::vector<std::pair<std::string, std::string>> cors_fields(const HttpRequest& request,
+                                                             const AccessOptions& options) {
+  if (request.origin.empty() || !is_allowed_origin(request.origin, options)) return {};
+  return {{"Access-Control-Allow-Origin", request.origin}, {"Vary", "Origin"}};
+}
+
+HttpAnswer preflight_answer() {
+  HttpAnswer answer;
+  answer.status = 204;
+  answer.content_type.clear();
+  answer.fields = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+                   {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+                   {"Access-Control-Max-Age", "600"}};
+  return answer;
+}
+
+}  // namespace weft::serve

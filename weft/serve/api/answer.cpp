@@ -1,0 +1,143 @@
+#include "weft/serve/api/answer.h"
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "weft/core/clock.h"
+#include "weft/core/json.h"
+#include "weft/core/log.h"
+#include "weft/serve/api/api_error.h"
+
+namespace weft::serve {
+namespace {
+
+const char* name_of(SequenceEnd end) {
+  switch (end) {
+    case SequenceEnd::kStop:
+      return "stop";
+    case SequenceEnd::kLength:
+      return "length";
+    case SequenceEnd::kCancelled:
+      return "cancelled";
+    case SequenceEnd::kFailed:
+      return "failed";
+  }
+  core::fail<core::InternalError>("serve: unknown end of a sequence");
+}
+
+}  // namespace
+
+Answer::Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr<HttpReply> reply,
+               const Context& context)
+    : head_(std::move(head)),
+      reply_(std::move(reply)),
+      context_(context),
+      is_stream_(request.is_stream),
+      includes_usage_(request.includes_usage),
+      tells_logprobs_(request.num_logprobs >= 0) {}
+
+std::optional<std::vector<uint64_t>> Answer::start(
+    size_t num_choices, const Usage& usage,
+    const std::function<std::optional<std::vector<uint64_t>>()>& submit) {
+  const std::lock_guard lock(mutex_);
+  usage_ = usage;
+  choices_.resize(num_choices);
+  last_token_.resize(num_choices, start_);
+  num_drawn_.resize(num_choices);
+  for (Choice& choice : choices_) choice.tells_logprobs = tells_logprobs_;
+  auto numbers = submit();
+  if (numbers) begin();
+  return numbers;
+}
+
+void Answer::begin() {
+  if (!is_stream_) return;
+  HttpAnswer head;
+  head.content_type = "text/event-stream";
+  head.fields = {{"Cache-Control", "no-cache"}};
+  reply_->begin_stream(head);
+  if (!head_.is_chat) return;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    write_event(reply_chunk(head_, i, Choice{}, true, context_.tokenizer));
+  }
+}
+
+void Answer::write_event(const nlohmann::json& json) {
+  reply_->write("data: " + core::dump_json(json) + "\n\n");
+}
+
+void Answer::take(size_t choice, const SequenceEvent& event) {
+  const std::lock_guard lock(mutex_);
+  if (event.num_drawn > num_drawn_[choice]) note_token(choice);
+  Choice& own = choices_[choice];
+  if (is_stream_) {
+    send_news(choice, event);
+  } else {
+    own.text += event.text;
+    if (event.token) own.tokens.push_back(*event.token);
+  }
+  if (!event.end) return;
+  own.end = event.end;
+  usage_.num_reused += event.num_reused;
+  if (!event.error.empty()) error_ = event.error;
+  if (++num_ended_ == choices_.size()) finish();
+}
+
+void Answer::note_token(size_t choice) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - last_token_[choice]).count();
+  if (num_drawn_[choice]++ == 0) {
+    context_.metrics.add_first_token(seconds);
+  } else {
+    context_.metrics.add_next_token(seconds);
+  }
+  context_.metrics.add_drawn(1);
+  last_token_[choice] = now;
+}
+
+void Answer::send_news(size_t choice, const SequenceEvent& event) {
+  const bool has_ended = event.end == SequenceEnd::kStop || event.end == SequenceEnd::kLength;
+  if (event.text.empty() && !event.token && !has_ended) return;
+  Choice news;
+  news.text = event.text;
+  news.tells_logprobs = tells_logprobs_;
+  if (event.token) news.tokens.push_back(*event.token);
+  if (has_ended) news.end = event.end;
+  write_event(reply_chunk(head_, choice, news, false, context_.tokenizer));
+}
+
+void Answer::finish() {
+  usage_.num_drawn = std::accumulate(num_drawn_.begin(), num_drawn_.end(), int64_t{0});
+  const char* const end = name_of(*choices_.front().end);
+  const double seconds = core::seconds_since(start_);
+  context_.metrics.add_prompt(usage_.num_prompt, usage_.num_reused);
+  if (choices_.front().end == SequenceEnd::kCancelled) {
+    context_.metrics.add_cancelled();
+  } else {
+    context_.metrics.add_answer(end, seconds);
+  }
+  core::log(core::LogLevel::kInfo, "serve: ", head_.id, ": ", usage_.num_prompt,
+            " tokens of prompt, ", usage_.num_reused, " of them reused, ", usage_.num_drawn,
+            " new in ", seconds, " s: ", end);
+  is_stream_ ? finish_stream() : finish_whole();
+}
+
+void Answer::finish_stream() {
+  if (!error_.empty()) write_event(ApiError(500, error_type_of(500), error_).json());
+  if (includes_usage_) write_event(usage_chunk(head_, usage_));
+  reply_->write("data: [DONE]\n\n");
+  reply_->end();
+}
+
+void Answer::finish_whole() {
+  HttpAnswer answer;
+  if (error_.empty()) {
+    answer.body = core::dump_json(whole_reply(head_, choices_, usage_, context_.tokenizer));
+  } else {
+    answer = ApiError(500, error_type_of(500), error_).answer();
+  }
+  reply_->send(std::move(answer));
+}
+
+}  // namespace weft::serve

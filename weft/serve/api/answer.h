@@ -1,0 +1,68 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/serve/api/completion_request.h"
+#include "weft/serve/api/metrics.h"
+#include "weft/serve/api/replies.h"
+#include "weft/serve/engine/sequence.h"
+#include "weft/serve/http/server.h"
+#include "weft/text/tokenizer/tokenizer.h"
+
+namespace weft::serve {
+
+/// Turns the events of a request's sequences into its answer, as a stream or whole, and counts
+/// them. Events may come on another thread than the one that made it.
+class Answer {
+ public:
+  /// What an answer needs beside its request; all outlive it.
+  struct Context {
+    const text::Tokenizer& tokenizer;
+    Metrics& metrics;
+  };
+  Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr<HttpReply> reply,
+         const Context& context);
+
+  /// Calls `submit`, which queues so many sequences or gives nothing, and begins the answer if they
+  /// are queued. Events wait until it has.
+  std::optional<std::vector<uint64_t>> start(
+      size_t num_choices, const Usage& usage,
+      const std::function<std::optional<std::vector<uint64_t>>()>& submit);
+  void take(size_t choice, const SequenceEvent& event);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void begin();
+  void note_token(size_t choice);
+  void send_news(size_t choice, const SequenceEvent& event);
+  void finish();
+  void finish_stream();
+  void finish_whole();
+  void write_event(const nlohmann::json& json);
+
+  ReplyHead head_;
+  std::shared_ptr<HttpReply> reply_;
+  Context context_;
+  bool is_stream_, includes_usage_, tells_logprobs_;
+  Clock::time_point start_ = Clock::now();
+
+  std::mutex mutex_;
+  std::vector<Choice> choices_;
+  /// Of each choice: when its last token came, and how many it has.
+  std::vector<Clock::time_point> last_token_;
+  std::vector<int64_t> num_drawn_;
+  Usage usage_;
+  size_t num_ended_ = 0;
+  std::string error_;
+};
+
+}  // namespace weft::serve

@@ -1,0 +1,184 @@
+#include "weft/serve/api/completion_request.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "weft/core/error.h"
+#include "weft/serve/api/api_error.h"
+#include "weft/serve/api/fields.h"
+#include "weft/serve/engine/sequence.h"
+
+namespace weft::serve {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMostMessages = 4096;
+constexpr size_t kMostPrompts = 64;
+constexpr size_t kMostStops = 16;
+constexpr size_t kMostStopBytes = 256;
+constexpr int64_t kMostChoices = 8;
+constexpr int64_t kMostTokens = INT32_MAX;
+
+// What clients send that changes no answer here.
+constexpr std::array kWithoutEffect = {
+    "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"};
+// What would change an answer in a way that this server doesn't know, but for these values.
+const std::array<std::pair<const char*, json>, 9>& unsupported() {
+  static const std::array<std::pair<const char*, json>, 9> table = {{
+      {"frequency_penalty", 0},
+      {"presence_penalty", 0},
+      {"repetition_penalty", 1},
+      {"logit_bias", nullptr},
+      {"tools", nullptr},
+      {"tool_choice", "none"},
+      {"functions", nullptr},
+      {"response_format", {{"type", "text"}}},
+      {"modalities", {"text"}},
+  }};
+  return table;
+}
+
+void read_sampler(Fields& fields, CompletionRequest& request) {
+  generate::SamplerOptions& sampler = request.options.generate.sampler;
+  sampler.temperature = fields.number("temperature", 0, 2).value_or(1);
+  sampler.top_p = fields.number("top_p", 0, 1).value_or(1);
+  sampler.min_p = fields.number("min_p", 0, 1).value_or(0);
+  sampler.top_k = std::max<int64_t>(0, fields.integer("top_k", -1, kMostTokens).value_or(0));
+  request.seed = fields.integer("seed", INT64_MIN, INT64_MAX);
+}
+
+void read_stops(Fields& fields, CompletionRequest& request) {
+  request.options.stops = fields.strings("stop", kMostStops);
+  for (const std::string& stop : request.options.stops) {
+    if (!stop.empty() && stop.size() <= kMostStopBytes) continue;
+    throw ApiError::invalid(
+        "stop", core::join("a text of ", stop.size(), " bytes, expected 1 to ", kMostStopBytes));
+  }
+  request.options.ignores_end = fields.boolean("ignore_eos").value_or(false);
+}
+
+void read_stream(Fields& fields, CompletionRequest& request) {
+  request.is_stream = fields.boolean("stream").value_or(false);
+  const json* const options = fields.get("stream_options");
+  if (options == nullptr) return;
+  if (!request.is_stream) throw ApiError::invalid("stream_options", "needs stream: true");
+  Fields of_stream(*options);
+  request.includes_usage = of_stream.boolean("include_usage").value_or(false);
+  of_stream.boolean("include_obfuscation");
+}
+
+// What both kinds of requests have.
+void read_common(Fields& fields, CompletionRequest& request) {
+  request.model = fields.string("model").value_or("");
+  request.num_choices = fields.integer("n", 1, kMostChoices).value_or(1);
+  request.max_tokens = fields.integer("max_tokens", 1, kMostTokens);
+  read_sampler(fields, request);
+  read_stops(fields, request);
+  read_stream(fields, request);
+  for (const auto& [name, harmless] : unsupported()) fields.refuse_unless(name, harmless);
+  for (const char* name : kWithoutEffect) fields.get(name);
+}
+
+std::string read_content(const json& content, const std::string& where) {
+  if (content.is_null()) return "";
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) throw ApiError::invalid(where, "expected a string or a list of parts");
+  std::string text;
+  for (const json& part : content) {
+    Fields fields(part);
+    const std::string type = fields.string("type").value_or("");
+    if (type != "text") {
+      throw ApiError::invalid(where, core::join("a part of type ", core::quote(type),
+                                                ", expected text; this model reads nothing else"));
+    }
+    text += fields.string("text").value_or("");
+  }
+  return text;
+}
+
+text::Message read_message(const json& message, size_t index) {
+  const std::string where = core::join("messages[", index, "]");
+  if (!message.is_object()) throw ApiError::invalid(where, "expected an object");
+  Fields fields(message);
+  std::string role = fields.string("role").value_or("");
+  if (role == "developer") role = "system";
+  if (role != "system" && role != "user" && role != "assistant") {
+    throw ApiError::invalid(where + ".role", core::join("got ", core::quote(role),
+                                                        ", expected system, user or assistant"));
+  }
+  fields.refuse_unless("tool_calls", nullptr);
+  const json* const content = fields.get("content");
+  if (content == nullptr && role != "assistant") {
+    throw ApiError::invalid(where + ".content", "missing, expected a text");
+  }
+  return {role, content == nullptr ? "" : read_content(*content, where + ".content")};
+}
+
+bool is_token_list(const json& value) {
+  return value.is_array() && !value.empty() &&
+         std::ranges::all_of(value, [](const json& each) { return each.is_number_integer(); });
+}
+
+PromptInput read_prompt(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (is_token_list(value)) return value.get<std::vector<int64_t>>();
+  throw ApiError::invalid("prompt", "expected a string, token ids, or a list of either");
+}
+
+void read_prompts(Fields& fields, CompletionRequest& request) {
+  const json* const prompt = fields.get("prompt");
+  if (prompt == nullptr) throw ApiError::invalid("prompt", "missing, expected a text");
+  if (!prompt->is_array() || is_token_list(*prompt)) {
+    request.prompts.push_back(read_prompt(*prompt));
+    return;
+  }
+  if (prompt->empty() || prompt->size() > kMostPrompts) {
+    throw ApiError::invalid("prompt", core::join("a list of ", prompt->size(),
+                                                 " prompts, expected 1 to ", kMostPrompts));
+  }
+  for (const json& each : *prompt) request.prompts.push_back(read_prompt(each));
+}
+
+}  // namespace
+
+CompletionRequest read_chat_request(const json& body) {
+  CompletionRequest request;
+  request.is_chat = true;
+  Fields fields(body);
+  read_common(fields, request);
+  if (const auto most = fields.integer("max_completion_tokens", 1, kMostTokens)) {
+    request.max_tokens = most;
+  }
+  const json* const messages = fields.get("messages");
+  const bool is_list = messages != nullptr && messages->is_array();
+  if (!is_list || messages->empty() || messages->size() > kMostMessages) {
+    throw ApiError::invalid("messages",
+                            core::join("expected a list of 1 to ", kMostMessages, " messages"));
+  }
+  for (size_t i = 0; i < messages->size(); ++i) {
+    request.messages.push_back(read_message((*messages)[i], i));
+  }
+  const auto top = fields.integer("top_logprobs", 0, kMostLogprobs);
+  const bool tells_logprobs = fields.boolean("logprobs").value_or(false);
+  if (top && !tells_logprobs) throw ApiError::invalid("top_logprobs", "needs logprobs: true");
+  if (tells_logprobs) request.num_logprobs = top.value_or(0);
+  request.unknown = fields.unknown();
+  return request;
+}
+
+CompletionRequest read_completion_request(const json& body) {
+  CompletionRequest request;
+  Fields fields(body);
+  read_common(fields, request);
+  read_prompts(fields, request);
+  request.num_logprobs = fields.integer("logprobs", 0, kMostLogprobs).value_or(-1);
+  fields.refuse_unless("echo", false);
+  fields.refuse_unless("suffix", "");
+  fields.refuse_unless("best_of", request.num_choices);
+  request.unknown = fields.unknown();
+  return request;
+}
+
+}  // namespace weft::serve

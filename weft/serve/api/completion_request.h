@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "weft/generate/options.h"
+#include "weft/text/chat_template.h"
+
+namespace weft::serve {
+
+/// A text, or its tokens.
+using PromptInput = std::variant<std::string, std::vector<int64_t>>;
+
+/// What /v1/chat/completions and /v1/completions are asked for.
+struct CompletionRequest {
+  bool is_chat = false;
+  /// Empty: whichever is served.
+  std::string model;
+  /// Of a chat.
+  std::vector<text::Message> messages;
+  /// Of a completion; each gets num_choices answers.
+  std::vector<PromptInput> prompts;
+  int64_t num_choices = 1;
+  bool is_stream = false;
+  bool includes_usage = false;
+  /// Not given: as many as the context holds, for a completion 16.
+  std::optional<int64_t> max_tokens;
+  /// Without it draws differ from request to request.
+  std::optional<int64_t> seed;
+  /// The most tokens and the seed are still to be set.
+  generate::TextOptions options;
+  /// As SequenceRequest has it.
+  int64_t num_logprobs = -1;
+  /// Fields that mean nothing here.
+  std::vector<std::string> unknown;
+};
+
+/// Reads a request's body. Throws ApiError, 400, for what OpenAI's API would refuse and for fields
+/// that change an answer in a way that weft does not know.
+CompletionRequest read_chat_request(const nlohmann::json& body);
+CompletionRequest read_completion_request(const nlohmann::json& body);
+
+}  // namespace weft::serve

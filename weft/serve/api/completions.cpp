@@ -1,0 +1,156 @@
+#include "weft/serve/api/completions.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+#include <variant>
+
+#include "weft/core/error.h"
+#include "weft/core/log.h"
+#include "weft/serve/api/answer.h"
+#include "weft/serve/api/api_error.h"
+#include "weft/serve/api/replies.h"
+
+namespace weft::serve {
+namespace {
+
+// As OpenAI's completions have it.
+constexpr int64_t kCompletionTokens = 16;
+
+uint64_t random_number() {
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  return random();
+}
+
+ReplyHead head_of(const CompletionRequest& request, const std::string& model) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {request.is_chat,
+          core::join(request.is_chat ? "chatcmpl-" : "cmpl-", std::hex, random_number()),
+          std::chrono::duration_cast<std::chrono::seconds>(now).count(), model};
+}
+
+[[noreturn]] void refuse_length(size_t got, const char* unit, int64_t context) {
+  throw ApiError(400, "exceed_context_size_error",
+                 core::join("a prompt of ", got, unit, ", expected at most ", context, " tokens"),
+                 "", "context_length_exceeded");
+}
+
+uint64_t seed_of(const CompletionRequest& request, int64_t choice) {
+  return request.seed ? static_cast<uint64_t>(*request.seed) + static_cast<uint64_t>(choice)
+                      : random_number();
+}
+
+}  // namespace
+
+Completions::Completions(ServedModel model, Metrics& metrics)
+    : model_(std::move(model)), metrics_(metrics) {
+  for (size_t id = 0; id < model_.tokenizer.vocab_size(); ++id) {
+    const auto bytes = model_.tokenizer.bytes(static_cast<text::TokenId>(id));
+    longest_token_ = std::max(longest_token_, bytes.size());
+  }
+}
+
+// A text that is longer than the longest tokens could make it need not be cut into tokens.
+void Completions::check_bytes(size_t num_bytes) const {
+  const int64_t context = model_.scheduler->options().context;
+  if (num_bytes > static_cast<size_t>(context) * longest_token_) {
+    refuse_length(num_bytes, " bytes", context);
+  }
+}
+
+void Completions::check_prompt(const Tokens& prompt) const {
+  const int64_t context = model_.scheduler->options().context;
+  if (prompt.empty()) throw ApiError::invalid("prompt", "no tokens, expected at least one");
+  if (std::ssize(prompt) > context) refuse_length(prompt.size(), " tokens", context);
+  for (const int64_t token : prompt) {
+    if (token >= 0 && token < model_.vocab_size) continue;
+    throw ApiError::invalid("prompt",
+                            core::join("token ", token, ", expected 0 to ", model_.vocab_size - 1));
+  }
+}
+
+Completions::Tokens Completions::chat_prompt(const CompletionRequest& request) const {
+  if (!model_.chat_template) {
+    throw ApiError(400, error_type_of(400), "this model has no chat template; use /v1/completions");
+  }
+  size_t num_bytes = 0;
+  for (const text::Message& message : request.messages) num_bytes += message.content.size();
+  check_bytes(num_bytes);
+  const text::Tokenizer& tokenizer = model_.tokenizer;
+  const auto spelling = [&](text::TokenId id) {
+    return id < 0 ? std::string() : std::string(tokenizer.bytes(id));
+  };
+  const text::Vocabulary& vocabulary = tokenizer.vocabulary();
+  const auto ids = tokenizer.encode_chat(model_.chat_template->render(
+      {request.messages, spelling(vocabulary.bos), spelling(vocabulary.eos), true}));
+  return {ids.begin(), ids.end()};
+}
+
+Completions::Tokens Completions::prompt_of(const PromptInput& input) const {
+  if (const auto* tokens = std::get_if<Tokens>(&input)) return *tokens;
+  const auto& text = std::get<std::string>(input);
+  check_bytes(text.size());
+  const auto ids = model_.tokenizer.encode(text);
+  return {ids.begin(), ids.end()};
+}
+
+std::vector<Completions::Tokens> Completions::prompts_of(const CompletionRequest& request) const {
+  std::vector<Tokens> prompts;
+  if (request.is_chat) prompts.push_back(chat_prompt(request));
+  for (const PromptInput& input : request.prompts) prompts.push_back(prompt_of(input));
+  for (const Tokens& prompt : prompts) check_prompt(prompt);
+  return prompts;
+}
+
+void Completions::warn_unknown(const std::vector<std::string>& names) {
+  constexpr size_t kMostNames = 64;
+  for (const std::string& name : names) {
+    const bool is_known = std::ranges::find(warned_, name) != warned_.end();
+    if (is_known || warned_.size() >= kMostNames) continue;
+    warned_.push_back(name);
+    core::log(core::LogLevel::kWarn, "serve: requests have a field ", core::quote(name),
+              ", which means nothing here");
+  }
+}
+
+void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply) {
+  if (!request.model.empty() && request.model != model_.name) {
+    throw ApiError(404, error_type_of(404),
+                   core::join("model ", core::quote(request.model), ", expected ", model_.name),
+                   "model", "model_not_found");
+  }
+  warn_unknown(request.unknown);
+  Scheduler& scheduler = *model_.scheduler;
+  const int64_t most = request.is_chat ? scheduler.options().context : kCompletionTokens;
+  request.options.generate.max_tokens = request.max_tokens.value_or(most);
+  const auto answer = std::make_shared<Answer>(request, head_of(request, model_.name), reply,
+                                               Answer::Context{model_.tokenizer, metrics_});
+  std::vector<std::pair<SequenceRequest, SequenceSink>> sequences;
+  Usage usage;
+  for (const Tokens& prompt : prompts_of(request)) {
+    usage.num_prompt += std::ssize(prompt);
+    for (int64_t choice = 0; choice < request.num_choices; ++choice) {
+      SequenceRequest sequence{prompt, request.options, request.num_logprobs};
+      sequence.options.generate.sampler.seed = seed_of(request, choice);
+      sequences.emplace_back(std::move(sequence),
+                             [answer, index = sequences.size()](const SequenceEvent& event) {
+                               answer->take(index, event);
+                             });
+    }
+  }
+  const auto numbers = answer->start(sequences.size(), usage,
+                                     [&] { return scheduler.submit(std::move(sequences)); });
+  if (!numbers && scheduler.state().is_draining) {
+    throw ApiError(503, error_type_of(503), "the server is about to end");
+  }
+  if (!numbers) {
+    throw ApiError(429, error_type_of(429), "too many requests wait; come back later", "",
+                   "queue_full");
+  }
+  reply->on_gone([&scheduler, numbers = *numbers] {
+    for (const uint64_t number : numbers) scheduler.cancel(number);
+  });
+}
+
+}  // namespace weft::serve

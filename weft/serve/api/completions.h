@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/serve/api/completion_request.h"
+#include "weft/serve/api/metrics.h"
+#include "weft/serve/engine/scheduler.h"
+#include "weft/serve/http/server.h"
+#include "weft/text/chat_template.h"
+#include "weft/text/tokenizer/tokenizer.h"
+
+namespace weft::serve {
+
+/// A model that is loaded, as its clients see it.
+struct ServedModel {
+  std::string name;
+  /// Outlives what is served by it.
+  Scheduler* scheduler = nullptr;
+  text::Tokenizer tokenizer;
+  std::optional<text::ChatTemplate> chat_template;
+  /// The model's own, which may be more or less than the tokenizer's.
+  int64_t vocab_size = 0;
+};
+
+/// Makes sequences of requests and answers of sequences. Its methods are for one thread.
+class Completions {
+ public:
+  /// `metrics` must outlive this.
+  Completions(ServedModel model, Metrics& metrics);
+
+  const ServedModel& model() const { return model_; }
+  /// Queues the request's sequences, whose answer comes by and by. Throws ApiError: 404 for another
+  /// model's name, 400 for a prompt that does not fit, 429 while too many wait, 503 at the end.
+  void answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply);
+
+ private:
+  using Tokens = std::vector<int64_t>;
+
+  void check_bytes(size_t num_bytes) const;
+  void check_prompt(const Tokens& prompt) const;
+  Tokens chat_prompt(const CompletionRequest& request) const;
+  Tokens prompt_of(const PromptInput& input) const;
+  std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
+  void warn_unknown(const std::vector<std::string>& names);
+
+  ServedModel model_;
+  Metrics& metrics_;
+  size_t longest_token_ = 1;
+  std::vector<std::string> warned_;
+};
+
+}  // namespace weft::serve

@@ -1,0 +1,98 @@
+#include "weft/serve/api/metrics.h"
+
+#include "weft/core/error.h"
+
+namespace weft::serve {
+namespace {
+
+std::string type_line(const std::string& name, const char* type) {
+  return core::join("# TYPE weft:", name, " ", type, "\n");
+}
+
+template <class Value>
+std::string single(const std::string& name, const char* type, const Value& value) {
+  return core::join(type_line(name, type), "weft:", name, " ", value, "\n");
+}
+
+template <class Map>
+std::string labelled(const std::string& name, const std::string& label, const Map& values) {
+  std::string text = type_line(name, "counter");
+  for (const auto& [key, value] : values) {
+    text += core::join("weft:", name, "{", label, "=\"", key, "\"} ", value, "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+void Histogram::add(double seconds) {
+  for (size_t i = 0; i < kBounds.size(); ++i) at_most_[i] += seconds <= kBounds[i] ? 1 : 0;
+  ++count_;
+  sum_ += seconds;
+}
+
+std::string Histogram::text(const std::string& name) const {
+  std::string text = type_line(name, "histogram");
+  for (size_t i = 0; i < kBounds.size(); ++i) {
+    text += core::join("weft:", name, "_bucket{le=\"", kBounds[i], "\"} ", at_most_[i], "\n");
+  }
+  return text + core::join("weft:", name, "_bucket{le=\"+Inf\"} ", count_, "\nweft:", name, "_sum ",
+                           sum_, "\nweft:", name, "_count ", count_, "\n");
+}
+
+void Metrics::add_prompt(int64_t tokens, int64_t reused) {
+  const std::lock_guard lock(mutex_);
+  prompt_tokens_ += tokens;
+  reused_tokens_ += reused;
+}
+
+void Metrics::add_drawn(int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  drawn_tokens_ += tokens;
+}
+
+void Metrics::add_answer(const std::string& finish_reason, double seconds) {
+  const std::lock_guard lock(mutex_);
+  ++answers_[finish_reason];
+  of_request_.add(seconds);
+}
+
+void Metrics::add_cancelled() {
+  const std::lock_guard lock(mutex_);
+  ++cancelled_;
+}
+
+void Metrics::add_refused(int status) {
+  const std::lock_guard lock(mutex_);
+  ++refused_[status];
+}
+
+void Metrics::add_first_token(double seconds) {
+  const std::lock_guard lock(mutex_);
+  to_first_token_.add(seconds);
+}
+
+void Metrics::add_next_token(double seconds) {
+  const std::lock_guard lock(mutex_);
+  between_tokens_.add(seconds);
+}
+
+std::string Metrics::text(const SchedulerState& state, const SchedulerOptions& options) const {
+  const double kept =
+      static_cast<double>(state.num_kept) / static_cast<double>(options.context * options.slots);
+  const std::lock_guard lock(mutex_);
+  return single("num_requests_running", "gauge", state.num_running) +
+         single("num_requests_waiting", "gauge", state.num_waiting) +
+         single("kv_cache_usage_perc", "gauge", kept) +
+         single("prompt_tokens_total", "counter", prompt_tokens_) +
+         single("prompt_tokens_cached_total", "counter", reused_tokens_) +
+         single("generation_tokens_total", "counter", drawn_tokens_) +
+         single("requests_cancelled_total", "counter", cancelled_) +
+         labelled("request_success_total", "finished_reason", answers_) +
+         labelled("requests_refused_total", "status", refused_) +
+         to_first_token_.text("time_to_first_token_seconds") +
+         between_tokens_.text("inter_token_latency_seconds") +
+         of_request_.text("e2e_request_latency_seconds");
+}
+
+}  // namespace weft::serve

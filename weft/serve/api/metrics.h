@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "weft/serve/engine/scheduler.h"
+
+namespace weft::serve {
+
+/// How often values were at most each of some bounds, as Prometheus counts them.
+class Histogram {
+ public:
+  void add(double seconds);
+  /// Lines of the text format under `name`.
+  std::string text(const std::string& name) const;
+
+ private:
+  static constexpr std::array<double, 14> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                     0.25,  0.5,    1,     2.5,  5,     10,   30};
+  std::array<uint64_t, kBounds.size()> at_most_ = {};
+  uint64_t count_ = 0;
+  double sum_ = 0;
+};
+
+/// What a server has done since it began; for any thread.
+class Metrics {
+ public:
+  void add_prompt(int64_t tokens, int64_t reused);
+  void add_drawn(int64_t tokens);
+  /// A request was answered: "stop", "length" or what went wrong.
+  void add_answer(const std::string& finish_reason, double seconds);
+  void add_cancelled();
+  /// A request got an error.
+  void add_refused(int status);
+  void add_first_token(double seconds);
+  void add_next_token(double seconds);
+
+  /// The text format of Prometheus, version 0.0.4.
+  std::string text(const SchedulerState& state, const SchedulerOptions& options) const;
+
+ private:
+  mutable std::mutex mutex_;
+  int64_t prompt_tokens_ = 0, reused_tokens_ = 0, drawn_tokens_ = 0, cancelled_ = 0;
+  std::map<std::string, int64_t> answers_;
+  std::map<int, int64_t> refused_;
+  Histogram to_first_token_, between_tokens_, of_request_;
+};
+
+}  // namespace weft::serve

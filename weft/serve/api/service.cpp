@@ -1,0 +1,193 @@
+#include "weft/serve/api/service.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/core/json.h"
+#include "weft/core/log.h"
+#include "weft/serve/api/api_error.h"
+#include "weft/serve/api/fields.h"
+
+namespace weft::serve {
+namespace {
+
+using nlohmann::json;
+
+// A step of any model takes less.
+constexpr double kStuckSeconds = 60;
+
+json body_of(const HttpRequest& request) {
+  core::JsonLimits limits;
+  limits.max_depth = 64;
+  try {
+    return core::parse_json(request.body, "body", limits);
+  } catch (const core::FormatError& error) {
+    throw ApiError(400, error_type_of(400), error.what());
+  }
+}
+
+void send_json(const std::shared_ptr<HttpReply>& reply, const json& body) {
+  HttpAnswer answer;
+  answer.body = core::dump_json(body);
+  reply->send(std::move(answer));
+}
+
+int64_t unix_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+}  // namespace
+
+struct Service::Route {
+  std::string method, path;
+  void (Service::*run)(const HttpRequest& request, const Reply& reply);
+  bool needs_key = true;
+};
+
+const std::vector<Service::Route>& Service::routes() {
+  static const std::vector<Route> table = {
+      {"GET", "/health", &Service::health, false},
+      {"GET", "/v1/health", &Service::health, false},
+      {"GET", "/metrics", &Service::metrics},
+      {"GET", "/v1/models", &Service::models},
+      {"POST", "/tokenize", &Service::tokenize},
+      {"POST", "/detokenize", &Service::detokenize},
+      {"POST", "/v1/chat/completions", &Service::chat},
+      {"POST", "/v1/completions", &Service::complete},
+  };
+  return table;
+}
+
+Service::Service(AccessOptions access) : access_(std::move(access)) {}
+
+void Service::open(ServedModel model) {
+  auto completions = std::make_unique<Completions>(std::move(model), metrics_);
+  const std::lock_guard lock(mutex_);
+  completions_ = std::move(completions);
+}
+
+void Service::set_fault(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  fault_ = reason;
+}
+
+HttpAnswer Service::refusal(int status, const std::string& message) {
+  return ApiError(status, error_type_of(status), message).answer();
+}
+
+void Service::handle(const HttpRequest& request, const Reply& reply) noexcept {
+  const auto refuse = [&](const ApiError& error) {
+    metrics_.add_refused(error.status());
+    core::log(core::LogLevel::kInfo, "serve: ", core::quote(request.method), " ",
+              core::quote(request.path), ": ", error.status(), ": ", core::quote(error.what()));
+    reply->send(error.answer());
+  };
+  try {
+    dispatch(request, reply);
+  } catch (const ApiError& error) {
+    refuse(error);
+  } catch (const core::ConfigError& error) {
+    refuse(ApiError(400, error_type_of(400), error.what()));
+  } catch (const std::exception& error) {
+    refuse(ApiError(500, error_type_of(500), error.what()));
+  }
+}
+
+void Service::dispatch(const HttpRequest& request, const Reply& reply) {
+  const Route* found = nullptr;
+  bool knows_path = false;
+  for (const Route& route : routes()) {
+    knows_path |= route.path == request.path;
+    if (route.path == request.path && route.method == request.method) found = &route;
+  }
+  const bool is_preflight = request.method == "OPTIONS";
+  check_access(request, access_, !is_preflight && (found == nullptr || found->needs_key));
+  if (is_preflight) return reply->send(preflight_answer());
+  if (found != nullptr) return (this->*found->run)(request, reply);
+  const int status = knows_path ? 405 : 404;
+  throw ApiError(status, error_type_of(status),
+                 core::join(core::quote(request.method), " ", core::quote(request.path),
+                            ": no such ", knows_path ? "method for this path" : "path"));
+}
+
+Completions& Service::completions() const {
+  const std::lock_guard lock(mutex_);
+  if (!fault_.empty()) throw ApiError(503, error_type_of(503), fault_);
+  if (completions_ == nullptr) {
+    throw ApiError(503, error_type_of(503), "the model is being loaded");
+  }
+  return *completions_;
+}
+
+void Service::health(const HttpRequest& /*request*/, const Reply& reply) {
+  const SchedulerState state = model().scheduler->state();
+  if (state.is_draining) throw ApiError(503, error_type_of(503), "the server is about to end");
+  if (state.step_seconds > kStuckSeconds) {
+    throw ApiError(503, error_type_of(503),
+                   core::join("a step has taken ", state.step_seconds, " s"));
+  }
+  send_json(reply, {{"status", "ok"}});
+}
+
+void Service::metrics(const HttpRequest& /*request*/, const Reply& reply) {
+  const Scheduler& scheduler = *model().scheduler;
+  HttpAnswer answer;
+  answer.content_type = "text/plain; version=0.0.4";
+  answer.body = metrics_.text(scheduler.state(), scheduler.options());
+  reply->send(std::move(answer));
+}
+
+void Service::models(const HttpRequest& /*request*/, const Reply& reply) {
+  static const int64_t created = unix_seconds();
+  const ServedModel& served = model();
+  send_json(reply, {{"object", "list"},
+                    {"data",
+                     {{{"id", served.name},
+                       {"object", "model"},
+                       {"created", created},
+                       {"owned_by", "weft"},
+                       {"max_model_len", served.scheduler->options().context}}}}});
+}
+
+void Service::tokenize(const HttpRequest& request, const Reply& reply) {
+  const ServedModel& served = model();
+  const json body = body_of(request);
+  Fields fields(body);
+  const auto content = fields.string("content");
+  if (!content) throw ApiError::invalid("content", "missing, expected a text");
+  send_json(reply, {{"tokens", served.tokenizer.encode(*content)}});
+}
+
+void Service::detokenize(const HttpRequest& request, const Reply& reply) {
+  const ServedModel& served = model();
+  const json body = body_of(request);
+  Fields fields(body);
+  const json* const tokens = fields.get("tokens");
+  if (tokens == nullptr || !tokens->is_array()) {
+    throw ApiError::invalid("tokens", "expected a list of token ids");
+  }
+  std::vector<text::TokenId> ids;
+  const auto most = static_cast<int64_t>(served.tokenizer.vocab_size()) - 1;
+  for (const json& token : *tokens) {
+    if (!token.is_number_integer() || token < 0 || token > most) {
+      throw ApiError::invalid("tokens", core::join("expected ids from 0 to ", most));
+    }
+    ids.push_back(token.get<text::TokenId>());
+  }
+  send_json(reply, {{"content", served.tokenizer.decode(ids)}});
+}
+
+void Service::chat(const HttpRequest& request, const Reply& reply) {
+  Completions& own = completions();
+  own.answer(read_chat_request(body_of(request)), reply);
+}
+
+void Service::complete(const HttpRequest& request, const Reply& reply) {
+  Completions& own = completions();
+  own.answer(read_completion_request(body_of(request)), reply);
+}
+
+}  // namespace weft::serve

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "weft/serve/api/access.h"
+#include "weft/serve/api/completions.h"
+#include "weft/serve/api/metrics.h"
+#include "weft/serve/http/server.h"
+
+namespace weft::serve {
+
+/// OpenAI's API for one model: routes, keys and errors. Handles requests on the server's thread
+/// while a scheduler runs on another.
+class Service {
+ public:
+  explicit Service(AccessOptions access);
+
+  /// Answers a request, now or later; never throws.
+  void handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept;
+  /// From now on there is a model; before, requests get 503. Once, on any thread.
+  void open(ServedModel model);
+  /// From now on requests get 503 with this reason. On any thread.
+  void set_fault(const std::string& reason);
+
+  /// The answer to a request that is refused.
+  static HttpAnswer refusal(int status, const std::string& message);
+
+ private:
+  using Reply = std::shared_ptr<HttpReply>;
+  struct Route;
+  static const std::vector<Route>& routes();
+
+  void dispatch(const HttpRequest& request, const Reply& reply);
+  Completions& completions() const;
+  const ServedModel& model() const { return completions().model(); }
+
+  void health(const HttpRequest& request, const Reply& reply);
+  void metrics(const HttpRequest& request, const Reply& reply);
+  void models(const HttpRequest& request, const Reply& reply);
+  void tokenize(const HttpRequest& request, const Reply& reply);
+  void detokenize(const HttpRequest& request, const Reply& reply);
+  void chat(const HttpRequest& request, const Reply& reply);
+  void complete(const HttpRequest& request, const Reply& reply);
+
+  AccessOptions access_;
+  Metrics metrics_;
+  mutable std::mutex mutex_;
+  /// Set once; null until the model is there.
+  std::unique_ptr<Completions> completions_;
+  std::string fault_;
+};
+
+}  // namespace weft::serve

@@ -1,0 +1,113 @@
+#include "weft/serve/engine/running_sequence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/serve/engine/scheduler.h"
+
+namespace weft::serve {
+
+DrawnToken logprobs_of(std::span<const float> logits, int64_t token, int64_t count) {
+  const double best = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - best);
+  const auto with_logprob = [&](int64_t id) -> TokenLogprob {
+    return {id, logits[static_cast<size_t>(id)] - best - std::log(sum)};
+  };
+  DrawnToken result{with_logprob(token), {}};
+  std::vector<int64_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto end = ids.begin() + std::min<int64_t>(count, std::ssize(ids));
+  std::partial_sort(ids.begin(), end, ids.end(), [&](int64_t a, int64_t b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  });
+  std::transform(ids.begin(), end, std::back_inserter(result.likeliest), with_logprob);
+  return result;
+}
+
+RunningSequence::RunningSequence(uint64_t number, SequenceRequest request, SequenceSink sink,
+                                 const text::Tokenizer& tokenizer)
+    : number_(number),
+      request_(std::move(request)),
+      sink_(std::move(sink)),
+      sampler_(request_.options.generate.sampler),
+      stream_(tokenizer, request_.options) {}
+
+void RunningSequence::begin(int64_t num_reused) { num_read_ = num_reused_ = num_reused; }
+
+Wanted RunningSequence::wanted() const {
+  const bool needs_logits = !sampler_.is_greedy() || request_.num_logprobs >= 0;
+  return needs_logits ? Wanted::kLogits : Wanted::kLikeliest;
+}
+
+StepPart RunningSequence::next_part(int64_t slot) const {
+  StepPart part{slot, num_read_, wanted(), {last_token_}};
+  if (!reads_prompt()) return part;
+  const auto& prompt = request_.prompt;
+  const int64_t end = std::min((num_read_ / kPieceTokens + 1) * kPieceTokens, std::ssize(prompt));
+  part.tokens.assign(prompt.begin() + num_read_, prompt.begin() + end);
+  if (end < std::ssize(prompt)) part.wanted = Wanted::kNothing;
+  return part;
+}
+
+// Throws ConfigError if the logits are none.
+int64_t RunningSequence::draw(const PartScores& scores, SequenceEvent& event) {
+  if (wanted() == Wanted::kLikeliest) return generate::likeliest_token(scores.likeliest);
+  const int64_t token = sampler_.sample(scores.logits);
+  if (request_.num_logprobs >= 0) {
+    event.token = logprobs_of(scores.logits, token, request_.num_logprobs);
+  }
+  return token;
+}
+
+// True if it was the last one.
+bool RunningSequence::take_token(int64_t token, int64_t context, SequenceEvent& event) {
+  last_token_ = token;
+  ++num_drawn_;
+  const generate::TextStream::Step step = stream_.push(token);
+  event.text = step.text;
+  if (step.verdict == generate::Verdict::kStop) {
+    event.end = SequenceEnd::kStop;
+    event.token.reset();
+    return true;
+  }
+  const bool is_full = num_read_ >= context;
+  if (num_drawn_ < request_.options.generate.max_tokens && !is_full) return false;
+  event.text += stream_.finish();
+  event.end = SequenceEnd::kLength;
+  return true;
+}
+
+bool RunningSequence::take(const StepPart& part, const PartScores& scores, int64_t context) {
+  num_read_ += std::ssize(part.tokens);
+  if (part.wanted == Wanted::kNothing) return false;
+  SequenceEvent event;
+  try {
+    const int64_t token = draw(scores, event);
+    const bool is_over = take_token(token, context, event);
+    tell(event);
+    return is_over;
+  } catch (const core::ConfigError& error) {
+    end(SequenceEnd::kFailed, error.what());
+    return true;
+  }
+}
+
+void RunningSequence::end(SequenceEnd end, const std::string& error) {
+  SequenceEvent event;
+  event.end = end;
+  event.error = error;
+  tell(event);
+}
+
+void RunningSequence::tell(SequenceEvent& event) {
+  event.num_reused = num_reused_;
+  event.num_drawn = num_drawn_;
+  sink_(event);
+}
+
+}  // namespace weft::serve

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "weft/serve/engine/sequence.h"
+#include "weft/serve/engine/step_plan.h"
+#include "weft/text/tokenizer/tokenizer.h"
+
+namespace weft::serve {
+
+struct PartScores;
+class RunningSequence;
+
+/// Prompts are read in pieces that begin at multiples of so many tokens, whatever else a step has:
+/// how a prompt is cut is part of how its sums are rounded.
+inline constexpr int64_t kPieceTokens = 128;
+
+/// What a server keeps and does at once.
+struct SchedulerOptions {
+  /// The most positions of a sequence.
+  int64_t context = 4096;
+  /// The most sequences that run at once.
+  int64_t slots = 8;
+  /// The most sequences that wait.
+  int64_t max_queue = 128;
+  /// The most tokens of a step, at least kPieceTokens more than slots: every running sequence's
+  /// next one, then pieces of prompts as far as there is room, the oldest prompt's first.
+  int64_t step_tokens = 512;
+};
+
+/// What a scheduler is doing, for those who watch it.
+struct SchedulerState {
+  int64_t num_running = 0;
+  int64_t num_waiting = 0;
+  /// Positions that are kept of running sequences, of context * slots.
+  int64_t num_kept = 0;
+  /// How long the step takes that runs now; 0: none.
+  double step_seconds = 0;
+  bool is_draining = false;
+};
+
+/// Decides, on rank 0 alone, what each step does: sequences wait in the order in which they came,
+/// get a slot, read their prompts and are continued until they end or are cancelled. A slot's keys
+/// and values serve the next sequence as far as its prompt begins with the same whole pieces.
+/// `submit`, `cancel`, `drain` and `state` may be called on any thread, the others on one.
+class Scheduler {
+ public:
+  /// `tokenizer` turns tokens to text. Throws ConfigError for options out of range.
+  Scheduler(const SchedulerOptions& options, text::Tokenizer tokenizer);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Queues sequences, all or none, and returns their numbers; none if the queue has no room, or
+  /// once it drains. Throws ConfigError as generate::TextStream and generate::Sampler, for an empty
+  /// prompt and for one that leaves no room in the context.
+  std::optional<std::vector<uint64_t>> submit(
+      std::vector<std::pair<SequenceRequest, SequenceSink>> sequences);
+  /// Ends a sequence before the next step, if it has not ended; its sink sees kCancelled.
+  void cancel(uint64_t number);
+  /// Takes no more sequences; those that were taken go on.
+  void drain();
+  SchedulerState state() const;
+
+  /// The next step's plan; one without parts where nothing is to do for that long. After drain()
+  /// the last plan ends.
+  StepPlan next_plan(std::chrono::milliseconds most);
+  /// Takes what a plan's step has given, and tells the sinks.
+  void take(const StepPlan& plan, const std::vector<PartScores>& scores);
+  /// Ends all sequences, those that wait as well, with `error`; kCancelled if it is empty.
+  void end_all(const std::string& error);
+
+  const SchedulerOptions& options() const { return options_; }
+
+ private:
+  struct Slot {
+    /// What was read as whole pieces of a prompt, from the first position on.
+    std::vector<int64_t> pieces;
+    std::unique_ptr<RunningSequence> sequence;
+    uint64_t last_use = 0;
+  };
+
+  void take_cancelled();
+  void fill_slots();
+  Slot& best_slot(const std::vector<int64_t>& prompt);
+  StepPlan make_plan() const;
+  void take_part(const StepPart& part, const PartScores& scores);
+  void release(Slot& slot);
+  void note_state();
+
+  SchedulerOptions options_;
+  text::Tokenizer tokenizer_;
+  /// Only for the thread of the steps.
+  std::vector<Slot> slots_;
+  uint64_t uses_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<RunningSequence>> queue_;
+  std::vector<uint64_t> cancelled_;
+  uint64_t last_number_ = 0;
+  SchedulerState state_;
+  std::optional<std::chrono::steady_clock::time_point> step_start_;
+};
+
+}  // namespace weft::serve

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/generate/options.h"
+
+// What a client wants of one sequence and what it is told: no tensors, so that what answers clients
+// needs none.
+namespace weft::serve {
+
+/// The most tokens whose probabilities are told beside the one that was drawn.
+inline constexpr int64_t kMostLogprobs = 20;
+
+/// One sequence to continue.
+struct SequenceRequest {
+  /// At least one token, all of the vocabulary.
+  std::vector<int64_t> prompt;
+  generate::TextOptions options;
+  /// How many of the likeliest tokens to tell with each one, and its own probability; -1: neither.
+  int64_t num_logprobs = -1;
+};
+
+/// A token and ln of its probability under the model itself, whatever the sampler makes of it.
+struct TokenLogprob {
+  int64_t token = 0;
+  double logprob = 0;
+};
+
+/// A token that was drawn, and the likeliest in its place.
+struct DrawnToken {
+  TokenLogprob drawn;
+  std::vector<TokenLogprob> likeliest;
+};
+
+/// Why a sequence ended. kFailed: `SequenceEvent::error` says why.
+enum class SequenceEnd { kStop, kLength, kCancelled, kFailed };
+
+/// What a step brought to a sequence.
+struct SequenceEvent {
+  /// Whole characters, often none.
+  std::string text;
+  /// With probabilities asked for: the token of this step, unless it ended the text.
+  std::optional<DrawnToken> token;
+  /// In the last event.
+  std::optional<SequenceEnd> end;
+  std::string error;
+  /// Tokens of the prompt that were read for an earlier sequence, and tokens drawn so far.
+  int64_t num_reused = 0;
+  int64_t num_drawn = 0;
+};
+
+/// Sees a sequence's events in order, on the thread that runs the steps; it must not wait.
+using SequenceSink = std::function<void(const SequenceEvent& event)>;
+
+}  // namespace weft::serve

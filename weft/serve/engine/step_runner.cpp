@@ -1,0 +1,103 @@
+#include "weft/serve/engine/step_runner.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/models/reads_each.h"
+
+// Shape letters: B sequences, T tokens, D width, V vocabulary.
+
+namespace weft::serve {
+
+StepRunner::StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context, int64_t slots)
+    : model_(std::move(model)), context_(context), caches_(static_cast<size_t>(slots)) {
+  const int64_t limit = model_->config().max_positions;
+  core::check<core::ConfigError>(context >= 1 && context <= limit, "serve: a context of ", context,
+                                 " tokens, expected 1 to ", limit, " for this model");
+}
+
+nn::KvCache& StepRunner::cache_of(const StepPart& part) {
+  auto& cache = caches_[static_cast<size_t>(part.slot)];
+  if (cache == nullptr) cache = std::make_unique<nn::KvCache>(model_->make_cache(1, context_));
+  cache->truncate(part.start);
+  return *cache;
+}
+
+// In one pass where the model can.
+at::Tensor StepRunner::read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches) {
+  auto* const together = dynamic_cast<models::ReadsEach*>(model_.get());
+  if (together != nullptr && together->reads_each(*caches.front())) {
+    return together->read_each(ids_B, caches);
+  }
+  std::vector<at::Tensor> rows;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const at::Tensor id_11 = ids_B.narrow(0, static_cast<int64_t>(i), 1).unsqueeze(0);
+    rows.push_back(model_->forward(id_11, caches[i]));
+  }
+  return at::cat(rows);
+}
+
+// One token of each sequence that reads no more, together.
+void StepRunner::read_tokens(const StepPlan& plan) {
+  std::vector<int64_t> ids;
+  std::vector<size_t> indices;
+  std::vector<nn::KvCache*> caches;
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    if (plan.parts[i].tokens.size() != 1) continue;
+    indices.push_back(i);
+    ids.push_back(plan.parts[i].tokens.front());
+    caches.push_back(&cache_of(plan.parts[i]));
+  }
+  if (ids.empty()) return;
+  const at::Tensor x_B1D = read_each(at::tensor(ids, at::kLong), caches);
+  for (size_t row = 0; row < indices.size(); ++row) {
+    last_11D_[indices[row]] = x_B1D.narrow(0, static_cast<int64_t>(row), 1);
+  }
+}
+
+void StepRunner::read_piece(const StepPart& part, size_t index) {
+  const at::Tensor ids_1T = at::tensor(part.tokens, at::kLong).unsqueeze(0);
+  const at::Tensor x_1TD = model_->forward(ids_1T, &cache_of(part));
+  last_11D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
+}
+
+void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores) {
+  std::vector<at::Tensor> rows;
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    if (plan.parts[i].wanted != wanted) continue;
+    rows.push_back(last_11D_[i]);
+    indices.push_back(i);
+  }
+  if (rows.empty()) return;
+  const at::Tensor x_B1D = at::cat(rows);
+  if (wanted == Wanted::kLikeliest) {
+    const std::vector<nn::Largest> likeliest = model_->likeliest(x_B1D);
+    for (size_t row = 0; row < rows.size(); ++row) scores[indices[row]].likeliest = likeliest[row];
+    return;
+  }
+  logits_BV_ = model_->logits(x_B1D).select(1, 0).to(at::kFloat).contiguous();
+  const auto size = static_cast<size_t>(logits_BV_.size(1));
+  for (size_t row = 0; row < rows.size(); ++row) {
+    scores[indices[row]].logits = {logits_BV_.const_data_ptr<float>() + row * size, size};
+  }
+}
+
+std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
+  const c10::InferenceMode inference;
+  last_11D_.assign(plan.parts.size(), {});
+  read_tokens(plan);
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    if (plan.parts[i].tokens.size() > 1) read_piece(plan.parts[i], i);
+  }
+  std::vector<PartScores> scores(plan.parts.size());
+  score(plan, Wanted::kLikeliest, scores);
+  score(plan, Wanted::kLogits, scores);
+  return scores;
+}
+
+}  // namespace weft::serve

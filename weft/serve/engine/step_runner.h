@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "weft/models/model.h"
+#include "weft/nn/attention/kv_cache.h"
+#include "weft/nn/layers/largest.h"
+#include "weft/serve/engine/step_plan.h"
+
+namespace weft::serve {
+
+/// What is known of a part's last token; which, its plan says.
+struct PartScores {
+  nn::Largest likeliest = {};
+  /// Of the whole vocabulary, until the runner's next step.
+  std::span<const float> logits = {};
+};
+
+/// Runs steps of several sequences through a model that is cut over ranks. Parts of one token go
+/// through the model together, each longer one by itself: a sequence's numbers are the same, bit
+/// for bit, whatever others are in its steps.
+class StepRunner {
+ public:
+  /// `context`: the most positions of a sequence; `slots`: the most sequences. Not collective.
+  /// Throws ConfigError unless the model has as many positions.
+  StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context, int64_t slots);
+
+  /// One element for each part. Collective: all ranks pass the same plan.
+  std::vector<PartScores> run(const StepPlan& plan);
+
+  const dist::Group& group() const { return model_->group(); }
+  const models::CausalLM& model() const { return *model_; }
+  int64_t context() const { return context_; }
+  int64_t num_slots() const { return std::ssize(caches_); }
+
+ private:
+  nn::KvCache& cache_of(const StepPart& part);
+  at::Tensor read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches);
+  void read_tokens(const StepPlan& plan);
+  void read_piece(const StepPart& part, size_t index);
+  void score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores);
+
+  std::shared_ptr<models::CausalLM> model_;
+  int64_t context_;
+  /// Of each slot, once it is used.
+  std::vector<std::unique_ptr<nn::KvCache>> caches_;
+  /// Of the step's parts: the last token's hidden state, [1, 1, D].
+  std::vector<at::Tensor> last_11D_;
+  at::Tensor logits_BV_;
+};
+
+}  // namespace weft::serve
