@@ -118,7 +118,7 @@ TEST(MatrixFormat, RefusesAwqAndGptqPartsThatDontFit) {
   const NamedType zeros{"w.qzeros", Dtype::kI32, {2, 3}}, scales{"w.scales", Dtype::kF16, {2, 24}};
   EXPECT_EQ(error_of({weight, zeros, scales}, 32, 64),
             "FormatError: FILE: tensor 'w.qweight': packed [64, 3] with scales [2, 24], expected a "
-            "4-bit AWQ or GPTQ matrix of [32, 64]");
+            "4-bit AWQ matrix of [32, 64]");
   EXPECT_EQ(error_of({weight, {"w.qzeros", Dtype::kI32, {2, 4}}, scales}, 24, 64),
             "FormatError: FILE: tensor 'w.qzeros': shape [2, 4], expected [2, 3]; the file and the "
             "model's config disagree");

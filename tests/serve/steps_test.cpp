@@ -164,7 +164,8 @@ TEST(Scheduler, GivesEachRequestItsAnswerWhateverElseIsAskedFor) {
       const auto together = serve_all(runner, loaded.tokenizer, clients, options);
       for (size_t i = 0; i < clients.size(); ++i) {
         if (clients[i].cancelled_at >= 0) {
-          if (world.rank() == 0) EXPECT_EQ(together[i].end, SequenceEnd::kCancelled) << i;
+          if (world.rank() != 0) continue;
+          EXPECT_EQ(together[i].end, SequenceEnd::kCancelled) << i;
           continue;
         }
         if (i % 4 != 0 && i % 4 != 3 && i != 5) continue;

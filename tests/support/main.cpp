@@ -23,12 +23,12 @@ std::string variable(const char* name) {
 }
 
 // A rank of the hierarchical backend takes itself for one on another host than some of its peers:
-// of two ranks each is alone on its host, of three the second is, and four are two and two.
+// the last of two or three ranks is alone on its host, and four are two and two.
 void pretend_hosts() {
   if (variable("WEFT_BACKEND") != "hierarchical" || variable("WEFT_RANK").empty()) return;
   const int rank = std::stoi(variable("WEFT_RANK"));
   const int size = std::stoi(variable("WEFT_WORLD_SIZE"));
-  const auto host_of = [size](int r) { return size < 4 ? r % 2 : r / 2; };
+  const auto host_of = [size](int r) { return size < 4 ? int{r == size - 1} : r / 2; };
   int before = 0, all = 0;
   for (int r = 0; r < size; ++r) {
     if (host_of(r) != host_of(rank)) continue;

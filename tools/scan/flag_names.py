@@ -20,7 +20,6 @@ OLD_FLAGS = {
     "weft/generate/engine.cpp": {"--ctx-size", "--speculate"},
     "weft/generate/options.cpp": {"--top-k"},
     "weft/generate/perplexity.cpp": {"--ctx-size"},
-    "weft/io/shard_info/recut.cpp": {"--shard-info"},
     "weft/models/convert/export_gguf.cpp": {"--dtype"},
     "weft/models/convert/export_output.cpp": {"--dtype"},
     "weft/models/passes/cuda_decoder.cpp": {"--device"},

@@ -3,8 +3,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "weft/cli/model/session.h"
 #include "weft/cli/options.h"
-#include "weft/cli/session.h"
 #include "weft/generate/text_generator.h"
 
 namespace weft::cli {

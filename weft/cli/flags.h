@@ -52,6 +52,17 @@ void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& 
 /// Adds --speculate.
 void add_speculate_flag(CLI::App& app, int64_t& most_guesses);
 
+/// Adds --shard-info, which is described as `about`, and --functions.
+void add_rule_flags(CLI::App& app, std::string& shard_info, std::string& functions,
+                    const std::string& about);
+
+/// Adds MODEL, --tensors, --shard-info and --functions.
+void add_cut_flags(CLI::App& app, CutOptions& options);
+
+/// Throw ConfigError for flags that do not go together.
+void check_rule_flags(const std::string& shard_info, const std::string& functions);
+void check_cut_flags(const CutOptions& options);
+
 /// Adds -o and --force of a verb that writes a file; `what` says which.
 void add_file_flags(CLI::App& app, std::string& out, bool& force, const std::string& what);
 

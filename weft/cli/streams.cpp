@@ -14,11 +14,10 @@ namespace {
 
 constexpr size_t kMaxStdinBytes = size_t{64} << 20;
 
-volatile std::sig_atomic_t interrupted = 0;
 volatile std::sig_atomic_t interrupts = 0;
 
 void on_interrupt(int number) {
-  interrupted = number;
+  dist::note_asked_signal(number);
   interrupts = interrupts + 1;
 }
 
@@ -39,9 +38,13 @@ void watch(int number) {
 
 void watch_interrupt() { watch(SIGINT); }
 
-bool is_interrupted() { return interrupted != 0; }
-void watch_termination() { watch(SIGTERM); }
-int caught_signal() { return interrupted; }
+bool is_interrupted() { return caught_signal() != 0; }
+void watch_termination() {
+  watch(SIGTERM);
+  watch(SIGHUP);
+}
+int caught_signal() { return dist::asked_signal(); }
+int interrupted_status() { return 128 + caught_signal(); }
 int num_signals() { return interrupts; }
 
 bool TextOutput::write(const std::string& text) {

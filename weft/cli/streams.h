@@ -14,6 +14,8 @@ bool is_interrupted();
 void watch_termination();
 /// The last of these signals; 0 before the first.
 int caught_signal();
+/// The exit code after that signal, as shells tell it: 130 after Ctrl-C.
+int interrupted_status();
 /// How many of them have come.
 int num_signals();
 

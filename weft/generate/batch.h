@@ -17,7 +17,7 @@ struct BatchResult {
   double decode_seconds = 0;
 };
 
-/// Whether to continue after a step; only rank 0 is asked.
+/// Decides after each step whether to continue; asked on rank 0 alone.
 using GoesOn = std::function<bool()>;
 
 /// Continues the sequences in prompts_BT, int64 [B, T], equal on all ranks, by `new_tokens` tokens

@@ -138,8 +138,8 @@ Engine::Drawn Engine::share(const Drawn& drawn, size_t most) const {
   return {{data + 2, data + 2 + data[1]}, static_cast<Verdict>(data[0])};
 }
 
-// Takes up the tokens, forgets wrong guesses and returns how many were right: all tokens but the
-// last, unless a later one ended the text.
+// Adds the tokens to the result, forgets wrong guesses and returns how many were right: all tokens
+// but the last, or all of them if the token after the last one ended the text.
 size_t Engine::keep(const Drawn& drawn, size_t num_guesses, GenerateResult& result) {
   const size_t right = drawn.tokens.size() - (drawn.verdict == Verdict::kContinue ? 1 : 0);
   cache_.truncate(cache_.length() - static_cast<int64_t>(num_guesses - right));

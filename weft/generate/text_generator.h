@@ -42,7 +42,7 @@ class TextGenerator {
   /// and for a stop text that is empty.
   TextResult complete(std::string_view prompt, const TextOptions& options, const TextSink& sink);
 
-  /// The same, continuing rank 0's tokens.
+  /// The same for a prompt of tokens, which are rank 0's.
   TextResult complete_tokens(const std::vector<int64_t>& prompt, const TextOptions& options,
                              const TextSink& sink);
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/core/new_memory.h"
+#include "weft/core/memory/new_memory.h"
 #include "weft/io/matrix_rules.h"
 #include "weft/quant/formats/awq_gptq.h"
 #include "weft/quant/formats/gguf_blocks.h"

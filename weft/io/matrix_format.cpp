@@ -186,10 +186,12 @@ MatrixFormat describe_columns(const StoredMatrix& matrix, MatrixKind kind, int64
   const bool fits =
       is_word(weight.dtype) && is_word(zeros.dtype) && has_bits && groups > 0 && in % groups == 0;
   const int64_t per_word = fits ? kWordBits / bits : 1;
-  check<FormatError>(fits && out % per_word == 0 && (in / groups) % per_word == 0,
-                     matrix.where(weight), "packed ", list_text(weight.shape), " with scales ",
-                     list_text(scales.shape), ", expected a 4-bit AWQ or GPTQ matrix of [", out,
-                     ", ", in, "]");
+  check<FormatError>(
+      fits && out % per_word == 0 && (in / groups) % per_word == 0, matrix.where(weight), "packed ",
+      list_text(weight.shape), " with scales ", list_text(scales.shape),
+      kind == MatrixKind::kAwq ? ", expected a 4-bit AWQ matrix of ["
+                               : ", expected a GPTQ matrix of 2, 4 or 8 bits and of [",
+      out, ", ", in, "]");
   MatrixFormat format;
   format.kind = kind;
   format.scheme = kind == MatrixKind::kAwq ? "awq" : "gptq";

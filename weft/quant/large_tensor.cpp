@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "weft/core/new_memory.h"
+#include "weft/core/memory/new_memory.h"
 
 namespace weft::quant {
 

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
+#include "weft/core/error.h"
 
 namespace weft::cli {
 namespace {

@@ -196,18 +196,18 @@ TEST(ShardInfoFiles, RefuseWhatNothingSays) {
                      "tensors, or bind the name in a file of functions: {\"_shard_qkv\": "
                      "[\"weft.stack_qkv\", HEADS, KV_HEADS]}; --functions takes such a file");
   const std::string dims = dir.write("dims.json", R"({"uneven": 0})");
+  const std::string other = dir.at("other");
+  fs::create_directory(other);
+  fs::copy_file(source, other + "/notes");
+  expect_refused({"shard", source, other, "--tp", "2", "--force", "--shard-info", dims},
+                 other + ": holds no config.json, so it is not replaced; choose another path");
   expect_refused({"shard", source, dir.path(), "--tp", "2", "--force", "--shard-info", dims},
-                 dir.path() +
-                     ": holds no config.json, so it is no model's folder; --force "
-                     "replaces only these");
-  fs::copy_file(source, dir.at("model.safetensors"));
-  expect_refused({"shard", source, dir.path(), "--tp", "2", "--force", "--shard-info", dims},
-                 dir.path() + ": holds the tensors that are read; choose another path");
+                 dir.path() + ": holds " + source + ", which is read; choose another path");
 }
 
 std::vector<float> logits_of(const TempDir& dir, const Strings& flags) {
-  expect_done(
-      joined({"logits", kPlain, "--tokens", "1,2,3,200", "--out", dir.at("logits")}, flags));
+  expect_done(joined(
+      {"logits", kPlain, "--tokens", "1,2,3,200", "--force", "--out", dir.at("logits")}, flags));
   const std::string bytes = testing::tensor_text(*io::TensorFile::open(dir.at("logits")), "logits");
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());

@@ -131,8 +131,9 @@ TEST(Presharded, PiecesThatTheRulesDontGiveAreRefused) {
   const auto file = io::TensorFile::open(dir.path());
   EXPECT_EQ(replaced(error_text([&] { make_plan(*file, 2); }), dir.path(), "DIR"),
             "FormatError: DIR: parameter 'lm_head.weight': piece 'lm_head.weight_shard-1-of-2' is "
-            "[256, 64], expected [128, 128] of the whole [256, 128]; say how it was cut, and its "
-            "\"shape\", in --shard-info");
+            "[256, 64], expected [128, 128] of the whole [256, 128]; say in shard_info how it was "
+            "cut, and its "
+            "\"shape\"");
   WeightRules rules = rules_of(*original);
   EXPECT_FALSE(presharded_info(*original, rules, {}).has_value());
 }

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "weft/cli/session.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/bench_profile.h"
 #include "weft/cli/verbs/run.h"

@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "weft/cli/answer.h"
-#include "weft/cli/session.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"

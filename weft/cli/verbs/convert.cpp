@@ -1,10 +1,10 @@
 #include <array>
 
-#include "weft/cli/export_model.h"
+#include "weft/cli/model/export_model.h"
+#include "weft/cli/model/export_run.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/output.h"
 #include "weft/cli/progress.h"
-#include "weft/cli/session.h"
-#include "weft/cli/verbs/export_run.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/io/check_finite.h"

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "weft/cli/flags.h"
-#include "weft/cli/session.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"

@@ -1,5 +1,5 @@
 #include "weft/cli/answer.h"
-#include "weft/cli/session.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
 

@@ -3,7 +3,7 @@
 
 #include "weft/cli/cut/cut_report.h"
 #include "weft/cli/cut/cut_rules.h"
-#include "weft/cli/session.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"

@@ -2,9 +2,9 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include "weft/cli/model/adapter.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/output.h"
-#include "weft/cli/session.h"
-#include "weft/cli/verbs/adapter.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/io/formats/write_safetensors.h"

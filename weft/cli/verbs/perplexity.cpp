@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "weft/cli/session.h"
+#include "weft/cli/model/adapter.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
-#include "weft/cli/verbs/adapter.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"

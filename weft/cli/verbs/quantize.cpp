@@ -1,6 +1,6 @@
-#include "weft/cli/export_model.h"
+#include "weft/cli/model/export_model.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/output.h"
-#include "weft/cli/session.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 

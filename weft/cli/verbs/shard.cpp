@@ -22,26 +22,36 @@ using core::ConfigError;
 constexpr double kMegabyte = 1e6;
 
 // A set of tensors that is no model has no config.json to know its folder by.
-const char* marker_of(const std::string& out) {
+core::ReplaceableFolder shards_folder(const std::string& out) {
+  core::ReplaceableFolder kind = model_folder();
   for (const char* marker : {"model.safetensors", "model.safetensors.index.json"}) {
-    if (std::filesystem::exists(std::filesystem::path(out) / marker)) return marker;
+    if (std::filesystem::exists(std::filesystem::path(out) / marker)) kind.marker = marker;
   }
-  return kModelMarker;
+  return kind;
 }
 
-void check_output(const io::TensorFile& file, const OutputOptions& output) {
-  std::error_code error;
-  check<ConfigError>(!std::filesystem::equivalent(models::folder_of(file), output.out, error),
-                     output.out, ": holds the tensors that are read; choose another path");
+// Everything that is read.
+Inputs inputs_of(const CutOptions& cut) {
+  Inputs inputs = cut.tensors;
+  for (const std::string& path : {cut.model, cut.shard_info, cut.functions}) inputs.push_back(path);
+  return inputs;
 }
 
 void write(const io::TensorFile& file, const ShardOptions& options) {
-  check<ConfigError>(!file.is_gguf(), file.path(),
-                     ": a GGUF file, expected safetensors; `weft convert` it first");
-  const io::ShardInfo info = find_info(file, options);
+  const bool is_model = options.cut.tensors.empty() && has_config(file);
+  check<ConfigError>(
+      !file.is_gguf() || !options.cut.shard_info.empty(), file.path(),
+      ": a GGUF file, expected safetensors; `weft convert` it first, or give rules for "
+      "its tensors by --shard-info");
+  const io::ShardInfo info = find_info(file, options.cut);
+  const io::FunctionTable functions = functions_for(file, options.cut.functions);
+  check_functions(info, functions);
   io::check_finite(file);
-  core::AtomicFolder folder(options.output.out, options.output.force, model_folder());
-  io::copy_model_files(models::folder_of(file), folder.temporary_path());
+  core::AtomicFolder folder(options.output.out, options.output.force,
+                            shards_folder(options.output.out));
+  if (is_model && !file.is_gguf()) {
+    io::copy_model_files(models::folder_of(file), folder.temporary_path());
+  }
   io::ShardFolderOptions shard_options;
   shard_options.num_ranks = options.num_ranks;
   shard_options.max_file_bytes = options.output.max_file_bytes;
@@ -56,7 +66,7 @@ void write(const io::TensorFile& file, const ShardOptions& options) {
 int run_shard(const ShardOptions& options) {
   const OutputOptions& output = options.output;
   if (!options.emits_info) {
-    check_new_folder(options.output, model_folder(), {options.model, options.shard_info});
+    check_new_folder(output, shards_folder(output.out), inputs_of(options.cut));
   }
   const auto file = open_tensors(options.cut);
   if (!options.emits_info) {

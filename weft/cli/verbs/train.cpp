@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "weft/cli/flags.h"
-#include "weft/cli/session.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/cli/verbs/train_config.h"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "weft/core/new_memory.h"
+#include "weft/core/memory/new_memory.h"
 
 namespace weft::core {
 namespace {

@@ -46,8 +46,8 @@ struct LaunchOptions {
 /// a rank killed by a signal that nobody asked for, 128+signal when asked to stop. Children die
 /// with this process, however it ends. Rank 0 inherits stdin; the others read /dev/null. Throws
 /// ConfigError (num_ranks < 1, no command, several hosts without a port, a build without the mpi
-/// backend that is asked for), IoError (port in use, program or mpirun not found). Call before any
-/// other thread is started.
+/// backend that is asked for), IoError (port in use, program or mpirun not found,
+/// output that cannot be written). Call before any other thread is started.
 int launch(const LaunchOptions& options);
 
 }  // namespace weft::dist

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "weft/core/error.h"
 #include "weft/dist/rendezvous/rendezvous.h"
@@ -44,11 +45,13 @@ SocketAddress address_on_the_way(const SocketAddress& to, const std::string& nam
   return own_end(socket.get());
 }
 
-std::string only_interface(const std::string& master) {
-  const auto all = interface_addresses();
+// The other hosts know this one by a name that is its own loopback here, as Debian sets up.
+std::string only_interface(const std::string& master, int family) {
+  std::vector<SocketAddress> all = interface_addresses();
+  std::erase_if(all, [family](const SocketAddress& each) { return each.family() != family; });
   check<ConfigError>(all.size() == 1, "dist.rendezvous: ", master,
-                     " is this host's own loopback, and of its other interfaces ", all.size(),
-                     " have an address, expected 1; set WEFT_ADDRESS to the address under which "
+                     " is this host's own loopback, and it has ", all.size(),
+                     " other addresses, expected 1; set WEFT_ADDRESS to the address under which "
                      "the other hosts reach this one");
   return all.front().text();
 }
@@ -72,7 +75,10 @@ std::string own_address(const RankInfo& info) {
   const SocketAddress master =
       first_address("dist.rendezvous: MASTER_ADDR", info.master_addr, info.master_port);
   const SocketAddress own = address_on_the_way(master, info.master_addr);
-  return own.is_loopback() ? only_interface(info.master_addr) : own.text();
+  // Where loopback itself is named all hosts are this machine.
+  const bool is_address = info.master_addr == master.text() || info.master_addr == "localhost";
+  if (is_address || !own.is_loopback()) return own.text();
+  return only_interface(info.master_addr, own.family());
 }
 
 }  // namespace weft::dist

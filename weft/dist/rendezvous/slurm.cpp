@@ -5,7 +5,6 @@
 namespace weft::dist {
 namespace {
 
-using core::check;
 using core::ConfigError;
 
 // Below the ports that Linux gives to connections by itself, 32768 and up.

@@ -25,7 +25,7 @@ struct PassContext {
   nn::RopeAngles angles;
   /// int64; undefined where rows are not packed.
   at::Tensor documents_BT;
-  /// Null: the tokens stand alone, or each sequence has its own cache.
+  /// Null: the tokens are the whole text, or each sequence has its own cache.
   nn::KvCache* cache = nullptr;
   /// Of each sequence, one token of which is read; for passes that take_each.
   std::span<nn::KvCache* const> caches = {};

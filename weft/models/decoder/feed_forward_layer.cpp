@@ -31,6 +31,29 @@ nn::Expert make_expert(const ModelConfig& config, const WeightSource& source,
       nn::ExpertNames{own_name(parts.gate), own_name(parts.up), own_name(parts.down)});
 }
 
+// Those of these numbers, several at a time where the source serves threads: one is too small for
+// all threads to read and put in order together.
+std::vector<nn::Expert> make_held(const ModelConfig& config, const WeightSource& source,
+                                  int64_t layer, const std::vector<int64_t>& numbers,
+                                  const dist::Group& group) {
+  std::vector<nn::Expert> experts(numbers.size(), nn::Expert(nullptr));
+  const auto make = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<size_t>(i);
+      experts[at] =
+          make_expert(config, source, {Part::kExpertGate, Part::kExpertUp, Part::kExpertDown},
+                      {Part::kExpertGate, layer, numbers[at]}, group);
+    }
+  };
+  const auto count = static_cast<int64_t>(numbers.size());
+  if (source.serves_threads()) {
+    at::parallel_for(0, count, 1, make);
+  } else {
+    make(0, count);
+  }
+  return experts;
+}
+
 // Whether this rank holds none of it, which happens where ranks share experts as wholes.
 bool is_elsewhere(const ModelConfig& config, const WeightSource& source, const PartPlace& place) {
   const shard::Layout layout = source.layout(model_name(config, place));

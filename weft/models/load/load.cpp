@@ -62,10 +62,10 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
 }
 
 at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
-  if (!place_.keeps_halves()) return dtype_;
+  if (!place_.keeps_halves() && dtype_ != at::ScalarType::Undefined) return dtype_;
   const io::Dtype stored = plan().recipe(weight, 0, rank()).file_view().dtype();
   const bool is_half = stored == io::Dtype::kF16 || stored == io::Dtype::kBF16;
-  return is_half ? quant::torch_dtype(stored).value() : dtype_;
+  return is_half ? quant::torch_dtype(stored).value() : computing_dtype(dtype_);
 }
 
 // The linear where it is wanted: on the GPU, in panels if it fits, or in the wanted type.
@@ -88,7 +88,7 @@ std::shared_ptr<nn::LinearLike> WeightReader::in_order(
 
 at::Tensor WeightReader::vector(const std::string& name) const {
   // Rope is always computed in float32.
-  const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : dtype_;
+  const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : computing_dtype(dtype_);
   io::ReadStats own;
   at::Tensor vector =
       io::load_tensor(file_, plan().recipe(plan().require(name), 0, rank()), dtype, &own);

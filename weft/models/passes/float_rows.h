@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "weft/core/scratch.h"
+#include "weft/core/memory/scratch.h"
 #include "weft/quant/view.h"
 
 namespace weft::models {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "weft/core/scratch.h"
+#include "weft/core/memory/scratch.h"
 #include "weft/nn/attention/attention_spec.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"

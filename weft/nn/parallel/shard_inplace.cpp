@@ -16,7 +16,7 @@ namespace {
 using core::check;
 using core::ConfigError;
 using core::ShapeError;
-using Kind = ParameterRule::Kind;
+using RuleKind = ParameterRule::Kind;
 
 constexpr const char* kShardInplace = "nn.shard_inplace: ";
 
@@ -35,7 +35,7 @@ std::string folder_of(const std::string& path) {
 InplaceShard planned(const std::string& path, const at::Tensor& whole, const ParameterRule& rule,
                      int64_t n) {
   InplaceShard shard{rule.kind, {}, whole.requires_grad()};
-  if (rule.kind != Kind::kCut) return shard;
+  if (rule.kind != RuleKind::kCut) return shard;
   shard::Split split = rule.split;
   const std::string where = core::join(kShardInplace, path, " ", core::list_text(whole.sizes()));
   check<ShapeError>(split.dim >= -whole.dim() && split.dim < whole.dim(), where, ": dim ",
@@ -52,7 +52,7 @@ void refuse_repeated_bias(const std::map<std::string, at::Tensor>& tensors,
   for (const auto& [path, shard] : shards) {
     const std::string bias = core::join(folder_of(path), "bias");
     const bool is_weight =
-        shard.kind == Kind::kCut && path == core::join(folder_of(path), "weight");
+        shard.kind == RuleKind::kCut && path == core::join(folder_of(path), "weight");
     const bool is_repeated = is_weight && tensors.contains(bias) && !shards.contains(bias);
     check<ConfigError>(!is_repeated, kShardInplace, bias, " would be added once per rank: ", path,
                        " is cut along dim ", shard.layout.dim, " over ", shard.layout.num_ranks(),
@@ -99,7 +99,7 @@ InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
   for (const auto& item : tensors) {
     const auto& path = item.first;
     const ParameterRule wanted = item.second.defined() ? rule(path, item.second) : ParameterRule();
-    if (wanted.kind == Kind::kKeep) continue;
+    if (wanted.kind == RuleKind::kKeep) continue;
     const bool is_parallel = std::any_of(prefixes.begin(), prefixes.end(), [&](const auto& prefix) {
       return path.starts_with(prefix);
     });
@@ -114,7 +114,7 @@ InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
   for (const auto& [path, shard] : shards) {
     const at::Tensor& whole = tensors.at(path);
     if (!done.emplace(whole.unsafeGetTensorImpl(), path).second) continue;
-    if (shard.kind == Kind::kCut) {
+    if (shard.kind == RuleKind::kCut) {
       replace(whole, own_part(whole, cut_of(shard, group)), shard.requires_grad);
     } else if (group.rank() != 0) {
       replace(whole, at::zeros_like(whole.detach()), false);
@@ -154,7 +154,7 @@ void unshard_inplace(torch::nn::Module& module, const InplaceShards& shards,
                        " is no parameter of this module; give the module that was cut");
     const at::Tensor& part = found->second;
     if (!done.emplace(part.unsafeGetTensorImpl(), path).second) continue;
-    if (shard.kind == Kind::kCut) {
+    if (shard.kind == RuleKind::kCut) {
       replace(part, gather_whole(part, cut_of(shard, group)), shard.requires_grad);
     } else {
       at::Tensor whole = part.detach().clone();

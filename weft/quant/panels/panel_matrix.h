@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "weft/core/scratch.h"
+#include "weft/core/memory/scratch.h"
 #include "weft/quant/panels/panel_layout.h"
 
 namespace weft::quant {

@@ -11,7 +11,8 @@
 namespace weft::train {
 
 /// A family that a new model can be of, and what it has beside the weights of every decoder. The
-/// rest of what a family is stands in models::families; experts have no keys in a run's file.
+/// rest of what a family is stands in models::families. Experts have no keys in a run's file, and a
+/// run writes no fused weights, as Phi-3's files have them.
 struct NewFamily {
   std::string_view name;
   /// Of queries, keys and values.
@@ -22,14 +23,13 @@ struct NewFamily {
 };
 
 /// All of them, in models::families' order.
-inline constexpr std::array<NewFamily, 8> kNewFamilies = {{
+inline constexpr std::array<NewFamily, 7> kNewFamilies = {{
     {.name = "llama"},
     {.name = "mistral"},
     {.name = "qwen2", .has_qkv_bias = true},
     {.name = "qwen3", .has_head_norms = true},
     {.name = "smollm3"},
     {.name = "granite"},
-    {.name = "phi3"},
     {.name = "olmo2", .has_norms_over_heads = true},
 }};
 

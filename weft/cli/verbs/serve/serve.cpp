@@ -6,7 +6,7 @@
 #include <optional>
 #include <sstream>
 
-#include "weft/cli/session.h"
+#include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"

@@ -1,4 +1,4 @@
-#include "weft/cli/session.h"
+#include "weft/cli/model/session.h"
 
 #include <ATen/Parallel.h>
 
@@ -9,13 +9,13 @@
 
 #include "weft/cli/cut/cut_rules.h"
 #include "weft/cli/flags.h"
+#include "weft/cli/model/adapter.h"
 #include "weft/cli/program.h"
 #include "weft/cli/progress.h"
 #include "weft/cli/tensor_verbs.h"
-#include "weft/cli/verbs/adapter.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
-#include "weft/core/start_code.h"
+#include "weft/core/memory/start_code.h"
 #include "weft/core/thread.h"
 #include "weft/cuda/device.h"
 #include "weft/dist/backends/backends.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "weft/core/new_memory.h"
+#include "weft/core/memory/new_memory.h"
 
 namespace weft::core {
 

@@ -1,4 +1,4 @@
-#include "weft/cli/verbs/export_run.h"
+#include "weft/cli/model/export_run.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "weft/core/scratch.h"
+#include "weft/core/memory/scratch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "weft/cli/verbs/adapter.h"
+#include "weft/cli/model/adapter.h"
 
 #include <filesystem>
 
 #include "weft/cli/flags.h"
-#include "weft/cli/verbs/export_run.h"
+#include "weft/cli/model/export_run.h"
 #include "weft/core/error.h"
 #include "weft/models/peft_folder.h"
 #include "weft/train/trainer/run_adapter.h"

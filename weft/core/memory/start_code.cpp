@@ -1,4 +1,4 @@
-#include "weft/core/start_code.h"
+#include "weft/core/memory/start_code.h"
 
 #include <link.h>
 #include <sys/mman.h>

@@ -1,10 +1,10 @@
-#include "weft/cli/export_model.h"
+#include "weft/cli/model/export_model.h"
 
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "weft/cli/model/session.h"
 #include "weft/cli/progress.h"
-#include "weft/cli/session.h"
 #include "weft/core/files/atomic_folder.h"
 #include "weft/dist/launch/run_together.h"
 #include "weft/generate/share_prompt.h"

@@ -1,4 +1,4 @@
-#include "weft/core/new_memory.h"
+#include "weft/core/memory/new_memory.h"
 
 #include <sys/mman.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/core/kept_memory.h"
+#include "weft/core/memory/kept_memory.h"
 
 namespace weft::core {
 namespace {
