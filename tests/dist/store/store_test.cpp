@@ -1,7 +1,9 @@
 // The store between real sockets on loopback.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <future>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "weft/core/error.h"
@@ -54,6 +56,21 @@ std::string verdict_of(const RemoteWatch& watch) {
   return watch.verdict();
 }
 
+// The next connection; the sockets of listen_on do not block.
+core::FileDescriptor accept_from(const core::FileDescriptor& listening) {
+  pollfd polled{listening.get(), POLLIN, 0};
+  constexpr int kTimeMs = 5000;
+  ::poll(&polled, 1, kTimeMs);
+  return core::FileDescriptor(accept(listening.get(), nullptr, nullptr));
+}
+
+// Runs beside the test. What it throws comes out of get(), and fails the test instead of ending the
+// program.
+template <class Function>
+std::future<void> beside(Function&& function) {
+  return std::async(std::launch::async, std::forward<Function>(function));
+}
+
 template <class Error, class Function>
 std::string message_of(Function&& function) {
   try {
@@ -86,12 +103,12 @@ TEST_F(StoreOnLoopback, KeepsAndCountsAsC10dsStoresDo) {
 TEST_F(StoreOnLoopback, WaitsForAKeyAndNoLongerThanAsked) {
   serve();
   const auto a = client();
-  std::thread other([&] {
+  auto other = beside([&] {
     std::this_thread::sleep_for(300ms);
     client()->set("late", std::string("here"));
   });
   EXPECT_EQ(a->get_to_str("late"), "here");
-  other.join();
+  other.get();
   EXPECT_THROW(a->wait({"late", "never"}, 200ms), StoreTimeout);
   EXPECT_EQ(a->get_to_str("late"), "here");
 }
@@ -133,8 +150,8 @@ TEST_F(StoreOnLoopback, WhoDoesNotKnowTheKeyIsRefused) {
 TEST_F(StoreOnLoopback, AServerWithoutTheKeyIsNotBelieved) {
   int port = 0;
   const core::FileDescriptor listening = listen_on_loopback(port);
-  std::thread impostor([&] {
-    const core::FileDescriptor socket(accept(listening.get(), nullptr, nullptr));
+  auto impostor = beside([&] {
+    const core::FileDescriptor socket = accept_from(listening);
     const auto deadline = StoreClock::now() + 5s;
     send_all(socket.get(), core::join(kStoreGreeting, std::string(kChallengeBytes, 'c')), deadline);
     receive_exactly(socket.get(), kClientProofBytes, deadline);
@@ -145,7 +162,7 @@ TEST_F(StoreOnLoopback, AServerWithoutTheKeyIsNotBelieved) {
               client();
             }).find("the server there does not know the job's key"),
             std::string::npos);
-  impostor.join();
+  impostor.get();
 }
 
 TEST_F(StoreOnLoopback, ARequestThatIsNotAnsweredHasALimit) {
@@ -202,8 +219,8 @@ TEST_F(StoreOnLoopback, BothSidesOfASilenceSayTheSame) {
   int port = 0;
   const core::FileDescriptor listening = listen_on_loopback(port);
   core::FileDescriptor kept;
-  std::thread silent([&] {
-    kept = core::FileDescriptor(accept(listening.get(), nullptr, nullptr));
+  auto silent = beside([&] {
+    kept = accept_from(listening);
     const auto deadline = StoreClock::now() + 5s;
     const std::string ours(kChallengeBytes, 'c');
     send_all(kept.get(), core::join(kStoreGreeting, ours), deadline);
@@ -215,7 +232,7 @@ TEST_F(StoreOnLoopback, BothSidesOfASilenceSayTheSame) {
   });
   endpoint_.port = port;
   const auto right = watch(1, "right", 1s);
-  silent.join();
+  silent.get();
   EXPECT_EQ(verdict_of(*right), verdict_of(*left));
 }
 
