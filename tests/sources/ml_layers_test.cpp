@@ -76,6 +76,47 @@ TEST(MlFunctions, ReduceScatterAndGatherOverTheModelGroup) {
   });
 }
 
+// The same by fairscale's and Megatron's names.
+TEST(MegatronNames, StandForTheSameGroupsAndOperations) {
+  weft::test::run_ranks(4, [](const World&) {
+    using namespace weft::dist;
+    initialize_model_parallel(/*tensor_model_parallel_size=*/2,
+                              /*pipeline_model_parallel_size=*/2);
+    const ParallelGroupInfo& groups = parallel_group_info();
+    EXPECT_EQ(get_model_parallel_group(), groups.mp);
+    EXPECT_EQ(get_model_parallel_rank(), groups.mp.rank());
+    EXPECT_EQ(get_model_parallel_world_size(), 2);
+    EXPECT_EQ(get_tensor_model_parallel_group(), groups.mp);
+    EXPECT_EQ(get_tensor_model_parallel_rank(), groups.mp.rank());
+    EXPECT_EQ(get_tensor_model_parallel_world_size(), 2);
+    EXPECT_EQ(get_pipeline_model_parallel_rank(), groups.pp.rank());
+    EXPECT_EQ(get_pipeline_model_parallel_world_size(), 2);
+    EXPECT_EQ(get_data_parallel_rank(), 0);
+    EXPECT_EQ(get_data_parallel_world_size(), 1);
+    const at::Tensor x = at::arange(24, at::kDouble).view({4, 6});
+    const int64_t rank = groups.mp.rank();
+    for (const auto& copied :
+         {copy_to_model_parallel_region(x), copy_to_tensor_model_parallel_region(x)}) {
+      expect_close(copied, x, "copy");
+    }
+    for (const auto& sum :
+         {reduce_from_model_parallel_region(x), reduce_from_tensor_model_parallel_region(x)}) {
+      expect_close(sum, 2 * x, "reduce");
+    }
+    for (const auto& part :
+         {scatter_to_model_parallel_region(x), scatter_to_tensor_model_parallel_region(x)}) {
+      expect_close(part, x.narrow(1, 3 * rank, 3), "scatter");
+      expect_close(gather_from_model_parallel_region(part), x, "gather");
+      expect_close(gather_from_tensor_model_parallel_region(part), x, "gather");
+    }
+    const at::Tensor rows = scatter_to_sequence_parallel_region(x);
+    expect_close(rows, x.narrow(0, 2 * rank, 2), "scatter of a sequence");
+    expect_close(gather_from_sequence_parallel_region(rows), x, "gather of a sequence");
+    expect_close(reduce_scatter_to_sequence_parallel_region(x), 2 * rows, "reduce-scatter");
+    destroy_model_parallel();
+  });
+}
+
 // Defaults: xavier_normal weights, no bias at the beginning, whole outputs, whole inputs.
 TEST(MlLayers, TheDefaultsAreTheFiles) {
   weft::test::run_ranks(2, [](const World&) {

@@ -74,10 +74,21 @@ TEST(EqualWholes, CuttingTwiceIsRefused) {
                   twice + "rank 1 of group world has another weight" + kOneWhole);
         torch::nn::Linear down(8, 8);
         shard_inplace(*down, "all-to-sharded", group);
-        EXPECT_EQ(
-            error_text([&] { shard_inplace(*down, "all-to-sharded", group); }),
-            "CommError: nn.shard_inplace: rank 1 of group world has another bias" + kOneWhole);
+        EXPECT_EQ(error_text([&] { shard_inplace(*down, "all-to-sharded", group); }),
+                  "ConfigError: nn.shard_inplace: bias [4] is cut already over group world of 2 "
+                  "ranks; unshard_inplace it first");
         EXPECT_EQ(down->weight.sizes(), (std::vector<int64_t>{4, 8}));
+        // Parts that are equal on all ranks, and may be cut once more when they are whole again.
+        torch::nn::Linear zeros(8, 8);
+        for (const at::Tensor& parameter : zeros->parameters()) parameter.detach().zero_();
+        const InplaceShards shards = shard_inplace(*zeros, "all-to-sharded", group);
+        EXPECT_NE(error_text([&] {
+                    shard_inplace(*zeros, "all-to-sharded", group);
+                  }).find("bias [4] is cut already"),
+                  std::string::npos);
+        unshard_inplace(*zeros, shards, group);
+        shard_inplace(*zeros, "all-to-sharded", group);
+        EXPECT_EQ(zeros->weight.sizes(), (std::vector<int64_t>{4, 8}));
         // One inner layer in two places.
         const auto tied = dense_case(8, 8)();
         Linear one(tied), two(tied);

@@ -3,6 +3,8 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -89,6 +91,53 @@ LinearCut cut_of(const InplaceShard& shard, const dist::Group& group) {
   return {ShardKind::kAllToSharded, shard.layout, group};
 }
 
+// Parameters of this process that are cut in place, and over which groups. The shards of zeros or
+// ones are equal on all ranks, so that comparing wholes does not tell them from a whole. Groups are
+// not kept alive for this; a group of one cuts nothing.
+class CutTensors {
+ public:
+  bool holds(const at::Tensor& tensor, const dist::Group& group) {
+    const std::lock_guard lock(mutex_);
+    const auto found = cuts_.find(tensor.unsafeGetTensorImpl());
+    return found != cuts_.end() && !found->second.tensor.expired() &&
+           found->second.groups.contains(group.process_group().get());
+  }
+  void add(const at::Tensor& tensor, const dist::Group& group) {
+    if (group.size() == 1) return;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(cuts_, [](const auto& item) { return item.second.tensor.expired(); });
+    Cut& cut = cuts_.try_emplace(tensor.unsafeGetTensorImpl(), tensor).first->second;
+    cut.groups.insert(group.process_group().get());
+  }
+  void remove(const at::Tensor& tensor, const dist::Group& group) {
+    const std::lock_guard lock(mutex_);
+    const auto found = cuts_.find(tensor.unsafeGetTensorImpl());
+    if (found != cuts_.end()) found->second.groups.erase(group.process_group().get());
+  }
+
+ private:
+  struct Cut {
+    explicit Cut(const at::Tensor& cut_tensor) : tensor(cut_tensor.getIntrusivePtr()) {}
+    c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl> tensor;
+    std::set<const void*> groups;
+  };
+
+  std::mutex mutex_;
+  std::map<at::TensorImpl*, Cut> cuts_;
+};
+
+CutTensors& cut_tensors() {
+  static CutTensors cut_tensors;
+  return cut_tensors;
+}
+
+void refuse_second_cut(const std::string& path, const at::Tensor& tensor,
+                       const dist::Group& group) {
+  check<ConfigError>(!cut_tensors().holds(tensor, group), kShardInplace, path, " ",
+                     core::list_text(tensor.sizes()), " is cut already over group ", group.name(),
+                     " of ", group.size(), " ranks; unshard_inplace it first");
+}
+
 }  // namespace
 
 InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
@@ -105,6 +154,7 @@ InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
     });
     check<ConfigError>(!is_parallel, kShardInplace, path,
                        " is part of a parallel layer and cut already; keep() it");
+    refuse_second_cut(path, item.second, group);
     shards[path] = planned(path, item.second, wanted, group.size());
   }
   refuse_repeated_bias(tensors, shards);
@@ -114,6 +164,7 @@ InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
   for (const auto& [path, shard] : shards) {
     const at::Tensor& whole = tensors.at(path);
     if (!done.emplace(whole.unsafeGetTensorImpl(), path).second) continue;
+    cut_tensors().add(whole, group);
     if (shard.kind == RuleKind::kCut) {
       replace(whole, own_part(whole, cut_of(shard, group)), shard.requires_grad);
     } else if (group.rank() != 0) {
@@ -154,6 +205,7 @@ void unshard_inplace(torch::nn::Module& module, const InplaceShards& shards,
                        " is no parameter of this module; give the module that was cut");
     const at::Tensor& part = found->second;
     if (!done.emplace(part.unsafeGetTensorImpl(), path).second) continue;
+    cut_tensors().remove(part, group);
     if (shard.kind == RuleKind::kCut) {
       replace(part, gather_whole(part, cut_of(shard, group)), shard.requires_grad);
     } else {

@@ -50,10 +50,10 @@ using InplaceShards = std::map<std::string, InplaceShard>;
 /// optimizer made before goes on with them, as long as it has no state of the wholes' shapes. The
 /// module's forward is as before: ops::mp_copy before it and ops::mp_reduce after it are the
 /// caller's. Collective. Refuses on all ranks, before anything is changed: CommError for wholes
-/// that differ between ranks, as those of a module that is cut already do; ConfigError for sizes
-/// that leave a rank with nothing, for a bias kept whole beside a weight that is cut (it would be
-/// added once per rank) and for a parallel layer; ShapeError for a dim, segments or a unit that do
-/// not fit.
+/// that differ between ranks; ConfigError for what is cut over this group already, for sizes that
+/// leave a rank with nothing, for a bias kept whole beside a weight that is cut (it would be added
+/// once per rank) and for a parallel layer; ShapeError for a dim, segments or a unit that do not
+/// fit.
 InplaceShards shard_inplace(torch::nn::Module& module, const ShardRule& rule,
                             const dist::Group& group);
 
