@@ -228,6 +228,14 @@ TEST(ReadConfig, ReadsConfigJsonBesideTheFile) {
   EXPECT_EQ(folder.config(json).rope_base, 500'000.0);
 }
 
+TEST(ReadConfig, SaysThatABagOfTensorsIsNoModel) {
+  const std::string bag = WEFT_SOURCE_DIR "/tests/cli/data/shard_info/tensors.safetensors";
+  EXPECT_EQ(error_text([&] { read_config(*io::TensorFile::open(bag)); }),
+            "FormatError: " + bag +
+                ": no config.json beside it says which model these tensors are; put it there, or "
+                "give a GGUF, which says it itself");
+}
+
 TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
   struct Bad {
     const char* key;

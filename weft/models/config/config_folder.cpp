@@ -1,6 +1,7 @@
 // ModelConfig from Hugging Face's config.json. Defaults are those of transformers' configuration
 // classes, which leave out of a file what it does not change.
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "weft/core/error.h"
@@ -225,6 +226,9 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
 
 ModelConfig config_from_folder(const io::TensorFile& file) {
   const std::string where = folder_of(file) + "/config.json";
+  check<FormatError>(std::filesystem::exists(where), file.path(),
+                     ": no config.json beside it says which model these tensors are; put it there, "
+                     "or give a GGUF, which says it itself");
   return config_from_json(core::parse_json(core::read_text_file(where, kMaxConfigBytes), where),
                           where);
 }
