@@ -1,5 +1,6 @@
 #include "weft/cli/start_tensors.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,11 +21,23 @@ bool may_ask_for_help(const Args& args) {
                      [](const std::string& arg) { return arg == "-h" || arg == "--help"; });
 }
 
+// Libtorch's constructors take some 440 MB of addresses before main, and end the process with
+// SIGABRT, or the loader with a status of its own, where they are refused.
+void check_address_space() {
+  constexpr rlim_t kLeast = rlim_t{512} << 20;
+  struct rlimit limit = {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0) return;
+  core::check<core::IoError>(limit.rlim_cur >= kLeast, "limit of address space: expected at least ",
+                             kLeast >> 10, " KiB, most of which libtorch takes, got ",
+                             limit.rlim_cur >> 10, " KiB; raise it (ulimit -v)");
+}
+
 }  // namespace
 
 int start_tensor_program(const std::string& verb, const Args& args) {
   // A word that looks like help may be a flag's value: then the verb runs.
   if (may_ask_for_help(args) && find_verb(verb).shows_help(args)) return 0;
+  check_address_space();
   const auto program = std::filesystem::path(program_path()).replace_filename(kTensorProgram);
   Args words = command_of(program.string(), command_of(verb, args));
   std::vector<char*> pointers;

@@ -4,11 +4,13 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <thread>
 
 #include "weft/cli/flags.h"
@@ -62,18 +64,15 @@ int sum_over_ranks(const dist::World& world) {
   return (x == expected).all().item<bool>() ? 0 : 1;
 }
 
-// One check's line; what failed is told by the exception.
-bool passes(const char* title, const std::function<std::string()>& check) {
-  std::string text;
-  bool is_passed = true;
+// One check's line; what failed is told by the exception. Returns 0, or its exit code.
+int status_of(const char* title, const std::function<std::string()>& check) {
   try {
-    text = check();
+    print_line(title, check());
+    return 0;
   } catch (const core::Error& error) {
-    is_passed = false;
-    text = core::join("FAILED: ", error.what());
+    print_line(title, core::join("FAILED: ", error.what()));
+    return error.exit_code();
   }
-  print_line(title, text);
-  return is_passed;
 }
 
 std::string check_ranks() {
@@ -139,11 +138,15 @@ int run_doctor(const DoctorOptions& options) {
     return run_ranks({}, options.command, nothing_to_check, sum_over_ranks);
   }
   print_machine();
-  bool is_well = passes("ranks", check_ranks);
-  is_well &= passes("tokenizer", [&] { return check_tokenizer(model_path(options.model)); });
-  is_well &= passes("answer", [&] { return check_answer(model_path(options.model)); });
+  const std::string model = model_path(options.model);
+  const int statuses[] = {status_of("ranks", check_ranks),
+                          status_of("tokenizer", [&] { return check_tokenizer(model); }),
+                          status_of("answer", [&] { return check_answer(model); })};
+  const auto* const failed = std::find_if(std::begin(statuses), std::end(statuses),
+                                          [](int status) { return status != 0; });
+  const bool is_well = failed == std::end(statuses);
   TextOutput().write(is_well ? "all is well\n" : "something is wrong, see above\n");
-  return is_well ? 0 : 1;
+  return is_well ? 0 : *failed;
 }
 
 }  // namespace weft::cli
