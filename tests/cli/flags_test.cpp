@@ -44,6 +44,19 @@ TEST(Environment, IsRefusedLikeAFlag) {
   EXPECT_NE(result.err.find("got 'two'"), std::string::npos) << result.err;
 }
 
+// Python and others close what a program would inherit, but pass the launcher's variables on.
+TEST(Environment, NamesALaunchersPageThatIsNone) {
+  for (const std::string fd : {"", "x", "0", "1", "2", "77", "-1"}) {
+    const CommandResult result =
+        weft({"tokenize", "-p", "a"}, {.variables = {{"WEFT_STATUS_FD", fd}}});
+    EXPECT_EQ(result.status, 2) << fd;
+    EXPECT_EQ(num_lines(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find("weft: ConfigError: dist.status_page: WEFT_STATUS_FD: expected "),
+              std::string::npos)
+        << result.err;
+  }
+}
+
 TEST(Toml, IsBeatenByTheEnvironmentAndThatByAFlag) {
   const testing::TempDir dir;
   const Strings config = {"--config", dir.write("weft.toml", "max-tokens = 3\ntp = 2\n")};

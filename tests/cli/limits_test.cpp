@@ -80,7 +80,8 @@ CommandResult limited(const std::string& limit, const Strings& args) {
 TEST(Limits, OfThreadsAndFilesAreTold) {
   const Strings answer = {"generate", "-p", "The quick brown fox jumps over", "-n", "2"};
   for (const std::string tp : {"1", "2"}) {
-    for (const std::string limit : {"ulimit -u 1", "ulimit -u 3", "ulimit -n 5", "ulimit -n 12"}) {
+    for (const std::string limit :
+         {"ulimit -u 1", "ulimit -u 3", "ulimit -n 5", "ulimit -n 12", "ulimit -f 0"}) {
       SCOPED_TRACE(limit + " --tp " + tp);
       const CommandResult result = limited(limit, joined(answer, {"--tp", tp}));
       EXPECT_FALSE(result.timed_out);
@@ -92,6 +93,14 @@ TEST(Limits, OfThreadsAndFilesAreTold) {
     EXPECT_EQ(limited("ulimit -u 1", joined(answer, {"--tp", tp})).status, 5);
     EXPECT_EQ(limited("ulimit -n 5", joined(answer, {"--tp", tp})).status, 5);
   }
+}
+
+TEST(Limits, OfAddressesAreToldBeforeLibtorchMeetsThem) {
+  const CommandResult result = limited("ulimit -v 400000", {"generate", "-p", "x", "-n", "1"});
+  EXPECT_EQ(result.status, 5);
+  EXPECT_EQ(result.err,
+            "weft: IoError: limit of address space: expected at least 524288 KiB, most of which "
+            "libtorch takes, got 400000 KiB; raise it (ulimit -v)\n");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,7 @@ using core::check;
 using core::ConfigError;
 
 constexpr uint64_t kDoneBit = 1ULL << 55;
+constexpr char kStatusFd[] = "dist.status_page: WEFT_STATUS_FD: ";
 
 size_t page_bytes(int num_ranks) { return sizeof(RankStatus) * static_cast<size_t>(num_ranks); }
 
@@ -42,26 +44,42 @@ std::string read_text(const std::array<char, N>& from) {
 // Where this process writes its own status.
 struct OwnPage {
   std::unique_ptr<StatusPage> shared;
-  std::unique_ptr<StatusPage> alone;
+  /// Plain memory, which no limit refuses to a program that has nothing to share.
+  std::unique_ptr<RankStatus> alone;
   int rank = 0;
   /// The page came from weft's launcher, which reports for all ranks.
   bool has_launcher = false;
 };
+
+constexpr char kWrongDescriptor[] =
+    " bytes from `weft launch` of the same version, kept open by what stands between; unset it "
+    "otherwise";
+
+// The descriptor that the launcher names. It is never one of the standard streams, which this
+// process would lose with it.
+core::FileDescriptor inherited_page(std::string_view text, int num_ranks) {
+  int number = -1;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_whole = error == std::errc() && stop == text.data() + text.size();
+  check<ConfigError>(is_whole && number > STDERR_FILENO, kStatusFd, "expected a descriptor of ",
+                     page_bytes(num_ranks), kWrongDescriptor);
+  fcntl(number, F_SETFD, FD_CLOEXEC);
+  return core::FileDescriptor(number);
+}
 
 OwnPage open_own_page() {
   OwnPage own;
   const char* text = std::getenv("WEFT_STATUS_FD");
   if (text != nullptr) {
     const RankInfo info = rank_info_from_env();
-    core::FileDescriptor fd(std::atoi(text));
-    fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
+    core::FileDescriptor fd = inherited_page(text, info.size);
     own.shared = std::make_unique<StatusPage>(StatusPage::attach(std::move(fd), info.size));
     own.rank = info.rank;
     own.has_launcher = true;
     // A process that this one starts is no rank and must not write here.
     unsetenv("WEFT_STATUS_FD");
   } else {
-    own.alone = std::make_unique<StatusPage>(StatusPage::create(1));
+    own.alone = std::make_unique<RankStatus>();
   }
   return own;
 }
@@ -116,9 +134,8 @@ StatusPage StatusPage::attach(core::FileDescriptor fd, int num_ranks) {
   struct stat info {};
   const bool fits =
       fstat(fd.get(), &info) == 0 && info.st_size == static_cast<off_t>(page_bytes(num_ranks));
-  check<ConfigError>(fits, "dist.status_page: WEFT_STATUS_FD: expected a descriptor of ",
-                     page_bytes(num_ranks),
-                     " bytes from `weft launch` of the same version; unset it otherwise");
+  check<ConfigError>(fits, kStatusFd, "expected a descriptor of ", page_bytes(num_ranks),
+                     kWrongDescriptor);
   return {std::move(fd), num_ranks};
 }
 
@@ -144,7 +161,7 @@ uint32_t register_group_name(RankStatus& status, std::string_view name) {
 
 RankStatus& own_status() {
   OwnPage& own = own_page();
-  return own.shared ? own.shared->rank(own.rank) : own.alone->rank(0);
+  return own.shared ? own.shared->rank(own.rank) : *own.alone;
 }
 
 const StatusPage* shared_status_page() { return own_page().shared.get(); }
@@ -171,13 +188,20 @@ int asked_signal() {
 void set_activity(std::string_view activity) { copy_text(own_status().activity, activity); }
 
 bool should_report(std::string_view message) {
+  const OwnPage* own = nullptr;
+  try {
+    own = &own_page();
+  } catch (const core::Error&) {
+    // Whoever started this process gave it no page that it can use, which is what it reports.
+    return true;
+  }
   RankStatus& status = own_status();
   copy_text(status.error, message);
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   status.error_time.store(std::chrono::nanoseconds(now).count(), std::memory_order_relaxed);
   const size_t length = std::min(message.size(), RankStatus::kErrorBytes - 1);
   status.error_length.store(static_cast<uint32_t>(length), std::memory_order_release);
-  return !own_page().has_launcher;
+  return !own->has_launcher;
 }
 
 std::string last_words(const RankStatus& status) {

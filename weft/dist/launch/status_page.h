@@ -100,9 +100,10 @@ class StatusPage {
 /// the last number stands for all further groups.
 uint32_t register_group_name(RankStatus& status, std::string_view name);
 
-/// This process's own entry: in the launcher's page if there is one, else in a private one.
+/// This process's own entry: in the launcher's page if there is one, else in memory of its own.
+/// Throws ConfigError where the environment names a page that is none.
 RankStatus& own_status();
-/// The page that own_status() lives in; null if it is private to this process.
+/// The page that own_status() lives in; null if it is in this process's own memory.
 const StatusPage* shared_status_page();
 
 /// Makes `rank`'s entry of `page` this process's own. Does nothing if a page is shared already.
