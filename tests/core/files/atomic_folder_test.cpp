@@ -161,6 +161,23 @@ TEST(AtomicFolder, RemovesWhatKilledProcessesLeft) {
   EXPECT_EQ(dir.num_files(), 5U);
 }
 
+TEST(AtomicFolder, RemovesWhatIsOlderThanTheProcessOfItsNumber) {
+  const TempDir dir;
+  const Writer other(dir);
+  ASSERT_EQ(dir.num_files(), 2U);
+  // What a process left that had the number of a parent or neighbour of this one before it.
+  const std::string parent = std::to_string(::getppid());
+  const std::string old = dir.write("f.tmp-" + parent, "half");
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(24 * 365));
+  AtomicFile(dir.at("f"), 1).commit();
+  EXPECT_FALSE(fs::exists(old));
+  // Of today it may be that process's own.
+  dir.write("f.tmp-" + parent, "half");
+  AtomicFile(dir.at("f"), 1).commit();
+  EXPECT_TRUE(fs::exists(old));
+  EXPECT_EQ(dir.num_files(), 4U);
+}
+
 TEST(AtomicFolder, TakesThePlaceOfAnEmptyFolder) {
   const TempDir dir;
   fs::create_directory(dir.at("m"));

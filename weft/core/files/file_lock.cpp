@@ -35,6 +35,11 @@ FileLock::FileLock(const std::string& path, const std::string& holder)
         "); see to it that no other run uses the folder");
     return;
   }
+  // Others' locks have a line or less.
+  const off_t size = ::lseek(fd_.get(), 0, SEEK_END);
+  check<IoError>(size <= static_cast<off_t>(kMaxHolderBytes), path,
+                 ": expected the lock of a run, ", "got a file of ", size,
+                 " bytes; use another folder");
   const std::string line = holder.substr(0, kMaxHolderBytes - 1) + "\n";
   const bool is_written =
       ::ftruncate(fd_.get(), 0) == 0 &&

@@ -13,8 +13,8 @@ class FileLock {
  public:
   /// Makes the file at `path` where it is missing, locks it, and writes `holder` into it, a line
   /// such as "process 12 on host a". Throws IoError, naming the present holder, if another process
-  /// has the lock, and if the system refuses the file. A file system without locks is told of by a
-  /// warning, and nothing is locked.
+  /// has the lock, if the file holds more than a lock does, and if the system refuses it. A file
+  /// system without locks is told of by a warning, and nothing is locked.
   FileLock(const std::string& path, const std::string& holder);
 
  private:

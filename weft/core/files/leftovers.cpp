@@ -3,12 +3,18 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -32,10 +38,37 @@ std::optional<pid_t> writer_of(const std::string& name, const std::string& base)
   return pid;
 }
 
+// When the process began, in seconds of the clock that files have; nothing where the system hides
+// it. Field 22 of /proc/PID/stat counts ticks since the system's start.
+std::optional<double> start_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  std::istringstream fields(text.substr(std::min(text.rfind(')'), text.size())));
+  std::string skipped;
+  for (int field = 2; field < 22; ++field) fields >> skipped;
+  double ticks = 0;
+  if (!(fields >> ticks)) return std::nullopt;
+  timespec now = {}, since_start = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  ::clock_gettime(CLOCK_BOOTTIME, &since_start);
+  return static_cast<double>(now.tv_sec - since_start.tv_sec) +
+         ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+// Numbers of processes are used again: one that began after the file's last change is another.
+bool may_be_written_by(const std::string& path, pid_t writer) {
+  if (::kill(writer, 0) != 0 && errno != EPERM) return false;
+  constexpr double kInexact = 2;
+  struct stat info = {};
+  const auto begun = start_of(writer);
+  return !begun || ::lstat(path.c_str(), &info) != 0 ||
+         *begun < static_cast<double>(info.st_mtim.tv_sec) + kInexact;
+}
+
 // A process of another container or host has a number of its own, and holds what it writes.
 bool is_abandoned(const std::string& path, pid_t writer) {
-  const bool may_live = ::kill(writer, 0) == 0 || errno == EPERM;
-  if (may_live && writer != ::getpid()) return false;
+  if (writer != ::getpid() && may_be_written_by(path, writer)) return false;
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!fd.is_open()) return errno == ELOOP;
   return ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;

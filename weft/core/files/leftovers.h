@@ -12,8 +12,8 @@ std::string temporary_name(const std::string& path);
 void hold_temporary(int descriptor);
 
 /// Removes what processes that are no more have left at the temporary names of `path`: of those
-/// whose process is gone, or is this one, what nobody holds. Failures are left to whoever makes the
-/// same name.
+/// whose process is gone (another may have its number), or is this one, what nobody holds. Failures
+/// are left to whoever makes the same name.
 void remove_leftovers(const std::string& path);
 
 }  // namespace weft::core
