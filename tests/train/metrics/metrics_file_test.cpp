@@ -119,6 +119,15 @@ TEST(MetricsFile, NamesTheLineThatIsWrong) {
   EXPECT_EQ(error_text([&] { MetricsFile(dir.at("m"), 1); }).rfind("FormatError", 0), 0U);
 }
 
+TEST(MetricsFile, LeavesAFileOfSomethingElseAlone) {
+  const TempDir dir;
+  const std::string documents = "{\"text\": \"What a user trains on.\"}\n";
+  const std::string path = dir.write("m", documents);
+  EXPECT_EQ(replaced(error_text([&] { MetricsFile(path, 0); }), path, "FILE"),
+            "FormatError: FILE:1: missing key \"step\"");
+  EXPECT_EQ(dir.read("m"), documents);
+}
+
 TEST(MetricsFile, RefusesAFolderThatIsNotThere) {
   const std::string error = error_text([] { MetricsFile("/nowhere/m", 0); });
   EXPECT_EQ(error.rfind("IoError: /nowhere/m: cannot open", 0), 0U) << error;

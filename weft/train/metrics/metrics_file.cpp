@@ -59,11 +59,10 @@ void for_each_line(const std::string& path, const std::string& text,
 void keep_lines(const std::string& path, int64_t last_step) {
   const std::string text = core::read_text_file(path, kMaxBytes);
   std::string kept;
-  if (last_step > 0) {
-    for_each_line(path, text, [&](std::string_view line, const StepMetrics& metrics) {
-      if (metrics.step <= last_step) kept += line;
-    });
-  }
+  // Every line is read, also where none stays: a file of something else is not replaced.
+  for_each_line(path, text, [&](std::string_view line, const StepMetrics& metrics) {
+    if (metrics.step <= last_step) kept += line;
+  });
   if (kept == text) return;
   core::AtomicFile file(path, kept.size());
   file.write(std::as_bytes(std::span(kept)));

@@ -47,7 +47,8 @@ class MetricsFile {
   /// Opens or makes the file. Of what is there, only the lines of steps up to `resumed_step` stay
   /// (a run that is resumed does the others again; 0: none stay); a last line that a killed process
   /// left unfinished goes, too. That happens in one move: the path always shows the old lines or
-  /// the kept ones. Throws IoError, FormatError naming the line.
+  /// the kept ones. Throws IoError, and FormatError naming the line where the file is of something
+  /// else, such as documents.
   MetricsFile(const std::string& path, int64_t resumed_step);
 
   /// Writes a line in one piece. Throws IoError.
