@@ -104,6 +104,31 @@ TEST_F(Outputs, ReplaceFoldersOfModels) {
   EXPECT_TRUE(fs::exists(dir_.at("cut/config.json")));
 }
 
+TEST_F(Outputs, AreNoFilesOfFlags) {
+  const std::string flags = dir_.write("flags.toml", "tokens = \"1,2\"\n");
+  fs::create_hard_link(flags, dir_.at("flags"));
+  before_ = all_files(dir_.path());
+  for (const std::string& out : {flags, dir_.at("flags"), dir_.at("model/../flags.toml")}) {
+    expect_refused({"logits", model_, "--config", flags, "-o", out, "--force"},
+                   "--out: " + out + " is the file of --config; choose another path");
+  }
+}
+
+TEST_F(Outputs, OfPlotAreNothingElseOfTheRun) {
+  const std::string metrics =
+      dir_.write("metrics.jsonl",
+                 "{\"grad_norm\":1,\"loss\":2,\"lr\":0,\"rss_bytes\":1,\"seconds\":1,\"step\":1,"
+                 "\"tokens\":1,\"tokens_per_s\":1}\n");
+  dir_.write("loss.svg", "<svg/>");
+  before_ = all_files(dir_.path());
+  for (const std::string& run : {dir_.path(), metrics}) {
+    expect_refused({"plot", run, "-o", weights_, "--force"},
+                   weights_ + ": lies in " + dir_.path() + ", which is read; choose another path");
+  }
+  const CommandResult result = weft({"plot", dir_.path(), "-o", dir_.at("loss.svg"), "--force"});
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
 TEST_F(Outputs, OfPlotAreNoMetrics) {
   const std::string line = R"({"step":1,"loss":2})";
   dir_.write("metrics.jsonl", line + "\n");

@@ -122,6 +122,20 @@ std::vector<int64_t> parse_list(const std::string& flag, const std::string& text
   }
 }
 
+namespace {
+
+// What is written never takes the place of the file that says so.
+void check_config_is_no_output(const CLI::App& app, const std::string& toml_path) {
+  const CLI::Option* out = app.get_option_no_throw("--out");
+  if (out == nullptr || out->count() == 0 || toml_path.empty()) return;
+  std::error_code error;
+  check<ConfigError>(
+      !std::filesystem::equivalent(out->results().front(), toml_path, error) || error,
+      "--out: ", out->results().front(), " is the file of --config; choose another path");
+}
+
+}  // namespace
+
 bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
                  const std::vector<std::string>& required) {
   std::string toml_path;
@@ -133,6 +147,7 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
     app.parse(std::move(reversed));
     if (!app.remaining().empty()) fail_extras(app, app.remaining());
     if (!toml_path.empty()) apply_toml(app, toml_path);
+    check_config_is_no_output(app, toml_path);
     for (const std::string& name : required) {
       check<ConfigError>(app.get_option(name)->count() != 0, app.get_name(), ": ", name,
                          " is required");

@@ -125,13 +125,18 @@ void check_new_file(const std::string& out, bool force, const Inputs& inputs) {
     check_is_not_input(out, input);
     const std::string folder = folder_of_parts(input);
     if (!fs::is_directory(folder)) continue;
-    check<ConfigError>(!lies_in(out, folder) && !holds_file(folder, out), out, ": lies in ", folder,
-                       ", which is read; choose another path");
+    check_lies_elsewhere(out, folder);
   }
   std::error_code error;
   const bool is_there = fs::exists(fs::symlink_status(out, error));
   check<ConfigError>(force || !is_there, out, ": is there already; choose another path or ",
                      kRemedy);
+}
+
+void check_lies_elsewhere(const std::string& out, const std::string& folder) {
+  const std::string shown = folder.empty() ? "." : folder;
+  check<ConfigError>(!lies_in(out, shown) && !holds_file(shown, out), out, ": lies in ", shown,
+                     ", which is read; choose another path");
 }
 
 }  // namespace weft::cli

@@ -26,4 +26,7 @@ void check_new_folder(const OutputOptions& output, const core::ReplaceableFolder
 /// not given, it is one of `inputs` (by another name, too), or lies in one that is a folder.
 void check_new_file(const std::string& out, bool force, const Inputs& inputs);
 
+/// Throws ConfigError if `out`, which need not be there, lies in the folder (empty: here).
+void check_lies_elsewhere(const std::string& out, const std::string& folder);
+
 }  // namespace weft::cli

@@ -19,10 +19,20 @@ Inputs metrics_of(const std::vector<std::string>& runs) {
   return files;
 }
 
+// A run's folder may get drawings, and lose nothing but drawings.
+void check_spares_runs(const std::string& out, const Inputs& metrics) {
+  if (!std::filesystem::exists(out) || out.ends_with(".svg")) return;
+  for (const std::string& file : metrics) {
+    check_lies_elsewhere(out, std::filesystem::path(file).parent_path());
+  }
+}
+
 }  // namespace
 
 int run_plot(const PlotVerbOptions& options) {
-  check_new_file(options.out, options.force, metrics_of(options.runs));
+  const Inputs metrics = metrics_of(options.runs);
+  check_new_file(options.out, options.force, metrics);
+  check_spares_runs(options.out, metrics);
   std::vector<train::PlotSeries> series;
   for (size_t i = 0; i < options.runs.size(); ++i) {
     for (auto& each : train::loss_series(options.runs[i], i, options.first_step)) {
