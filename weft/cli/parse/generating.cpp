@@ -42,7 +42,8 @@ void add_bench_flags(CLI::App& app, BenchOptions& options) {
 void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
   app.add_option("--host", options.host,
                  "the address to listen on; any but this machine's own needs --api-key-file "
-                 "(default: 127.0.0.1)");
+                 "(default: 127.0.0.1)")
+      ->envname("WEFT_SERVE_HOST");
   app.add_option("--port", options.port, "0 takes any free one (default: 8080)")
       ->check(whole_number(0, UINT16_MAX));
   app.add_option("--alias", options.alias,

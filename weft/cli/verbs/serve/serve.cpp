@@ -12,6 +12,7 @@
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
 #include "weft/core/log.h"
+#include "weft/core/terminal/printable.h"
 #include "weft/generate/text_generator.h"
 #include "weft/models/config/sources.h"
 #include "weft/serve/api/service.h"
@@ -64,7 +65,7 @@ class Front {
     serve::ServedModel model{name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
                              models::load_chat_template(*session.file),
                              session.loaded.model->config().vocab_size};
-    std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", model.name.c_str(),
+    std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", core::printable(model.name).c_str(),
                  options.host.c_str(), server_.port());
     service_.open(std::move(model));
   }
