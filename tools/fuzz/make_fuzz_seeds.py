@@ -363,6 +363,25 @@ def json_seeds():
         yield name, value
 
 
+def request_seeds():
+    yield "chat", json.dumps({
+        "model": "m", "n": 2, "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 5,
+        "max_completion_tokens": 7, "temperature": 0.5, "top_p": 0.5, "top_k": -1, "min_p": 0.1, "seed": -4, "stop": ["a", "b"],
+        "logprobs": True, "top_logprobs": 2, "user": "me", "tools": [], "tool_choice": "none", "response_format": {"type": "text"},
+        "presence_penalty": 0.0, "logit_bias": None, "ignore_eos": True, "best": 1,
+        "messages": [{"role": "developer", "content": [{"type": "text", "text": "be brief"}]}, {"role": "user", "content": "Hi"},
+                     {"role": "assistant", "content": None}]}).encode()
+    yield "completion", b'{"prompt": "a", "max_tokens": 3, "logprobs": 1, "stop": "x", "echo": false, "suffix": null, "best_of": 1}'
+    yield "tokens", b'{"prompt": [[1, 2], [3]]}'
+    yield "texts", b'{"prompt": ["a", "b"]}'
+    yield "fields", b"localhost:80\nhttps://example.org\nBearer a key"
+    yield "foreign_page", b"evil.example\nhttps://evil.example\nBearer a"
+    yield "addresses", b"[::1]:80\n\n"
+    for name, value in {"names": b'{"messages": [{"role": "\\u001b[31m\\n", "content": 1}]}', "empty": b"{}", "list": b"[]",
+                        "large": b'{"prompt": [1e300], "n": 18446744073709551615}', "escape": b'{"stop": "\\u0000"}'}.items():
+        yield name, value
+
+
 def main():
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/fuzz/seeds"
     for target, seeds in {"safetensors": safetensors_seeds, "gguf": gguf_seeds, "index": index_seeds,
@@ -370,7 +389,7 @@ def main():
                           "shard_info": shard_info_seeds, "tokenizer_json": tokenizer_json_seeds,
                           "tokenizer_config": tokenizer_config_seeds, "chat_template": chat_template_seeds,
                           "token_store": token_store_seeds, "train_document": train_document_seeds,
-                          "json": json_seeds}.items():
+                          "json": json_seeds, "request": request_seeds}.items():
         folder = out / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():
