@@ -71,10 +71,12 @@ class Row:
     """What the table says of a class."""
 
     def __init__(self):
-        self.trials, self.failures, self.slowest, self.seconds, self.begun = 0, [], 0.0, 0.0, 0
+        self.trials, self.failures, self.seconds, self.begun = 0, [], 0.0, 0
+        self.slowest, self.slowest_trial = 0.0, 0
 
     def as_json(self):
-        return {"trials": self.trials, "failures": self.failures, "slowest_s": round(self.slowest, 2)}
+        return {"trials": self.trials, "failures": self.failures, "slowest_s": round(self.slowest, 2),
+                "slowest_trial": self.slowest_trial}
 
 
 class Campaign:
@@ -120,7 +122,7 @@ class Campaign:
             row = self.rows[name]
             row.trials += 1
             row.seconds += time.monotonic() - begun
-            row.slowest = max(row.slowest, trial.slowest)
+            row.slowest, row.slowest_trial = max((row.slowest, row.slowest_trial), (trial.slowest, number))
             if failure:
                 row.failures.append(self.describe(trial, name, number, failure))
         if not (failure and self.args.keep):
@@ -145,7 +147,7 @@ class Campaign:
     def report(self):
         print(f"{'class':<18} {'trials':>7} {'failures':>9} {'slowest':>9}")
         for name, row in self.rows.items():
-            print(f"{name:<18} {row.trials:>7} {len(row.failures):>9} {row.slowest:>7.2f} s")
+            print(f"{name:<18} {row.trials:>7} {len(row.failures):>9} {row.slowest:>7.2f} s (trial {row.slowest_trial})")
         trials = sum(row.trials for row in self.rows.values())
         failures = sum(len(row.failures) for row in self.rows.values())
         seconds = time.monotonic() - self.begun

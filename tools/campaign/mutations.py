@@ -32,7 +32,7 @@ def odd_value(rng, old):
     if kind == 5 and isinstance(old, str):
         return rng.choice([old + "\0", old[:-1], old * 2, old.upper(), old[::-1], old + "\n"])
     nested = old
-    for _ in range(rng.choice([1, 3, 90, 2000])):
+    for _ in range(rng.choice([1, 3, 90, 400])):
         nested = [nested]
     return nested
 

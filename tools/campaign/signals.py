@@ -104,17 +104,34 @@ def by_hand(trial, command, size, backend):
 def on_hosts(trial, command, size, backend):
     """Two launchers, each of which takes itself for a host."""
     del backend
-    flags = ["--tp", "4" if size > 2 else "2"] if command[0] in ("train", "lora") else []
-    each, port = str(max(1, size // 2)), free_port()
-    if size // 2 > 1:
-        flags = [flag if flag != "2" else str(2 * int(each)) for flag in flags]
+    each, port = str(size // 2), free_port()
+    flags = ["--tp", str(2 * (size // 2))] if command[0] in ("train", "lora") else []
     commands = [["WEFT", "launch", "-n", each, "--hosts", "2", "--host", str(host), "--address", "127.0.0.1", "--port",
                  port, "--", "WEFT", *command, *flags] for host in range(2)]
     return commands, [{**trial.env, "WEFT_HOST": f"host{host}", "WEFT_JOB_KEY": "campaign-key-" + trial.name.ljust(16, "x")}
                       for host in range(2)]
 
 
-LAUNCHERS = {"own": own_ranks, "launch": by_launch, "mpirun": by_mpirun, "hand": by_hand, "hosts": on_hosts}
+def by_shell(trial, command, size, backend):
+    """One launcher that starts those of two hosts; in place of ssh stands a shell of this machine."""
+    del size, backend
+    shell = trial.folder / "shell"
+    shell.write_text("#!/bin/sh\nWEFT_HOST=$1 exec sh -c \"$2\"\n")
+    shell.chmod(0o755)
+    flags = ["--tp", "2"] if command[0] in ("train", "lora") else []
+    line = ["WEFT", "launch", "-n", "1", "--hosts", "127.0.0.1,127.0.0.2", "--port", free_port(), "--", "WEFT", *command, *flags]
+    return [line], [{**trial.env, "WEFT_SSH": str(shell)}]
+
+
+def by_torchrun(trial, command, size, backend):
+    flags = ["--backend", backend] if backend != "mpi" else []
+    return [["torchrun", "--no-python", "--nproc-per-node", str(size), "WEFT", *command, *flags]], [trial.env]
+
+
+LAUNCHERS = {"own": own_ranks, "launch": by_launch, "mpirun": by_mpirun, "torchrun": by_torchrun, "hand": by_hand,
+             "hosts": on_hosts, "shell": by_shell}
+# Programs that others wrote: they have words and statuses of their own.
+FOREIGN = {"mpirun", "torchrun"}
 RANKS_PER_VERB = {"chat", "generate", "bench", "serve", "perplexity", "logits", "quantize", "train", "lora"}
 
 
@@ -125,16 +142,13 @@ def draw_job(trial):
     if verb in ALONE:
         launcher, size, backend = "own", 1, "auto"
     else:
-        usable = [name for name in LAUNCHERS if name != "mpirun" or shutil.which("mpirun")]
+        usable = [name for name in LAUNCHERS if name not in FOREIGN or shutil.which(name)]
         launcher = rng.choice(usable + ["own", "launch"])
         size, backend = rng.choice([2, 2, 3, 4]), rng.choice(BACKENDS)
         if backend == "mpi" and (launcher in ("own", "hand") or not shutil.which("mpirun")):
             backend = "gloo"
-        size = 2 if size == 3 and verb in ("bench", "serve", "chat", "generate", "logits", "perplexity", "train", "quantize") else size
-        if verb not in ("train", "lora", "quantize"):
-            size = min(size, 2)
-        if verb == "train" and size == 4:
-            size = 2
+        # Of what is small, as many ranks as have something to do.
+        size = size if verb in ("lora", "quantize") else 2
     commands, envs = LAUNCHERS[launcher](trial, prepare(trial, verb), size, backend)
     trial.note(f"{verb} by {launcher}, {size} ranks, {backend}")
     return verb, launcher, commands, envs
@@ -193,7 +207,7 @@ def attack_signals(trial):
 def judge_end(trial, verb, launcher, started, sent):
     name, target, pid = sent
     limit = STOPPED_S if name == "STOP" else KILLED_S
-    if name in ("INT", "TERM", "HUP") or launcher == "mpirun":
+    if name in ("INT", "TERM", "HUP") or launcher in FOREIGN:
         # What was asked may be finished first: a step, a checkpoint; mpirun waits before it kills.
         limit = 10.0
     begun, results = time.monotonic(), []
@@ -207,26 +221,26 @@ def judge_end(trial, verb, launcher, started, sent):
             trial.finish(process, 1)
     number = int(NUMBERS[name])
     for process, result in results:
-        allowed = {0, 4, 128 + number, -number} if launcher != "mpirun" else set(range(-64, 256)) - {1}
+        allowed = {0, 4, 128 + number, -number} if launcher not in FOREIGN else set(range(-64, 256)) - {1}
         if process.pid == pid and name == "KILL":
             allowed = {-9, 0} | ({4} if launcher != "hand" else set())
         judge_one(trial, verb, launcher, result, allowed)
         trial.expect(name != "KILL" or "rank" not in target or result.status != 0 or verb not in ENDLESS,
                      f"status 0 after a kill of {target}")
-    trial.leaves_nothing(files=name not in ("KILL", "STOP") and launcher not in ("mpirun", "hand"))
+    trial.leaves_nothing(files=name not in ("KILL", "STOP") and launcher not in FOREIGN | {"hand"})
 
 
 def judge_one(trial, verb, launcher, result, allowed):
-    if launcher != "mpirun":
+    if launcher not in FOREIGN:
         trial.judge(result, allowed, judges_output=verb not in ("generate", "chat"))
         return
-    # mpirun has words of its own; those of weft must still be whole lines.
+    # Its words are its own; of weft's, none may tell of a bug or a crash.
     result.err = result.err.decode(errors="replace")
     trial.expect(result.status != 1 or "InternalError" not in result.err, f"status 1: {result.err[-400:]!r}")
     trial.expect("InternalError" not in result.err, f"an internal error: {result.err[-400:]!r}")
     for word in ("Segmentation", "signal 11", "signal 6 ", "terminate called", "Aborted"):
         if word in result.err:
-            raise Failure(f"a crash under mpirun: {result.err[-600:]!r}")
+            raise Failure(f"a crash under a foreign launcher: {result.err[-600:]!r}")
 
 
 CLASSES = {"signals": attack_signals}

@@ -1,10 +1,8 @@
 """Attacks by surroundings: closed streams, tiny limits, full or read-only folders, odd variables."""
 
 import os
-import resource
-import subprocess
 
-from trial import REFUSALS
+from trial import REFUSALS, hashes
 
 VERBS = {
     "generate": ["generate", "MODEL", "-p", "We", "-n", "2"],
@@ -137,5 +135,74 @@ def attack_variables(trial):
     trial.leaves_nothing(files=False)
 
 
-CLASSES = {"streams": attack_streams, "limits": attack_limits, "variables": attack_variables}
-SHARE = {"streams": 3.0, "limits": 3.0, "variables": 3.0}
+NAMES = ["plain", "with space", "\x1b[31mred", "two\nlines", "-dash", "é\U0001f600", "x" * 200, "a'b\"c", "$(touch ran)", "*", "%s%n",
+         "\u202eleft", "tab\there", "back\\slash"]
+
+
+def draw_output(trial, model):
+    """An OUT that is odd: its name, what stands there already, or where it leads."""
+    rng, folder = trial.rng, trial.folder
+    name = rng.choice(NAMES)
+    out = folder / name if name != model.name else folder / "out"
+    kind = rng.choice(["new", "file", "folder", "dangling", "to_input", "to_file", "in_input", "above_input", "missing", "input", "readonly"])
+    if kind == "file":
+        out.write_text("somebody's")
+    elif kind == "folder":
+        out.mkdir()
+        (out / "somebodys").write_text("somebody's")
+    elif kind == "dangling":
+        out.symlink_to(folder / "nowhere")
+    elif kind == "to_input":
+        out.symlink_to(model)
+    elif kind == "to_file":
+        (folder / "target").write_text("somebody's")
+        out.symlink_to(folder / "target")
+    elif kind == "in_input":
+        out = model / "inner"
+    elif kind == "above_input":
+        out = folder
+    elif kind == "missing":
+        out = folder / "missing" / name
+    elif kind == "input":
+        out = model / rng.choice(["model.safetensors", ".", "../" + model.name, "config.json"])
+    elif kind == "readonly":
+        (folder / "locked").mkdir()
+        (folder / "locked").chmod(0o555)
+        out = folder / "locked" / name
+    trial.note(f"OUT is {kind}")
+    return out, kind
+
+
+def attack_names(trial):
+    """Odd names of inputs and outputs, links, folders in each other: nothing that is there changes."""
+    name = trial.rng.choice(NAMES)
+    model = trial.copy("model", to=name)
+    out, kind = draw_output(trial, model)
+    verb = trial.rng.choice(["logits", "convert", "gguf", "quantize", "shard", "plot", "fuse", "peft"])
+    source = {"plot": trial.inputs.path("run"), "fuse": trial.inputs.path("adapters"), "peft": trial.inputs.path("adapters")}
+    parts = {"logits": ["logits", "--tokens", "1"], "gguf": ["convert"], "shard": ["shard", "--tp", "2"], "plot": ["plot"], "peft": ["convert", "--peft"]}
+    path = f"{out}.gguf" if verb == "gguf" and kind in ("new", "missing", "readonly") else str(out)
+    command = ["WEFT", *parts.get(verb, [verb]), f"--out={path}", *trial.rng.choice([[], ["--force"]])]
+    if verb in source:
+        command.append(source[verb])
+    else:
+        command += [f"--model={model}"]
+    if kind == "readonly" and os.geteuid() == 0:
+        # Root may write everywhere.
+        trial.temporary.chmod(0o777)
+        command = ["setpriv", "--reuid", "54321", "--clear-groups", *command]
+    before = {path: value for path, value in hashes(trial.folder).items()}
+    result = trial.run(command, REFUSALS)
+    now = hashes(trial.folder)
+    replaced = {str(out.relative_to(trial.folder))} if "--force" in command and kind in ("file", "to_file", "dangling") else set()
+    changed = [path for path, value in before.items() if now.get(path) != value and path not in replaced | {"target"}]
+    trial.expect(not changed, f"changed {changed}")
+    trial.expect(not (trial.folder / "ran").exists(), "a name was run by a shell")
+    new = [path for path in now if path not in before and ".tmp-" in path]
+    trial.expect(not new, f"left {new}")
+    trial.expect(result.status == 0 or set(now) <= set(before), f"new after a refusal: {sorted(set(now) - set(before))[:3]}")
+    trial.leaves_nothing()
+
+
+CLASSES = {"names": attack_names, "streams": attack_streams, "limits": attack_limits, "variables": attack_variables}
+SHARE = {"names": 3.0, "streams": 3.0, "limits": 3.0, "variables": 3.0}
