@@ -95,12 +95,19 @@ TEST(Limits, OfThreadsAndFilesAreTold) {
   }
 }
 
-TEST(Limits, OfAddressesAreToldBeforeLibtorchMeetsThem) {
-  const CommandResult result = limited("ulimit -v 400000", {"generate", "-p", "x", "-n", "1"});
-  EXPECT_EQ(result.status, 5);
-  EXPECT_EQ(result.err,
-            "weft: IoError: limit of address space: expected at least 524288 KiB, most of which "
-            "libtorch takes, got 400000 KiB; raise it (ulimit -v)\n");
+TEST(Limits, AreToldBeforeLibtorchMeetsThem) {
+  const Strings answer = {"generate", "-p", "x", "-n", "1"};
+  const auto message = [](const std::string& what, const std::string& least, const std::string& got,
+                          const std::string& flag) {
+    return "weft: IoError: limit of " + what + ": expected at least " + least +
+           " KiB, which libtorch needs, got " + got + " KiB; raise it (ulimit " + flag + ")\n";
+  };
+  const CommandResult addresses = limited("ulimit -v 400000", answer);
+  EXPECT_EQ(addresses.status, 5);
+  EXPECT_EQ(addresses.err, message("address space", "524288", "400000", "-v"));
+  const CommandResult stack = limited("ulimit -s 64", answer);
+  EXPECT_EQ(stack.status, 5);
+  EXPECT_EQ(stack.err, message("stack", "512", "64", "-s"));
 }
 
 }  // namespace

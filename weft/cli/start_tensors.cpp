@@ -21,15 +21,28 @@ bool may_ask_for_help(const Args& args) {
                      [](const std::string& arg) { return arg == "-h" || arg == "--help"; });
 }
 
+// A limit that libtorch meets where nothing can be thrown.
+struct Least {
+  int resource;
+  rlim_t kibibytes;
+  const char* name;
+  const char* flag;
+};
+
 // Libtorch's constructors take some 440 MB of addresses before main, and end the process with
-// SIGABRT, or the loader with a status of its own, where they are refused.
-void check_address_space() {
-  constexpr rlim_t kLeast = rlim_t{512} << 20;
-  struct rlimit limit = {};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0) return;
-  core::check<core::IoError>(limit.rlim_cur >= kLeast, "limit of address space: expected at least ",
-                             kLeast >> 10, " KiB, most of which libtorch takes, got ",
-                             limit.rlim_cur >> 10, " KiB; raise it (ulimit -v)");
+// SIGABRT, or the loader with a status of its own, where they are refused; its functions run with
+// 128 KiB of stack and not with 64.
+void check_limits() {
+  constexpr Least kLeast[] = {{RLIMIT_AS, rlim_t{512} << 10, "address space", "-v"},
+                              {RLIMIT_STACK, 512, "stack", "-s"}};
+  for (const Least& least : kLeast) {
+    struct rlimit limit = {};
+    if (::getrlimit(least.resource, &limit) != 0) continue;
+    core::check<core::IoError>(limit.rlim_cur >> 10 >= least.kibibytes, "limit of ", least.name,
+                               ": expected at least ", least.kibibytes,
+                               " KiB, which libtorch needs, got ", limit.rlim_cur >> 10,
+                               " KiB; raise it (ulimit ", least.flag, ")");
+  }
 }
 
 }  // namespace
@@ -37,7 +50,7 @@ void check_address_space() {
 int start_tensor_program(const std::string& verb, const Args& args) {
   // A word that looks like help may be a flag's value: then the verb runs.
   if (may_ask_for_help(args) && find_verb(verb).shows_help(args)) return 0;
-  check_address_space();
+  check_limits();
   const auto program = std::filesystem::path(program_path()).replace_filename(kTensorProgram);
   Args words = command_of(program.string(), command_of(verb, args));
   std::vector<char*> pointers;
