@@ -107,6 +107,17 @@ TEST(FaultProgram, DISABLED_RankOneNeverConnects) {
   }
 }
 
+// Rank 1 gives less than the others, and nobody compares the calls.
+TEST(FaultProgram, DISABLED_RankOneReducesLess) {
+  try {
+    const World world = World::from_env();
+    at::Tensor x = at::ones({world.rank() == 1 ? 500 : 1000});
+    world.group().all_reduce(x);
+  } catch (const core::Error& error) {
+    end_with(error);
+  }
+}
+
 LaunchOptions program(const std::string& name, const std::string& backend) {
   LaunchOptions options;
   options.num_ranks = 3;
@@ -196,6 +207,22 @@ TEST(Fault, ARankThatLostItsPeerIsNotTheCause) {
   EXPECT_EQ(result.status, 4);
   EXPECT_NE(result.err.find("rank 1 ("), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("was killed by SIGKILL"), std::string::npos) << result.err;
+}
+
+// Gloo throws on a thread of its own, where nobody can catch it.
+TEST(Fault, WhatGlooThrowsOnItsThreadsIsALine) {
+  const CommandResult result =
+      test::run_forked([] { return launch(program("RankOneReducesLess", "gloo")); },
+                       {.variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
+  EXPECT_EQ(result.status, 4);
+  EXPECT_TRUE(std::regex_match(
+      result.err,
+      std::regex(
+          "\\[[0-2]\\] weft: CommError: dist.Group: during all_reduce #[0-9]+ of group world: "
+          "Gloo cannot go on \\(.*Received data size doesn't match expected size.*\\); all "
+          "ranks must make the same calls in the same order, and WEFT_CHECK_COLLECTIVES=1 "
+          "names those that differ\n")))
+      << result.err;
 }
 
 TEST(Fault, TheErrorOfOneRankIsTheJobs) {

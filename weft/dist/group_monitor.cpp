@@ -61,9 +61,7 @@ thread_local const CallNumber* current_call = nullptr;
 
 CallNumber::CallNumber(GroupMonitor* monitor) : outer_(current_call), monitor_(monitor) {
   const bool is_part = outer_ != nullptr && outer_->monitor_ == monitor;
-  if (kComparesCallNumbers && monitor != nullptr) {
-    number_ = is_part ? outer_->number_ : monitor->next_call();
-  }
+  if (monitor != nullptr) number_ = is_part ? outer_->number_ : monitor->next_call();
   current_call = this;
 }
 

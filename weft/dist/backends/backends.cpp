@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/backends/mpi_group.h"
+#include "weft/dist/gloo_threads.h"
 #include "weft/dist/hierarchical/transport.h"
 #include "weft/dist/rendezvous/rendezvous.h"
 #include "weft/dist/shm/transport.h"
@@ -34,6 +35,7 @@ Capabilities gloo_can() {
 }
 
 GroupHandles make_gloo(const GroupRequest& request) {
+  explain_ends_of_gloo_threads();
   // While the ranks connect; later each operation has the group's own limit.
   auto options = c10d::ProcessGroupGloo::Options::create(request.start_timeout);
   // On one host nothing may listen beyond loopback; across hosts Gloo listens where the others see
