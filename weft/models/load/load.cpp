@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/core/memory/kept_memory.h"
 #include "weft/cuda/device.h"
 #include "weft/models/decoder/decoder_names.h"
 #include "weft/models/decoder/expert_split.h"
@@ -140,6 +141,7 @@ LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
   const AgreedModel agreed = agree_on(file, group, options);
   const WeightReader reader(file, agreed.plan(), group.rank(), options.progress, options.dtype,
                             {options.panel_activation_bits, options.on_cuda});
+  const core::KeptMemory kept;
   LoadedModel loaded;
   loaded.model = agreed.make(reader, options.layers, options.is_trainable);
   loaded.stats = reader.stats();
