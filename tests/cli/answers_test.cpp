@@ -120,6 +120,27 @@ TEST(AnswerText, EndsBeforeAStopText) {
   }
 }
 
+TEST(AnswerText, ObeysPenaltiesAndBiases) {
+  // " Paris" is 7042.
+  const std::string biased = weft({"chat", "-p", kFrance, "--logit-bias", "7042=-100"}).out;
+  EXPECT_EQ(biased.find("Paris"), std::string::npos) << biased;
+  const auto mat = [](const std::vector<std::string>& more) {
+    const std::string mats = "The cat sat on the mat. The cat sat on the mat. The cat";
+    return weft(joined({"generate", "-n", "6", "-p", mats}, more)).out;
+  };
+  EXPECT_EQ(mat({}), " sat on the mat.\n");
+  const std::string penalized = mat({"--repeat-penalty", "2", "--tp", "2"});
+  EXPECT_EQ(penalized.find("sat"), std::string::npos) << penalized;
+  EXPECT_EQ(weft({"generate", "-p", "a", "-l", "70000+1", "--tp", "2"}).err,
+            "weft: ConfigError: logit bias: token 70000, expected 0 to 49151\n");
+  EXPECT_EQ(weft({"generate", "-p", "a", "-l", "1=x"}).err,
+            "weft: ConfigError: --logit-bias: '1=x', expected a token's id and what is added to "
+            "its logit, like 15043=-2.5\n");
+  const json full =
+      weft_json({"generate", "-p", "a b", "-c", "16", "-n", "-1", "--ignore-eos", "--json"});
+  EXPECT_EQ(full.at("tokens").size(), 15U);
+}
+
 TEST(Prompt, ComesFromStdin) {
   const std::vector<std::string> args = {"generate", "-p", "-", "-n", "6", "--json"};
   const json wanted = golden("text_0");

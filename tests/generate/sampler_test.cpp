@@ -176,6 +176,34 @@ TEST(Sampler, NeverDrawsWhatIsRuledOut) {
   EXPECT_EQ(drawn({.temperature = 100}, {1, -kInfinity, 1, -kInfinity}), (std::set<int64_t>{0, 2}));
 }
 
+// What each of four draws from the same logits takes at temperature 0, behind the prompt 3, 3.
+std::vector<int64_t> four_behind_threes(SamplerOptions options, const std::vector<float>& logits) {
+  Sampler sampler(options);
+  sampler.begin(std::vector<int64_t>{3, 3});
+  std::vector<int64_t> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(sampler.sample(logits));
+  return ids;
+}
+
+TEST(Sampler, LowersWhatCameBeforeByEachPenaltysOwnRule) {
+  using Ids = std::vector<int64_t>;
+  const std::vector<float> logits = {1, 2.5, 2, 4};
+  EXPECT_FALSE(Sampler({}).needs_logits());
+  EXPECT_TRUE(Sampler({.presence_penalty = 1}).needs_logits());
+  // The prompt's 4 / 2 is less than 2.5, which then is 1.25; 2 is first among equals.
+  EXPECT_EQ(four_behind_threes({.repeat_penalty = 2}, logits), (Ids{1, 2, 3, 3}));
+  // Only the last token counts: it is never taken twice.
+  EXPECT_EQ(four_behind_threes({.repeat_penalty = 4, .repeat_last_n = 1}, logits),
+            (Ids{1, 3, 1, 3}));
+  // Negative logits grow in size.
+  EXPECT_EQ(four_behind_threes({.repeat_penalty = 2}, {-9, -2.5, -9, -2}), (Ids{1, 3, 3, 3}));
+  // The prompt does not count; a token loses 1.75 once, whatever its number.
+  EXPECT_EQ(four_behind_threes({.presence_penalty = 1.75}, logits), (Ids{3, 1, 3, 3}));
+  // 4, 3, 2, 1 as often as it is taken; 2.5 once.
+  EXPECT_EQ(four_behind_threes({.frequency_penalty = 1}, logits), (Ids{3, 3, 1, 2}));
+  EXPECT_EQ(four_behind_threes({.logit_bias = {{0, 100}, {3, -100}}}, logits), (Ids{0, 0, 0, 0}));
+}
+
 TEST(Sampler, RepeatsItselfForOneSeedOnly) {
   const std::vector<float> logits = logits_of({0.25, 0.25, 0.25, 0.25});
   EXPECT_EQ(sequence({.temperature = 1, .seed = 7}, logits),
@@ -201,6 +229,21 @@ TEST(Sampler, RefusesOptionsOutOfRange) {
   EXPECT_EQ(refusal({.top_k = -2}), "ConfigError: --top-k: -2, expected 0 or more");
   EXPECT_EQ(refusal({.top_p = 1.5}), "ConfigError: --top-p: 1.5, expected 0 to 1");
   EXPECT_EQ(refusal({.min_p = -0.5}), "ConfigError: --min-p: -0.5, expected 0 to 1");
+  EXPECT_EQ(refusal({.repeat_penalty = 0}),
+            "ConfigError: --repeat-penalty: 0, expected 0.01 to 100");
+  EXPECT_EQ(refusal({.repeat_last_n = -2}), "ConfigError: repeat last n: -2, expected -1 or more");
+  EXPECT_EQ(refusal({.presence_penalty = 3}),
+            "ConfigError: --presence-penalty: 3, expected -2 to 2");
+  EXPECT_EQ(refusal({.frequency_penalty = -3}),
+            "ConfigError: --frequency-penalty: -3, expected -2 to 2");
+  EXPECT_EQ(refusal({.logit_bias = {{5, 101}}}),
+            "ConfigError: --logit-bias: 101, expected -100 to 100");
+  EXPECT_EQ(refusal({.logit_bias = {{5, 1}, {5, 2}}}),
+            "ConfigError: logit bias: token 5 is given twice, expected once");
+  EXPECT_EQ(error_text([] {
+              check_biases({.logit_bias = {{5, 1}}}, 5);
+            }),
+            "ConfigError: logit bias: token 5, expected 0 to 4");
   EXPECT_EQ(refusal({}), "no error");
 }
 

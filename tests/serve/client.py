@@ -35,6 +35,10 @@ def streamed(**more):
     return [json.loads(line[len("data: "):]) for line in lines[:-1]]
 
 
+def tokens_of(*texts):
+    return [token for text in texts for token in json.loads(ask("/tokenize", {"content": text})[1])["tokens"]]
+
+
 def check_answers():
     whole = json.loads(chat())
     answer = whole["choices"][0]["message"]["content"]
@@ -49,6 +53,14 @@ def check_answers():
     first = told["logprobs"]["content"][0]
     assert told["message"]["content"] == answer and first["logprob"] == first["top_logprobs"][0]["logprob"], first
     assert len(json.loads(chat(n=2, temperature=1, seed=5))["choices"]) == 2
+    space = json.loads(ask("/tokenize", {"content": " "})[1])["tokens"][0]
+    assert content(max_tokens=3, logit_bias={str(space): 100}) == "   "
+    assert "Paris" not in content(logit_bias={str(token): -100 for token in tokens_of(" Paris", "Paris")})
+    body = {"prompt": "One, two,", "max_tokens": 4, "temperature": 0, "echo": True}
+    echoed = json.loads(ask("/v1/completions", body)[1])["choices"][0]["text"]
+    assert echoed.startswith("One, two,") and len(echoed) > len("One, two,"), echoed
+    pieces = ask("/v1/completions", {**body, "stream": True})[1].split("\n\n")
+    assert json.loads(pieces[0][len("data: "):])["choices"][0]["text"] == "One, two,", pieces[0]
     return answer
 
 
@@ -65,6 +77,7 @@ def check_refusals():
             ("/v1/chat/completions", "{", 400, None),
             ("/v1/chat/completions", {"messages": QUESTION, "model": "other"}, 404, "model"),
             ("/v1/completions", {"prompt": [1] * 5000}, 400, None),
+            ("/v1/completions", {"prompt": "a", "logit_bias": {"70000": 1}}, 400, "logit_bias"),
             ("/v1/nothing", {}, 404, None),
             ("/health", {}, 405, None)]:
         got, text = ask(path, body)

@@ -65,6 +65,31 @@ TEST(CompletionRequest, IsReadWithOpenAIsDefaultsAndNames) {
   EXPECT_EQ(full.unknown, std::vector<std::string>{"best"});
 }
 
+TEST(CompletionRequest, ReadsPenaltiesAndBiases) {
+  const generate::SamplerOptions sampler = read_chat_request(chat({{"presence_penalty", 0.5},
+                                                                   {"frequency_penalty", -2},
+                                                                   {"repeat_penalty", 1.5},
+                                                                   {"repeat_last_n", 64},
+                                                                   {"logit_bias", {{"7", -100}}}}))
+                                               .options.generate.sampler;
+  EXPECT_EQ(sampler.presence_penalty, 0.5);
+  EXPECT_EQ(sampler.frequency_penalty, -2);
+  EXPECT_EQ(sampler.repeat_penalty, 1.5);
+  EXPECT_EQ(sampler.repeat_last_n, 64);
+  ASSERT_EQ(sampler.logit_bias.size(), 1U);
+  EXPECT_EQ(sampler.logit_bias[0].token, 7);
+  EXPECT_EQ(sampler.logit_bias[0].bias, -100);
+  EXPECT_EQ(chat_refusal({{"presence_penalty", 3}}),
+            "400 presence_penalty presence_penalty: got 3, expected a number from -2 to 2");
+  const std::string expected = "expected an object of token ids with numbers from -100 to 100";
+  EXPECT_EQ(chat_refusal({{"logit_bias", {{"7", 101}}}}),
+            "400 logit_bias logit_bias: member '7', " + expected);
+  EXPECT_EQ(chat_refusal({{"logit_bias", {{"a", 1}}}}),
+            "400 logit_bias logit_bias: member 'a', " + expected);
+  EXPECT_EQ(chat_refusal({{"logit_bias", {1, 2}}}),
+            "400 logit_bias logit_bias: " + expected + ", at most 4096 of them");
+}
+
 TEST(CompletionRequest, RefusesWrongValuesByTheNameOfTheField) {
   const std::string range = "expected a whole number from 1 to ";
   EXPECT_EQ(chat_refusal({{"n", 1'000'000'000}}), "400 n n: got 1000000000, " + range + "8");
@@ -98,8 +123,6 @@ TEST(CompletionRequest, RefusesWhatWouldChangeTheAnswer) {
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, json>>{{"tools", {{{"type", "function"}}}},
                                                  {"tool_choice", "auto"},
-                                                 {"frequency_penalty", 0.5},
-                                                 {"logit_bias", {{"5", 1}}},
                                                  {"response_format", {{"type", "json_object"}}}}) {
     EXPECT_EQ(chat_refusal({{name, value}}), "400 " + name + " " + name + end);
   }
@@ -108,7 +131,10 @@ TEST(CompletionRequest, RefusesWhatWouldChangeTheAnswer) {
     body.update(more);
     return refusal([&] { read_completion_request(body); });
   };
-  EXPECT_EQ(complete({{"echo", true}}), "400 echo echo" + end);
+  EXPECT_EQ(complete({{"suffix", "a"}}), "400 suffix suffix" + end);
+  EXPECT_EQ(complete({{"echo", true}, {"logprobs", 1}}),
+            "400 echo echo: with logprobs, which are told of new tokens alone; leave one of them "
+            "out");
   EXPECT_EQ(complete({{"echo", false}, {"best_of", 1}, {"suffix", ""}}), "no error");
   EXPECT_EQ(complete({{"prompt", nullptr}}), "400 prompt prompt: missing, expected a text");
   EXPECT_EQ(complete({{"prompt", {1, "a"}}}),

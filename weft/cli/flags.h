@@ -49,6 +49,9 @@ void add_head_split_flag(CLI::App& app, std::string& name);
 /// Adds -n, --ctx-size, --ignore-eos, --stop, --speculate, --json and the sampler's flags.
 void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& about_json);
 
+/// Throws ConfigError for what these flags may not be, and says -n -1 in numbers.
+void check_answer_flags(AnswerOptions& options);
+
 /// Adds --speculate.
 void add_speculate_flag(CLI::App& app, int64_t& most_guesses);
 

@@ -100,12 +100,12 @@ Engine::Scores Engine::read(std::span<const int64_t> tokens, int64_t num_rows,
   }
   read_.insert(read_.end(), tokens.begin(), tokens.end());
   const at::Tensor last_BTD = last_TD.unsqueeze(0);
-  if (sampler.is_greedy()) return {{}, likeliest_tokens(*model_, last_BTD)};
+  if (!sampler.needs_logits()) return {{}, likeliest_tokens(*model_, last_BTD)};
   return {model_->logits(last_BTD).select(0, 0).to(at::kFloat).contiguous(), {}};
 }
 
 int64_t Engine::draw_one(const Scores& scores, size_t row, Sampler& sampler) {
-  if (sampler.is_greedy()) return scores.likeliest[row];
+  if (!sampler.needs_logits()) return scores.likeliest[row];
   const auto size = static_cast<size_t>(scores.logits_TV.size(1));
   return sampler.sample({scores.logits_TV.const_data_ptr<float>() + row * size, size});
 }
@@ -161,8 +161,10 @@ GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const Genera
                                 const TokenSink& sink) {
   const c10::InferenceMode inference;
   check_prompt(prompt);
+  check_biases(options.sampler, model_->config().vocab_size);
   PromptLookup lookup(prompt, most_guesses(options, model_->config()));
   Sampler sampler(options.sampler);
+  sampler.begin(prompt);
   GenerateResult result;
   result.num_prompt_tokens = static_cast<int64_t>(prompt.size());
   auto start = Clock::now();

@@ -7,7 +7,15 @@
 // What users choose of generation: no tensors, so that a program can read flags without libtorch.
 namespace weft::generate {
 
-/// How the next token is drawn. Filters apply in this order: top_k, top_p, min_p, then temperature.
+/// What is added to a token's logit.
+struct TokenBias {
+  int64_t token = 0;
+  double bias = 0;
+};
+
+/// How the next token is drawn. First logits are changed: repeat_penalty, then presence_penalty and
+/// frequency_penalty, then logit_bias. Then filters apply in this order: top_k, top_p, min_p, and
+/// last the temperature.
 struct SamplerOptions {
   /// 0 takes the likeliest token.
   double temperature = 0.0;
@@ -18,17 +26,32 @@ struct SamplerOptions {
   /// Keep tokens at least p times as likely as the likeliest; 0 keeps all.
   double min_p = 0.0;
   uint64_t seed = 0;
+  /// Divides positive logits, and multiplies negative ones, of tokens among the last repeat_last_n
+  /// of prompt and answer (-1: all of them). 1 changes nothing.
+  double repeat_penalty = 1.0;
+  int64_t repeat_last_n = -1;
+  /// Taken from the logits of tokens that the answer has, once and as often as it has them; -2 to
+  /// 2.
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  /// -100 to 100 each; a token may stand here once.
+  std::vector<TokenBias> logit_bias = {};
 };
 
 /// Throws ConfigError naming the option that is out of range.
 void check_sampler(const SamplerOptions& options);
+/// Throws ConfigError for a bias of a token that a vocabulary of so many does not have.
+void check_biases(const SamplerOptions& options, int64_t vocab_size);
+
+/// As many new tokens as the context has room for.
+inline constexpr int64_t kUnlimited = INT32_MAX;
 
 /// With one token before them, as many as FusedAttention reads one by one.
 inline constexpr int64_t kMostGuesses = 15;
 
 /// What to generate.
 struct GenerateOptions {
-  /// The most new tokens; 0 only reads the prompt.
+  /// The most new tokens; 0 only reads the prompt, kUnlimited fills the context.
   int64_t max_tokens = 256;
   SamplerOptions sampler;
   /// The most tokens that are guessed from the text so far (PromptLookup) and read in one pass with

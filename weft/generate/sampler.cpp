@@ -23,7 +23,8 @@ int64_t likeliest_token(const nn::Largest& logit) {
   return logit.place;
 }
 
-Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(options.seed) {
+Sampler::Sampler(const SamplerOptions& options)
+    : options_(options), penalties_(options), random_(options.seed) {
   check_sampler(options);
 }
 
@@ -73,6 +74,15 @@ class Sampler::Candidates {
 };
 
 int64_t Sampler::sample(std::span<const float> logits) {
+  if (penalties_.is_empty()) return draw_from(logits);
+  changed_.assign(logits.begin(), logits.end());
+  penalties_.apply(changed_);
+  const int64_t token = draw_from(changed_);
+  penalties_.add(token);
+  return token;
+}
+
+int64_t Sampler::draw_from(std::span<const float> logits) {
   const nn::Largest best = nn::largest(logits);
   const int64_t likeliest = likeliest_token(best);
   if (is_greedy()) return likeliest;

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <vector>
 
 #include "weft/generate/options.h"
+#include "weft/generate/penalties.h"
 #include "weft/nn/layers/largest.h"
 
 namespace weft::generate {
@@ -12,18 +14,22 @@ namespace weft::generate {
 /// The token of the largest logit. Throws ConfigError unless that is finite.
 int64_t likeliest_token(const nn::Largest& logit);
 
-/// Draws tokens. The same options, logits and number of draws give the same token on every machine.
+/// Draws the tokens of one text after the other. The same options, prompt, logits and number of
+/// draws give the same token on every machine.
 class Sampler {
  public:
   /// Throws ConfigError as check_sampler does.
   explicit Sampler(const SamplerOptions& options);
 
-  /// `logits` of the whole vocabulary. Returns an index into it; ties go to the lower one.
-  /// Minus infinity rules a token out. Throws ConfigError if a logit is NaN or plus infinity, or
-  /// none is finite.
+  /// Begins behind a prompt, whose tokens are in the vocabulary. Needed where needs_logits() is
+  /// true and a penalty looks at what came before.
+  void begin(std::span<const int64_t> prompt) { penalties_.begin(prompt); }
+  /// `logits` of the whole vocabulary. Returns an index into it, which it remembers as the text's
+  /// next token; ties go to the lower one. Minus infinity rules a token out. Throws ConfigError if
+  /// a logit is NaN or plus infinity, or none is finite.
   int64_t sample(std::span<const float> logits);
-  /// Whether it takes the likeliest token.
-  bool is_greedy() const { return options_.temperature == 0; }
+  /// False where the likeliest token is all it takes, so that a model need not give logits.
+  bool needs_logits() const { return !is_greedy() || !penalties_.is_empty(); }
 
  private:
   struct Candidate {
@@ -31,10 +37,15 @@ class Sampler {
     double logit;
   };
   class Candidates;
+  bool is_greedy() const { return options_.temperature == 0; }
+  int64_t draw_from(std::span<const float> logits);
   void keep_likely(Candidates& candidates, double best) const;
   int64_t draw(Candidates& candidates, double best);
 
   SamplerOptions options_;
+  Penalties penalties_;
+  /// Logits as penalties leave them.
+  std::vector<float> changed_;
   std::mt19937_64 random_;
 };
 

@@ -97,7 +97,7 @@ std::optional<ChatOptions> parse_chat(const Args& args) {
   app.add_option("--system-prompt,--sys", options.system, "what the model is told first");
   add_answer_flags(app, options.answer, "print one JSON object; needs -p");
   if (!parse_flags(app, args)) return std::nullopt;
-  generate::check_sampler(options.answer.text.generate.sampler);
+  check_answer_flags(options.answer);
   check<ConfigError>(!options.answer.is_json || !options.prompt.empty(),
                      "--json: needs one question; give it with -p");
   return options;
@@ -112,7 +112,7 @@ std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
   app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");
   add_answer_flags(app, options.answer, "print one JSON object instead of the text");
   if (!parse_flags(app, args, {"--prompt"})) return std::nullopt;
-  generate::check_sampler(options.answer.text.generate.sampler);
+  check_answer_flags(options.answer);
   return options;
 }
 

@@ -38,28 +38,33 @@ Answer::Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr
       tells_logprobs_(request.num_logprobs >= 0) {}
 
 std::optional<std::vector<uint64_t>> Answer::start(
-    size_t num_choices, const Usage& usage,
+    const std::vector<std::string>& first_texts, const Usage& usage,
     const std::function<std::optional<std::vector<uint64_t>>()>& submit) {
   const std::lock_guard lock(mutex_);
   usage_ = usage;
-  choices_.resize(num_choices);
-  last_token_.resize(num_choices, start_);
-  num_drawn_.resize(num_choices);
+  choices_.resize(first_texts.size());
+  last_token_.resize(first_texts.size(), start_);
+  num_drawn_.resize(first_texts.size());
   for (Choice& choice : choices_) choice.tells_logprobs = tells_logprobs_;
   auto numbers = submit();
-  if (numbers) begin();
+  if (numbers) begin(first_texts);
   return numbers;
 }
 
-void Answer::begin() {
-  if (!is_stream_) return;
+void Answer::begin(const std::vector<std::string>& first_texts) {
+  if (!is_stream_) {
+    for (size_t i = 0; i < choices_.size(); ++i) choices_[i].text = first_texts[i];
+    return;
+  }
   HttpAnswer head;
   head.content_type = "text/event-stream";
   head.fields = {{"Cache-Control", "no-cache"}};
   reply_->begin_stream(head);
-  if (!head_.is_chat) return;
   for (size_t i = 0; i < choices_.size(); ++i) {
-    write_event(reply_chunk(head_, i, Choice{}, true, context_.tokenizer));
+    if (!head_.is_chat && first_texts[i].empty()) continue;
+    Choice first;
+    first.text = first_texts[i];
+    write_event(reply_chunk(head_, i, first, true, context_.tokenizer));
   }
 }
 

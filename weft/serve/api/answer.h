@@ -31,17 +31,17 @@ class Answer {
   Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr<HttpReply> reply,
          const Context& context);
 
-  /// Calls `submit`, which queues so many sequences or gives nothing, and begins the answer if they
-  /// are queued. Events wait until it has.
+  /// Calls `submit`, which queues a sequence for each of `first_texts`, with which choices begin,
+  /// or gives nothing, and begins the answer if they are queued. Events wait until it has.
   std::optional<std::vector<uint64_t>> start(
-      size_t num_choices, const Usage& usage,
+      const std::vector<std::string>& first_texts, const Usage& usage,
       const std::function<std::optional<std::vector<uint64_t>>()>& submit);
   void take(size_t choice, const SequenceEvent& event);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void begin();
+  void begin(const std::vector<std::string>& first_texts);
   void note_token(size_t choice);
   void send_news(size_t choice, const SequenceEvent& event);
   void finish();

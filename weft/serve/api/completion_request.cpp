@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "weft/core/error.h"
@@ -20,17 +22,14 @@ constexpr size_t kMostStops = 16;
 constexpr size_t kMostStopBytes = 256;
 constexpr int64_t kMostChoices = 8;
 constexpr int64_t kMostTokens = INT32_MAX;
+constexpr size_t kMostBiases = 4096;
 
 // What clients send that changes no answer here.
 constexpr std::array kWithoutEffect = {
     "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"};
 // What would change an answer in a way that this server doesn't know, but for these values.
-const std::array<std::pair<const char*, json>, 9>& unsupported() {
-  static const std::array<std::pair<const char*, json>, 9> table = {{
-      {"frequency_penalty", 0},
-      {"presence_penalty", 0},
-      {"repetition_penalty", 1},
-      {"logit_bias", nullptr},
+const std::array<std::pair<const char*, json>, 5>& unsupported() {
+  static const std::array<std::pair<const char*, json>, 5> table = {{
       {"tools", nullptr},
       {"tool_choice", "none"},
       {"functions", nullptr},
@@ -40,12 +39,45 @@ const std::array<std::pair<const char*, json>, 9>& unsupported() {
   return table;
 }
 
+void read_biases(Fields& fields, generate::SamplerOptions& sampler) {
+  const json* const biases = fields.get("logit_bias");
+  if (biases == nullptr) return;
+  const std::string expected = "expected an object of token ids with numbers from -100 to 100";
+  if (!biases->is_object() || biases->size() > kMostBiases) {
+    throw ApiError::invalid("logit_bias",
+                            core::join(expected, ", at most ", kMostBiases, " of them"));
+  }
+  for (const auto& [name, value] : biases->items()) {
+    generate::TokenBias bias;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), bias.token);
+    const bool is_id = parsed.ec == std::errc() && parsed.ptr == name.data() + name.size();
+    if (value.is_number()) bias.bias = value.get<double>();
+    if (!is_id || bias.token < 0 || !value.is_number() || std::abs(bias.bias) > 100) {
+      throw ApiError::invalid("logit_bias",
+                              core::join("member ", core::quote(name), ", ", expected));
+    }
+    sampler.logit_bias.push_back(bias);
+  }
+}
+
+void read_penalties(Fields& fields, generate::SamplerOptions& sampler) {
+  sampler.presence_penalty = fields.number("presence_penalty", -2, 2).value_or(0);
+  sampler.frequency_penalty = fields.number("frequency_penalty", -2, 2).value_or(0);
+  // The names of vLLM and of llama-server.
+  for (const char* name : {"repetition_penalty", "repeat_penalty"}) {
+    if (const auto penalty = fields.number(name, 0.01, 100)) sampler.repeat_penalty = *penalty;
+  }
+  sampler.repeat_last_n = fields.integer("repeat_last_n", -1, kMostTokens).value_or(-1);
+  read_biases(fields, sampler);
+}
+
 void read_sampler(Fields& fields, CompletionRequest& request) {
   generate::SamplerOptions& sampler = request.options.generate.sampler;
   sampler.temperature = fields.number("temperature", 0, 2).value_or(1);
   sampler.top_p = fields.number("top_p", 0, 1).value_or(1);
   sampler.min_p = fields.number("min_p", 0, 1).value_or(0);
   sampler.top_k = std::max<int64_t>(0, fields.integer("top_k", -1, kMostTokens).value_or(0));
+  read_penalties(fields, sampler);
   request.seed = fields.integer("seed", INT64_MIN, INT64_MAX);
 }
 
@@ -174,7 +206,12 @@ CompletionRequest read_completion_request(const json& body) {
   read_common(fields, request);
   read_prompts(fields, request);
   request.num_logprobs = fields.integer("logprobs", 0, kMostLogprobs).value_or(-1);
-  fields.refuse_unless("echo", false);
+  request.echoes = fields.boolean("echo").value_or(false);
+  if (request.echoes && request.num_logprobs >= 0) {
+    throw ApiError::invalid("echo",
+                            "with logprobs, which are told of new tokens alone; leave one "
+                            "of them out");
+  }
   fields.refuse_unless("suffix", "");
   fields.refuse_unless("best_of", request.num_choices);
   request.unknown = fields.unknown();

@@ -24,6 +24,8 @@ struct CompletionRequest {
   std::vector<text::Message> messages;
   /// Of a completion; each gets num_choices answers.
   std::vector<PromptInput> prompts;
+  /// The answer's text begins with the prompt's.
+  bool echoes = false;
   int64_t num_choices = 1;
   bool is_stream = false;
   bool includes_usage = false;

@@ -103,6 +103,23 @@ std::vector<Completions::Tokens> Completions::prompts_of(const CompletionRequest
   return prompts;
 }
 
+void Completions::check_biases(const generate::SamplerOptions& options) const {
+  for (const generate::TokenBias& each : options.logit_bias) {
+    if (each.token < model_.vocab_size) continue;
+    throw ApiError::invalid(
+        "logit_bias", core::join("token ", each.token, ", expected 0 to ", model_.vocab_size - 1));
+  }
+}
+
+std::string Completions::text_of(const Tokens& prompt) const {
+  std::string text;
+  for (const int64_t token : prompt) {
+    if (token >= static_cast<int64_t>(model_.tokenizer.vocab_size())) continue;
+    text += model_.tokenizer.bytes(static_cast<text::TokenId>(token));
+  }
+  return text;
+}
+
 void Completions::warn_unknown(const std::vector<std::string>& names) {
   constexpr size_t kMostNames = 64;
   for (const std::string& name : names) {
@@ -121,26 +138,29 @@ void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpRe
                    "model", "model_not_found");
   }
   warn_unknown(request.unknown);
+  check_biases(request.options.generate.sampler);
   Scheduler& scheduler = *model_.scheduler;
   const int64_t most = request.is_chat ? scheduler.options().context : kCompletionTokens;
   request.options.generate.max_tokens = request.max_tokens.value_or(most);
   const auto answer = std::make_shared<Answer>(request, head_of(request, model_.name), reply,
                                                Answer::Context{model_.tokenizer, metrics_});
   std::vector<std::pair<SequenceRequest, SequenceSink>> sequences;
+  std::vector<std::string> first_texts;
   Usage usage;
   for (const Tokens& prompt : prompts_of(request)) {
     usage.num_prompt += std::ssize(prompt);
     for (int64_t choice = 0; choice < request.num_choices; ++choice) {
       SequenceRequest sequence{prompt, request.options, request.num_logprobs};
       sequence.options.generate.sampler.seed = seed_of(request, choice);
+      first_texts.push_back(request.echoes ? text_of(prompt) : "");
       sequences.emplace_back(std::move(sequence),
                              [answer, index = sequences.size()](const SequenceEvent& event) {
                                answer->take(index, event);
                              });
     }
   }
-  const auto numbers = answer->start(sequences.size(), usage,
-                                     [&] { return scheduler.submit(std::move(sequences)); });
+  const auto numbers =
+      answer->start(first_texts, usage, [&] { return scheduler.submit(std::move(sequences)); });
   if (!numbers && scheduler.state().is_draining) {
     throw ApiError(503, error_type_of(503), "the server is about to end");
   }

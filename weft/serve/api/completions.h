@@ -47,6 +47,8 @@ class Completions {
   Tokens chat_prompt(const CompletionRequest& request) const;
   Tokens prompt_of(const PromptInput& input) const;
   std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
+  void check_biases(const generate::SamplerOptions& options) const;
+  std::string text_of(const Tokens& prompt) const;
   void warn_unknown(const std::vector<std::string>& names);
 
   ServedModel model_;

@@ -37,10 +37,13 @@ RunningSequence::RunningSequence(uint64_t number, SequenceRequest request, Seque
       sampler_(request_.options.generate.sampler),
       stream_(tokenizer, request_.options) {}
 
-void RunningSequence::begin(int64_t num_reused) { num_read_ = num_reused_ = num_reused; }
+void RunningSequence::begin(int64_t num_reused) {
+  num_read_ = num_reused_ = num_reused;
+  sampler_.begin(request_.prompt);
+}
 
 Wanted RunningSequence::wanted() const {
-  const bool needs_logits = !sampler_.is_greedy() || request_.num_logprobs >= 0;
+  const bool needs_logits = sampler_.needs_logits() || request_.num_logprobs >= 0;
   return needs_logits ? Wanted::kLogits : Wanted::kLikeliest;
 }
 
