@@ -37,6 +37,9 @@ list(REMOVE_ITEM modules weft_cli weft_serve)
 foreach(target compile torch)
   set_target_properties(weft_${target} PROPERTIES EXPORT_NAME ${target})
 endforeach()
+if(WEFT_HAS_XGRAMMAR)
+  list(APPEND modules weft_xgrammar)
+endif()
 install(TARGETS ${modules} weft_compile weft_torch EXPORT weftTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 # The program finds libtorch under its own prefix alone, wherever that is moved: here as a link to the one that weft was

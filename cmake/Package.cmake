@@ -18,6 +18,11 @@ foreach(package nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev 
           COMPONENT bundle EXCLUDE_FROM_ALL OPTIONAL)
 endforeach()
 
+if(WEFT_HAS_XGRAMMAR)
+  install(FILES ${WEFT_XGRAMMAR_ROOT}/LICENSE ${WEFT_XGRAMMAR_ROOT}/NOTICE
+          DESTINATION ${doc_folder}/licenses/xgrammar COMPONENT bundle EXCLUDE_FROM_ALL)
+endif()
+
 set(CPACK_GENERATOR TGZ DEB)
 set(CPACK_PACKAGE_NAME weft)
 set(CPACK_PACKAGE_VENDOR weft)

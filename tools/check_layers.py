@@ -19,7 +19,7 @@ BANDS = {
     "core": 0,
     "shard": 1, "cuda": 1,
     "dist": 2, "text": 2,
-    "ops": 3, "quant": 3,
+    "ops": 3, "quant": 3, "grammar": 3,
     "nn": 4, "io": 4,
     "models": 5,
     "generate": 6, "train": 6,

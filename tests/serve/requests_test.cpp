@@ -33,11 +33,11 @@ json chat(const json& more = json::object()) {
 }
 
 std::string chat_refusal(const json& more) {
-  return refusal([&] { read_chat_request(chat(more)); });
+  return refusal([&] { read_chat_request(chat(more), ""); });
 }
 
 TEST(CompletionRequest, IsReadWithOpenAIsDefaultsAndNames) {
-  const CompletionRequest plain = read_chat_request(chat());
+  const CompletionRequest plain = read_chat_request(chat(), "");
   EXPECT_EQ(plain.messages.size(), 1U);
   EXPECT_EQ(plain.options.generate.sampler.temperature, 1);
   EXPECT_EQ(plain.num_choices, 1);
@@ -51,7 +51,8 @@ TEST(CompletionRequest, IsReadWithOpenAIsDefaultsAndNames) {
     "logit_bias": null, "best": 1,
     "messages": [{"role": "developer", "content": [{"type": "text", "text": "be "},
                                                    {"type": "text", "text": "brief"}]},
-                 {"role": "assistant", "content": null}]})"));
+                 {"role": "assistant", "content": null}]})"),
+                                                   "");
   EXPECT_EQ(full.model, "m");
   EXPECT_TRUE(full.is_stream && full.includes_usage);
   EXPECT_EQ(full.max_tokens, 7);
@@ -70,7 +71,8 @@ TEST(CompletionRequest, ReadsPenaltiesAndBiases) {
                                                                    {"frequency_penalty", -2},
                                                                    {"repeat_penalty", 1.5},
                                                                    {"repeat_last_n", 64},
-                                                                   {"logit_bias", {{"7", -100}}}}))
+                                                                   {"logit_bias", {{"7", -100}}}}),
+                                                             "")
                                                .options.generate.sampler;
   EXPECT_EQ(sampler.presence_penalty, 0.5);
   EXPECT_EQ(sampler.frequency_penalty, -2);
@@ -115,21 +117,20 @@ TEST(CompletionRequest, RefusesWrongValuesByTheNameOfTheField) {
   EXPECT_EQ(chat_refusal({{"messages", {{{"role", "robot"}, {"content", ""}}}}}),
             "400 messages[0].role messages[0].role: got 'robot', expected system, user or "
             "assistant");
-  EXPECT_EQ(refusal([] { read_chat_request(json::array()); }), "400 - the body is no JSON object");
+  EXPECT_EQ(refusal([] { read_chat_request(json::array(), ""); }),
+            "400 - the body is no JSON object");
 }
 
 TEST(CompletionRequest, RefusesWhatWouldChangeTheAnswer) {
   const std::string end = ": not supported by this server; leave it out";
-  for (const auto& [name, value] :
-       std::vector<std::pair<std::string, json>>{{"tools", {{{"type", "function"}}}},
-                                                 {"tool_choice", "auto"},
-                                                 {"response_format", {{"type", "json_object"}}}}) {
+  for (const auto& [name, value] : std::vector<std::pair<std::string, json>>{
+           {"tools", {{{"type", "function"}}}}, {"tool_choice", "auto"}, {"functions", {1}}}) {
     EXPECT_EQ(chat_refusal({{name, value}}), "400 " + name + " " + name + end);
   }
   const auto complete = [](const json& more) {
     json body = {{"prompt", "a"}};
     body.update(more);
-    return refusal([&] { read_completion_request(body); });
+    return refusal([&] { read_completion_request(body, ""); });
   };
   EXPECT_EQ(complete({{"suffix", "a"}}), "400 suffix suffix" + end);
   EXPECT_EQ(complete({{"echo", true}, {"logprobs", 1}}),
@@ -143,7 +144,7 @@ TEST(CompletionRequest, RefusesWhatWouldChangeTheAnswer) {
 
 TEST(CompletionRequest, TakesTextsAndTokensForPrompts) {
   const auto prompts = [](const json& prompt) {
-    return read_completion_request({{"prompt", prompt}}).prompts;
+    return read_completion_request({{"prompt", prompt}}, "").prompts;
   };
   using Tokens = std::vector<int64_t>;
   EXPECT_EQ(prompts("a"), std::vector<PromptInput>{"a"});

@@ -79,58 +79,6 @@ void apply_toml(CLI::App& app, const std::string& path) {
                           app.get_name(), " --help` lists the flags");
 }
 
-// "15043=-2", or "15043-2" as llama.cpp has it.
-generate::TokenBias parse_bias(const std::string& text) {
-  generate::TokenBias bias;
-  const char* const end = text.data() + text.size();
-  const auto id = std::from_chars(text.data(), end, bias.token);
-  const char* value = id.ptr;
-  const bool has_sign = value != end && (*value == '-' || *value == '+' || *value == '=');
-  if (has_sign && *value != '-') ++value;
-  if (has_sign && value != end && *value == '+') ++value;
-  const auto number = std::from_chars(value, end, bias.bias);
-  check<ConfigError>(
-      id.ec == std::errc() && has_sign && number.ec == std::errc() && number.ptr == end,
-      "--logit-bias: '", text,
-      "', expected a token's id and what is added to its "
-      "logit, like 15043=-2.5");
-  return bias;
-}
-
-void add_penalty_flags(CLI::App& app, generate::SamplerOptions& options) {
-  app.add_option("--repeat-penalty,--repetition-penalty", options.repeat_penalty,
-                 "divides logits of tokens that prompt or answer have; 1: none (default: 1)");
-  app.add_option("--repeat-last-n", options.repeat_last_n,
-                 "how many of the last tokens --repeat-penalty looks at; -1: all (default: -1)")
-      ->check(whole_number(-1, INT32_MAX));
-  app.add_option("--presence-penalty", options.presence_penalty,
-                 "taken from the logits of tokens that the answer has, -2 to 2 (default: 0)");
-  app.add_option("--frequency-penalty", options.frequency_penalty,
-                 "taken from a token's logit as often as the answer has it, -2 to 2 (default: 0)");
-  app.add_option_function<std::vector<std::string>>(
-         "-l,--logit-bias",
-         [&options](const std::vector<std::string>& texts) {
-           for (const std::string& text : texts) options.logit_bias.push_back(parse_bias(text));
-         },
-         "ID=BIAS: added to a token's logit, -100 to 100; may be given several times (default: "
-         "none)")
-      ->allow_extra_args(false);
-}
-
-// --temp, --top-k, --top-p, --min-p, --seed and penalties.
-void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {
-  app.add_option("--temp,--temperature", options.temperature,
-                 "randomness; 0 takes the likeliest token (default: 0)");
-  app.add_option("--top-k", options.top_k, "draw from the k likeliest; 0: all (default: 0)")
-      ->check(whole_number(0, INT32_MAX));
-  app.add_option("--top-p", options.top_p, "draw from the likeliest that sum to p (default: 1)");
-  app.add_option("--min-p", options.min_p,
-                 "draw from those at least p times as likely as the likeliest (default: 0)");
-  app.add_option("-s,--seed", options.seed, "seed of the draws (default: 0)")
-      ->check(whole_number(0, INT64_MAX));
-  add_penalty_flags(app, options);
-}
-
 }  // namespace
 
 CLI::Validator whole_number(int64_t low, int64_t high) {
@@ -298,32 +246,6 @@ void add_speculate_flag(CLI::App& app, int64_t& most_guesses) {
                  "guess up to so many tokens from what stands in the text already and read them at "
                  "once; the answer is the same (default: 0)")
       ->check(whole_number(0, generate::kMostGuesses));
-}
-
-void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& about_json) {
-  app.add_option("-n,--max-tokens,--predict", options.text.generate.max_tokens,
-                 "the most new tokens; -1: until the context is full (default: 256)")
-      ->check(whole_number(-1, INT32_MAX));
-  app.add_option("-c,--ctx-size", options.context,
-                 "the most tokens kept, prompt and answer together (default: the model's, at most "
-                 "4096)")
-      ->check(whole_number(1, INT32_MAX));
-  app.add_flag("--ignore-eos", options.text.ignores_end, "continue past the end of the text");
-  app.add_option("--stop", options.text.stops,
-                 "end the answer before this text; may be given several times (default: none)")
-      ->allow_extra_args(false)
-      ->check([](const std::string& text) -> std::string {
-        return text.empty() ? "expected a text, got an empty one" : "";
-      });
-  add_speculate_flag(app, options.text.generate.speculate);
-  add_sampler_flags(app, options.text.generate.sampler);
-  app.add_flag("--json", options.is_json, about_json);
-}
-
-void check_answer_flags(AnswerOptions& options) {
-  generate::GenerateOptions& generate = options.text.generate;
-  if (generate.max_tokens < 0) generate.max_tokens = generate::kUnlimited;
-  generate::check_sampler(generate.sampler);
 }
 
 void add_file_flags(CLI::App& app, std::string& out, bool& force, const std::string& what) {

@@ -55,6 +55,10 @@ struct ModelOptions {
 /// How an answer is generated and shown: shared by chat and generate.
 struct AnswerOptions {
   generate::TextOptions text;
+  /// A file's path or the schema itself, a file's path, an expression; at most one isn't empty.
+  std::string json_schema;
+  std::string grammar;
+  std::string regex;
   /// As generate::TextGenerator takes it.
   int64_t context = 0;
   /// Print one object in place of text that comes as it is written.

@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "weft/grammar/grammar.h"
 
 // What users choose of generation: no tensors, so that a program can read flags without libtorch.
 namespace weft::generate {
@@ -13,7 +17,8 @@ struct TokenBias {
   double bias = 0;
 };
 
-/// How the next token is drawn. First logits are changed: repeat_penalty, then presence_penalty and
+/// How the next token is drawn. First a grammar rules tokens
+/// out, then logits are changed: repeat_penalty, then presence_penalty and
 /// frequency_penalty, then logit_bias. Then filters apply in this order: top_k, top_p, min_p, and
 /// last the temperature.
 struct SamplerOptions {
@@ -36,6 +41,9 @@ struct SamplerOptions {
   double frequency_penalty = 0.0;
   /// -100 to 100 each; a token may stand here once.
   std::vector<TokenBias> logit_bias = {};
+  /// Rules out, before all else, what it does not allow; null: nothing. It is compiled for the
+  /// model's tokenizer.
+  std::shared_ptr<const grammar::Grammar> grammar = nullptr;
 };
 
 /// Throws ConfigError naming the option that is out of range.
@@ -66,6 +74,9 @@ struct TextOptions {
   GenerateOptions generate;
   /// Continue past the tokens that end a text.
   bool ignores_end = false;
+  /// What the answer must be. It is compiled where the sampler has no grammar yet; it does not go
+  /// together with ignores_end.
+  std::optional<grammar::Source> grammar = {};
   /// Texts before which the answer ends, wherever they occur in it; none may be empty. Tokens
   /// that a stop text begins with stay in GenerateResult::tokens.
   std::vector<std::string> stops;

@@ -26,6 +26,7 @@ int64_t likeliest_token(const nn::Largest& logit) {
 Sampler::Sampler(const SamplerOptions& options)
     : options_(options), penalties_(options), random_(options.seed) {
   check_sampler(options);
+  if (options.grammar != nullptr) matcher_.emplace(options.grammar);
 }
 
 // Candidates from the likeliest on, sorted as far as they are looked at: a draw ends among the
@@ -74,12 +75,34 @@ class Sampler::Candidates {
 };
 
 int64_t Sampler::sample(std::span<const float> logits) {
-  if (penalties_.is_empty()) return draw_from(logits);
+  if (!changes_logits()) return draw_from(logits);
   changed_.assign(logits.begin(), logits.end());
+  if (matcher_) mask(changed_);
   penalties_.apply(changed_);
   const int64_t token = draw_from(changed_);
   penalties_.add(token);
+  if (matcher_) {
+    check<core::InternalError>(matcher_->accept(token), "generate: a grammar allowed token ", token,
+                               " and does not go on with it");
+  }
   return token;
+}
+
+void Sampler::mask(std::span<float> logits) {
+  constexpr size_t kWordBits = 32;
+  const std::span<const int32_t> allowed = matcher_->allowed();
+  bool is_empty = true;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    const auto word = static_cast<uint32_t>(allowed[id / kWordBits]);
+    const bool may_come = (word >> (id % kWordBits) & 1) != 0;
+    // What is no number stays, to be refused.
+    if (!may_come && !std::isnan(logits[id])) {
+      logits[id] = -std::numeric_limits<float>::infinity();
+    }
+    is_empty &= !may_come;
+  }
+  check<core::ConfigError>(!is_empty,
+                           "generate: the grammar allows no token here; no text ends it");
 }
 
 int64_t Sampler::draw_from(std::span<const float> logits) {

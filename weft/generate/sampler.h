@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -26,10 +27,10 @@ class Sampler {
   void begin(std::span<const int64_t> prompt) { penalties_.begin(prompt); }
   /// `logits` of the whole vocabulary. Returns an index into it, which it remembers as the text's
   /// next token; ties go to the lower one. Minus infinity rules a token out. Throws ConfigError if
-  /// a logit is NaN or plus infinity, or none is finite.
+  /// a logit is NaN or plus infinity, none is finite, or a grammar allows nothing.
   int64_t sample(std::span<const float> logits);
   /// False where the likeliest token is all it takes, so that a model need not give logits.
-  bool needs_logits() const { return !is_greedy() || !penalties_.is_empty(); }
+  bool needs_logits() const { return !is_greedy() || changes_logits(); }
 
  private:
   struct Candidate {
@@ -38,13 +39,16 @@ class Sampler {
   };
   class Candidates;
   bool is_greedy() const { return options_.temperature == 0; }
+  bool changes_logits() const { return matcher_ || !penalties_.is_empty(); }
+  void mask(std::span<float> logits);
   int64_t draw_from(std::span<const float> logits);
   void keep_likely(Candidates& candidates, double best) const;
   int64_t draw(Candidates& candidates, double best);
 
   SamplerOptions options_;
   Penalties penalties_;
-  /// Logits as penalties leave them.
+  std::optional<grammar::Matcher> matcher_;
+  /// Logits as grammar and penalties leave them.
   std::vector<float> changed_;
   std::mt19937_64 random_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "weft/core/error.h"
 #include "weft/generate/share_prompt.h"
 #include "weft/generate/text_stream.h"
 
@@ -22,7 +23,19 @@ std::vector<int64_t> to_tokens(const std::vector<text::TokenId>& ids) {
 
 TextGenerator::TextGenerator(std::shared_ptr<models::CausalLM> model, text::Tokenizer tokenizer,
                              int64_t context)
-    : tokenizer_(std::move(tokenizer)), engine_(model, context_or_default(context, *model)) {}
+    : tokenizer_(std::move(tokenizer)),
+      engine_(model, context_or_default(context, *model)),
+      grammars_(tokenizer_, model->config().vocab_size) {}
+
+// All ranks compile it, so that all refuse it alike.
+GenerateOptions TextGenerator::with_grammar(const TextOptions& options) {
+  GenerateOptions generate = options.generate;
+  if (!options.grammar) return generate;
+  core::check<core::ConfigError>(!options.ignores_end,
+                                 "grammar: its texts end, expected not to continue past their end");
+  generate.sampler.grammar = grammars_.compile(*options.grammar);
+  return generate;
+}
 
 TextResult TextGenerator::complete(std::string_view prompt, const TextOptions& options,
                                    const TextSink& sink) {
@@ -41,7 +54,7 @@ TextResult TextGenerator::complete_tokens(const std::vector<int64_t>& prompt,
     answer.text += text;
     return true;
   };
-  answer.result = engine_.generate(shared, options.generate, [&](int64_t token) {
+  answer.result = engine_.generate(shared, with_grammar(options), [&](int64_t token) {
     const TextStream::Step step = stream.push(token);
     return show(step.text) ? step.verdict : Verdict::kCancel;
   });

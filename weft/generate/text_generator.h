@@ -39,7 +39,7 @@ class TextGenerator {
 
   /// Continues a text; special tokens are neither added nor parsed. Collective: `prompt` and `sink`
   /// are rank 0's, the options are the same on all ranks. Throws ConfigError as Engine::generate
-  /// and for a stop text that is empty.
+  /// and grammar::Compiler::compile, and for a stop text that is empty.
   TextResult complete(std::string_view prompt, const TextOptions& options, const TextSink& sink);
 
   /// The same for a prompt of tokens, which are rank 0's.
@@ -50,8 +50,11 @@ class TextGenerator {
   const dist::Group& group() const { return engine_.model().group(); }
 
  private:
+  GenerateOptions with_grammar(const TextOptions& options);
+
   text::Tokenizer tokenizer_;
   Engine engine_;
+  grammar::Compiler grammars_;
 };
 
 /// A talk in a model's own chat format: what was said, as rank 0 knows it.

@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/core/error.h"
+#include "weft/core/json.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/fields.h"
+#include "weft/serve/api/member_text.h"
 #include "weft/serve/engine/sequence.h"
 
 namespace weft::serve {
@@ -28,12 +30,11 @@ constexpr size_t kMostBiases = 4096;
 constexpr std::array kWithoutEffect = {
     "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"};
 // What would change an answer in a way that this server doesn't know, but for these values.
-const std::array<std::pair<const char*, json>, 5>& unsupported() {
-  static const std::array<std::pair<const char*, json>, 5> table = {{
+const std::array<std::pair<const char*, json>, 4>& unsupported() {
+  static const std::array<std::pair<const char*, json>, 4> table = {{
       {"tools", nullptr},
       {"tool_choice", "none"},
       {"functions", nullptr},
-      {"response_format", {{"type", "text"}}},
       {"modalities", {"text"}},
   }};
   return table;
@@ -101,14 +102,89 @@ void read_stream(Fields& fields, CompletionRequest& request) {
   of_stream.boolean("include_obfuscation");
 }
 
+// A member's text in the order in which the client wrote it.
+std::string ordered(const std::string& text, const std::vector<std::string>& path,
+                    const json& value) {
+  return member_text(text, path).value_or(core::dump_json(value));
+}
+
+// What OpenAI's API calls it.
+std::optional<grammar::Source> read_response_format(Fields& fields, const std::string& text) {
+  const json* const format = fields.get("response_format");
+  if (format == nullptr) return std::nullopt;
+  if (!format->is_object()) throw ApiError::invalid("response_format", "expected an object");
+  Fields of_format(*format);
+  const std::string type = of_format.string("type").value_or("");
+  if (type == "text") return std::nullopt;
+  if (type == "json_object") return grammar::Source{grammar::Form::kJsonObject, ""};
+  if (type != "json_schema") {
+    throw ApiError::invalid(
+        "response_format.type",
+        core::join("got ", core::quote(type), ", expected text, json_object or json_schema"));
+  }
+  const json* const named = of_format.get("json_schema");
+  const bool has_schema = named != nullptr && named->is_object() && named->contains("schema");
+  if (!has_schema) {
+    throw ApiError::invalid("response_format.json_schema", "expected an object with a schema");
+  }
+  return grammar::Source{
+      grammar::Form::kJsonSchema,
+      ordered(text, {"response_format", "json_schema", "schema"}, named->at("schema"))};
+}
+
+// What vLLM and llama-server call it.
+std::vector<grammar::Source> read_other_grammars(Fields& fields, const std::string& text) {
+  std::vector<grammar::Source> sources;
+  if (const auto ebnf = fields.string("grammar")) {
+    sources.push_back({grammar::Form::kEbnf, *ebnf});
+  }
+  const json* const outputs = fields.get("structured_outputs");
+  if (outputs == nullptr) return sources;
+  if (!outputs->is_object()) throw ApiError::invalid("structured_outputs", "expected an object");
+  Fields of_outputs(*outputs);
+  if (const json* const schema = of_outputs.get("json")) {
+    const bool is_text = schema->is_string();
+    sources.push_back({grammar::Form::kJsonSchema,
+                       is_text ? schema->get<std::string>()
+                               : ordered(text, {"structured_outputs", "json"}, *schema)});
+  }
+  if (const auto regex = of_outputs.string("regex")) {
+    sources.push_back({grammar::Form::kRegex, *regex});
+  }
+  if (const auto ebnf = of_outputs.string("grammar")) {
+    sources.push_back({grammar::Form::kEbnf, *ebnf});
+  }
+  const auto unknown = of_outputs.unknown();
+  if (!unknown.empty()) {
+    throw ApiError::invalid("structured_outputs." + unknown.front(),
+                            "unknown, expected json, regex or grammar");
+  }
+  return sources;
+}
+
+void read_grammar(Fields& fields, const std::string& text, CompletionRequest& request) {
+  std::vector<grammar::Source> sources = read_other_grammars(fields, text);
+  if (auto format = read_response_format(fields, text)) sources.push_back(std::move(*format));
+  if (sources.size() > 1) {
+    throw ApiError::invalid("response_format",
+                            "beside another grammar, expected one; leave the other out");
+  }
+  if (sources.empty()) return;
+  if (request.options.ignores_end) {
+    throw ApiError::invalid("ignore_eos", "with a grammar, whose texts end; leave one of them out");
+  }
+  request.options.grammar = std::move(sources.front());
+}
+
 // What both kinds of requests have.
-void read_common(Fields& fields, CompletionRequest& request) {
+void read_common(Fields& fields, const std::string& text, CompletionRequest& request) {
   request.model = fields.string("model").value_or("");
   request.num_choices = fields.integer("n", 1, kMostChoices).value_or(1);
   request.max_tokens = fields.integer("max_tokens", 1, kMostTokens);
   read_sampler(fields, request);
   read_stops(fields, request);
   read_stream(fields, request);
+  read_grammar(fields, text, request);
   for (const auto& [name, harmless] : unsupported()) fields.refuse_unless(name, harmless);
   for (const char* name : kWithoutEffect) fields.get(name);
 }
@@ -175,11 +251,11 @@ void read_prompts(Fields& fields, CompletionRequest& request) {
 
 }  // namespace
 
-CompletionRequest read_chat_request(const json& body) {
+CompletionRequest read_chat_request(const json& body, const std::string& text) {
   CompletionRequest request;
   request.is_chat = true;
   Fields fields(body);
-  read_common(fields, request);
+  read_common(fields, text, request);
   if (const auto most = fields.integer("max_completion_tokens", 1, kMostTokens)) {
     request.max_tokens = most;
   }
@@ -200,10 +276,10 @@ CompletionRequest read_chat_request(const json& body) {
   return request;
 }
 
-CompletionRequest read_completion_request(const json& body) {
+CompletionRequest read_completion_request(const json& body, const std::string& text) {
   CompletionRequest request;
   Fields fields(body);
-  read_common(fields, request);
+  read_common(fields, text, request);
   read_prompts(fields, request);
   request.num_logprobs = fields.integer("logprobs", 0, kMostLogprobs).value_or(-1);
   request.echoes = fields.boolean("echo").value_or(false);

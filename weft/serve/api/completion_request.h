@@ -42,8 +42,9 @@ struct CompletionRequest {
 };
 
 /// Reads a request's body. Throws ApiError, 400, for what OpenAI's API would refuse and for fields
-/// that change an answer in a way that weft does not know.
-CompletionRequest read_chat_request(const nlohmann::json& body);
-CompletionRequest read_completion_request(const nlohmann::json& body);
+/// that change an answer in a way that weft does not know. `text` is what `body` was parsed from: a
+/// schema's members are answered in the order in which they stand there.
+CompletionRequest read_chat_request(const nlohmann::json& body, const std::string& text);
+CompletionRequest read_completion_request(const nlohmann::json& body, const std::string& text);
 
 }  // namespace weft::serve

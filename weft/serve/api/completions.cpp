@@ -8,7 +8,6 @@
 
 #include "weft/core/error.h"
 #include "weft/core/log.h"
-#include "weft/serve/api/answer.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/replies.h"
 
@@ -36,6 +35,11 @@ ReplyHead head_of(const CompletionRequest& request, const std::string& model) {
                  "", "context_length_exceeded");
 }
 
+[[noreturn]] void refuse_queue() {
+  throw ApiError(429, error_type_of(429), "too many requests wait; come back later", "",
+                 "queue_full");
+}
+
 uint64_t seed_of(const CompletionRequest& request, int64_t choice) {
   return request.seed ? static_cast<uint64_t>(*request.seed) + static_cast<uint64_t>(choice)
                       : random_number();
@@ -43,8 +47,18 @@ uint64_t seed_of(const CompletionRequest& request, int64_t choice) {
 
 }  // namespace
 
+void refuse(const ApiError& error, const std::shared_ptr<HttpReply>& reply, Metrics& metrics) {
+  metrics.add_refused(error.status());
+  core::log(core::LogLevel::kInfo, "serve: refused with ", error.status(), ": ",
+            core::quote(error.what()));
+  reply->send(error.answer());
+}
+
 Completions::Completions(ServedModel model, Metrics& metrics)
-    : model_(std::move(model)), metrics_(metrics) {
+    : model_(std::move(model)),
+      metrics_(metrics),
+      grammars_(model_.tokenizer, model_.vocab_size),
+      worker_(static_cast<size_t>(model_.scheduler->options().max_queue)) {
   for (size_t id = 0; id < model_.tokenizer.vocab_size(); ++id) {
     const auto bytes = model_.tokenizer.bytes(static_cast<text::TokenId>(id));
     longest_token_ = std::max(longest_token_, bytes.size());
@@ -139,38 +153,62 @@ void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpRe
   }
   warn_unknown(request.unknown);
   check_biases(request.options.generate.sampler);
-  Scheduler& scheduler = *model_.scheduler;
-  const int64_t most = request.is_chat ? scheduler.options().context : kCompletionTokens;
+  const int64_t most = request.is_chat ? model_.scheduler->options().context : kCompletionTokens;
   request.options.generate.max_tokens = request.max_tokens.value_or(most);
-  const auto answer = std::make_shared<Answer>(request, head_of(request, model_.name), reply,
-                                               Answer::Context{model_.tokenizer, metrics_});
-  std::vector<std::pair<SequenceRequest, SequenceSink>> sequences;
-  std::vector<std::string> first_texts;
-  Usage usage;
+  Job job = job_of(request, reply);
+  request.options.grammar ? submit_with_grammar(std::move(job), reply)
+                          : submit(std::move(job), reply);
+}
+
+Completions::Job Completions::job_of(const CompletionRequest& request,
+                                     const std::shared_ptr<HttpReply>& reply) const {
+  Job job;
+  job.answer = std::make_shared<Answer>(request, head_of(request, model_.name), reply,
+                                        Answer::Context{model_.tokenizer, metrics_});
   for (const Tokens& prompt : prompts_of(request)) {
-    usage.num_prompt += std::ssize(prompt);
+    job.usage.num_prompt += std::ssize(prompt);
     for (int64_t choice = 0; choice < request.num_choices; ++choice) {
       SequenceRequest sequence{prompt, request.options, request.num_logprobs};
       sequence.options.generate.sampler.seed = seed_of(request, choice);
-      first_texts.push_back(request.echoes ? text_of(prompt) : "");
-      sequences.emplace_back(std::move(sequence),
-                             [answer, index = sequences.size()](const SequenceEvent& event) {
-                               answer->take(index, event);
-                             });
+      job.first_texts.push_back(request.echoes ? text_of(prompt) : "");
+      const auto sink = [answer = job.answer, index = job.sequences.size()](
+                            const SequenceEvent& event) { answer->take(index, event); };
+      job.sequences.emplace_back(std::move(sequence), sink);
     }
   }
-  const auto numbers =
-      answer->start(first_texts, usage, [&] { return scheduler.submit(std::move(sequences)); });
+  return job;
+}
+
+void Completions::submit(Job job, const std::shared_ptr<HttpReply>& reply) const {
+  Scheduler& scheduler = *model_.scheduler;
+  const auto numbers = job.answer->start(
+      job.first_texts, job.usage, [&] { return scheduler.submit(std::move(job.sequences)); });
   if (!numbers && scheduler.state().is_draining) {
     throw ApiError(503, error_type_of(503), "the server is about to end");
   }
-  if (!numbers) {
-    throw ApiError(429, error_type_of(429), "too many requests wait; come back later", "",
-                   "queue_full");
-  }
+  if (!numbers) refuse_queue();
   reply->on_gone([&scheduler, numbers = *numbers] {
     for (const uint64_t number : numbers) scheduler.cancel(number);
   });
+}
+
+void Completions::submit_with_grammar(Job job, const std::shared_ptr<HttpReply>& reply) {
+  const auto compile_and_submit = [this, reply, job = std::make_shared<Job>(std::move(job))] {
+    try {
+      const auto grammar = grammars_.compile(*job->sequences.front().first.options.grammar);
+      for (auto& [sequence, sink] : job->sequences) {
+        sequence.options.generate.sampler.grammar = grammar;
+      }
+      submit(std::move(*job), reply);
+    } catch (const ApiError& error) {
+      refuse(error, reply, metrics_);
+    } catch (const core::ConfigError& error) {
+      refuse(ApiError::invalid("response_format", error.what()), reply, metrics_);
+    } catch (const std::exception& error) {
+      refuse(ApiError(500, error_type_of(500), error.what()), reply, metrics_);
+    }
+  };
+  if (!worker_.post(compile_and_submit)) refuse_queue();
 }
 
 }  // namespace weft::serve

@@ -8,8 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "weft/serve/api/answer.h"
+#include "weft/serve/api/api_error.h"
 #include "weft/serve/api/completion_request.h"
 #include "weft/serve/api/metrics.h"
+#include "weft/serve/api/worker.h"
 #include "weft/serve/engine/scheduler.h"
 #include "weft/serve/http/server.h"
 #include "weft/text/chat_template.h"
@@ -28,6 +31,9 @@ struct ServedModel {
   int64_t vocab_size = 0;
 };
 
+/// Answers a request with an error, and counts it.
+void refuse(const ApiError& error, const std::shared_ptr<HttpReply>& reply, Metrics& metrics);
+
 /// Makes sequences of requests and answers of sequences. Its methods are for one thread.
 class Completions {
  public:
@@ -35,7 +41,8 @@ class Completions {
   Completions(ServedModel model, Metrics& metrics);
 
   const ServedModel& model() const { return model_; }
-  /// Queues the request's sequences, whose answer comes by and by. Throws ApiError: 404 for another
+  /// Queues the request's sequences, whose answer comes by and by; a grammar is compiled before, on
+  /// another thread, and one that is wrong gets 400. Throws ApiError: 404 for another
   /// model's name, 400 for a prompt that does not fit, 429 while too many wait, 503 at the end.
   void answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply);
 
@@ -49,12 +56,25 @@ class Completions {
   std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
   void check_biases(const generate::SamplerOptions& options) const;
   std::string text_of(const Tokens& prompt) const;
+  /// What is queued for a request, and who tells its client.
+  struct Job {
+    std::shared_ptr<Answer> answer;
+    std::vector<std::string> first_texts;
+    Usage usage;
+    std::vector<std::pair<SequenceRequest, SequenceSink>> sequences;
+  };
+  Job job_of(const CompletionRequest& request, const std::shared_ptr<HttpReply>& reply) const;
+  void submit(Job job, const std::shared_ptr<HttpReply>& reply) const;
+  void submit_with_grammar(Job job, const std::shared_ptr<HttpReply>& reply);
   void warn_unknown(const std::vector<std::string>& names);
 
   ServedModel model_;
   Metrics& metrics_;
   size_t longest_token_ = 1;
   std::vector<std::string> warned_;
+  grammar::Compiler grammars_;
+  /// Compiles grammars; ends before what it uses.
+  Worker worker_;
 };
 
 }  // namespace weft::serve

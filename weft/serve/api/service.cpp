@@ -79,20 +79,15 @@ HttpAnswer Service::refusal(int status, const std::string& message) {
 }
 
 void Service::handle(const HttpRequest& request, const Reply& reply) noexcept {
-  const auto refuse = [&](const ApiError& error) {
-    metrics_.add_refused(error.status());
-    core::log(core::LogLevel::kInfo, "serve: ", core::quote(request.method), " ",
-              core::quote(request.path), ": ", error.status(), ": ", core::quote(error.what()));
-    reply->send(error.answer());
-  };
+  const auto refuse_it = [&](const ApiError& error) { refuse(error, reply, metrics_); };
   try {
     dispatch(request, reply);
   } catch (const ApiError& error) {
-    refuse(error);
+    refuse_it(error);
   } catch (const core::ConfigError& error) {
-    refuse(ApiError(400, error_type_of(400), error.what()));
+    refuse_it(ApiError(400, error_type_of(400), error.what()));
   } catch (const std::exception& error) {
-    refuse(ApiError(500, error_type_of(500), error.what()));
+    refuse_it(ApiError(500, error_type_of(500), error.what()));
   }
 }
 
@@ -182,12 +177,12 @@ void Service::detokenize(const HttpRequest& request, const Reply& reply) {
 
 void Service::chat(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
-  own.answer(read_chat_request(body_of(request)), reply);
+  own.answer(read_chat_request(body_of(request), request.body), reply);
 }
 
 void Service::complete(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
-  own.answer(read_completion_request(body_of(request)), reply);
+  own.answer(read_completion_request(body_of(request), request.body), reply);
 }
 
 }  // namespace weft::serve

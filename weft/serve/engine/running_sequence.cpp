@@ -94,7 +94,7 @@ bool RunningSequence::take(const StepPart& part, const PartScores& scores, int64
     const bool is_over = take_token(token, context, event);
     tell(event);
     return is_over;
-  } catch (const core::ConfigError& error) {
+  } catch (const core::Error& error) {
     end(SequenceEnd::kFailed, error.what());
     return true;
   }

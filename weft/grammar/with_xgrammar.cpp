@@ -1,0 +1,195 @@
+// The only file that sees xgrammar.
+#include <xgrammar/xgrammar.h>
+
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/core/terminal/printable.h"
+#include "weft/grammar/grammar.h"
+#include "weft/grammar/schema.h"
+
+namespace xgrammar {
+
+// What xgrammar calls in place of writing to stderr (XGRAMMAR_LOG_CUSTOMIZE). It warns of what it
+// leaves out, while a grammar is compiled: the first warning of a thread is kept until then.
+[[noreturn]] void LogFatalImpl(const std::string& file, int lineno, const std::string& message);
+void LogMessageImpl(const std::string& file, int lineno, int level, const std::string& message);
+
+namespace {
+
+thread_local std::string first_warning;
+
+}  // namespace
+
+void LogFatalImpl(const std::string& /*file*/, int /*lineno*/, const std::string& message) {
+  throw std::runtime_error(message);
+}
+
+void LogMessageImpl(const std::string& /*file*/, int /*lineno*/, int level,
+                    const std::string& message) {
+  constexpr int kWarning = 2;
+  if (level >= kWarning && first_warning.empty()) first_warning = message;
+}
+
+}  // namespace xgrammar
+
+namespace weft::grammar {
+namespace {
+
+// Between tokens of JSON: enough for any indentation, and an end to it.
+constexpr int kMostSpaces = 64;
+constexpr size_t kMostKept = 32;
+constexpr size_t kMostMessageBytes = 300;
+constexpr int kMostRecursion = 500;
+
+// Texts of tokens; empty for those that only a grammar's end allows, or nothing does.
+std::vector<std::string> texts_of(const text::Tokenizer& tokenizer, int64_t vocab_size) {
+  std::vector<std::string> texts(static_cast<size_t>(vocab_size));
+  const size_t known = std::min(texts.size(), tokenizer.vocab_size());
+  for (size_t i = 0; i < known; ++i) {
+    const auto id = static_cast<text::TokenId>(i);
+    if (!tokenizer.is_special(id) && !tokenizer.is_end(id)) texts[i] = tokenizer.bytes(id);
+  }
+  return texts;
+}
+
+std::vector<int32_t> ends_of(const text::Tokenizer& tokenizer, int64_t vocab_size) {
+  std::vector<int32_t> ends;
+  const auto known = std::min(vocab_size, static_cast<int64_t>(tokenizer.vocab_size()));
+  for (text::TokenId id = 0; id < known; ++id) {
+    if (tokenizer.is_end(id)) ends.push_back(id);
+  }
+  return ends;
+}
+
+xgrammar::Grammar parse(const Source& source) {
+  const auto from_schema = [](const std::string& schema, bool is_strict) {
+    return xgrammar::Grammar::FromJSONSchema(schema, true, std::nullopt, std::nullopt, is_strict,
+                                             kMostSpaces);
+  };
+  switch (source.form) {
+    case Form::kJsonObject:
+      return from_schema(R"({"type": "object"})", false);
+    case Form::kJsonSchema:
+      check_schema(source.text);
+      return from_schema(source.text, true);
+    case Form::kRegex:
+      return xgrammar::Grammar::FromRegex(source.text);
+    case Form::kEbnf:
+      return xgrammar::Grammar::FromEBNF(source.text);
+  }
+  core::fail<core::InternalError>("grammar: unknown form");
+}
+
+std::string on_one_line(const std::string& message) {
+  return core::printable(message.substr(0, kMostMessageBytes));
+}
+
+}  // namespace
+
+struct Grammar::Impl {
+  xgrammar::CompiledGrammar compiled;
+  int64_t vocab_size;
+};
+
+struct Compiler::Impl {
+  text::Tokenizer tokenizer;
+  int64_t vocab_size;
+  std::mutex mutex = {};
+  std::optional<xgrammar::TokenizerInfo> info = {};
+  /// The last ones, the newest first.
+  std::deque<std::pair<Source, std::shared_ptr<const Grammar>>> kept = {};
+
+  const xgrammar::TokenizerInfo& tokenizer_info() {
+    if (!info) {
+      info.emplace(texts_of(tokenizer, vocab_size), xgrammar::VocabType::RAW,
+                   static_cast<int>(vocab_size), ends_of(tokenizer, vocab_size));
+    }
+    return *info;
+  }
+
+  std::shared_ptr<const Grammar> compile(const Source& source) {
+    xgrammar::SetMaxRecursionDepth(kMostRecursion);
+    xgrammar::first_warning.clear();
+    const xgrammar::Grammar parsed = parse(source);
+    core::check<core::ConfigError>(xgrammar::first_warning.empty(),
+                                   "grammar: ", on_one_line(xgrammar::first_warning),
+                                   "; what would be left out is refused");
+    xgrammar::GrammarCompiler compiler(tokenizer_info(), 1, false);
+    return std::make_shared<Grammar>(std::make_unique<Grammar::Impl>(
+        Grammar::Impl{compiler.CompileGrammar(parsed), vocab_size}));
+  }
+};
+
+bool is_available() { return true; }
+
+Grammar::Grammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+Grammar::~Grammar() = default;
+
+Compiler::Compiler(text::Tokenizer tokenizer, int64_t vocab_size)
+    : impl_(std::make_unique<Impl>(Impl{std::move(tokenizer), vocab_size})) {}
+Compiler::~Compiler() = default;
+
+std::shared_ptr<const Grammar> Compiler::compile(const Source& source) {
+  core::check<core::ConfigError>(source.text.size() <= kMostSourceBytes,
+                                 "grammar: ", source.text.size(), " bytes, expected at most ",
+                                 kMostSourceBytes);
+  const std::lock_guard lock(impl_->mutex);
+  for (const auto& [known, grammar] : impl_->kept) {
+    if (known == source) return grammar;
+  }
+  std::shared_ptr<const Grammar> grammar;
+  try {
+    grammar = impl_->compile(source);
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    core::fail<core::ConfigError>("grammar: ", on_one_line(error.what()));
+  }
+  impl_->kept.emplace_front(source, grammar);
+  if (impl_->kept.size() > kMostKept) impl_->kept.pop_back();
+  return grammar;
+}
+
+struct Matcher::Impl {
+  std::shared_ptr<const Grammar> grammar;
+  xgrammar::GrammarMatcher matcher{grammar->impl().compiled};
+  std::vector<int32_t> mask = std::vector<int32_t>(
+      static_cast<size_t>(xgrammar::GetBitmaskSize(static_cast<int>(grammar->impl().vocab_size))));
+};
+
+Matcher::Matcher(std::shared_ptr<const Grammar> grammar)
+    : impl_(std::make_unique<Impl>(Impl{std::move(grammar)})) {}
+Matcher::~Matcher() = default;
+Matcher::Matcher(Matcher&&) noexcept = default;
+Matcher& Matcher::operator=(Matcher&&) noexcept = default;
+
+std::span<const int32_t> Matcher::allowed() {
+  auto size = static_cast<int64_t>(impl_->mask.size());
+  DLTensor mask = {};
+  mask.data = impl_->mask.data();
+  mask.device = {kDLCPU, 0};
+  mask.ndim = 1;
+  mask.dtype = xgrammar::GetBitmaskDLType();
+  mask.shape = &size;
+  try {
+    // False: all may come. The mask says so, too.
+    impl_->matcher.FillNextTokenBitmask(&mask);
+  } catch (const std::exception& error) {
+    core::fail<core::ConfigError>("grammar: ", on_one_line(error.what()));
+  }
+  return impl_->mask;
+}
+
+bool Matcher::accept(int64_t token) {
+  try {
+    return impl_->matcher.AcceptToken(static_cast<int>(token));
+  } catch (const std::exception& error) {
+    core::fail<core::ConfigError>("grammar: ", on_one_line(error.what()));
+  }
+}
+
+}  // namespace weft::grammar
