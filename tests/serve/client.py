@@ -64,6 +64,33 @@ def check_answers():
     return answer
 
 
+def check_forms():
+    schema = {"type": "object", "required": ["name", "age"], "additionalProperties": False,
+              "properties": {"name": {"type": "string", "maxLength": 9}, "age": {"type": "integer", "minimum": 0, "maximum": 99}}}
+    form = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}}
+    for seed in range(3):
+        value = json.loads(content(max_tokens=200, temperature=1, seed=seed, response_format=form))
+        assert list(value) == ["name", "age"] and len(value["name"]) <= 9 and value["age"] <= 99, value
+    assert content(structured_outputs={"regex": "(Rome|Oslo)!"}) in ("Rome!", "Oslo!")
+    assert content(grammar='root ::= "a" "b"{3}') == "abbb"
+
+
+def check_tools():
+    parameters = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]
+    whole = json.loads(chat(tools=tools, tool_choice="required", parallel_tool_calls=False, max_tokens=120))
+    choice = whole["choices"][0]
+    call = choice["message"]["tool_calls"][0]
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None, choice
+    assert call["function"]["name"] == "weather" and list(json.loads(call["function"]["arguments"])) == ["city"], call
+    chunks = streamed(tools=tools, tool_choice="required", parallel_tool_calls=False, max_tokens=120)
+    calls = [each for chunk in chunks for each in chunk["choices"][0]["delta"].get("tool_calls", [])]
+    assert len(calls) == 1 and calls[0]["index"] == 0 and calls[0]["function"] == call["function"], calls
+    history = [*QUESTION, {"role": "assistant", "content": None, "tool_calls": [call]},
+               {"role": "tool", "tool_call_id": call["id"], "content": "It rains."}]
+    assert content(messages=history, tools=tools)
+
+
 def check_neighbours(answer):
     drawn = content(temperature=1, seed=3)
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -78,6 +105,8 @@ def check_refusals():
             ("/v1/chat/completions", {"messages": QUESTION, "model": "other"}, 404, "model"),
             ("/v1/completions", {"prompt": [1] * 5000}, 400, None),
             ("/v1/completions", {"prompt": "a", "logit_bias": {"70000": 1}}, 400, "logit_bias"),
+            ("/v1/chat/completions", {"messages": QUESTION, "grammar": "root ::= none"}, 400, "response_format"),
+            ("/v1/chat/completions", {"messages": QUESTION, "tool_choice": "required"}, 400, "tool_choice"),
             ("/v1/nothing", {}, 404, None),
             ("/health", {}, 405, None)]:
         got, text = ask(path, body)
@@ -104,6 +133,8 @@ tokens = json.loads(ask("/tokenize", {"content": "Hello there"})[1])["tokens"]
 assert json.loads(ask("/detokenize", {"tokens": tokens})[1])["content"] == "Hello there"
 assert json.loads(ask("/v1/models")[1])["data"][0]["id"] == "model"
 check_neighbours(check_answers())
+check_forms()
+check_tools()
 check_refusals()
 check_leaving()
 print("answered")

@@ -23,6 +23,11 @@ TEST(Serve, AnswersItsClientsOnAnyNumberOfRanksAndEndsWhenAsked) {
     const auto client =
         test::run_command({"python3", WEFT_SOURCE_DIR "/tests/serve/client.py", port, "secret"});
     EXPECT_EQ(client.out, "answered\n") << ranks << " ranks\n" << client.err;
+    const auto load =
+        test::run_command({"python3", WEFT_SOURCE_DIR "/bench/serve/load.py", "--url",
+                           "http://127.0.0.1:" + port + "/v1", "--key", "secret", "--clients", "2",
+                           "--requests", "3", "--tokens", "5", "--json"});
+    EXPECT_NE(load.out.find("\"tokens\": 15"), std::string::npos) << load.out << load.err;
     server.signal(SIGTERM);
     const test::CommandResult result = server.finish();
     EXPECT_EQ(result.status, 143) << result.err;

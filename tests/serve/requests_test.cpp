@@ -92,6 +92,86 @@ TEST(CompletionRequest, ReadsPenaltiesAndBiases) {
             "400 logit_bias logit_bias: " + expected + ", at most 4096 of them");
 }
 
+CompletionRequest read_chat(const std::string& members) {
+  const std::string text = R"({"messages": [{"role": "user", "content": "Hi"}], )" + members + "}";
+  return read_chat_request(json::parse(text), text);
+}
+
+TEST(CompletionRequest, ReadsGrammarsInTheOrderOfTheirText) {
+  const auto grammar = [](const std::string& members) {
+    return *read_chat(members).options.grammar;
+  };
+  EXPECT_EQ(grammar(R"("response_format": {"type": "json_object"})").form,
+            grammar::Form::kJsonObject);
+  const std::string schema = R"({"type": "object", "properties": {"z": {}, "a": {}}})";
+  EXPECT_EQ(grammar(R"("response_format": {"type": "json_schema", "json_schema": {"schema": )" +
+                    schema + "}}"),
+            (grammar::Source{grammar::Form::kJsonSchema, schema}));
+  EXPECT_EQ(grammar(R"("structured_outputs": {"json": )" + schema + "}"),
+            (grammar::Source{grammar::Form::kJsonSchema, schema}));
+  EXPECT_EQ(grammar(R"("structured_outputs": {"regex": "a+"})"),
+            (grammar::Source{grammar::Form::kRegex, "a+"}));
+  EXPECT_EQ(grammar(R"("grammar": "root ::= \"a\"")").form, grammar::Form::kEbnf);
+  EXPECT_FALSE(read_chat(R"("response_format": {"type": "text"})").options.grammar);
+  const auto refused = [](const std::string& members) {
+    return refusal([&] { read_chat(members); });
+  };
+  EXPECT_EQ(refused(R"("response_format": {"type": "xml"})"),
+            "400 response_format.type response_format.type: got 'xml', expected text, json_object "
+            "or json_schema");
+  EXPECT_EQ(refused(R"("response_format": {"type": "json_object"}, "grammar": "x")"),
+            "400 response_format response_format: beside another grammar, expected one; leave the "
+            "other out");
+  EXPECT_EQ(refused(R"("grammar": "x", "ignore_eos": true)"),
+            "400 ignore_eos ignore_eos: with a grammar, whose texts end; leave one of them out");
+  EXPECT_EQ(refused(R"("structured_outputs": {"xml": 1})"),
+            "400 structured_outputs.xml structured_outputs.xml: unknown, expected json, regex or "
+            "grammar");
+}
+
+TEST(CompletionRequest, ReadsToolsAndTheirCalls) {
+  const std::string tool = R"({"type": "function", "function": {"name": "f", "strict": true,
+      "parameters": {"type": "object", "properties": {"z": {"type": "null"}}}}})";
+  const CompletionRequest request = read_chat(R"("tools": [)" + tool + R"(], "tool_choice":
+      {"type": "function", "function": {"name": "f"}}, "parallel_tool_calls": false)");
+  ASSERT_EQ(request.tools.size(), 1U);
+  EXPECT_EQ(request.tools[0].json, tool);
+  EXPECT_TRUE(request.tools[0].is_strict);
+  EXPECT_TRUE(request.tools[0].parameters.starts_with("{\"type\": \"object\""));
+  EXPECT_EQ(request.tool_choice.kind, ToolChoice::Kind::kRequired);
+  EXPECT_EQ(request.tool_choice.name, "f");
+  EXPECT_FALSE(request.tool_choice.is_parallel);
+  EXPECT_TRUE(read_chat(R"("tools": [)" + tool + R"(], "tool_choice": "none")").tools.empty());
+  const auto refused = [&](const std::string& members) {
+    return refusal([&] { read_chat(members); });
+  };
+  EXPECT_EQ(refused(R"("tools": [{"type": "web"}])"),
+            "400 tools[0].type tools[0].type: expected function; there are no other tools");
+  EXPECT_EQ(refused(R"("tools": [{"function": {"name": "a b"}}])"),
+            "400 tools[0].function.name tools[0].function.name: got 'a b', expected 1 to 64 "
+            "letters, digits, _, - and .");
+  EXPECT_EQ(refused(R"("tool_choice": "required")"),
+            "400 tool_choice tool_choice: required without tools; give some");
+  EXPECT_EQ(refused(R"("tool_choice": {"function": {"name": "g"}})"),
+            "400 tool_choice tool_choice: the function 'g', expected one of tools");
+  EXPECT_EQ(refused(R"("tools": [{"function": {"name": "f", "strict": true,
+                       "parameters": {"not": {}}}}])"),
+            "400 tools[0].function.parameters tools[0].function.parameters: schema: the keyword "
+            "'not' is not supported");
+  const auto messages =
+      read_chat_request(
+          {{"messages",
+            {{{"role", "assistant"},
+              {"content", nullptr},
+              {"tool_calls",
+               json::array({{{"id", "1"}, {"function", {{"name", "f"}, {"arguments", "{}"}}}}})}},
+             {{"role", "tool"}, {"tool_call_id", "1"}, {"content", "done"}}}}},
+          "")
+          .messages;
+  EXPECT_EQ(messages[0].tool_calls.at(0).name, "f");
+  EXPECT_EQ(messages[1].tool_call_id, "1");
+}
+
 TEST(CompletionRequest, RefusesWrongValuesByTheNameOfTheField) {
   const std::string range = "expected a whole number from 1 to ";
   EXPECT_EQ(chat_refusal({{"n", 1'000'000'000}}), "400 n n: got 1000000000, " + range + "8");
@@ -115,8 +195,8 @@ TEST(CompletionRequest, RefusesWrongValuesByTheNameOfTheField) {
   EXPECT_EQ(chat_refusal({{"messages", "Hi"}}),
             "400 messages messages: expected a list of 1 to 4096 messages");
   EXPECT_EQ(chat_refusal({{"messages", {{{"role", "robot"}, {"content", ""}}}}}),
-            "400 messages[0].role messages[0].role: got 'robot', expected system, user or "
-            "assistant");
+            "400 messages[0].role messages[0].role: got 'robot', expected system, user, "
+            "assistant or tool");
   EXPECT_EQ(refusal([] { read_chat_request(json::array(), ""); }),
             "400 - the body is no JSON object");
 }
@@ -124,7 +204,7 @@ TEST(CompletionRequest, RefusesWrongValuesByTheNameOfTheField) {
 TEST(CompletionRequest, RefusesWhatWouldChangeTheAnswer) {
   const std::string end = ": not supported by this server; leave it out";
   for (const auto& [name, value] : std::vector<std::pair<std::string, json>>{
-           {"tools", {{{"type", "function"}}}}, {"tool_choice", "auto"}, {"functions", {1}}}) {
+           {"functions", {1, 2}}, {"modalities", {"audio", "text"}}}) {
     EXPECT_EQ(chat_refusal({{name, value}}), "400 " + name + " " + name + end);
   }
   const auto complete = [](const json& more) {

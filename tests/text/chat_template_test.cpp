@@ -154,6 +154,32 @@ TEST(ChatTemplate, ReplacesInvalidUtf8OfMessages) {
   EXPECT_EQ(render("{{ messages[0].content[1:] }}", {{"user", "a\xFF\xE6\x97"}}), "\uFFFD\uFFFD");
 }
 
+TEST(ChatTemplate, GetsToolsCallsAndFurtherNames) {
+  const ChatTemplate compiled = ChatTemplate::parse(
+      "{{ tools | tojson }}|{% for m in messages %}{{ m.role }}:{{ m.content }}"
+      "{% for c in m.tool_calls %}{{ c.id }}{{ c.function.name }}{{ c.function.arguments | tojson "
+      "}}"
+      "{% endfor %}{{ m.tool_call_id }}{{ m.reasoning_content }};{% endfor %}{{ think }}",
+      "t");
+  ChatTemplate::Inputs inputs;
+  inputs.messages = {{"assistant", "", {{"1", "f", R"({"z": 1, "a": [true, null, 0.5]})"}}},
+                     {"tool", "done", {}, "1", "", "hm"},
+                     {"assistant", "", {{"2", "g", "no JSON"}}}};
+  inputs.tools = {R"({"name": "f", "but": 2})"};
+  inputs.names = R"({"think": false})";
+  EXPECT_EQ(compiled.render_text(inputs),
+            "[{\"name\": \"f\", \"but\": 2}]|assistant:1f{\"z\": 1, \"a\": [true, null, 0.5]};"
+            "tool:done1hm;assistant:2g\"no JSON\";False");
+  EXPECT_TRUE(compiled.mentions("tool_calls"));
+  EXPECT_FALSE(compiled.mentions("documents"));
+  // What a user typed makes no control token.
+  const auto pieces = compiled.render(inputs);
+  EXPECT_FALSE(pieces.front().is_special);
+  inputs.names = "[1]";
+  EXPECT_EQ(message_of<FormatError>([&] { compiled.render(inputs); }),
+            "names: expected a JSON object");
+}
+
 TEST(ChatTemplate, TellsTheLineOfWhatItCannotParse) {
   EXPECT_EQ(parse_error("a\n{% if x %}\nb"),
             "m.gguf: line 3: expected 'endif', got the end of the "

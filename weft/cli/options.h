@@ -115,6 +115,8 @@ struct ServeVerbOptions {
   int64_t max_queue = 128;
   /// 0: room for every sequence's next token and four pieces of prompts.
   int64_t step_tokens = 0;
+  /// Start ranks again where one is lost.
+  bool restarts = true;
 };
 
 /// weft bench: how much is measured.

@@ -74,6 +74,8 @@ struct TextOptions {
   GenerateOptions generate;
   /// Continue past the tokens that end a text.
   bool ignores_end = false;
+  /// Special tokens that have a text all the same: their spelling.
+  std::vector<int64_t> spelled = {};
   /// What the answer must be. It is compiled where the sampler has no grammar yet; it does not go
   /// together with ignores_end.
   std::optional<grammar::Source> grammar = {};

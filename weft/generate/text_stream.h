@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "weft/generate/engine.h"
 #include "weft/generate/options.h"
@@ -11,7 +12,8 @@
 namespace weft::generate {
 
 /// Turns the tokens of an answer into its text as they come, and says where it ends: at a token
-/// that ends texts or before a stop text. Special tokens have no text. One process's; no
+/// that ends texts or before a stop text. Special tokens have no text unless
+/// the options say so. One process's; no
 /// collective.
 class TextStream {
  public:
@@ -32,6 +34,7 @@ class TextStream {
  private:
   const text::Tokenizer& tokenizer_;
   bool ignores_end_;
+  std::vector<int64_t> spelled_;
   text::Utf8Stream characters_;
   StopFinder stop_;
 };

@@ -20,6 +20,8 @@ enum class Form {
   kRegex,
   /// EBNF in the form of llama.cpp's GBNF, which begins at the rule `root`.
   kEbnf,
+  /// xgrammar's structural tag, a JSON object: texts with marks between which schemas hold.
+  kStructuralTag,
 };
 
 /// A grammar as a user wrote it.

@@ -65,6 +65,14 @@ std::vector<int32_t> ends_of(const text::Tokenizer& tokenizer, int64_t vocab_siz
   return ends;
 }
 
+xgrammar::Grammar parse_tag(const std::string& text) {
+  auto parsed = xgrammar::Grammar::FromStructuralTag(text);
+  if (const auto* grammar = std::get_if<xgrammar::Grammar>(&parsed)) return *grammar;
+  std::visit([](const auto& error) { throw std::runtime_error(error.what()); },
+             std::get<xgrammar::StructuralTagError>(parsed));
+  return xgrammar::Grammar(xgrammar::NullObj{});
+}
+
 xgrammar::Grammar parse(const Source& source) {
   const auto from_schema = [](const std::string& schema, bool is_strict) {
     return xgrammar::Grammar::FromJSONSchema(schema, true, std::nullopt, std::nullopt, is_strict,
@@ -80,6 +88,8 @@ xgrammar::Grammar parse(const Source& source) {
       return xgrammar::Grammar::FromRegex(source.text);
     case Form::kEbnf:
       return xgrammar::Grammar::FromEBNF(source.text);
+    case Form::kStructuralTag:
+      return parse_tag(source.text);
   }
   core::fail<core::InternalError>("grammar: unknown form");
 }
@@ -130,7 +140,7 @@ Grammar::Grammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 Grammar::~Grammar() = default;
 
 Compiler::Compiler(text::Tokenizer tokenizer, int64_t vocab_size)
-    : impl_(std::make_unique<Impl>(Impl{std::move(tokenizer), vocab_size})) {}
+    : impl_(new Impl{std::move(tokenizer), vocab_size}) {}
 Compiler::~Compiler() = default;
 
 std::shared_ptr<const Grammar> Compiler::compile(const Source& source) {

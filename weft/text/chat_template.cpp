@@ -1,11 +1,13 @@
 #include "weft/text/chat_template.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include "weft/core/error.h"
 #include "weft/core/hash.h"
 #include "weft/text/jinja/eval.h"
+#include "weft/text/jinja/from_json.h"
 #include "weft/text/jinja/syntax/parser.h"
 #include "weft/text/unicode/utf8.h"
 
@@ -14,6 +16,7 @@ namespace weft::text {
 struct ChatTemplate::Impl {
   jinja::Body body;
   std::string where;
+  std::string source;
   uint64_t source_hash;
 };
 
@@ -28,25 +31,76 @@ jinja::Value input_text(const std::string& bytes, bool typed) {
   return jinja::Value::text(jinja::Text(to_valid_utf8(bytes), typed));
 }
 
-jinja::Value messages_value(const std::vector<Message>& messages) {
+// Templates write arguments as JSON where they are an object.
+jinja::Value arguments_value(const std::string& arguments) {
+  try {
+    return jinja::from_json(arguments, "arguments");
+  } catch (const core::FormatError&) {
+    return input_text(arguments, true);
+  }
+}
+
+jinja::Value calls_value(const std::vector<ToolCall>& calls) {
+  const auto key = [](const char* name) { return jinja::Value::text(name); };
   std::vector<jinja::Value> items;
-  for (const Message& message : messages) {
-    const bool known = std::find(std::begin(kKnownRoles), std::end(kKnownRoles), message.role) !=
-                       std::end(kKnownRoles);
-    items.push_back(
-        jinja::Value::dict({{jinja::Value::text("role"), input_text(message.role, !known)},
-                            {jinja::Value::text("content"), input_text(message.content, true)}}));
+  for (const ToolCall& call : calls) {
+    items.push_back(jinja::Value::dict(
+        {{key("id"), input_text(call.id, true)},
+         {key("type"), key("function")},
+         {key("function"),
+          jinja::Value::dict({{key("name"), input_text(call.name, true)},
+                              {key("arguments"), arguments_value(call.arguments)}})}}));
   }
   return jinja::Value::list(std::move(items));
 }
 
+jinja::Value message_value(const Message& message) {
+  const bool known = std::find(std::begin(kKnownRoles), std::end(kKnownRoles), message.role) !=
+                     std::end(kKnownRoles);
+  std::vector<std::pair<jinja::Value, jinja::Value>> members = {
+      {jinja::Value::text("role"), input_text(message.role, !known)},
+      {jinja::Value::text("content"), input_text(message.content, true)}};
+  const auto add = [&](const char* name, const std::string& text) {
+    if (!text.empty()) members.emplace_back(jinja::Value::text(name), input_text(text, true));
+  };
+  add("tool_call_id", message.tool_call_id);
+  add("name", message.name);
+  add("reasoning_content", message.reasoning);
+  if (!message.tool_calls.empty()) {
+    members.emplace_back(jinja::Value::text("tool_calls"), calls_value(message.tool_calls));
+  }
+  return jinja::Value::dict(std::move(members));
+}
+
+jinja::Value messages_value(const std::vector<Message>& messages) {
+  std::vector<jinja::Value> items;
+  for (const Message& message : messages) items.push_back(message_value(message));
+  return jinja::Value::list(std::move(items));
+}
+
+jinja::Value tools_value(const std::vector<std::string>& tools) {
+  if (tools.empty()) return jinja::Value(jinja::None{});
+  std::vector<jinja::Value> items;
+  for (const std::string& tool : tools) items.push_back(jinja::from_json(tool, "tools"));
+  return jinja::Value::list(std::move(items));
+}
+
 std::vector<std::pair<std::string, jinja::Value>> names_of(const ChatTemplate::Inputs& inputs) {
-  return {{"messages", messages_value(inputs.messages)},
-          {"bos_token", input_text(inputs.bos_token, false)},
-          {"eos_token", input_text(inputs.eos_token, false)},
-          {"add_generation_prompt", jinja::Value(inputs.add_generation_prompt)},
-          {"tools", jinja::Value(jinja::None{})},
-          {"documents", jinja::Value(jinja::None{})}};
+  std::vector<std::pair<std::string, jinja::Value>> names = {
+      {"messages", messages_value(inputs.messages)},
+      {"bos_token", input_text(inputs.bos_token, false)},
+      {"eos_token", input_text(inputs.eos_token, false)},
+      {"add_generation_prompt", jinja::Value(inputs.add_generation_prompt)},
+      {"tools", tools_value(inputs.tools)},
+      {"documents", jinja::Value(jinja::None{})}};
+  if (inputs.names.empty()) return names;
+  const jinja::Value further = jinja::from_json(inputs.names, "names");
+  const jinja::Dict* const dict = further.as_dict();
+  core::check<core::FormatError>(dict != nullptr, "names: expected a JSON object");
+  for (const auto& [name, value] : dict->entries) {
+    names.emplace_back(name.as_text()->bytes(), value);
+  }
+  return names;
 }
 
 // Messages stay on one line whatever a template puts into them.
@@ -66,18 +120,20 @@ ChatTemplate ChatTemplate::parse(const std::string& source, const std::string& w
   core::check<core::FormatError>(is_valid_utf8(source), where,
                                  ": expected UTF-8, got other bytes; the file is damaged");
   ChatTemplate compiled;
-  compiled.impl_ = std::make_shared<const Impl>(
-      Impl{jinja::parse(source, where), where, core::hash_bytes(std::as_bytes(std::span(source)))});
+  compiled.impl_ =
+      std::make_shared<const Impl>(Impl{jinja::parse(source, where), where, source,
+                                        core::hash_bytes(std::as_bytes(std::span(source)))});
   return compiled;
 }
 
 std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
-  jinja::Evaluator evaluator(names_of(inputs));
   jinja::Text text;
+  std::optional<jinja::Evaluator> evaluator;
   try {
-    text = evaluator.run(impl_->body);
+    evaluator.emplace(names_of(inputs));
+    text = evaluator->run(impl_->body);
   } catch (const jinja::Fault& error) {
-    core::fail<core::ConfigError>(impl_->where, ": line ", evaluator.line(), ": ",
+    core::fail<core::ConfigError>(impl_->where, ": line ", evaluator ? evaluator->line() : 1, ": ",
                                   one_line(error.what()));
   }
   std::vector<ChatPiece> pieces;
@@ -87,6 +143,10 @@ std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
     begin = run.end;
   }
   return pieces;
+}
+
+bool ChatTemplate::mentions(std::string_view words) const {
+  return impl_->source.find(words) != std::string::npos;
 }
 
 uint64_t ChatTemplate::source_hash() const { return impl_->source_hash; }

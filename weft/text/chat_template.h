@@ -8,10 +8,25 @@
 
 namespace weft::text {
 
-/// One turn of a chat; roles are the template's, e.g. "user".
+/// A call of a function that a model asks for.
+struct ToolCall {
+  std::string id;
+  std::string name;
+  /// A JSON object's text; templates get any other text as it is.
+  std::string arguments;
+};
+
+/// One turn of a chat; roles are the template's, e.g. "user". What is empty is left out of what a
+/// template gets, but for role and content.
 struct Message {
   std::string role;
   std::string content;
+  std::vector<ToolCall> tool_calls = {};
+  /// Of the role "tool": the call that it answers, and the function's name.
+  std::string tool_call_id = {};
+  std::string name = {};
+  /// What the model has said to itself.
+  std::string reasoning = {};
 };
 
 /// A piece of a rendered chat: `is_special` pieces come from the template and may hold control
@@ -33,12 +48,18 @@ class ChatTemplate {
     std::string bos_token;
     std::string eos_token;
     bool add_generation_prompt = true;
+    /// JSON texts of the functions that may be called; empty: none.
+    std::vector<std::string> tools = {};
+    /// A JSON object's text, whose members are further names; empty: none.
+    std::string names = {};
   };
   /// The prompt as pieces, in order. Throws ConfigError when the template raises an exception or a
-  /// limit is passed.
+  /// limit is passed, and FormatError for what should be JSON and is none.
   std::vector<ChatPiece> render(const Inputs& inputs) const;
   /// The same as one string.
   std::string render_text(const Inputs& inputs) const;
+  /// Whether the source has such words: what a template knows shows in them.
+  bool mentions(std::string_view words) const;
   /// Hash of the source that it was compiled from.
   uint64_t source_hash() const;
 

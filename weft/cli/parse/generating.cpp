@@ -67,6 +67,8 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
                  "the most tokens that are read in a step: every running sequence's next one, then "
                  "prompts in pieces of 128 (default: --parallel + 512)")
       ->check(whole_number(1, 1 << 20));
+  app.add_flag("--restart,!--no-restart", options.restarts,
+               "with --tp: when a rank is lost, start all of them again (default: on)");
 }
 
 // Addresses that no other machine reaches.

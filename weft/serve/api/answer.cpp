@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <random>
+#include <string_view>
 #include <utility>
 
 #include "weft/core/clock.h"
@@ -26,6 +28,15 @@ const char* name_of(SequenceEnd end) {
   core::fail<core::InternalError>("serve: unknown end of a sequence");
 }
 
+// Nine letters and digits: some templates take no other.
+std::string random_call_id() {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  std::string id;
+  for (int i = 0; i < 9; ++i) id += kLetters[random() % kLetters.size()];
+  return id;
+}
+
 }  // namespace
 
 Answer::Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr<HttpReply> reply,
@@ -43,6 +54,7 @@ std::optional<std::vector<uint64_t>> Answer::start(
   const std::lock_guard lock(mutex_);
   usage_ = usage;
   choices_.resize(first_texts.size());
+  parsers_.resize(first_texts.size(), AnswerParser(context_.parsing));
   last_token_.resize(first_texts.size(), start_);
   num_drawn_.resize(first_texts.size());
   for (Choice& choice : choices_) choice.tells_logprobs = tells_logprobs_;
@@ -75,12 +87,16 @@ void Answer::write_event(const nlohmann::json& json) {
 void Answer::take(size_t choice, const SequenceEvent& event) {
   const std::lock_guard lock(mutex_);
   if (event.num_drawn > num_drawn_[choice]) note_token(choice);
+  const Choice news = news_of(choice, event);
   Choice& own = choices_[choice];
   if (is_stream_) {
-    send_news(choice, event);
+    send(choice, news);
+    own.first_call += news.calls.size();
   } else {
-    own.text += event.text;
-    if (event.token) own.tokens.push_back(*event.token);
+    own.text += news.text;
+    own.reasoning += news.reasoning;
+    own.calls.insert(own.calls.end(), news.calls.begin(), news.calls.end());
+    own.tokens.insert(own.tokens.end(), news.tokens.begin(), news.tokens.end());
   }
   if (!event.end) return;
   own.end = event.end;
@@ -101,14 +117,33 @@ void Answer::note_token(size_t choice) {
   last_token_[choice] = now;
 }
 
-void Answer::send_news(size_t choice, const SequenceEvent& event) {
-  const bool has_ended = event.end == SequenceEnd::kStop || event.end == SequenceEnd::kLength;
-  if (event.text.empty() && !event.token && !has_ended) return;
+Choice Answer::news_of(size_t choice, const SequenceEvent& event) {
   Choice news;
-  news.text = event.text;
+  news.first_call = choices_[choice].first_call;
   news.tells_logprobs = tells_logprobs_;
   if (event.token) news.tokens.push_back(*event.token);
-  if (has_ended) news.end = event.end;
+  if (event.end == SequenceEnd::kStop || event.end == SequenceEnd::kLength) news.end = event.end;
+  if (!head_.is_chat) {
+    news.text = event.text;
+    return news;
+  }
+  AnswerParser& parser = parsers_[choice];
+  const auto add = [&](AnswerPiece piece) {
+    news.text += piece.content;
+    news.reasoning += piece.reasoning;
+    for (text::ToolCall& call : piece.calls) {
+      call.id = random_call_id();
+      news.calls.push_back(std::move(call));
+    }
+  };
+  add(parser.push(event.text));
+  if (event.end) add(parser.finish());
+  return news;
+}
+
+void Answer::send(size_t choice, const Choice& news) {
+  const bool is_empty = news.text.empty() && news.reasoning.empty() && news.calls.empty();
+  if (is_empty && news.tokens.empty() && !news.end) return;
   write_event(reply_chunk(head_, choice, news, false, context_.tokenizer));
 }
 

@@ -13,6 +13,7 @@
 #include "weft/serve/api/completion_request.h"
 #include "weft/serve/api/metrics.h"
 #include "weft/serve/api/replies.h"
+#include "weft/serve/chat/answer_parser.h"
 #include "weft/serve/engine/sequence.h"
 #include "weft/serve/http/server.h"
 #include "weft/text/tokenizer/tokenizer.h"
@@ -23,10 +24,12 @@ namespace weft::serve {
 /// them. Events may come on another thread than the one that made it.
 class Answer {
  public:
-  /// What an answer needs beside its request; all outlive it.
+  /// What an answer needs beside its request; what is not copied outlives it.
   struct Context {
     const text::Tokenizer& tokenizer;
     Metrics& metrics;
+    /// Of a chat's choices.
+    AnswerParser::Options parsing = {};
   };
   Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr<HttpReply> reply,
          const Context& context);
@@ -43,7 +46,8 @@ class Answer {
 
   void begin(const std::vector<std::string>& first_texts);
   void note_token(size_t choice);
-  void send_news(size_t choice, const SequenceEvent& event);
+  Choice news_of(size_t choice, const SequenceEvent& event);
+  void send(size_t choice, const Choice& news);
   void finish();
   void finish_stream();
   void finish_whole();
@@ -57,6 +61,7 @@ class Answer {
 
   std::mutex mutex_;
   std::vector<Choice> choices_;
+  std::vector<AnswerParser> parsers_;
   /// Of each choice: when its last token came, and how many it has.
   std::vector<Clock::time_point> last_token_;
   std::vector<int64_t> num_drawn_;

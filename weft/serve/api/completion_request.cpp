@@ -10,7 +10,8 @@
 #include "weft/core/json.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/fields.h"
-#include "weft/serve/api/member_text.h"
+#include "weft/serve/api/tool_fields.h"
+#include "weft/serve/chat/member_text.h"
 #include "weft/serve/engine/sequence.h"
 
 namespace weft::serve {
@@ -30,10 +31,8 @@ constexpr size_t kMostBiases = 4096;
 constexpr std::array kWithoutEffect = {
     "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"};
 // What would change an answer in a way that this server doesn't know, but for these values.
-const std::array<std::pair<const char*, json>, 4>& unsupported() {
-  static const std::array<std::pair<const char*, json>, 4> table = {{
-      {"tools", nullptr},
-      {"tool_choice", "none"},
+const std::array<std::pair<const char*, json>, 2>& unsupported() {
+  static const std::array<std::pair<const char*, json>, 2> table = {{
       {"functions", nullptr},
       {"modalities", {"text"}},
   }};
@@ -212,16 +211,24 @@ text::Message read_message(const json& message, size_t index) {
   Fields fields(message);
   std::string role = fields.string("role").value_or("");
   if (role == "developer") role = "system";
-  if (role != "system" && role != "user" && role != "assistant") {
-    throw ApiError::invalid(where + ".role", core::join("got ", core::quote(role),
-                                                        ", expected system, user or assistant"));
+  constexpr std::array kRoles = {"system", "user", "assistant", "tool"};
+  if (std::ranges::find(kRoles, role) == kRoles.end()) {
+    throw ApiError::invalid(
+        where + ".role",
+        core::join("got ", core::quote(role), ", expected system, user, assistant or tool"));
   }
-  fields.refuse_unless("tool_calls", nullptr);
   const json* const content = fields.get("content");
   if (content == nullptr && role != "assistant") {
     throw ApiError::invalid(where + ".content", "missing, expected a text");
   }
-  return {role, content == nullptr ? "" : read_content(*content, where + ".content")};
+  text::Message read{role, content == nullptr ? "" : read_content(*content, where + ".content")};
+  if (role == "assistant") {
+    read.tool_calls = read_calls(fields, where);
+    read.reasoning = fields.string("reasoning_content").value_or("");
+  }
+  if (role == "tool") read.tool_call_id = fields.string("tool_call_id").value_or("");
+  read.name = fields.string("name").value_or("");
+  return read;
 }
 
 bool is_token_list(const json& value) {
@@ -268,6 +275,12 @@ CompletionRequest read_chat_request(const json& body, const std::string& text) {
   for (size_t i = 0; i < messages->size(); ++i) {
     request.messages.push_back(read_message((*messages)[i], i));
   }
+  read_tools(fields, text, request);
+  const json* const names = fields.get("chat_template_kwargs");
+  if (names != nullptr && !names->is_object()) {
+    throw ApiError::invalid("chat_template_kwargs", "expected an object");
+  }
+  if (names != nullptr) request.template_names = ordered(text, {"chat_template_kwargs"}, *names);
   const auto top = fields.integer("top_logprobs", 0, kMostLogprobs);
   const bool tells_logprobs = fields.boolean("logprobs").value_or(false);
   if (top && !tells_logprobs) throw ApiError::invalid("top_logprobs", "needs logprobs: true");

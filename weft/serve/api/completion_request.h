@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/generate/options.h"
+#include "weft/serve/chat/tool_format.h"
 #include "weft/text/chat_template.h"
 
 namespace weft::serve {
@@ -22,6 +23,10 @@ struct CompletionRequest {
   std::string model;
   /// Of a chat.
   std::vector<text::Message> messages;
+  /// Of a chat: what may be called, and further names for the template, a JSON object's text.
+  std::vector<Tool> tools;
+  ToolChoice tool_choice;
+  std::string template_names;
   /// Of a completion; each gets num_choices answers.
   std::vector<PromptInput> prompts;
   /// The answer's text begins with the prompt's.

@@ -63,6 +63,14 @@ Completions::Completions(ServedModel model, Metrics& metrics)
     const auto bytes = model_.tokenizer.bytes(static_cast<text::TokenId>(id));
     longest_token_ = std::max(longest_token_, bytes.size());
   }
+  if (!model_.chat_template) return;
+  tool_format_ = tool_format_of(*model_.chat_template);
+  knows_tools_ = model_.chat_template->mentions("tools");
+  for (const char* mark : {"<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]",
+                           "[ARGS]", "<|python_tag|>"}) {
+    const text::TokenId id = model_.tokenizer.find(mark);
+    if (id >= 0) spelled_.push_back(id);
+  }
 }
 
 // A text that is longer than the longest tokens could make it need not be cut into tokens.
@@ -90,15 +98,60 @@ Completions::Tokens Completions::chat_prompt(const CompletionRequest& request) c
   }
   size_t num_bytes = 0;
   for (const text::Message& message : request.messages) num_bytes += message.content.size();
+  for (const Tool& tool : request.tools) num_bytes += tool.json.size();
   check_bytes(num_bytes);
+  const auto ids = model_.tokenizer.encode_chat(render(request));
+  return {ids.begin(), ids.end()};
+}
+
+std::vector<text::ChatPiece> Completions::render(const CompletionRequest& request) const {
   const text::Tokenizer& tokenizer = model_.tokenizer;
   const auto spelling = [&](text::TokenId id) {
     return id < 0 ? std::string() : std::string(tokenizer.bytes(id));
   };
-  const text::Vocabulary& vocabulary = tokenizer.vocabulary();
-  const auto ids = tokenizer.encode_chat(model_.chat_template->render(
-      {request.messages, spelling(vocabulary.bos), spelling(vocabulary.eos), true}));
-  return {ids.begin(), ids.end()};
+  text::ChatTemplate::Inputs inputs;
+  inputs.messages =
+      knows_tools_ ? request.messages : with_tools_in_words(request.messages, request.tools);
+  inputs.bos_token = spelling(tokenizer.vocabulary().bos);
+  inputs.eos_token = spelling(tokenizer.vocabulary().eos);
+  inputs.names = request.template_names;
+  if (knows_tools_) {
+    for (const Tool& tool : request.tools) inputs.tools.push_back(tool.json);
+  }
+  try {
+    return model_.chat_template->render(inputs);
+  } catch (const core::FormatError& error) {
+    throw ApiError(400, error_type_of(400), error.what());
+  }
+}
+
+AnswerParser::Options Completions::parsing_of(const CompletionRequest& request) const {
+  AnswerParser::Options parsing;
+  if (!request.is_chat) return parsing;
+  parsing.format = tool_format_;
+  parsing.parses_calls = !request.tools.empty();
+  parsing.begins_in_calls =
+      parsing.parses_calls && request.tool_choice.kind == ToolChoice::Kind::kRequired;
+  if (!model_.chat_template->mentions("<think>")) return parsing;
+  std::string prompt;
+  for (const text::ChatPiece& piece : render(request)) prompt += piece.text;
+  const size_t end = prompt.find_last_not_of(" \n");
+  parsing.begins_in_reasoning =
+      end != std::string::npos && std::string_view(prompt).substr(0, end + 1).ends_with("<think>");
+  return parsing;
+}
+
+// Calls that have to come, or whose arguments have to keep to their schemas.
+void Completions::add_tool_grammar(CompletionRequest& request) const {
+  const bool is_required = request.tool_choice.kind == ToolChoice::Kind::kRequired;
+  const bool is_strict =
+      tool_format_ == ToolFormat::kHermes && std::ranges::any_of(request.tools, &Tool::is_strict);
+  if (request.tools.empty() || (!is_required && !is_strict)) return;
+  if (request.options.grammar) {
+    throw ApiError::invalid("tool_choice", "beside another grammar, expected one; leave it out");
+  }
+  request.options.grammar = {grammar::Form::kStructuralTag,
+                             structural_tag_of(tool_format_, request.tools, request.tool_choice)};
 }
 
 Completions::Tokens Completions::prompt_of(const PromptInput& input) const {
@@ -155,6 +208,10 @@ void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpRe
   check_biases(request.options.generate.sampler);
   const int64_t most = request.is_chat ? model_.scheduler->options().context : kCompletionTokens;
   request.options.generate.max_tokens = request.max_tokens.value_or(most);
+  if (request.is_chat) {
+    request.options.spelled = spelled_;
+    add_tool_grammar(request);
+  }
   Job job = job_of(request, reply);
   request.options.grammar ? submit_with_grammar(std::move(job), reply)
                           : submit(std::move(job), reply);
@@ -162,10 +219,12 @@ void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpRe
 
 Completions::Job Completions::job_of(const CompletionRequest& request,
                                      const std::shared_ptr<HttpReply>& reply) const {
+  const std::vector<Tokens> prompts = prompts_of(request);
   Job job;
-  job.answer = std::make_shared<Answer>(request, head_of(request, model_.name), reply,
-                                        Answer::Context{model_.tokenizer, metrics_});
-  for (const Tokens& prompt : prompts_of(request)) {
+  job.answer =
+      std::make_shared<Answer>(request, head_of(request, model_.name), reply,
+                               Answer::Context{model_.tokenizer, metrics_, parsing_of(request)});
+  for (const Tokens& prompt : prompts) {
     job.usage.num_prompt += std::ssize(prompt);
     for (int64_t choice = 0; choice < request.num_choices; ++choice) {
       SequenceRequest sequence{prompt, request.options, request.num_logprobs};

@@ -51,7 +51,10 @@ class Completions {
 
   void check_bytes(size_t num_bytes) const;
   void check_prompt(const Tokens& prompt) const;
+  std::vector<text::ChatPiece> render(const CompletionRequest& request) const;
   Tokens chat_prompt(const CompletionRequest& request) const;
+  AnswerParser::Options parsing_of(const CompletionRequest& request) const;
+  void add_tool_grammar(CompletionRequest& request) const;
   Tokens prompt_of(const PromptInput& input) const;
   std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
   void check_biases(const generate::SamplerOptions& options) const;
@@ -71,6 +74,11 @@ class Completions {
   ServedModel model_;
   Metrics& metrics_;
   size_t longest_token_ = 1;
+  ToolFormat tool_format_ = ToolFormat::kHermes;
+  /// Whether the template says tools itself.
+  bool knows_tools_ = false;
+  /// Special tokens that the parts of a chat's answer are told by.
+  std::vector<int64_t> spelled_;
   std::vector<std::string> warned_;
   grammar::Compiler grammars_;
   /// Compiles grammars; ends before what it uses.

@@ -56,6 +56,37 @@ json completion_logprobs(const Choice& choice, const text::Tokenizer& tokenizer)
   return {{"tokens", tokens}, {"token_logprobs", logprobs}, {"top_logprobs", tops}};
 }
 
+json calls_json(const Choice& choice, bool has_index) {
+  json calls = json::array();
+  for (size_t i = 0; i < choice.calls.size(); ++i) {
+    const text::ToolCall& call = choice.calls[i];
+    json one = {{"id", call.id},
+                {"type", "function"},
+                {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+    if (has_index) one["index"] = choice.first_call + i;
+    calls.push_back(std::move(one));
+  }
+  return calls;
+}
+
+json message_json(const Choice& choice) {
+  json message = {{"role", "assistant"}, {"content", choice.text}};
+  if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
+  if (choice.calls.empty()) return message;
+  if (choice.text.empty()) message["content"] = nullptr;
+  message["tool_calls"] = calls_json(choice, false);
+  return message;
+}
+
+json delta_json(const Choice& news, bool is_first) {
+  json delta = json::object();
+  if (is_first) delta["role"] = "assistant";
+  if (is_first || !news.text.empty()) delta["content"] = news.text;
+  if (!news.reasoning.empty()) delta["reasoning_content"] = news.reasoning;
+  if (!news.calls.empty()) delta["tool_calls"] = calls_json(news, true);
+  return delta;
+}
+
 json choice_json(const ReplyHead& head, size_t index, const Choice& choice,
                  const text::Tokenizer& tokenizer) {
   json logprobs;
@@ -65,14 +96,15 @@ json choice_json(const ReplyHead& head, size_t index, const Choice& choice,
   }
   return {{"index", index},
           {"logprobs", std::move(logprobs)},
-          {"finish_reason", finish_reason_json(choice.end)}};
+          {"finish_reason", finish_reason_json(choice)}};
 }
 
 }  // namespace
 
-json finish_reason_json(std::optional<SequenceEnd> end) {
-  if (end == SequenceEnd::kStop) return "stop";
-  if (end == SequenceEnd::kLength) return "length";
+json finish_reason_json(const Choice& choice) {
+  const bool calls = choice.first_call + choice.calls.size() > 0;
+  if (choice.end == SequenceEnd::kStop) return calls ? "tool_calls" : "stop";
+  if (choice.end == SequenceEnd::kLength) return "length";
   return nullptr;
 }
 
@@ -89,7 +121,7 @@ json whole_reply(const ReplyHead& head, const std::vector<Choice>& choices, cons
   for (size_t i = 0; i < choices.size(); ++i) {
     json choice = choice_json(head, i, choices[i], tokenizer);
     if (head.is_chat) {
-      choice["message"] = {{"role", "assistant"}, {"content", choices[i].text}};
+      choice["message"] = message_json(choices[i]);
     } else {
       choice["text"] = choices[i].text;
     }
@@ -104,10 +136,7 @@ json reply_chunk(const ReplyHead& head, size_t index, const Choice& news, bool i
   json reply = base_json(head, "chat.completion.chunk");
   json choice = choice_json(head, index, news, tokenizer);
   if (head.is_chat) {
-    json delta = json::object();
-    if (is_first) delta["role"] = "assistant";
-    if (is_first || !news.text.empty()) delta["content"] = news.text;
-    choice["delta"] = std::move(delta);
+    choice["delta"] = delta_json(news, is_first);
   } else {
     choice["text"] = news.text;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/serve/engine/sequence.h"
+#include "weft/text/chat_template.h"
 #include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::serve {
@@ -29,13 +30,18 @@ struct Usage {
 /// One answer as far as it has come.
 struct Choice {
   std::string text;
+  /// Of a chat: what the model has said to itself, and what it calls; first_call: how many calls
+  /// came before these.
+  std::string reasoning;
+  std::vector<text::ToolCall> calls;
+  size_t first_call = 0;
   std::vector<DrawnToken> tokens;
   bool tells_logprobs = false;
   std::optional<SequenceEnd> end;
 };
 
-/// "stop" or "length"; null for other ends and for none.
-nlohmann::json finish_reason_json(std::optional<SequenceEnd> end);
+/// "stop", "tool_calls" or "length"; null for other ends and for none.
+nlohmann::json finish_reason_json(const Choice& choice);
 
 /// OpenAI's usage object.
 nlohmann::json usage_json(const Usage& usage);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
+#include "weft/core/clock.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
 #include "weft/core/log.h"
@@ -65,9 +67,10 @@ class Front {
     serve::ServedModel model{name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
                              models::load_chat_template(*session.file),
                              session.loaded.model->config().vocab_size};
-    std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", core::printable(model.name).c_str(),
-                 options.host.c_str(), server_.port());
+    const std::string name = core::printable(model.name);
     service_.open(std::move(model));
+    std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", name.c_str(), options.host.c_str(),
+                 server_.port());
   }
 
   serve::Scheduler* scheduler() { return scheduler_.get(); }
@@ -140,10 +143,23 @@ int serve_on_ranks(const ModelOptions& model, const dist::World& world,
 
 }  // namespace
 
+// Where this process has started the ranks, a lost one is this status; where it is a rank, an
+// exception.
 int run_serve(const ServeVerbOptions& options) {
-  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
-    return serve_on_ranks(model, world, options);
-  });
+  constexpr int kRankLost = 4;
+  constexpr int kMostFailures = 3;
+  constexpr double kLongEnough = 10;
+  for (int failures = 1;; ++failures) {
+    const auto start = std::chrono::steady_clock::now();
+    const int status =
+        run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+          return serve_on_ranks(model, world, options);
+        });
+    // Ranks that are lost while they load will be lost again.
+    if (core::seconds_since(start) > kLongEnough) failures = 1;
+    if (status != kRankLost || !options.restarts || failures == kMostFailures) return status;
+    std::fprintf(stderr, "weft serve: starting the ranks again\n");
+  }
 }
 
 }  // namespace weft::cli

@@ -1,4 +1,4 @@
-#include "weft/serve/api/member_text.h"
+#include "weft/serve/chat/member_text.h"
 
 namespace weft::serve {
 namespace {
