@@ -13,7 +13,7 @@ install(FILES ${weft_SOURCE_DIR}/README.md ${weft_SOURCE_DIR}/CHANGELOG.md ${CMA
         DESTINATION ${doc_folder} COMPONENT bundle EXCLUDE_FROM_ALL)
 install(FILES ${weft_SOURCE_DIR}/LICENSE DESTINATION ${doc_folder}/licenses/weft COMPONENT bundle EXCLUDE_FROM_ALL)
 # What is compiled in from headers of Debian's packages.
-foreach(package nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev libboost1.81-dev)
+foreach(package nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev libboost1.81-dev libedit-dev)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION ${doc_folder}/licenses/${package}
           COMPONENT bundle EXCLUDE_FROM_ALL OPTIONAL)
 endforeach()
@@ -43,6 +43,8 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_NAME weft)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.36), libgcc-s1, libstdc++6 (>= 12)")
+# Loaded where there is a terminal; lines are read without it, too.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS libedit2)
 if(WEFT_MPI_KIND STREQUAL openmpi)
   set(CPACK_DEBIAN_PACKAGE_SUGGESTS openmpi-bin)
 endif()

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/cli/streams.h"
+#include "weft/core/files/file.h"
 #include "weft/core/json.h"
 #include "weft/models/config/sources.h"
 
@@ -34,6 +35,13 @@ nlohmann::json to_json(const generate::TextResult& answer, const Session& sessio
 
 generate::TextGenerator make_generator(const Session& session, const AnswerOptions& options) {
   return {session.loaded.model, models::load_tokenizer(*session.file), options.context};
+}
+
+std::string given_text(const Session& session, const std::string& text, const std::string& file) {
+  constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+  if (!session.is_root()) return "";
+  if (!file.empty()) return without_last_break(core::read_text_file(file, kMostBytes));
+  return text == "-" ? read_stdin() : text;
 }
 
 generate::TextSink answer_sink(const AnswerOptions& options) {

@@ -13,6 +13,10 @@ namespace weft::cli {
 /// model does not have the context that is asked for.
 generate::TextGenerator make_generator(const Session& session, const AnswerOptions& options);
 
+/// The text that was given: `text` itself, stdin where that is "-", or a file's, without the line
+/// break at its end. Rank 0 reads; the others get nothing. Throws as read_stdin and read_text_file.
+std::string given_text(const Session& session, const std::string& text, const std::string& file);
+
 /// Writes an answer's text to stdout as it comes, unless an object is printed at the end; ends the
 /// answer after Ctrl-C and once the reader has gone.
 generate::TextSink answer_sink(const AnswerOptions& options);

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "weft/cli/help/help_text.h"
+#include "weft/cli/hub_cache.h"
 #include "weft/cli/streams.h"
 #include "weft/core/did_you_mean.h"
 #include "weft/core/error.h"
@@ -140,7 +142,7 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
                          " is required");
     }
   } catch (const CLI::CallForHelp&) {
-    TextOutput().write(app.help());
+    TextOutput().write(help_text(app));
     return false;
   } catch (const CLI::ParseError& error) {
     core::fail<ConfigError>(app.get_name(), ": ", error.what());
@@ -149,8 +151,10 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
 }
 
 void add_model_flags(CLI::App& app, ModelOptions& options) {
-  app.add_option("model,-m,--model", options.path,
-                 "a .gguf or .safetensors file or a folder (default: the model of set-up)");
+  app.add_option(
+      "model,-m,--model", options.path,
+      "a .gguf or .safetensors file, a folder, or ORG/NAME of Hugging Face's cache (default: "
+      "the model of set-up)");
   app.add_option("--tp,--tensor-parallel-size", options.tp,
                  "ranks to cut the model over (default: 1)")
       ->check(whole_number(1, kMaxRanks));
@@ -270,7 +274,7 @@ Args command_of(const std::string& verb, const Args& args) {
 std::string program_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 std::string model_path(const std::string& model) {
-  if (!model.empty()) return model;
+  if (!model.empty()) return path_in_hub_cache(model);
   const auto root = std::filesystem::path(program_path()).parent_path().parent_path();
   const auto path = root / kDefaultModel;
   check<ConfigError>(std::filesystem::exists(path),

@@ -75,8 +75,8 @@ void add_output_flags(CLI::App& app, OutputOptions& options);
 /// A verb and its arguments as one list.
 Args command_of(const std::string& verb, const Args& args);
 
-/// `model` if given, else WEFT_MODEL, else the model that set-up installs beside the build folder.
-/// Throws ConfigError if there is none.
+/// `model` if given, as path_in_hub_cache has it, else WEFT_MODEL, else the model that set-up
+/// installs beside the build folder. Throws ConfigError if there is none.
 std::string model_path(const std::string& model);
 
 /// This program's own file.

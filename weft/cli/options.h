@@ -79,6 +79,9 @@ struct ChatOptions {
   /// Empty: talk line by line; "-": stdin.
   std::string prompt;
   std::string system;
+  /// Files whose text stands for these; empty: none.
+  std::string prompt_file;
+  std::string system_file;
   AnswerOptions answer;
 };
 
@@ -87,6 +90,8 @@ struct GenerateVerbOptions {
   ModelOptions model;
   /// "-": stdin.
   std::string prompt;
+  /// A file whose text stands for it; empty: none.
+  std::string prompt_file;
   AnswerOptions answer;
 };
 
@@ -109,6 +114,8 @@ struct ServeVerbOptions {
   /// A file with a key in each line; empty: no key is needed.
   std::string api_key_file;
   std::vector<std::string> cors_origins;
+  /// Without the chat page at /.
+  bool has_no_page = false;
   /// As generate::TextGenerator takes it.
   int64_t context = 0;
   int64_t slots = 8;

@@ -23,13 +23,17 @@ std::string help_text() {
     text += "  " + verb.name + std::string(12 - verb.name.size(), ' ') + verb.summary + "\n";
   }
   return text +
-         "\n`weft VERB --help` shows a verb's flags. A flag beats its WEFT_* environment "
+         "\n`weft help VERB` shows a verb's flags. A flag beats its WEFT_* environment "
          "variable,\n"
          "which beats --config FILE.toml.\n";
 }
 
 int dispatch(const Args& args, TensorVerb run_tensor_verb) {
   const std::string first = args.empty() ? "help" : args[0];
+  if (first == "help" && args.size() > 1) {
+    static_cast<void>(find_verb(args[1]).shows_help({"--help"}));
+    return 0;
+  }
   if (first == "help" || first == "--help" || first == "-h") {
     TextOutput().write(help_text());
     return 0;

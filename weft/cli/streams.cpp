@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <utility>
 #include <vector>
 
 #include "weft/core/error.h"
@@ -44,6 +45,7 @@ void watch_termination() {
   watch(SIGHUP);
 }
 int caught_signal() { return dist::asked_signal(); }
+void forget_interrupt() { dist::forget_asked_signal(); }
 int interrupted_status() { return 128 + caught_signal(); }
 int num_signals() { return interrupts; }
 
@@ -59,6 +61,12 @@ bool TextOutput::write(const std::string& text) {
   return true;
 }
 
+std::string without_last_break(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
 std::string read_stdin() {
   std::string text;
   std::vector<char> buffer(1 << 16);
@@ -66,7 +74,7 @@ std::string read_stdin() {
     const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR && !is_interrupted()) continue;
     if (got < 0) core::fail_errno("stdin", "cannot read", errno);
-    if (got == 0) return text;
+    if (got == 0) return without_last_break(std::move(text));
     text.append(buffer.data(), static_cast<size_t>(got));
     core::check<core::ConfigError>(text.size() <= kMaxStdinBytes, "stdin: more than ",
                                    kMaxStdinBytes, " bytes; give a shorter prompt");

@@ -14,6 +14,8 @@ bool is_interrupted();
 void watch_termination();
 /// The last of these signals; 0 before the first.
 int caught_signal();
+/// Forgets it: the user wants to go on.
+void forget_interrupt();
 /// The exit code after that signal, as shells tell it: 130 after Ctrl-C.
 int interrupted_status();
 /// How many of them have come.
@@ -26,7 +28,11 @@ class TextOutput {
   bool write(const std::string& text);
 };
 
-/// The whole of stdin, at most 64 MiB. Throws ConfigError above that, IoError.
+/// `text` without a line break at its end.
+std::string without_last_break(std::string text);
+
+/// The whole of stdin, at most 64 MiB, without the line break that ends it: `echo` and editors
+/// write it, nobody asks with it. Throws ConfigError above that, IoError.
 std::string read_stdin();
 
 }  // namespace weft::cli

@@ -47,6 +47,8 @@ class TextGenerator {
                              const TextSink& sink);
 
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
+  /// The most tokens kept.
+  int64_t context() const { return engine_.context(); }
   const dist::Group& group() const { return engine_.model().group(); }
 
  private:
@@ -57,22 +59,45 @@ class TextGenerator {
   grammar::Compiler grammars_;
 };
 
-/// A talk in a model's own chat format: what was said, as rank 0 knows it.
+/// A talk in a model's own chat format. What was said is rank 0's alone: only `answer` and `reply`
+/// are collective, and what other ranks pass or get of messages means nothing.
 class Chat {
  public:
   /// `generator` must outlive this. `system`: what the model is told first; empty: nothing.
   Chat(TextGenerator& generator, text::ChatTemplate chat_template, const std::string& system);
 
-  /// Asks rank 0's question and remembers the answer. Collective, as TextGenerator::complete.
-  /// Throws also as ChatTemplate::render.
+  /// Puts a question that `answer` then answers. Where it would leave no room for an answer, the
+  /// oldest questions are forgotten with their answers until half of the context is free, or only
+  /// this question is left; returns how many. Throws as ChatTemplate::render; nothing has changed
+  /// then.
+  int64_t ask(const std::string& question);
+  /// The same for the last question, whose answer is forgotten. Throws ConfigError if there is
+  /// none.
+  int64_t ask_again();
+  /// Whether what was asked fits into the context.
+  bool fits() const;
+  /// Answers what was asked and remembers that. Collective, as TextGenerator::complete.
+  TextResult answer(const TextOptions& options, const TextSink& sink);
+  /// Both at once.
   TextResult reply(const std::string& question, const TextOptions& options, const TextSink& sink);
 
+  /// Forgets the last question and what followed. Returns that question; none if there is none.
+  std::optional<std::string> undo();
+  /// What was said so far, the system's words first, if there are any.
+  const std::vector<text::Message>& messages() const { return messages_; }
+  /// Goes on from other messages.
+  void set_messages(std::vector<text::Message> messages);
+  /// Tokens of the last prompt.
+  int64_t prompt_length() const { return static_cast<int64_t>(prompt_.size()); }
+
  private:
-  std::vector<int64_t> prompt() const;
+  std::vector<int64_t> render(const std::vector<text::Message>& messages) const;
+  int64_t ask_all(std::vector<text::Message> messages);
 
   TextGenerator& generator_;
   text::ChatTemplate template_;
   std::vector<text::Message> messages_;
+  std::vector<int64_t> prompt_;
 };
 
 }  // namespace weft::generate

@@ -39,7 +39,7 @@ std::optional<GivenAdapter> open_adapter(const ModelOptions& options) {
 }
 
 std::string base_path(const ModelOptions& options) {
-  if (!options.path.empty()) return options.path;
+  if (!options.path.empty()) return model_path(options.path);
   const auto adapter = open_adapter(options);
   if (!adapter.has_value() || !adapter->run.has_value()) return model_path(options.path);
   const std::string& base = adapter->run->model.from;

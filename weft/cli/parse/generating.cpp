@@ -54,6 +54,7 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
                  "a web page that may ask, like https://example.org, or *; may be given several "
                  "times (default: none)")
       ->allow_extra_args(false);
+  app.add_flag("--no-page", options.has_no_page, "no chat page at /");
   app.add_option("-c,--ctx-size", options.context,
                  "the most tokens of a sequence, prompt and answer together (default: the model's, "
                  "at most 4096)")
@@ -69,6 +70,17 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
       ->check(whole_number(1, 1 << 20));
   app.add_flag("--restart,!--no-restart", options.restarts,
                "with --tp: when a rank is lost, start all of them again (default: on)");
+}
+
+// Of two ways to give a text one may be used.
+void check_one_of(const char* flag, const std::string& text, const char* file_flag,
+                  const std::string& file) {
+  check<ConfigError>(text.empty() || file.empty(), file_flag, ": beside ", flag,
+                     ", expected one of them; leave the other out");
+}
+
+bool asks_once(const ChatOptions& options) {
+  return !options.prompt.empty() || !options.prompt_file.empty();
 }
 
 // Addresses that no other machine reaches.
@@ -96,11 +108,16 @@ std::optional<ChatOptions> parse_chat(const Args& args) {
   add_running_flags(app, options.model);
   app.add_option("-p,--prompt", options.prompt,
                  "ask this and end; - reads stdin (default: talk line by line)");
+  app.add_option("-f,--file", options.prompt_file, "ask what stands in this file, and end");
   app.add_option("--system-prompt,--sys", options.system, "what the model is told first");
+  app.add_option("--system-prompt-file,--sysf", options.system_file,
+                 "a file with what the model is told first");
   add_answer_flags(app, options.answer, "print one JSON object; needs -p");
   if (!parse_flags(app, args)) return std::nullopt;
   check_answer_flags(options.answer);
-  check<ConfigError>(!options.answer.is_json || !options.prompt.empty(),
+  check_one_of("--prompt", options.prompt, "--file", options.prompt_file);
+  check_one_of("--system-prompt", options.system, "--system-prompt-file", options.system_file);
+  check<ConfigError>(!options.answer.is_json || asks_once(options),
                      "--json: needs one question; give it with -p");
   return options;
 }
@@ -112,8 +129,12 @@ std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
   options.model.activations = kFastActivations;
   add_running_flags(app, options.model);
   app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");
+  app.add_option("-f,--file", options.prompt_file, "a file with the text to continue");
   add_answer_flags(app, options.answer, "print one JSON object instead of the text");
-  if (!parse_flags(app, args, {"--prompt"})) return std::nullopt;
+  if (!parse_flags(app, args)) return std::nullopt;
+  check<ConfigError>(app.count("--prompt") + app.count("--file") != 0,
+                     "generate: --prompt is required, or --file");
+  check_one_of("--prompt", options.prompt, "--file", options.prompt_file);
   check_answer_flags(options.answer);
   return options;
 }

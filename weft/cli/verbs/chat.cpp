@@ -1,14 +1,16 @@
-#include <unistd.h>
-
-#include <cstdio>
-#include <iostream>
+#include <csignal>
+#include <optional>
+#include <sstream>
 
 #include "weft/cli/answer.h"
 #include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
+#include "weft/cli/talk/notes.h"
+#include "weft/cli/talk/settings.h"
+#include "weft/cli/talk/talk.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
-#include "weft/core/terminal/printable.h"
+#include "weft/dist/launch/status_page.h"
 #include "weft/generate/share_prompt.h"
 #include "weft/models/config/sources.h"
 
@@ -22,36 +24,67 @@ text::ChatTemplate required_template(const Session& session) {
   return *found;
 }
 
-int ask(generate::Chat& chat, const Session& session, const ChatOptions& options) {
-  const bool reads_stdin = session.is_root() && options.prompt == "-";
-  const std::string question = reads_stdin ? read_stdin() : options.prompt;
+int ask(generate::Chat& chat, int64_t context, const Session& session, const ChatOptions& options) {
+  const std::string question = given_text(session, options.prompt, options.prompt_file);
   const auto answer = chat.reply(question, options.answer.text, answer_sink(options.answer));
-  return finish_answer(answer, session, options.answer);
-}
-
-// Empty at the end of the input, too.
-std::string read_line() {
-  if (::isatty(STDIN_FILENO)) std::fputs("> ", stderr);
-  std::string line;
-  std::getline(std::cin, line);
-  return line;
-}
-
-// Whether rank 0 has another question. Collective.
-bool share_goes_on(const Session& session, const std::string& line) {
-  return generate::share_tokens(session.group(), {line.empty() ? 0 : 1}).front() == 1;
-}
-
-int talk(generate::Chat& chat, const Session& session, const ChatOptions& options) {
-  if (session.is_root() && ::isatty(STDIN_FILENO)) {
-    std::fprintf(stderr, "weft chat: %s; an empty line or Ctrl-D ends it\n",
-                 core::printable(session.path).c_str());
+  const int status = finish_answer(answer, session, options.answer);
+  if (session.is_root() && !options.answer.is_json) {
+    note_if_cut(answer.result, options.answer, context, "-n");
+    note_speed(answer.result, context);
   }
+  return status;
+}
+
+// What rank 0 tells the others before each answer.
+struct Turn {
+  bool goes_on = false;
+  /// As Talk::take_changes has them.
+  std::string changes;
+};
+
+// Rank 0's, on all ranks. Collective.
+Turn share_turn(const Session& session, const Turn& turn) {
+  std::vector<int64_t> fields = {turn.goes_on ? 1 : 0};
+  fields.insert(fields.end(), turn.changes.begin(), turn.changes.end());
+  fields = generate::share_tokens(session.group(), fields);
+  Turn shared{fields.front() == 1, {}};
+  for (size_t i = 1; i < fields.size(); ++i) shared.changes += static_cast<char>(fields[i]);
+  return shared;
+}
+
+void apply_changes(AnswerOptions& options, const std::string& changes) {
+  std::istringstream lines(changes);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t end = line.find(' ');
+    apply_setting(options, line.substr(0, end), line.substr(end + 1));
+  }
+}
+
+// On a terminal Ctrl-C is rank 0's: it stops an answer. What ends the program comes to all ranks.
+void share_signals(const Session& session, const std::optional<Talk>& talk) {
+  const int64_t is_terminal = talk && talk->is_terminal() ? 1 : 0;
+  if (generate::share_tokens(session.group(), {is_terminal}).front() == 0) return;
+  watch_termination();
+  if (session.is_root()) dist::keep_on_after_interrupts();
+  if (!session.is_root()) std::signal(SIGINT, SIG_IGN);
+}
+
+int talk(generate::Chat& chat, generate::TextGenerator& generator, const Session& session,
+         const ChatOptions& options) {
+  AnswerOptions answer = options.answer;
+  std::optional<Talk> led;
+  if (session.is_root()) led.emplace(chat, generator, answer, session.path);
+  share_signals(session, led);
   while (true) {
-    const std::string line = session.is_root() ? read_line() : "";
-    if (!share_goes_on(session, line)) return is_interrupted() ? interrupted_status() : 0;
-    chat.reply(line, options.answer.text, answer_sink(options.answer));
-    if (session.is_root() && !TextOutput().write("\n")) return 0;
+    Turn turn;
+    if (led) turn.goes_on = led->next();
+    if (led) turn.changes = led->take_changes();
+    turn = share_turn(session, turn);
+    if (!turn.goes_on) return is_interrupted() ? interrupted_status() : 0;
+    if (!led) apply_changes(answer, turn.changes);
+    const auto result = chat.answer(led ? led->text_options() : answer.text,
+                                    led ? led->sink() : generate::TextSink());
+    if (led) led->finish(result);
   }
 }
 
@@ -59,9 +92,13 @@ int chat_on_ranks(const ModelOptions& model, const dist::World& world, const Cha
   watch_interrupt();
   const Session session = open_session(model, world);
   text::ChatTemplate chat_template = required_template(session);
+  const std::string system =
+      options.system_file.empty() ? options.system : given_text(session, "", options.system_file);
   generate::TextGenerator generator = make_generator(session, options.answer);
-  generate::Chat chat(generator, std::move(chat_template), options.system);
-  return options.prompt.empty() ? talk(chat, session, options) : ask(chat, session, options);
+  generate::Chat chat(generator, std::move(chat_template), system);
+  const bool talks = options.prompt.empty() && options.prompt_file.empty();
+  return talks ? talk(chat, generator, session, options)
+               : ask(chat, generator.context(), session, options);
 }
 
 }  // namespace

@@ -11,8 +11,7 @@ int generate_on_ranks(const ModelOptions& model, const dist::World& world,
   watch_interrupt();
   const Session session = open_session(model, world);
   generate::TextGenerator generator = make_generator(session, options.answer);
-  const bool reads_stdin = session.is_root() && options.prompt == "-";
-  const std::string prompt = reads_stdin ? read_stdin() : options.prompt;
+  const std::string prompt = given_text(session, options.prompt, options.prompt_file);
   const auto answer = generator.complete(prompt, options.answer.text, answer_sink(options.answer));
   return finish_answer(answer, session, options.answer);
 }

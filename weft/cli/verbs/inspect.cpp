@@ -68,7 +68,7 @@ json report(const io::TensorFile& file, const std::string& family, const LoadPla
   return out;
 }
 
-std::string table(const json& report) {
+std::string model_table(const json& report) {
   std::string text =
       core::join(report["file"].get<std::string>(), ": ", report["family"].get<std::string>(),
                  ", tp ", report["tp"].get<int>(), "\n");
@@ -112,7 +112,7 @@ int run_inspect(const InspectOptions& options) {
   const LoadPlan plan = models::make_plan(*file, options.tp, load);
   json out = report(*file, config.family, plan, whole);
   if (options.shows_plan) out["plan"] = reads_json(plan.params());
-  std::string text = options.is_json ? core::dump_json(out) + "\n" : table(out);
+  std::string text = options.is_json ? core::dump_json(out) + "\n" : model_table(out);
   if (options.shows_plan && !options.is_json) text += reads_table(out["plan"]);
   TextOutput().write(text);
   return 0;

@@ -212,10 +212,18 @@ void Job::read_stream(Stream& stream) {
   if (stream.sink->is_broken()) stream.fd.reset();
 }
 
+bool Job::asks_to_end(int signal_number) const {
+  const auto keeps_on = [this](int rank) { return status_of(rank).keeps_on.load() != 0; };
+  for (int rank = 0; signal_number == SIGINT && rank < options_.num_ranks; ++rank) {
+    if (keeps_on(rank)) return false;
+  }
+  return signal_number != SIGUSR1 && signal_number != SIGUSR2;
+}
+
 void Job::handle_signals() {
   while (const auto info = signals_.next()) {
     if (info->si_signo == SIGCHLD) continue;
-    const bool ends = info->si_signo != SIGUSR1 && info->si_signo != SIGUSR2;
+    const bool ends = asks_to_end(info->si_signo);
     if (ends) asked_signal_ = info->si_signo;
     if (ends && link_) {
       link_->tell(128 + info->si_signo,

@@ -87,6 +87,7 @@ class Job {
   void step();
   void wait_for_events();
   void read_stream(Stream& stream);
+  bool asks_to_end(int signal_number) const;
   void handle_signals();
   void reap();
   void note_end(int rank);

@@ -175,6 +175,10 @@ void share_status_page(StatusPage page, int rank) {
 
 void note_asked_signal(int number) { own_status().asked_signal.store(number); }
 
+void forget_asked_signal() { own_status().asked_signal.store(0); }
+
+void keep_on_after_interrupts() { own_status().keeps_on.store(1); }
+
 int asked_signal() {
   if (const int own = own_status().asked_signal.load(std::memory_order_relaxed)) return own;
   const StatusPage* page = shared_status_page();

@@ -43,6 +43,8 @@ struct alignas(64) RankStatus {
   std::atomic<uint32_t> error_length;
   /// The signal that asked it to stop; 0 before.
   std::atomic<int32_t> asked_signal;
+  /// Not 0: SIGINT is not a request to end, the rank makes something else of it.
+  std::atomic<int32_t> keeps_on;
   /// When the error was left: nanoseconds of this host's steady clock.
   std::atomic<int64_t> error_time;
   std::array<char, 64> activity;
@@ -117,6 +119,13 @@ void note_asked_signal(int number);
 
 /// The signal that has asked this rank, or else one that shares its page, to stop; 0 if none has.
 int asked_signal();
+
+/// Forgets that a signal has asked this rank to stop.
+void forget_asked_signal();
+
+/// From now on SIGINT does not end the job for its launcher, which passes it on: this rank goes on
+/// after it, and ends the others itself.
+void keep_on_after_interrupts();
 
 /// Says in a word what this process does outside of collectives, e.g. "load"; shown when it dies.
 void set_activity(std::string_view activity);

@@ -19,6 +19,12 @@ bool equal_in_constant_time(std::string_view given, std::string_view key) {
   return differences == 0;
 }
 
+// A page of this server may ask: browsers name it by the host that they ask.
+bool is_own_page(const HttpRequest& request) {
+  return !request.host.empty() && (request.origin == "http://" + request.host ||
+                                   request.origin == "https://" + request.host);
+}
+
 bool is_allowed_origin(const std::string& origin, const AccessOptions& options) {
   return std::ranges::any_of(options.cors_origins, [&](const std::string& allowed) {
     return allowed == "*" || allowed == origin;
@@ -62,7 +68,8 @@ void check_access(const HttpRequest& request, const AccessOptions& options, bool
     throw ApiError(403, error_type_of(403),
                    core::join("Host ", core::quote(request.host), ", expected localhost"));
   }
-  if (!request.origin.empty() && !is_allowed_origin(request.origin, options)) {
+  const bool is_foreign = !request.origin.empty() && !is_own_page(request);
+  if (is_foreign && !is_allowed_origin(request.origin, options)) {
     throw ApiError(403, error_type_of(403),
                    core::join("web pages of ", core::quote(request.origin), " may not ask"));
   }

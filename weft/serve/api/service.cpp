@@ -9,6 +9,7 @@
 #include "weft/core/log.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/fields.h"
+#include "weft/serve/page/page.h"
 
 namespace weft::serve {
 namespace {
@@ -61,7 +62,8 @@ const std::vector<Service::Route>& Service::routes() {
   return table;
 }
 
-Service::Service(AccessOptions access) : access_(std::move(access)) {}
+Service::Service(AccessOptions access, bool has_page)
+    : access_(std::move(access)), has_page_(has_page) {}
 
 void Service::open(ServedModel model) {
   auto completions = std::make_unique<Completions>(std::move(model), metrics_);
@@ -91,7 +93,17 @@ void Service::handle(const HttpRequest& request, const Reply& reply) noexcept {
   }
 }
 
+// The page itself needs no key: it asks for one.
+std::optional<HttpAnswer> Service::page(const HttpRequest& request) const {
+  if (!has_page_ || request.method != "GET") return std::nullopt;
+  return page_answer(request.path);
+}
+
 void Service::dispatch(const HttpRequest& request, const Reply& reply) {
+  if (auto file = page(request)) {
+    check_access(request, access_, false);
+    return reply->send(std::move(*file));
+  }
   const Route* found = nullptr;
   bool knows_path = false;
   for (const Route& route : routes()) {

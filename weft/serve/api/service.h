@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace weft::serve {
 /// while a scheduler runs on another.
 class Service {
  public:
-  explicit Service(AccessOptions access);
+  /// `has_page`: also answers with the chat page, at /.
+  explicit Service(AccessOptions access, bool has_page = true);
 
   /// Answers a request, now or later; never throws.
   void handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept;
@@ -33,6 +35,7 @@ class Service {
   struct Route;
   static const std::vector<Route>& routes();
 
+  std::optional<HttpAnswer> page(const HttpRequest& request) const;
   void dispatch(const HttpRequest& request, const Reply& reply);
   Completions& completions() const;
   const ServedModel& model() const { return completions().model(); }
@@ -46,6 +49,7 @@ class Service {
   void complete(const HttpRequest& request, const Reply& reply);
 
   AccessOptions access_;
+  bool has_page_;
   Metrics metrics_;
   mutable std::mutex mutex_;
   /// Set once; null until the model is there.

@@ -58,7 +58,8 @@ serve::SchedulerOptions scheduler_options(const ServeVerbOptions& options, const
 class Front {
  public:
   explicit Front(const ServeVerbOptions& options)
-      : service_(access_of(options)), server_(http_options(options), handler()) {}
+      : service_(access_of(options), !options.has_no_page),
+        server_(http_options(options), handler()) {}
 
   void open(const ServeVerbOptions& options, const Session& session,
             const serve::SchedulerOptions& scheduler) {
@@ -71,6 +72,10 @@ class Front {
     service_.open(std::move(model));
     std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", name.c_str(), options.host.c_str(),
                  server_.port());
+    if (!options.has_no_page) {
+      std::fprintf(stderr, "weft serve: chat page on http://%s:%d/\n", options.host.c_str(),
+                   server_.port());
+    }
   }
 
   serve::Scheduler* scheduler() { return scheduler_.get(); }
