@@ -60,6 +60,18 @@ if(WEFT_HAS_MPI)
 endif()
 install(TARGETS weft weft-tensors RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 
+# What shells and man read is made by the program itself, of the flags that it has.
+foreach(file bash:bash-completion/completions/weft zsh:zsh/vendor-completions/_weft man:man/man1/weft.1)
+  string(REPLACE ":" ";" file ${file})
+  list(POP_FRONT file format path)
+  install(CODE "
+    set(path \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/${path}\")
+    get_filename_component(folder \"\${path}\" DIRECTORY)
+    file(MAKE_DIRECTORY \"\${folder}\")
+    execute_process(COMMAND \"${weft_BINARY_DIR}/weft\" completion ${format} OUTPUT_FILE \"\${path}\"
+                    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT program)
+endforeach()
+
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${config_folder} COMPONENT dev)
 configure_package_config_file(${weft_SOURCE_DIR}/cmake/weftConfig.cmake.in

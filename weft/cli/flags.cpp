@@ -142,7 +142,7 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
                          " is required");
     }
   } catch (const CLI::CallForHelp&) {
-    TextOutput().write(help_text(app));
+    show_help(app);
     return false;
   } catch (const CLI::ParseError& error) {
     core::fail<ConfigError>(app.get_name(), ": ", error.what());

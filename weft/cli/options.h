@@ -222,6 +222,12 @@ struct DoctorOptions {
   Args command;
 };
 
+/// weft completion: for whom.
+struct CompletionOptions {
+  /// "bash", "zsh" or "man".
+  std::string format;
+};
+
 /// weft train and weft lora: the run.
 struct TrainOptions {
   /// Low-rank adapters beside frozen weights instead of all weights.

@@ -43,6 +43,8 @@ const std::vector<Verb>& verbs() {
        parse_and_run<parse_plot, run_plot>},
       {"doctor", "check this machine: kernels, ranks, tokenizer, a real answer",
        shows_help<parse_doctor>},
+      {"completion", "print completion for a shell, or the manual page",
+       shows_help<parse_completion>, parse_and_run<parse_completion, run_completion>},
       {"launch", "start a program on n ranks", shows_help<parse_launch>},
   };
   return table;

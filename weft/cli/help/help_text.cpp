@@ -1,7 +1,8 @@
 #include "weft/cli/help/help_text.h"
 
 #include <algorithm>
-#include <array>
+#include <cctype>
+#include <cstdio>
 #include <sstream>
 #include <string_view>
 
@@ -11,6 +12,8 @@ namespace {
 constexpr size_t kWidth = 100;
 constexpr size_t kColumn = 32;
 constexpr char kCommon[] = "Options";
+
+HelpCapture* current_capture = nullptr;
 
 // Where flags stand that are not among the first group's. Names that no verb has do no harm.
 struct Placement {
@@ -147,6 +150,20 @@ std::string help_text(const CLI::App& app) {
     for (const HelpFlag& flag : group.flags) add_flag(text, flag);
   }
   return text;
+}
+
+HelpCapture::HelpCapture() { current_capture = this; }
+
+HelpCapture::~HelpCapture() { current_capture = nullptr; }
+
+void show_help(const CLI::App& app) {
+  if (current_capture == nullptr) {
+    std::fputs(help_text(app).c_str(), stdout);
+    std::fflush(stdout);
+    return;
+  }
+  current_capture->help_ = {app.get_name(), "", usage_text(app), app.get_description(),
+                            help_groups(app)};
 }
 
 }  // namespace weft::cli

@@ -27,7 +27,36 @@ std::vector<HelpGroup> help_groups(const CLI::App& app);
 /// "weft chat [OPTION…] [MODEL]".
 std::string usage_text(const CLI::App& app);
 
+/// A verb as pages and scripts describe it.
+struct VerbHelp {
+  std::string name;
+  /// One line, of the table of verbs.
+  std::string summary;
+  /// As usage_text has it.
+  std::string usage;
+  std::string about;
+  std::vector<HelpGroup> groups;
+};
+
 /// All of a verb's help, at most 100 columns wide.
 std::string help_text(const CLI::App& app);
+
+/// Writes a verb's help to stdout; to a HelpCapture while there is one.
+void show_help(const CLI::App& app);
+
+/// Takes the help that is asked for while this lives, in place of stdout. One at a time.
+class HelpCapture {
+ public:
+  HelpCapture();
+  HelpCapture(const HelpCapture&) = delete;
+  HelpCapture& operator=(const HelpCapture&) = delete;
+  ~HelpCapture();
+  /// What was shown last.
+  const VerbHelp& help() const { return help_; }
+
+ private:
+  friend void show_help(const CLI::App& app);
+  VerbHelp help_;
+};
 
 }  // namespace weft::cli

@@ -45,4 +45,16 @@ std::optional<DoctorOptions> parse_doctor(const Args& args) {
   return options;
 }
 
+std::optional<CompletionOptions> parse_completion(const Args& args) {
+  CLI::App app(
+      "Prints what a shell reads to complete verbs and flags, or the page of `man weft`. Packages "
+      "install all three.",
+      "completion");
+  CompletionOptions options;
+  app.add_option("format,--format", options.format, "bash, zsh or man")
+      ->check(CLI::IsMember({"bash", "zsh", "man"}));
+  if (!parse_flags(app, args, {"--format"})) return std::nullopt;
+  return options;
+}
+
 }  // namespace weft::cli

@@ -22,6 +22,7 @@ std::optional<FuseOptions> parse_fuse(const Args& args);
 std::optional<TokenizeOptions> parse_tokenize(const Args& args);
 std::optional<InspectOptions> parse_inspect(const Args& args);
 std::optional<DoctorOptions> parse_doctor(const Args& args);
+std::optional<CompletionOptions> parse_completion(const Args& args);
 std::optional<TrainOptions> parse_train(const Args& args);
 std::optional<TrainOptions> parse_lora(const Args& args);
 std::optional<PlanOptions> parse_plan(const Args& args);

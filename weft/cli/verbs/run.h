@@ -10,6 +10,7 @@ namespace weft::cli {
 int run_tokenize(const TokenizeOptions& options);
 int run_plan(const PlanOptions& options);
 int run_plot(const PlotVerbOptions& options);
+int run_completion(const CompletionOptions& options);
 
 /// These do:
 int run_chat(const ChatOptions& options);
