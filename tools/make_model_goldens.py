@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/models/data/families: tiny random checkpoints of every family of models.
 
-Needs the PyPI packages torch, transformers 4.57, safetensors, numpy, gguf and, for one case, mlx.
+Needs the PyPI packages torch, transformers 4.57 (5 for ministral3, which 4 does not have),
+safetensors, numpy, gguf and, for one case, mlx.
 Usage: make_model_goldens.py [FOLDER] [CASE…]
 
 FOLDER/<case>/config.json, model.safetensors   as transformers saves them, bfloat16
@@ -22,64 +23,10 @@ import safetensors.torch
 import torch
 import transformers
 
+from goldens.model_cases import CASES
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUM_TOKENS = 20
-SMALL = dict(hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
-             num_key_value_heads=2, head_dim=8, vocab_size=61, max_position_embeddings=64)
-USUAL = dict(hidden_size=48, intermediate_size=44, num_hidden_layers=2, num_attention_heads=6,
-             num_key_value_heads=2, vocab_size=101, max_position_embeddings=64)
-EXPERTS = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-               vocab_size=61, max_position_embeddings=64)
-WIDE_EXPERTS = EXPERTS | dict(hidden_size=64, intermediate_size=64, num_local_experts=3,
-                              num_experts_per_tok=2, num_attention_heads=8, head_dim=8)
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-          "original_max_position_embeddings": 16}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
-# 6 heads over 3 kv heads: uneven over 2 and over 4 ranks.
-UNEVEN = SMALL | dict(num_attention_heads=6, num_key_value_heads=3, head_dim=None)
-# Case: class of the configuration, its values, GGUF's architecture (None: llama.cpp has no such).
-CASES = {
-    "llama": ("Llama", USUAL, "llama"),
-    "llama_bias": ("Llama", USUAL | dict(num_key_value_heads=3, head_dim=10, attention_bias=True,
-                                         mlp_bias=True, tie_word_embeddings=True), "llama"),
-    "llama_linear": ("Llama", SMALL | dict(rope_scaling={"type": "linear", "factor": 4.0}), "llama"),
-    "llama_dynamic": ("Llama", SMALL | dict(max_position_embeddings=12, rope_scaling={
-        "rope_type": "dynamic", "factor": 2.0}), None),
-    "llama_llama3": ("Llama", SMALL | dict(rope_scaling=LLAMA3, rope_theta=500.0), "llama"),
-    "llama_yarn": ("Llama", SMALL | dict(rope_scaling=YARN), "llama"),
-    "mistral": ("Mistral", USUAL | dict(head_dim=10, sliding_window=5), "llama"),
-    "qwen2": ("Qwen2", USUAL | dict(tie_word_embeddings=True), "qwen2"),
-    "qwen2_window": ("Qwen2", SMALL | dict(use_sliding_window=True, sliding_window=6,
-                                           max_window_layers=1, head_dim=None), None),
-    "qwen3": ("Qwen3", USUAL | dict(head_dim=12), "qwen3"),
-    "mixtral": ("Mixtral", EXPERTS | dict(intermediate_size=28, num_local_experts=4,
-                                          num_experts_per_tok=2), "llama"),
-    "qwen2_moe": ("Qwen2Moe", EXPERTS | dict(
-        moe_intermediate_size=12, shared_expert_intermediate_size=20, num_experts=6,
-        num_experts_per_tok=3, norm_topk_prob=False), "qwen2moe"),
-    "qwen3_moe": ("Qwen3Moe", EXPERTS | dict(
-        moe_intermediate_size=12, num_experts=6, num_experts_per_tok=2, norm_topk_prob=True,
-        head_dim=10), "qwen3moe"),
-    "qwen3_moe_mixed": ("Qwen3Moe", EXPERTS | dict(
-        num_hidden_layers=3, mlp_only_layers=[1], intermediate_size=20, moe_intermediate_size=12,
-        num_experts=4, num_experts_per_tok=2, norm_topk_prob=False, head_dim=8), None),
-    # Only as GGUF: matrices in Q8_0, whose blocks of 32 do not divide evenly over ranks.
-    "mixtral_q8_0": ("Mixtral", WIDE_EXPERTS, "llama"),
-    # Only as a folder, as mlx-lm writes it: matrices affine, experts stacked.
-    "mixtral_mlx": ("Mixtral", WIDE_EXPERTS, None),
-    # The same weights before they were quantized.
-    "mixtral_plain": ("Mixtral", WIDE_EXPERTS, None),
-    # Every fourth layer is without rope, which GGUF's readers take for granted.
-    "smollm3": ("SmolLM3", UNEVEN | dict(num_hidden_layers=4, pad_token_id=0), "smollm3"),
-    "smollm3_window": ("SmolLM3", SMALL | dict(
-        no_rope_layers=[0, 1], use_sliding_window=True, sliding_window=6, attention_bias=True,
-        tie_word_embeddings=False, pad_token_id=0), None),
-    "granite": ("Granite", UNEVEN | dict(
-        embedding_multiplier=3.0, attention_multiplier=0.75, residual_multiplier=0.375,
-        logits_scaling=1.5, tie_word_embeddings=True), "granite"),
-    "phi3": ("Phi3", UNEVEN | dict(head_dim=8, partial_rotary_factor=0.5, pad_token_id=0), "phi3"),
-    "olmo2": ("Olmo2", UNEVEN, "olmo2"),
-}
 # Hugging Face's name of a layer's tensor -> GGUF's.
 LAYER_NAMES = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
@@ -89,13 +36,21 @@ LAYER_NAMES = {
     "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.router": "ffn_gate_inp", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 }
 # Where an architecture has another name.
-OWN_LAYER_NAMES = {"olmo2": {"post_attention_layernorm": "post_attention_norm",
-                             "post_feedforward_layernorm": "post_ffw_norm"}}
+AFTER = {"post_attention_layernorm": "post_attention_norm",
+         "post_feedforward_layernorm": "post_ffw_norm"}
+GEMMA_NAMES = AFTER | {"pre_feedforward_layernorm": "ffn_norm"}
+LATE = {"post_attention_layernorm": "post_attention_norm"}
+GLM = {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"}
+OWN_LAYER_NAMES = {"gpt-oss": LATE, "glm4moe": LATE, "glm4": GLM, "olmo2": AFTER, "gemma2": GEMMA_NAMES, "gemma3": GEMMA_NAMES}
+# Whose GGUF has 1 added to the weights of norms.
+ADDED = ("gemma2", "gemma3")
 # Architectures whose rope turns pairs of neighbours, so that q and k have other rows.
-PAIRED = ("llama", "smollm3", "granite")
+PAIRED = ("llama", "smollm3", "granite", "mistral3")
 EXPERT_NAMES = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "down_proj": "down",
                 "up_proj": "up"}
 GLOBAL_NAMES = {"model.embed_tokens.weight": "token_embd.weight",
@@ -103,7 +58,8 @@ GLOBAL_NAMES = {"model.embed_tokens.weight": "token_embd.weight",
 
 
 def make_model(kind, values, seed):
-    config = getattr(transformers, kind + "Config")(**{k: v for k, v in values.items()
+    text = "Text" if kind == "Gemma3" else ""
+    config = getattr(transformers, kind + text + "Config")(**{k: v for k, v in values.items()
                                                        if v is not None})
     config._attn_implementation = "eager"
     model = getattr(transformers, kind + "ForCausalLM")(config).eval()
@@ -112,12 +68,20 @@ def make_model(kind, values, seed):
         for name, parameter in model.named_parameters():
             numbers = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() == 1:
-                numbers = 0.3 * numbers + (1 if "norm" in name else 0)
+                is_norm = "norm" in name and not kind.startswith("Gemma")
+                numbers = 0.3 * numbers + (1 if is_norm else 0)
             elif "embed_tokens" not in name:
                 # Router scores far apart, so that no rounding decides which expert is taken.
-                is_router = name.endswith((".gate.weight", "shared_expert_gate.weight"))
+                is_router = name.endswith((".gate.weight", "shared_expert_gate.weight",
+                                           "router.weight"))
                 numbers *= (3 if is_router else 1.5) / parameter.shape[1] ** 0.5
+                # Some gates and ups are beyond the limits.
+                numbers *= 20 if name.endswith("gate_up_proj_bias") else 1
             parameter.copy_(numbers.to(torch.bfloat16))
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                numbers = 0.3 * torch.randn(buffer.shape, generator=generator)
+                buffer.copy_(numbers.to(torch.bfloat16))
     return config, model
 
 
@@ -141,13 +105,59 @@ def permuted(tensor, heads):
     return tensor.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
+def oss_experts(layer, name, tensor):
+    """GGUF has gates and ups apart, and matrices the other way round."""
+    part, is_bias = name.removesuffix("_bias"), name.endswith("_bias")
+    if not is_bias:
+        tensor = tensor.transpose(1, 2)
+    suffix = "bias" if is_bias else "weight"
+    if part == "down_proj":
+        yield f"blk.{layer}.ffn_down_exps.{suffix}", tensor
+        return
+    for number, own in enumerate(("gate", "up")):
+        yield f"blk.{layer}.ffn_{own}_exps.{suffix}", tensor[:, number::2].contiguous()
+
+
+def is_oss_matrix(name):
+    return name.endswith(("gate_up_proj", "down_proj"))
+
+
+def quantize_oss_experts(model):
+    """Puts in the place of experts' matrices what their mxfp4 form stands for; returns folders' form."""
+    kind, tensors = gguf.GGMLQuantizationType.MXFP4, {}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not is_oss_matrix(name):
+                continue
+            blocks = gguf.quants.quantize(parameter.transpose(1, 2).contiguous().numpy(), kind)
+            whole = torch.from_numpy(gguf.quants.dequantize(blocks, kind))
+            parameter.copy_(whole.transpose(1, 2))
+            blocks = torch.from_numpy(blocks.copy()).unflatten(-1, (-1, 17))
+            low, high = blocks[..., 1:] & 15, blocks[..., 1:] >> 4
+            codes = torch.cat([low, high], -1)
+            tensors[name + "_blocks"] = codes[..., ::2] | codes[..., 1::2] << 4
+            tensors[name + "_scales"] = blocks[..., 0].contiguous()
+    return tensors
+
+
 def gguf_tensors(architecture, config, state):
     experts = {}
     for name, tensor in state.items():
+        if architecture in ADDED and "norm" in name:
+            tensor = tensor.float() + 1
         if name in GLOBAL_NAMES:
             yield GLOBAL_NAMES[name], tensor
             continue
         layer, rest = name.removeprefix("model.layers.").split(".", 1)
+        if rest == "mlp.gate.e_score_correction_bias":
+            yield f"blk.{layer}.exp_probs_b.bias", tensor
+            continue
+        if rest == "self_attn.sinks":
+            yield f"blk.{layer}.attn_sinks.weight", tensor
+            continue
+        if rest.startswith("mlp.experts.") and architecture == "gpt-oss":
+            yield from oss_experts(layer, rest.removeprefix("mlp.experts."), tensor)
+            continue
         base, suffix = rest.rsplit(".", 1)
         if ".experts." in rest:
             number, part = base.rsplit(".", 2)[1:]
@@ -224,7 +234,8 @@ def add_keys(writer, config, dim):
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_theta)
+    rope = getattr(config, "rope_parameters", None) or {}
+    writer.add_rope_freq_base(rope.get("rope_theta") or config.rope_theta)
     writer.add_rope_dimension_count(int(dim * getattr(config, "partial_rotary_factor", 1.0)))
     writer.add_key_length(dim)
     writer.add_value_length(dim)
@@ -233,12 +244,33 @@ def add_keys(writer, config, dim):
         writer.add_sliding_window(config.sliding_window)
     if config.model_type == "phi3":
         writer.add_sliding_window(config.sliding_window or 0)
+    if config.model_type.startswith("gemma"):
+        writer.add_sliding_window(config.sliding_window)
+    if config.model_type == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.model_type == "gemma3_text":
+        writer.add_rope_freq_base_swa(config.rope_local_base_freq)
+    if config.model_type == "ministral3":
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    if config.model_type == "glm4_moe":
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_group_count(config.n_group)
+    if config.model_type == "gpt_oss":
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "granite":
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_logit_scale(config.logits_scaling)
     num_experts = getattr(config, "num_local_experts", getattr(config, "num_experts", None))
+    num_experts = getattr(config, "n_routed_experts", num_experts)
     if num_experts:
         writer.add_expert_count(num_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
@@ -246,7 +278,7 @@ def add_keys(writer, config, dim):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if hasattr(config, "shared_expert_intermediate_size"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
-    scaling = config.rope_scaling if getattr(config, "rope_scaling", None) else {}
+    scaling = rope or getattr(config, "rope_scaling", None) or {}
     if scaling.get("rope_type") in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(scaling["rope_type"]))
         writer.add_rope_scaling_factor(scaling["factor"])
@@ -266,7 +298,10 @@ def write_gguf(path, architecture, config, state, matrix_kind):
         if numbers.ndim == 1:
             writer.add_tensor(name, numbers)
             continue
-        kind = gguf.GGMLQuantizationType.BF16 if "ffn_gate_inp" in name else matrix_kind
+        is_bias = name.endswith("bias")
+        kind = gguf.GGMLQuantizationType.F32 if is_bias else matrix_kind
+        if "ffn_gate_inp" in name or ("mxfp4" in str(path) and "exps" not in name):
+            kind = gguf.GGMLQuantizationType.BF16
         blocks = gguf.quants.quantize(np.ascontiguousarray(numbers), kind)
         assert np.array_equal(gguf.quants.dequantize(blocks, kind), numbers), name
         writer.add_tensor(name, blocks, raw_dtype=kind)
@@ -286,19 +321,25 @@ def write_case(folder, name, seed):
         quantize_matrices(model)
     if is_mlx:
         write_mlx(folder, config, model)
+    made = quantize_oss_experts(model) if name.endswith("mxfp4") else {}
     write_reference(folder, config, model, "dynamic" in name)
     state = {key: tensor for key, tensor in model.state_dict().items()
              if not (config.tie_word_embeddings and key == "lm_head.weight")}
     if architecture:
         kinds = gguf.GGMLQuantizationType
         write_gguf(folder / "model.gguf", architecture, config, state,
-                   kinds.Q8_0 if is_gguf_only else kinds.BF16)
+                   kinds.Q8_0 if is_gguf_only else kinds.MXFP4 if made else kinds.BF16)
     if is_gguf_only or is_mlx:
         return
     text = json.loads(config.to_json_string(use_diff=True))
+    if made:
+        text["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+            "lm_head"]}
     (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")
-    safetensors.torch.save_file({key: tensor.to(torch.bfloat16) for key, tensor in state.items()},
-                                folder / "model.safetensors", {"format": "pt"})
+    made |= {key: tensor.to(torch.bfloat16) for key, tensor in state.items()
+             if not (made and is_oss_matrix(key))}
+    safetensors.torch.save_file(made, folder / "model.safetensors", {"format": "pt"})
 
 
 def main():

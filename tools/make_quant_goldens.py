@@ -135,6 +135,18 @@ def write_gguf(folder, random, name, halves):
     (folder / f"gguf_{name}.bin").write_bytes(blocks.tobytes() + expected.tobytes())
 
 
+def write_gguf_mxfp4(folder):
+    """Scales are powers of two, in a byte, such that no number is too large."""
+    random = np.random.default_rng(4)
+    kind = gguf.GGMLQuantizationType.MXFP4
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    count = GGUF_ROWS * GGUF_COLUMNS // block
+    blocks = random.integers(0, 256, (count, size), dtype=np.uint8)
+    blocks[:, 0] = random.integers(80, 150, count, dtype=np.uint8)
+    expected = gguf.quants.dequantize(blocks, kind).astype(np.float32)
+    (folder / "gguf_MXFP4.bin").write_bytes(blocks.tobytes() + expected.tobytes())
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -150,6 +162,7 @@ def main():
     for mode in ("mxfp4", "mxfp8", "nvfp4"):
         write_microscaled(folder, random, mode)
     write_awq_gptq(folder)
+    write_gguf_mxfp4(folder)
 
 
 if __name__ == "__main__":

@@ -240,19 +240,19 @@ TEST(GgufRefusals, WrongTypes) {
           {"type 4", dims({4}, 4),
            "tensor 'a' at byte 45: type 4, expected one of F32 (0), F16 (1), "
            "Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 "
-           "(24 to 28), BF16 (30); convert the model to one of these"},
+           "(24 to 28), BF16 (30), MXFP4 (39); convert the model to one of these"},
           {"type 5", dims({4}, 5),
            "tensor 'a' at byte 45: type 5, expected one of F32 (0), F16 (1), "
            "Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 "
-           "(24 to 28), BF16 (30); convert the model to one of these"},
+           "(24 to 28), BF16 (30), MXFP4 (39); convert the model to one of these"},
           {"type 31", dims({4}, 31),
            "tensor 'a' at byte 45: type 31, expected one of F32 (0), F16 (1), "
            "Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 "
-           "(24 to 28), BF16 (30); convert the model to one of these"},
+           "(24 to 28), BF16 (30), MXFP4 (39); convert the model to one of these"},
           {"type 999", dims({4}, 999),
            "tensor 'a' at byte 45: type 999, expected one of F32 (0), F16 (1), "
            "Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 "
-           "(24 to 28), BF16 (30); convert the model to one of these"},
+           "(24 to 28), BF16 (30), MXFP4 (39); convert the model to one of these"},
           {"half a block", dims({48, 2}, kQ8_0),
            "tensor 'a' at byte 57: rows of 48 elements, expected a multiple of "
            "32 for Q8_0; fetch or convert the file again"},

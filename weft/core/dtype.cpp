@@ -7,7 +7,7 @@ namespace weft::core {
 namespace {
 
 // In the order of Dtype. Numbers and block sizes of GGUF's types: ggml's table of types.
-constexpr std::array<DtypeInfo, 26> kInfos = {{
+constexpr std::array<DtypeInfo, 27> kInfos = {{
     {"BOOL", 1, 1, kNotInGguf, "bool"},
     {"U8", 1, 1, kNotInGguf, "uint8"},
     {"I8", 1, 1, 24, "int8"},
@@ -34,8 +34,9 @@ constexpr std::array<DtypeInfo, 26> kInfos = {{
     {"Q4_K", 256, 144, 12},
     {"Q5_K", 256, 176, 13},
     {"Q6_K", 256, 210, 14},
+    {"MXFP4", 32, 17, 39},
 }};
-static_assert(static_cast<size_t>(Dtype::kQ6K) + 1 == kInfos.size());
+static_assert(static_cast<size_t>(Dtype::kMXFP4) + 1 == kInfos.size());
 
 template <class Matches>
 std::optional<Dtype> find_dtype(const Matches& matches) {

@@ -34,6 +34,7 @@ enum class Dtype : uint8_t {
   kQ4K,
   kQ5K,
   kQ6K,
+  kMXFP4,
 };
 
 /// Numbers of GGUF's types are not negative.

@@ -59,8 +59,13 @@ class StoredMatrix {
                        info(scales.dtype).name, " scales, expected F32, F16 or BF16");
   }
 
+  const MatrixRef& ref() const { return matrix_; }
+  const TensorFile& file() const { return file_; }
+
   void name_tensors(MatrixFormat& format) const {
-    for (MatrixPart& part : format.parts) part.tensor = matrix_.base + part.suffix;
+    for (MatrixPart& part : format.parts) {
+      if (part.tensor.empty()) part.tensor = matrix_.base + part.suffix;
+    }
   }
 
  private:
@@ -167,6 +172,57 @@ MatrixFormat describe_microscaled(const StoredMatrix& matrix) {
                           ", expected mxfp4 (4, 32), mxfp8 (8, 32) or nvfp4 (4, 16)");
 }
 
+// --- gpt-oss's experts: <base>_blocks [stack, out, groups, 16] and <base>_scales, mxfp4; or <base>
+// alone, plain and transposed.
+
+bool has_byte_blocks(const StoredMatrix& matrix) {
+  return matrix.file().find(matrix.ref().base + "_blocks") != nullptr;
+}
+
+MatrixFormat describe_byte_blocks(const StoredMatrix& matrix) {
+  constexpr int64_t kGroup = 32, kBits = 4;
+  const std::string& base = matrix.ref().base;
+  const TensorMeta& blocks = matrix.file().require(base + "_blocks");
+  const TensorMeta& scales = matrix.file().require(base + "_scales");
+  const int64_t groups = matrix.in() / kGroup;
+  matrix.check_shape(scales, matrix.out(), groups);
+  std::vector<int64_t> expected = {matrix.out(), groups, kGroup * kBits / 8};
+  if (matrix.ref().stack > 0) expected.insert(expected.begin(), matrix.ref().stack);
+  check<FormatError>(blocks.shape == expected && blocks.dtype == Dtype::kU8 &&
+                         scales.dtype == Dtype::kU8 && matrix.in() % kGroup == 0,
+                     matrix.where(blocks), info(blocks.dtype).name, " ", list_text(blocks.shape),
+                     " with ", info(scales.dtype).name, " scales, expected U8 ",
+                     list_text(expected), " with U8");
+  MatrixFormat format;
+  format.kind = MatrixKind::kMicroscaled;
+  format.scheme = format.text = "mxfp4";
+  format.bits = kBits;
+  format.group_size = format.in_unit = kGroup;
+  MatrixPart& part = add_part(format, ".weight", 0, 1);
+  part.tensor = blocks.name;
+  part.bits = kBits;
+  part.is_grouped = true;
+  MatrixPart& scale = add_part(format, ".scales", 0, 1);
+  scale.tensor = scales.name;
+  scale.per_in = kGroup;
+  return format;
+}
+
+bool is_bare(const StoredMatrix& matrix) {
+  return matrix.find("weight") == nullptr && matrix.file().find(matrix.ref().base) != nullptr;
+}
+
+MatrixFormat describe_bare(const StoredMatrix& matrix) {
+  const TensorMeta& tensor = matrix.file().require(matrix.ref().base);
+  matrix.check_shape(tensor, matrix.in(), matrix.out());
+  check<FormatError>(is_floating(tensor.dtype), matrix.where(tensor), "type ",
+                     info(tensor.dtype).name, ", expected a floating type");
+  MatrixFormat format = one_tensor_format(tensor.dtype);
+  format.parts[0].tensor = tensor.name;
+  format.parts[0].is_transposed = true;
+  return format;
+}
+
 // --- AutoAWQ's and AutoGPTQ's: <base>.qweight, .qzeros and .scales, all of them [in, out]; AWQ
 // packs along `out`, GPTQ along `in`.
 
@@ -251,7 +307,9 @@ struct FormatRow {
 
 // A row comes before those that it is a special case of. How the parts are decoded stands in
 // load_tensor.cpp's table, which has a row for each of these.
-constexpr std::array<FormatRow, kNumMatrixKinds> kFormats = {{
+constexpr std::array<FormatRow, kNumMatrixKinds + 2> kFormats = {{
+    {MatrixKind::kMicroscaled, has_byte_blocks, describe_byte_blocks},
+    {MatrixKind::kDense, is_bare, describe_bare},
     {MatrixKind::kAwq, is_awq, describe_awq},
     {MatrixKind::kGptq, is_gptq, describe_gptq},
     {MatrixKind::kMicroscaled, has_words_and_byte_scales, describe_microscaled},
@@ -283,6 +341,13 @@ MatrixFormat affine_format(int64_t bits, int64_t group_size) {
   add_part(format, ".scales", 0, 1).per_in = group_size;
   add_part(format, ".biases", 0, 1).per_in = group_size;
   return format;
+}
+
+bool has_matrix(const TensorFile& file, const std::string& base) {
+  for (const char* suffix : {".weight", ".qweight", "_blocks", ""}) {
+    if (file.find(base + suffix) != nullptr) return true;
+  }
+  return false;
 }
 
 MatrixFormat matrix_format(const TensorFile& file, const MatrixRef& matrix) {

@@ -40,6 +40,10 @@ struct MatrixPart {
   int64_t per_in = 1;
   /// The last dim consists of words that hold values of this many bits; 0: plain elements.
   int64_t bits = 0;
+  /// The last dim is two in the file: quant groups, and the words of each.
+  bool is_grouped = false;
+  /// The file has [in, out].
+  bool is_transposed = false;
 };
 
 /// What matrix_format found.
@@ -79,6 +83,9 @@ struct MatrixRef {
   int64_t in = 0;
   int64_t stack = 0;
 };
+
+/// Whether the file has a matrix of that base, stored in any way.
+bool has_matrix(const TensorFile& file, const std::string& base);
 
 /// Finds out how `matrix` is stored, by names, types and shapes, and checks that all of its parts
 /// fit [out, in]. Throws FormatError naming the file and the tensor.

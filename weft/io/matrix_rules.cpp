@@ -78,7 +78,12 @@ std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat&
     rule.name = base + part.suffix;
     if (part.tensor != rule.name) rule.from.push_back(part.tensor);
     if (part.bits > 0) rule.steps.push_back({"as_bits", {part.bits}, {}, {}});
+    if (part.is_grouped) {
+      const int64_t first = stack_index >= 0 ? 2 : 1;
+      rule.steps.push_back({"flatten", {first, first + 1}, {}, {}});
+    }
     if (stack_index >= 0) rule.steps.push_back({"select", {int64_t{0}, stack_index}, {}, {}});
+    if (part.is_transposed) rule.steps.push_back({"transpose", {int64_t{0}, int64_t{1}}, {}, {}});
     check<ConfigError>(
         reorder.empty() || (part.out_dim == 0 && part.per_out == 1), "parameter ",
         core::quote(rule.name), " (", format.text,

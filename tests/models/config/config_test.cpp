@@ -158,7 +158,8 @@ TEST(ReadConfig, RefusesKeysOfAGgufThatItDoesNotSupport) {
        "FormatError: FILE: missing key 'llama.expert_used_count'"},
       {"general.architecture", text("mamba"),
        "ConfigError: FILE: architecture 'mamba' is not supported, expected one of [llama, qwen2, "
-       "qwen3, qwen2moe, qwen3moe, smollm3, granite, phi3, olmo2]"},
+       "qwen3, qwen2moe, qwen3moe, smollm3, granite, phi3, olmo2, gemma2, gemma3, gpt-oss, "
+       "mistral3, glm4, glm4moe]"},
   });
 }
 
@@ -257,7 +258,8 @@ TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
        "FormatError: DIR: config: vocabulary size is -1, expected 1 to 2147483648"},
       {"model_type", "gpt2",
        "ConfigError: DIR/config.json: model_type 'gpt2' is not supported, expected one of [llama, "
-       "mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, smollm3, granite, phi3, olmo2]"},
+       "mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, smollm3, granite, phi3, olmo2, "
+       "gemma2, gemma3_text, gpt_oss, ministral3, glm4, glm4_moe]"},
   };
   const Folder folder;
   for (const Bad& bad : cases) {

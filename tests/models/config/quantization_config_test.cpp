@@ -104,7 +104,7 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
   };
   EXPECT_EQ(method_error({{"quant_method", "fp8"}}),
             "ConfigError: DIR/config.json: quantization_config.quant_method: 'fp8' is not "
-            "supported; supported: awq, gptq, and MLX's own");
+            "supported; supported: awq, gptq, mxfp4, and MLX's own");
   EXPECT_EQ(method_error(
                 {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}, {"desc_act", true}}),
             "ConfigError: DIR/config.json: quantization_config.desc_act: act-order is not "

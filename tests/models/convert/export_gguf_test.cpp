@@ -24,9 +24,16 @@ using testing::TempDir;
 
 // Those whose GGUF form another program has written.
 const std::vector<std::string> kFamilies = {
-    "llama",     "llama_bias", "llama_linear", "llama_llama3", "llama_yarn",
-    "mistral",   "mixtral",    "qwen2",        "qwen3",        "qwen2_moe",
-    "qwen3_moe", "smollm3",    "granite",      "phi3",         "olmo2"};
+    "llama", "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral", "mixtral",
+    "qwen2", "qwen3",      "qwen2_moe",    "qwen3_moe",    "smollm3",    "granite", "phi3",
+    "olmo2", "gemma2",     "gemma3",       "ministral3",   "glm4",       "glm4_moe"};
+
+// The same, whose experts folders have in more than one form.
+std::vector<std::string> families_with_stacks() {
+  std::vector<std::string> names = kFamilies;
+  names.emplace_back("gpt_oss");
+  return names;
+}
 
 void no_progress(uint64_t, uint64_t) {}
 
@@ -69,7 +76,7 @@ void expect_same_numbers(const io::TensorFile& got, const io::TensorFile& expect
 
 TEST(ExportGguf, WritesTheTensorsAndKeysOfAnotherProgram) {
   const TempDir dir;
-  for (const std::string& name : kFamilies) {
+  for (const std::string& name : families_with_stacks()) {
     SCOPED_TRACE(name);
     const auto ours = io::TensorFile::open(to_gguf(dir, name));
     const auto theirs = io::TensorFile::open(family_path(name, "model.gguf"));
@@ -87,7 +94,7 @@ TEST(ExportGguf, AndBackGiveTheLogitsOfThePublishedImplementation) {
   test::on_ranks(
       [](const Group& group) {
         const TempDir dir;
-        for (const std::string& name : kFamilies) {
+        for (const std::string& name : families_with_stacks()) {
           const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
           const std::string gguf = to_gguf(dir, name);
           for (const std::string& form : {gguf, to_folder(gguf)}) {
@@ -227,6 +234,13 @@ TEST(ExportGguf, RefusesWhatGgufCanNotSay) {
   EXPECT_EQ(error("smollm3", "\"no_rope_layers\": [\n  1,", "\"no_rope_layers\": [\n  0,"),
             "ConfigError: DIR: readers of GGUF's 'smollm3' leave out rope in each layer whose "
             "number is a multiple of 4, but no_rope_layers says otherwise; keep the folder");
+  EXPECT_EQ(error("gemma2_scalar"),
+            "ConfigError: DIR: readers of GGUF's 'gemma2' take the scale of scores from the sizes, "
+            "but query_pre_attn_scalar says otherwise; keep the folder");
+  EXPECT_EQ(error("gemma2", "\"sliding_attention\",\n  \"full_attention\"",
+                  "\"full_attention\",\n  \"sliding_attention\""),
+            "ConfigError: DIR: readers of GGUF's 'gemma2' have a window in all layers but each "
+            "whose number is a multiple of 2, but layer_types says otherwise; keep the folder");
   EXPECT_EQ(error("qwen3_moe_mixed"),
             "ConfigError: DIR: layers without experts beside those that have some can't be "
             "written as GGUF; keep the folder");

@@ -21,11 +21,14 @@ using testing::error_text;
 using testing::replaced;
 
 const std::vector<std::string> kCases = {
-    "llama",       "llama_bias",    "llama_linear", "llama_dynamic",   "llama_llama3",
-    "llama_yarn",  "mistral",       "qwen2",        "qwen2_window",    "qwen3",
-    "mixtral",     "qwen2_moe",     "qwen3_moe",    "qwen3_moe_mixed", "mixtral_q8_0",
-    "mixtral_mlx", "mixtral_plain", "smollm3",      "smollm3_window",  "granite",
-    "phi3",        "olmo2"};
+    "llama",         "llama_bias",      "llama_linear",   "llama_dynamic",
+    "llama_llama3",  "llama_yarn",      "mistral",        "qwen2",
+    "qwen2_window",  "qwen3",           "mixtral",        "qwen2_moe",
+    "qwen3_moe",     "qwen3_moe_mixed", "mixtral_q8_0",   "mixtral_mlx",
+    "mixtral_plain", "smollm3",         "smollm3_window", "granite",
+    "phi3",          "olmo2",           "gemma2",         "gemma2_scalar",
+    "gemma3",        "gpt_oss",         "gpt_oss_mxfp4",  "ministral3",
+    "glm4",          "glm4_moe"};
 
 std::string case_path(const std::string& name, const std::string& file = "") {
   return model_data("families/" + name + "/" + file);
@@ -110,7 +113,22 @@ TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
            {"granite", "\"attention_multiplier\": 0.75", "\"attention_multiplier\": 0.5"},
            {"granite", "\"residual_multiplier\": 0.375", "\"residual_multiplier\": 1.0"},
            {"granite", "\"logits_scaling\": 1.5", "\"logits_scaling\": 1.0"},
-           {"phi3", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.0"}}) {
+           {"phi3", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.0"},
+           {"gemma2", "\"attn_logit_softcapping\": 4.0", "\"attn_logit_softcapping\": null"},
+           {"gemma2", "\"final_logit_softcapping\": 6.0", "\"final_logit_softcapping\": null"},
+           {"gemma2", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+           {"gemma2_scalar", "\"query_pre_attn_scalar\": 20", "\"query_pre_attn_scalar\": 8"},
+           {"gemma3", "\"rope_local_base_freq\": 20.0", "\"rope_local_base_freq\": 300.0"},
+           {"gemma3", "\"factor\": 4.0", "\"factor\": 1.0"},
+           {"gemma3", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+           {"gpt_oss", "\"truncate\": false", "\"truncate\": true"},
+           {"gpt_oss", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+           {"gpt_oss", "\"sliding_window\": 6", "\"swiglu_limit\": 70, \"sliding_window\": 6"},
+           {"ministral3", "\"llama_4_scaling_beta\": 0.5", "\"llama_4_scaling_beta\": 0.0"},
+           {"glm4", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.0"},
+           {"glm4_moe", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1.0"},
+           {"glm4_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
+           {"glm4_moe", "\"topk_group\": 1", "\"topk_group\": 2"}}) {
     const testing::TempDir dir;
     std::filesystem::copy(case_path(change.name), dir.path());
     const std::string config = dir.read("config.json");

@@ -24,9 +24,10 @@ LoadOptions by_experts() {
 
 // 4, 6, 6, 4, 3 and 3 experts; single, stacked, in blocks and in MLX's parts.
 const std::vector<std::pair<std::string, std::string>> kModels = {
-    {"mixtral", ""},         {"mixtral", "model.gguf"},      {"qwen2_moe", ""},
-    {"qwen3_moe", ""},       {"qwen3_moe", "model.gguf"},    {"qwen2_moe", "model.gguf"},
-    {"qwen3_moe_mixed", ""}, {"mixtral_q8_0", "model.gguf"}, {"mixtral_mlx", ""}};
+    {"mixtral", ""},         {"mixtral", "model.gguf"},       {"qwen2_moe", ""},
+    {"qwen3_moe", ""},       {"qwen3_moe", "model.gguf"},     {"qwen2_moe", "model.gguf"},
+    {"qwen3_moe_mixed", ""}, {"mixtral_q8_0", "model.gguf"},  {"mixtral_mlx", ""},
+    {"gpt_oss", ""},         {"gpt_oss_mxfp4", "model.gguf"}, {"glm4_moe", "model.gguf"}};
 
 TEST(ExpertSplit, GivesTheLogitsOfThePublishedImplementation) {
   test::on_ranks(

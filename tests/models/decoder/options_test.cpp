@@ -6,6 +6,7 @@
 
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/error.h"
+#include "weft/models/config/families.h"
 #include "weft/models/decoder/decoder_names.h"
 #include "weft/models/load/new_model.h"
 #include "weft/nn/parallel/parameter_info.h"
@@ -26,11 +27,49 @@ void norm_after_over_all_heads(ModelConfig& config) {
   config.head_norms = HeadNorms::kAllHeads;
 }
 
+// Options of single layers: activations, caps, ropes, sinks.
+std::vector<Case> cases_of_layers() {
+  return {
+      {"gelu", [](auto& c) { c.gating.activation = nn::Activation::kGeluTanh; }},
+      {"clamped gates",
+       [](auto& c) {
+         c.gating = {nn::Activation::kClamped, 0.7};
+       }},
+      {"caps",
+       [](auto& c) {
+         c.score_cap = 0.8;
+         c.logits_cap = 1.5;
+       }},
+      {"a rope of windows",
+       [](auto& c) {
+         c.windows = {0, 3};
+         c.window_rope_base = 30;
+       }},
+      {"sinks", [](auto& c) { c.has_sinks = true; }},
+      {"rope of neighbours",
+       [](auto& c) {
+         c.turns_neighbours = true;
+         c.rope_dims = 4;
+       }},
+      {"queries that grow",
+       [](auto& c) {
+         c.rope_scaling.original_positions = 3;
+         c.query_growth = 0.5;
+       }},
+  };
+}
+
 // Kv heads are replicated on some ranks of 3 and 4, or cut unevenly.
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+std::vector<Case> cases() {
+  std::vector<Case> all = {
       {"plain", [](auto& /*config*/) {}},
       {"norms after", [](auto& c) { c.norm_placement = NormPlacement::kAfter; }},
+      {"norms before and after, of weights less 1",
+       [](auto& c) {
+         c.norm_placement = NormPlacement::kBoth;
+         c.head_norms = HeadNorms::kEachHead;
+         c.norm_offset = 1;
+       }},
       {"norms over all heads", [](auto& c) { c.head_norms = HeadNorms::kAllHeads; }},
       {"norms over all of 5 heads",
        [](auto& c) {
@@ -64,6 +103,7 @@ const std::vector<Case>& cases() {
          c.residual_scale = 0.6;
        }},
   };
+  for (const Case& c : cases_of_layers()) all.push_back(c);
   return all;
 }
 
@@ -120,12 +160,14 @@ class Formulas {
   at::Tensor logits(const at::Tensor& ids_BT) const {
     at::Tensor x = at::embedding(weight({Part::kEmbedding}), ids_BT) * config_.embedding_scale;
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
-      x = x + add(x, {Part::kInputNorm, layer}, [&](const auto& y) { return attend(y, layer); });
-      x = x + add(x, {Part::kFfnNorm, layer}, [&](const auto& y) { return feed(y, layer); });
+      x = x + add(x, {{Part::kInputNorm, layer}, {Part::kAttentionOutNorm, layer}},
+                  [&](const auto& y) { return attend(y, layer); });
+      x = x + add(x, {{Part::kFfnNorm, layer}, {Part::kFfnOutNorm, layer}},
+                  [&](const auto& y) { return feed(y, layer); });
     }
     const at::Tensor normed = norm(x, {Part::kFinalNorm});
     const at::Tensor head = weight({config_.is_tied ? Part::kEmbedding : Part::kHead});
-    return at::matmul(normed, head.t()) * config_.logits_scale;
+    return capped(at::matmul(normed, head.t()) * config_.logits_scale, config_.logits_cap);
   }
 
   at::Tensor losses(const at::Tensor& ids_BT) const {
@@ -149,18 +191,45 @@ class Formulas {
   }
 
   at::Tensor norm(const at::Tensor& x, const PartPlace& place) const {
-    return x * weight(place) / at::sqrt((x * x).mean(-1, true) + config_.norm_eps);
+    return x * (weight(place) + config_.norm_offset) /
+           at::sqrt((x * x).mean(-1, true) + config_.norm_eps);
   }
 
-  at::Tensor add(const at::Tensor& x, const PartPlace& norm_place, const Layer& layer) const {
-    const bool is_after = config_.norm_placement == NormPlacement::kAfter;
-    const at::Tensor y = is_after ? norm(layer(x), norm_place) : layer(norm(x, norm_place));
+  static at::Tensor capped(const at::Tensor& x, double cap) {
+    return cap == 0 ? x : cap * at::tanh(x / cap);
+  }
+
+  struct Norms {
+    PartPlace before, after;
+  };
+
+  at::Tensor add(const at::Tensor& x, const Norms& norms, const Layer& layer) const {
+    const NormPlacement placement = config_.norm_placement;
+    at::Tensor y = layer(placement == NormPlacement::kAfter ? x : norm(x, norms.before));
+    if (placement != NormPlacement::kBefore) y = norm(y, norms.after);
     return y * config_.residual_scale;
   }
 
   at::Tensor feed(const at::Tensor& x, int64_t layer) const {
-    const at::Tensor gate = linear(x, {Part::kGate, layer});
-    return linear(gate * gate.sigmoid() * linear(x, {Part::kUp, layer}), {Part::kDown, layer});
+    const at::Tensor gate = linear(x, {Part::kGate, layer}), up = linear(x, {Part::kUp, layer});
+    return linear(gated(gate, up), {Part::kDown, layer});
+  }
+
+  at::Tensor gated(const at::Tensor& gate, const at::Tensor& up) const {
+    const double limit = config_.gating.limit;
+    switch (config_.gating.activation) {
+      case nn::Activation::kSilu:
+        return gate * gate.sigmoid() * up;
+      case nn::Activation::kGeluTanh: {
+        const at::Tensor cube = gate + 0.044715 * gate.pow(3);
+        return 0.5 * gate * (1 + at::tanh(std::sqrt(2 / M_PI) * cube)) * up;
+      }
+      case nn::Activation::kClamped: {
+        const at::Tensor g = gate.clamp_max(limit);
+        return g * at::sigmoid(1.702 * g) * (up.clamp(-limit, limit) + 1);
+      }
+    }
+    return {};
   }
 
   at::Tensor turned(const at::Tensor& x_BnTH, int64_t layer) const {
@@ -171,7 +240,16 @@ class Formulas {
     const int64_t half = dim / 2;
     const at::Tensor exponents = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(dim));
     const at::Tensor positions = at::arange(x_BnTH.size(2), at::kDouble).unsqueeze(-1);
-    const at::Tensor angles = positions * at::pow(config_.rope_base, exponents);
+    const bool is_other = config_.window_rope_base != 0 && config_.window(layer) != 0;
+    const double base = is_other ? config_.window_rope_base : config_.rope_base;
+    const at::Tensor angles = positions * at::pow(base, exponents);
+    if (config_.turns_neighbours) {
+      const at::Tensor pairs = x_BnTH.narrow(-1, 0, dim).unflatten(-1, {half, 2});
+      const at::Tensor a = pairs.select(-1, 0), b = pairs.select(-1, 1);
+      const at::Tensor both =
+          at::stack({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()}, -1);
+      return at::cat({both.flatten(-2), x_BnTH.narrow(-1, dim, config_.head_dim - dim)}, -1);
+    }
     const at::Tensor a = x_BnTH.narrow(-1, 0, half), b = x_BnTH.narrow(-1, half, half);
     return at::cat({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin(),
                     x_BnTH.narrow(-1, dim, config_.head_dim - dim)},
@@ -192,15 +270,32 @@ class Formulas {
       q = norm(q, {Part::kQueryNorm, layer});
       k = norm(k, {Part::kKeyNorm, layer});
     }
+    if (config_.head_norms == HeadNorms::kEachHead) {
+      const auto each = [&](const at::Tensor& y, Part part) {
+        return norm(y.unflatten(-1, {-1, config_.head_dim}), {part, layer}).flatten(-2);
+      };
+      q = each(q, Part::kQueryNorm);
+      k = each(k, Part::kKeyNorm);
+    }
+    if (config_.query_growth != 0) {
+      const at::Tensor times = (at::arange(x.size(1)) / 3).floor().to(at::kDouble).unsqueeze(-1);
+      q = q * (1 + config_.query_growth * at::log1p(times));
+    }
     const double own_scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
     const double scale = config_.attention_scale == 0 ? own_scale : config_.attention_scale;
     const at::Tensor scores =
-        at::matmul(turned(heads(q), layer), turned(heads(k), layer).transpose(2, 3)) * scale;
+        capped(at::matmul(turned(heads(q), layer), turned(heads(k), layer).transpose(2, 3)) * scale,
+               config_.score_cap);
     const at::Tensor row = at::arange(x.size(1)).unsqueeze(1), column = row.t();
     at::Tensor is_hidden = column > row;
     const int64_t window = config_.window(layer);
     if (window > 0) is_hidden = is_hidden.logical_or(column <= row - window);
-    const at::Tensor p = scores.masked_fill(is_hidden, -INFINITY).softmax(-1);
+    at::Tensor seen = scores.masked_fill(is_hidden, -INFINITY);
+    if (config_.has_sinks) {
+      const at::Tensor sinks = weight({Part::kSinks, layer}).view({1, -1, 1, 1});
+      seen = at::cat({seen, sinks.expand({seen.size(0), -1, seen.size(2), 1})}, -1);
+    }
+    const at::Tensor p = seen.softmax(-1).narrow(-1, 0, x.size(1));
     const at::Tensor v = heads(linear(x, {Part::kValue, layer}));
     return linear(at::matmul(p, v).transpose(1, 2).flatten(2), {Part::kOutput, layer});
   }
@@ -245,6 +340,38 @@ TEST(DecoderOptions, GiveLossesAndGradientsOfTheFormulasOnAnyRanks) {
 TEST(DecoderOptions, GiveTheSameWhereTheResidualStreamIsCut) {
   test::on_ranks([](const Group& group) {
     for (const Case& c : cases()) expect_training(group, c, true);
+  });
+}
+
+at::Tensor losses_of(CausalLM& model) {
+  at::Tensor losses = model.token_losses(model.forward(batch()), targets());
+  losses.sum().backward();
+  return losses;
+}
+
+// gpt-oss: experts with biases, one of which is added by one of the ranks that share an expert.
+TEST(DecoderOptions, GiveTheGradientsOfOneRankWithBiasedExperts) {
+  const Case oss = {"gpt-oss", [](ModelConfig& config) {
+                      config.family = "gpt_oss";
+                      take_family_traits(config);
+                      config.experts.num_experts = 4;
+                      config.experts.experts_per_token = 2;
+                      config.experts.ffn_width = 20;
+                      config.gating.limit = 0.7;
+                    }};
+  test::on_ranks([&](const Group& group) {
+    const auto whole = make(oss, {}), model = make(oss, group);
+    const at::Tensor expected = losses_of(*whole);
+    expect_close(losses_of(*model), expected, "losses", 1e-5);
+    std::map<std::string, at::Tensor> gradients;
+    for (const auto& info : nn::describe_parameters(*whole)) {
+      gradients[info.name] = info.tensor.grad();
+    }
+    for (const auto& info : nn::describe_parameters(*model)) {
+      ASSERT_TRUE(info.tensor.grad().defined()) << info.name;
+      expect_close(info.tensor.grad(), own_part(gradients.at(info.name), info, group),
+                   core::join(info.name, " on ", group.size()), 1e-5);
+    }
   });
 }
 

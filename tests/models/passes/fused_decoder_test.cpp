@@ -52,6 +52,21 @@ ModelConfig config_of(const std::string& family) {
     config.embedding_scale = 3;
     config.logits_scale = 0.5;
   }
+  if (family == "gemma") {
+    config.norm_placement = NormPlacement::kBoth;
+    config.head_norms = HeadNorms::kEachHead;
+    config.norm_offset = 1;
+    config.gating.activation = nn::Activation::kGeluTanh;
+    config.windows = {5, 0};
+    config.window_rope_base = 30;
+    config.score_cap = 2;
+    config.logits_cap = 3;
+  }
+  if (family == "clamped") {
+    config.gating = {nn::Activation::kClamped, 0.7};
+    config.rope_scaling.original_positions = 5;
+    config.query_growth = 0.3;
+  }
   return config;
 }
 
@@ -105,8 +120,8 @@ void expect_near(const at::Tensor& x, const at::Tensor& expected, const std::str
 TEST(FusedDecoder, GivesWhatTheModulesGive) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    for (const std::string family :
-         {"llama", "qwen2", "qwen3", "mistral", "partial rope", "norms after", "factors"}) {
+    for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "partial rope",
+                                     "norms after", "factors", "gemma", "clamped"}) {
       const auto model = panel_model(family, group);
       // Its own, so it is this pass that runs.
       EXPECT_EQ(model->make_cache(1, 1).dtype(), at::kHalf) << family;
@@ -142,7 +157,7 @@ void expect_shared_rows(const std::string& family, const Group& group) {
 TEST(FusedDecoder, SharesTheRowsOfLongPrompts) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    for (const std::string family : {"llama", "norms after", "factors"}) {
+    for (const std::string family : {"llama", "norms after", "factors", "gemma"}) {
       expect_shared_rows(family, group);
     }
   });

@@ -6,6 +6,7 @@
 
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/error.h"
+#include "weft/models/config/families.h"
 #include "weft/models/decoder/expert_split.h"
 #include "weft/models/load/new_model.h"
 #include "weft/models/registry.h"
@@ -44,6 +45,20 @@ ModelConfig config_of(const std::string& family) {
     config.experts.shared_ffn_width = 192;
     config.experts.plain_layers = {1};
   }
+  if (family == "gpt_oss") {
+    take_family_traits(config);
+    config.gating.limit = 0.7;
+  }
+  if (family == "glm4_moe") {
+    take_family_traits(config);
+    config.rope_dims = 16;
+    config.experts.num_experts = 6;
+    config.experts.shared_ffn_width = 192;
+    config.experts.plain_layers = {1};
+    config.experts.num_groups = 3;
+    config.experts.groups_per_token = 2;
+    config.experts.weights_scale = 1.5;
+  }
   return config;
 }
 
@@ -58,17 +73,22 @@ std::shared_ptr<CausalLM> plain_model(const ModelConfig& config, const Group& gr
   const AgreedModel agreed(config, LoadPlan(*header, rules, group.size()), group, {"test", ""});
   InitOptions options;
   options.std = 0.2;
-  auto model = agreed.make(InitialWeights(agreed.plan(), group.rank(), options), {}, false);
+  auto model = agreed.make(InitialWeights(agreed, group.rank(), options), {}, false);
   for (const at::Tensor& parameter : model->parameters()) {
     if (parameter.dim() == 1) {
       parameter.detach().add_(at::arange(parameter.numel(), at::kFloat).sin(), 0.3);
     }
   }
+  for (const auto& buffer : model->named_buffers()) {
+    if (!buffer.key().ends_with(".choice_bias")) continue;
+    buffer.value().copy_((at::arange(buffer.value().numel(), at::kFloat) * 5).sin() * 0.2);
+  }
   return model;
 }
 
 bool is_router(const std::string& path) {
-  return path.ends_with(".gate") || path.ends_with("shared_expert_gate");
+  return path.ends_with(".gate") || path.ends_with(".router") ||
+         path.ends_with("shared_expert_gate");
 }
 
 // A form of panels: codes of so many bits, symmetric or not, or plain numbers of a type.
@@ -154,6 +174,10 @@ TEST(FusedExperts, GiveWhatTheModuleGives) {
     const c10::InferenceMode inference;
     for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
       for (const Form& form : kForms) expect_mixture(config_of("qwen2_moe"), form, group, split);
+      for (const char* family : {"gpt_oss", "glm4_moe"}) {
+        expect_mixture(config_of(family), kForms.front(), group, split);
+        expect_mixture(config_of(family), kForms.back(), group, split);
+      }
       expect_mixture(config_of("mixtral"), kForms.front(), group, split);
     }
   });
@@ -162,7 +186,7 @@ TEST(FusedExperts, GiveWhatTheModuleGives) {
 TEST(FusedExperts, GiveTheModulesPassOfAWholeModel) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    for (const std::string family : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
+    for (const std::string family : {"mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "glm4_moe"}) {
       for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
         const auto model = plain_model(config_of(family), group, split);
         put_in_form(*model, kForms.front());

@@ -75,6 +75,7 @@ TEST(OptionsInUse, NameEachFieldThatDiffers) {
       {[](auto& c) { c.head_norms = HeadNorms::kEachHead; }, "norms of each head"},
       {[](auto& c) { c.head_norms = HeadNorms::kAllHeads; }, "norms over all heads"},
       {[](auto& c) { c.norm_placement = NormPlacement::kAfter; }, "norms after layers"},
+      {[](auto& c) { c.norm_placement = NormPlacement::kBoth; }, "norms before and after layers"},
       {[](auto& c) { c.rope_dims = 8; }, "rope of a part of each head"},
       {[](auto& c) { c.layers_without_rope = {1}; }, "layers without rope"},
       {[](auto& c) { c.embedding_scale = 2; }, "a factor of the embedding"},
@@ -82,6 +83,16 @@ TEST(OptionsInUse, NameEachFieldThatDiffers) {
       {[](auto& c) { c.residual_scale = 0.5; }, "a factor of what layers add"},
       {[](auto& c) { c.logits_scale = 0.5; }, "a factor of the logits"},
       {[](auto& c) { c.experts.num_experts = 2; }, "experts"},
+      {[](auto& c) { c.gating.activation = nn::Activation::kGeluTanh; },
+       "gelu in feed-forward layers"},
+      {[](auto& c) { c.gating.activation = nn::Activation::kClamped; },
+       "clamped gates in feed-forward layers"},
+      {[](auto& c) { c.score_cap = 5; }, "a cap of attention's scores"},
+      {[](auto& c) { c.logits_cap = 5; }, "a cap of the logits"},
+      {[](auto& c) { c.window_rope_base = 5; }, "a rope of layers with windows"},
+      {[](auto& c) { c.query_growth = 0.1; }, "queries that grow with their position"},
+      {[](auto& c) { c.has_sinks = true; }, "attention sinks"},
+      {[](auto& c) { c.turns_neighbours = true; }, "rope of neighbours"},
   };
   ModelConfig all = plain_config();
   std::string names;
@@ -89,7 +100,10 @@ TEST(OptionsInUse, NameEachFieldThatDiffers) {
     ModelConfig config = plain_config();
     change(config);
     EXPECT_EQ(names_of(options_in_use(config)), name);
-    if (name == "norms over all heads") continue;
+    const std::vector<std::string> others = {"norms over all heads",
+                                             "norms before and after layers",
+                                             "clamped gates in feed-forward layers"};
+    if (std::ranges::find(others, name) != others.end()) continue;
     change(all);
     names += (names.empty() ? "" : ", ") + name;
   }

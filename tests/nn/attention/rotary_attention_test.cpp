@@ -23,10 +23,14 @@ struct Case {
   int64_t window = 0;
   int64_t rope_dim = 0;
   double scale = 0;
+  double cap = 0;
+  bool has_sinks = false;
 };
 
 struct Outcome {
   at::Tensor y, q, k, v;
+  /// Undefined: there are none.
+  at::Tensor sinks = {};
 };
 
 using Attention = at::Tensor (*)(const at::Tensor&, const at::Tensor&, const at::Tensor&,
@@ -42,11 +46,12 @@ Outcome run(Attention attention, const Case& c, at::ScalarType dtype,
   };
   const at::Tensor q = input(heads, 1), k = input(kKvHeads, 2), v = input(kKvHeads, 3);
   const Rope rope(c.rope_dim == 0 ? c.head_dim : c.rope_dim, 10'000, 512);
-  const at::Tensor y =
-      attention(q, k, v, rope.angles(0, c.tokens), {c.kv_of_head, c.window, c.scale}, documents);
+  AttentionSpec spec{c.kv_of_head, c.window, c.scale, c.cap};
+  if (c.has_sinks) spec.sinks = test::leaf(seeded({heads}, 5, at::kFloat).to(dtype));
+  const at::Tensor y = attention(q, k, v, rope.angles(0, c.tokens), spec, documents);
   const at::Tensor weights = seeded(y.sizes(), 4, at::kFloat).to(dtype);
   (y * weights).sum().backward();
-  return {y.detach(), q.grad(), k.grad(), v.grad()};
+  return {y.detach(), q.grad(), k.grad(), v.grad(), c.has_sinks ? spec.sinks.grad() : at::Tensor()};
 }
 
 void expect_same(const Case& c, at::ScalarType dtype, double tolerance,
@@ -59,6 +64,7 @@ void expect_same(const Case& c, at::ScalarType dtype, double tolerance,
   expect_close(got.q, expected.q, what + ": q", tolerance);
   expect_close(got.k, expected.k, what + ": k", tolerance);
   expect_close(got.v, expected.v, what + ": v", tolerance);
+  if (c.has_sinks) expect_close(got.sinks, expected.sinks, what + ": sinks", tolerance);
 }
 
 TEST(RotaryAttention, EqualsTheComposedOneForwardAndBackward) {
@@ -74,7 +80,10 @@ TEST(RotaryAttention, EqualsTheComposedOneForwardAndBackward) {
                                          {150, 16, {0, 1}, 100},
                                          {40, 12, {0, 1}, 0, 6},
                                          {70, 16, {0, 0, 1, 1}, 0, 0, 0.4},
-                                         {90, 16, {0, 1}, 20, 8, 0.05}}) {
+                                         {90, 16, {0, 1}, 20, 8, 0.05},
+                                         {130, 16, {0, 1}, 0, 0, 0, 0.9},
+                                         {150, 32, {0, 0, 1, 1}, 40, 0, 0.3, 1.5, true},
+                                         {130, 16, {0, 0, 0, 1}, 0, 0, 0, 0, true}}) {
     expect_same(c, at::kFloat, 1e-5);
     expect_same(c, at::kBFloat16, 3e-2);
   }

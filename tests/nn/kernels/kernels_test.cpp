@@ -171,13 +171,17 @@ TEST(Kernels, AttendForwardAndBackward) {
 }
 
 // Queries of one token, together and each alone, over a cache of this type.
-void check_cached(int64_t queries, int64_t positions, int64_t head_dim, at::ScalarType cache_type) {
+void check_cached(int64_t queries, int64_t positions, int64_t head_dim, at::ScalarType cache_type,
+                  double cap = 0) {
   const auto of_cache = [&](int seed) {
     return seeded({positions, head_dim}, seed).to(cache_type);
   };
   const at::Tensor q = seeded({queries, head_dim}, 1), k = of_cache(2), v = of_cache(3);
+  at::Tensor expected_scores = at::matmul(q, k.to(at::kDouble).t());
+  const at::Tensor sinks = seeded({queries, 1}, 4), sinks_ = plain(sinks);
+  if (cap != 0) expected_scores = at::cat({at::tanh(expected_scores / cap) * cap, sinks}, -1);
   const at::Tensor expected =
-      at::matmul(at::matmul(q, k.to(at::kDouble).t()).softmax(-1), v.to(at::kDouble));
+      at::matmul(expected_scores.softmax(-1).narrow(-1, 0, positions), v.to(at::kDouble));
   const at::Tensor q_ = plain(q);
   const at::Tensor o = at::full({queries, head_dim}, NAN), alone = at::full_like(o, NAN);
   const at::Tensor scores = at::full({cached_scores(positions)}, NAN);
@@ -189,6 +193,8 @@ void check_cached(int64_t queries, int64_t positions, int64_t head_dim, at::Scal
   head.k = k.const_data_ptr();
   head.v = v.const_data_ptr();
   head.o = o.mutable_data_ptr<float>();
+  head.cap = static_cast<float>(cap);
+  if (cap != 0) head.sinks = sinks_.const_data_ptr<float>();
   for (const Kernel* kernel : runnable_kernels()) {
     const bool is_half = cache_type == at::kHalf;
     const auto attend = (is_half ? kernel->float16_cache : kernel->float32_cache).attend;
@@ -201,6 +207,7 @@ void check_cached(int64_t queries, int64_t positions, int64_t head_dim, at::Scal
     for (int64_t i = 0; i < queries; ++i) {
       CachedHead one = head;
       one.queries = 1;
+      if (cap != 0) one.sinks += i;
       one.q += i * head_dim;
       one.o = alone.mutable_data_ptr<float>() + i * head_dim;
       attend(one, scores.mutable_data_ptr<float>());
@@ -218,6 +225,32 @@ TEST(Kernels, AttendOneTokenOfACache) {
         }
       }
     }
+  }
+}
+
+TEST(Kernels, AttendOneTokenOfACacheWithCapAndSinks) {
+  for (const at::ScalarType cache_type : {at::kFloat, at::kHalf}) {
+    for (const int64_t queries : {1, 3, 5}) {
+      for (const int64_t positions : {1, 17, 100})
+        check_cached(queries, positions, 72, cache_type, 2);
+    }
+  }
+}
+
+// From where the series of tanh ends to where nothing but its limit is left.
+TEST(Kernels, GateAsTheFormulasDo) {
+  const at::Tensor gate = at::linspace(-12, 12, 1003, at::kFloat), up = at::sin(gate * 7) * 3;
+  const at::Tensor g = gate.to(at::kDouble), u = up.to(at::kDouble);
+  const at::Tensor low = g.clamp_max(2.5);
+  const at::Tensor clamped = low * at::sigmoid(1.702 * low) * (u.clamp(-2.5, 2.5) + 1);
+  const at::Tensor y = at::empty_like(gate);
+  for (const Kernel* kernel : runnable_kernels()) {
+    kernel->float32.geglu(gate.const_data_ptr(), up.const_data_ptr(), y.mutable_data_ptr(),
+                          gate.numel());
+    expect_close(y, at::gelu(g, "tanh") * u, core::join(kernel->name, ": gelu"), 1e-6);
+    kernel->float32.clamped_swiglu(gate.const_data_ptr(), up.const_data_ptr(), 2.5,
+                                   y.mutable_data_ptr(), gate.numel());
+    expect_close(y, clamped, core::join(kernel->name, ": clamped"), 1e-6);
   }
 }
 

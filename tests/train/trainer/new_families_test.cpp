@@ -159,7 +159,8 @@ TEST(NewFamilies, AreThoseWithoutExpertsAndFusedWeights) {
   std::vector<std::string> names;
   for (const models::FamilyInfo& family : models::families()) {
     const bool has_experts = family.experts.count_key != nullptr;
-    if (!has_experts && !family.has_fused_rows) names.emplace_back(family.name);
+    if (!has_experts && family.fused_rows == models::FusedRows::kNone)
+      names.emplace_back(family.name);
   }
   EXPECT_EQ(new_family_names(), names);
   for (const std::string& name : names) {

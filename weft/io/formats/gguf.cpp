@@ -141,10 +141,11 @@ Dtype GgufParser::read_dtype() {
   const std::string where = reader_.where();
   const auto type = reader_.read<uint32_t>();
   const auto dtype = core::dtype_from_gguf(type);
-  check<FormatError>(dtype.has_value(), where, ": type ", type,
-                     ", expected one of F32 (0), F16 (1), Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), "
-                     "Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 (24 to 28), BF16 (30); convert "
-                     "the model to one of these");
+  check<FormatError>(
+      dtype.has_value(), where, ": type ", type,
+      ", expected one of F32 (0), F16 (1), Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), "
+      "Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 (24 to 28), BF16 (30), MXFP4 (39); "
+      "convert the model to one of these");
   return *dtype;
 }
 

@@ -28,6 +28,14 @@ void check_experts(const ExpertsConfig& experts, int64_t num_layers, const std::
   check<FormatError>(experts.shared_ffn_width >= 0 && experts.shared_ffn_width <= kMaxSize, where,
                      ": config: ffn width of the shared expert is ", experts.shared_ffn_width,
                      ", expected 0 to ", kMaxSize);
+  check<FormatError>(experts.num_groups >= 1 && experts.num_experts % experts.num_groups == 0 &&
+                         experts.groups_per_token >= 1 &&
+                         experts.groups_per_token <= experts.num_groups,
+                     where, ": config: ", experts.groups_per_token, " of ", experts.num_groups,
+                     " groups of ", experts.num_experts, " experts, expected a divisor");
+  check<FormatError>(std::isfinite(experts.weights_scale) && experts.weights_scale > 0, where,
+                     ": config: scale of experts' weights ", experts.weights_scale,
+                     ", expected a positive number");
   check_size(experts.layer_step, kMaxLayers, "step of layers with experts", where);
   for (const int64_t layer : experts.plain_layers) {
     check<FormatError>(layer >= 0 && layer < num_layers, where, ": config: layer ", layer,
@@ -49,6 +57,9 @@ void check_windows(const ModelConfig& config, const std::string& where) {
 void check_rope(const ModelConfig& config, const std::string& where) {
   check<FormatError>(std::isfinite(config.rope_base) && config.rope_base > 0, where,
                      ": config: rope base ", config.rope_base, ", expected a positive number");
+  check<FormatError>(std::isfinite(config.window_rope_base) && config.window_rope_base >= 0, where,
+                     ": config: rope base of layers with a window ", config.window_rope_base,
+                     ", expected a positive number");
   check<FormatError>(
       config.rope_dims >= 0 && config.rope_dims <= config.head_dim && config.rope_dims % 2 == 0,
       where, ": config: rope over ", config.rope_dims, " of ", config.head_dim,
@@ -70,6 +81,19 @@ void check_scales(const ModelConfig& config, const std::string& where) {
   if (config.attention_scale != 0) check_scale(config.attention_scale, "attention");
   check_scale(config.residual_scale, "residual");
   check_scale(config.logits_scale, "logits");
+  const auto check_cap = [&](double cap, const char* name) {
+    check<FormatError>(std::isfinite(cap) && cap >= 0, where, ": config: cap of ", name, " is ",
+                       cap, ", expected a positive number, or 0 for none");
+  };
+  check_cap(config.score_cap, "scores");
+  check_cap(config.logits_cap, "logits");
+  const bool grows = config.query_growth != 0;
+  check<FormatError>(std::isfinite(config.query_growth) && config.query_growth >= 0, where,
+                     ": config: growth of queries ", config.query_growth,
+                     ", expected a positive number");
+  check<FormatError>(!grows || config.rope_scaling.original_positions > 0, where,
+                     ": config: queries grow behind the original positions, but rope's scaling "
+                     "has none");
 }
 
 }  // namespace

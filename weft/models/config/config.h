@@ -7,11 +7,19 @@
 
 #include "weft/io/tensor_file.h"
 #include "weft/nn/attention/rope_scaling.h"
+#include "weft/nn/layers/activation.h"
 
 namespace weft::models {
 
 /// A model with more layers is refused.
 inline constexpr int64_t kMaxLayers = 1'000;
+
+/// What a router makes of its logits.
+enum class RouterScores {
+  kSoftmax,
+  /// Each expert's by itself (GLM-4.5, DeepSeek V3).
+  kSigmoid,
+};
 
 /// The feed-forward layers of several experts, where a model has them.
 struct ExpertsConfig {
@@ -27,6 +35,20 @@ struct ExpertsConfig {
   /// Every so-many-th layer has experts, except those named.
   int64_t layer_step = 1;
   std::vector<int64_t> plain_layers;
+  RouterScores scores = RouterScores::kSoftmax;
+  /// Of the router's logits; of each expert's gate, up and down.
+  bool has_router_bias = false;
+  bool has_bias = false;
+  /// Numbers of each expert that are added to scores for the choice alone.
+  bool has_choice_bias = false;
+  /// Experts are neighbours in as many groups, of which a token takes so many: those whose two best
+  /// experts have the largest sum.
+  int64_t num_groups = 1;
+  int64_t groups_per_token = 1;
+  /// What a token's weights are multiplied by in the end.
+  double weights_scale = 1;
+  /// The shared expert counts in proportion to the sigmoid of a gate of its own; otherwise whole.
+  bool gates_shared = true;
 
   bool operator==(const ExpertsConfig&) const = default;
 };
@@ -37,6 +59,8 @@ enum class NormPlacement {
   kBefore,
   /// After each, before its output is added to the residual stream (OLMo 2).
   kAfter,
+  /// Both (Gemma 2, GLM-4).
+  kBoth,
 };
 
 /// The norms of queries and keys before rope.
@@ -47,6 +71,15 @@ enum class HeadNorms {
   /// Over the features of all heads together (OLMo 2).
   kAllHeads,
 };
+
+/// Whether attention and feed-forward layers have a norm before them.
+constexpr bool has_norms_before(NormPlacement placement) {
+  return placement != NormPlacement::kAfter;
+}
+/// Whether they have one after them.
+constexpr bool has_norms_after(NormPlacement placement) {
+  return placement != NormPlacement::kBefore;
+}
 
 /// The sizes and constants of a decoder-only transformer, checked. Letters as in the docs: V
 /// vocabulary, D width, N heads, K kv heads, H head dim, F ffn width.
@@ -63,8 +96,19 @@ struct ModelConfig {
   /// The most positions that the model is meant for, with what rope scaling adds.
   int64_t max_positions = 0;
   double norm_eps = 1e-5;
+  /// What norms add to their weights: files of some families have them less 1.
+  double norm_offset = 0;
+  /// Of the feed-forward layers, those of experts, too.
+  nn::Gating gating;
   double rope_base = 10'000;
   nn::RopeScaling rope_scaling;
+  /// The base of layers with a window, whose rope is not scaled; 0: they turn as the others.
+  double window_rope_base = 0;
+  /// Rope turns features 2 i and 2 i + 1 together; otherwise i and half of the turned ones further.
+  bool turns_neighbours = false;
+  /// Queries behind the original positions of rope's scaling grow with the logarithm of how often
+  /// these fit in: times 1 + query_growth * ln(1 + floor(position / original)).
+  double query_growth = 0;
   /// How many positions each layer's queries see, 0 for all; empty: all layers see all.
   std::vector<int64_t> windows;
   /// The output head is the embedding.
@@ -85,6 +129,11 @@ struct ModelConfig {
   double attention_scale = 0;
   double residual_scale = 1;
   double logits_scale = 1;
+  /// Scores before the softmax, and logits, become cap * tanh(x / cap); 0: they stay.
+  double score_cap = 0;
+  double logits_cap = 0;
+  /// Each head has a number beside its scores in the softmax, whose share is given to no position.
+  bool has_sinks = false;
   ExpertsConfig experts;
 
   /// How many positions a query of the layer sees, itself included; 0: all.

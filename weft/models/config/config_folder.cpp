@@ -1,6 +1,7 @@
 // ModelConfig from Hugging Face's config.json. Defaults are those of transformers' configuration
 // classes, which leave out of a file what it does not change.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "weft/models/config/families.h"
 #include "weft/models/config/json_keys.h"
 #include "weft/models/config/sources.h"
+#include "weft/nn/kernels/kernel.h"
 
 namespace weft::models {
 namespace {
@@ -27,26 +29,34 @@ const FamilyInfo& find_folder_family(const std::string& name, const std::string&
 }
 
 // Options that change the result and that weft does not have.
-void check_known_options(const JsonKeys& keys) {
-  const std::string activation = keys.text_or("hidden_act", "silu");
-  check<ConfigError>(activation == "silu" || activation == "swish", keys.where(), ": hidden_act ",
-                     core::quote(activation), " is not supported, expected 'silu'");
+void check_known_options(const JsonKeys& keys, const FamilyInfo& family) {
+  const bool is_gelu = family.activation == nn::Activation::kGeluTanh;
+  const char* key = is_gelu ? "hidden_activation" : "hidden_act";
+  const std::string own = is_gelu ? "gelu_pytorch_tanh" : "silu";
+  const std::string activation = keys.text_or(key, own);
+  check<ConfigError>(activation == own || (!is_gelu && activation == "swish"), keys.where(), ": ",
+                     key, " ", core::quote(activation), " is not supported, expected ",
+                     core::quote(own));
+  check<ConfigError>(!keys.flag_or("use_bidirectional_attention", false), keys.where(),
+                     ": use_bidirectional_attention is true, which is not supported, expected "
+                     "false");
 }
 
 // transformers 5 has it among rope's parameters, too.
-double rotated_part(const JsonKeys& keys) {
+double rotated_part(const JsonKeys& keys, const FamilyInfo& family) {
   constexpr const char* kKey = "partial_rotary_factor";
   const Json* rope = keys.find("rope_parameters");
-  if (keys.has(kKey) || rope == nullptr) return keys.real_or(kKey, 1.0);
-  return JsonKeys(*rope, keys.where() + ": rope scaling").real_or(kKey, 1.0);
+  if (keys.has(kKey) || rope == nullptr) return keys.real_or(kKey, family.rotated_part);
+  return JsonKeys(*rope, keys.where() + ": rope scaling").real_or(kKey, family.rotated_part);
 }
 
 void read_partial_rope(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
-  const double rotated = rotated_part(keys);
+  const double rotated = rotated_part(keys, family);
   check<ConfigError>(rotated == 1.0 || family.has_partial_rope, keys.where(),
                      ": partial_rotary_factor is ", rotated, ", expected 1");
   check<FormatError>(rotated > 0 && rotated <= 1, keys.where(), ": partial_rotary_factor is ",
                      rotated, ", expected more than 0 and at most 1");
+  config.rope_dims = 0;
   if (rotated == 1.0) return;
   config.rope_dims = static_cast<int64_t>(static_cast<double>(config.head_dim) * rotated);
   check<FormatError>(config.rope_dims > 0, keys.where(), ": partial_rotary_factor is ", rotated,
@@ -56,6 +66,7 @@ void read_partial_rope(const JsonKeys& keys, const FamilyInfo& family, ModelConf
 // A list of 1 and 0 by layer, or every so-many-th layer.
 void read_layers_without_rope(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
   if (family.no_rope_interval == 0) return;
+  config.layers_without_rope.clear();
   const int64_t interval = keys.integer_or("no_rope_layer_interval", family.no_rope_interval);
   check<FormatError>(interval >= 1, keys.where(), ": no_rope_layer_interval is ", interval,
                      ", expected at least 1");
@@ -81,6 +92,40 @@ void read_scales(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& co
   }
 }
 
+// 0: none. Null says so, too.
+double cap_size(const JsonKeys& keys, const CapKey& key, const FamilyCaps& family) {
+  if (!keys.has(key.folder)) return keys.is_null(key.folder) ? 0 : family.*key.fallback;
+  const double cap = keys.real(key.folder);
+  check<FormatError>(std::isfinite(cap) && cap > 0, keys.where(), ": ", key.folder, " is ", cap,
+                     ", expected a positive number, or null");
+  return cap;
+}
+
+void read_caps(const JsonKeys& keys, const FamilyCaps& family, ModelConfig& config) {
+  if (!family.has_keys) return;
+  for (const CapKey& key : kCapKeys) config.*key.member = cap_size(keys, key, family);
+}
+
+void read_gate_limit(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
+  if (family.activation != nn::Activation::kClamped) return;
+  config.gating.limit = keys.real_or("swiglu_limit", family.gate_limit);
+  const double slope = keys.real_or("swiglu_alpha", nn::kernels::kClampedSlope);
+  check<FormatError>(std::isfinite(config.gating.limit) && config.gating.limit > 0, keys.where(),
+                     ": swiglu_limit is ", config.gating.limit, ", expected a positive number");
+  check<ConfigError>(static_cast<float>(slope) == nn::kernels::kClampedSlope, keys.where(),
+                     ": swiglu_alpha is ", slope, ", which is not supported, expected ",
+                     nn::kernels::kClampedSlope);
+}
+
+void read_query_scalar(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
+  if (!family.has_query_scalar) return;
+  const double scalar = keys.real_or(kQueryScalarKey, 256);
+  check<FormatError>(std::isfinite(scalar) && scalar > 0, keys.where(), ": ", kQueryScalarKey,
+                     " is ", scalar, ", expected a positive number");
+  if (scalar != static_cast<double>(config.head_dim))
+    config.attention_scale = 1 / std::sqrt(scalar);
+}
+
 void read_sizes(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
   for (const SizeKey& key : kSizeKeys) {
     if (key.needed != Needed::kNowhere) config.*key.member = keys.integer(key.folder);
@@ -98,10 +143,12 @@ void read_sizes(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& con
 }
 
 void read_biases(const JsonKeys& keys, BiasKeys biases, ModelConfig& config) {
-  if (biases == BiasKeys::kAttentionAndMlp) {
-    config.has_qkv_bias = keys.flag_or("attention_bias", false);
+  if (biases == BiasKeys::kAttentionAndMlp || biases == BiasKeys::kAttention) {
+    config.has_qkv_bias = keys.flag_or("attention_bias", biases == BiasKeys::kAttention);
     config.has_output_bias = config.has_qkv_bias;
-    config.has_mlp_bias = keys.flag_or("mlp_bias", false);
+    config.has_mlp_bias = biases != BiasKeys::kAttention && keys.flag_or("mlp_bias", false);
+  } else if (biases == BiasKeys::kQkvIfNotFalse || biases == BiasKeys::kQkvIfTrue) {
+    config.has_qkv_bias = keys.flag_or("attention_bias", biases == BiasKeys::kQkvIfNotFalse);
   } else if (biases != BiasKeys::kNone) {
     config.has_qkv_bias = biases == BiasKeys::kQkvAlways || keys.flag_or("qkv_bias", true);
   }
@@ -152,6 +199,15 @@ void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig
     return;
   }
   if (window == 0) return;
+  if (family.layers == WindowLayers::kAllButEvery) {
+    FamilyWindows own = family;
+    own.interval = keys.integer_or("sliding_window_pattern",
+                                   keys.integer_or("_sliding_window_pattern", family.interval));
+    check<FormatError>(own.interval >= 1, keys.where(), ": sliding_window_pattern is ",
+                       own.interval, ", expected at least 1");
+    config.windows = usual_windows(own, window, config.num_layers);
+    return;
+  }
   const bool is_last = family.layers == WindowLayers::kLast;
   const int64_t first = is_last ? keys.integer_or("max_window_layers", 28) : 0;
   const bool is_anywhere = family.layers != WindowLayers::kWithoutRope;
@@ -189,8 +245,34 @@ void read_own_experts(const JsonKeys& keys, const FamilyExperts& family, Experts
   for (const Json& layer : *plain) experts.plain_layers.push_back(core::to_int64(layer, where));
 }
 
+void read_routed_experts(const JsonKeys& keys, const FamilyExperts& family,
+                         ExpertsConfig& experts) {
+  experts.num_experts = keys.integer(count_key(keys, family));
+  if (experts.num_experts == 0) return;
+  experts.experts_per_token = keys.integer(kExpertsPerToken.folder);
+  experts.ffn_width = keys.integer(kExpertWidth.folder);
+  experts.normalizes_weights = keys.flag_or("norm_topk_prob", true);
+  for (const RoutedKey& key : kRoutedKeys) {
+    experts.*key.member = keys.integer_or(key.folder, key.fallback);
+  }
+  experts.weights_scale = keys.real_or(kWeightsScaleFolderKey, 1);
+  const int64_t shared = keys.integer_or(kSharedCountFolderKey, 1);
+  check<FormatError>(shared >= 0 && shared <= experts.num_experts, keys.where(), ": ",
+                     kSharedCountFolderKey, " is ", shared, ", expected 0 to ",
+                     experts.num_experts);
+  experts.shared_ffn_width = shared * experts.ffn_width;
+  const int64_t plain = keys.integer_or(kPlainCountFolderKey, 1);
+  check<FormatError>(plain >= 0 && plain <= kMaxLayers, keys.where(), ": ", kPlainCountFolderKey,
+                     " is ", plain, ", expected 0 to ", kMaxLayers);
+  for (int64_t layer = 0; layer < plain; ++layer) experts.plain_layers.push_back(layer);
+}
+
 void read_experts(const JsonKeys& keys, const FamilyExperts& family, ModelConfig& config) {
   if (family.count_key == nullptr) return;
+  if (family.has_routed_keys) {
+    read_routed_experts(keys, family, config.experts);
+    return;
+  }
   if (family.has_own_width) {
     read_own_experts(keys, family, config.experts);
     return;
@@ -210,14 +292,19 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   ModelConfig config;
   config.family = core::to_string(core::require(json, "model_type", where), where);
   const FamilyInfo& family = find_folder_family(config.family, where);
-  check_known_options(keys);
+  check_known_options(keys, family);
   read_sizes(keys, family, config);
+  take_family_traits(config);
   read_rope(keys, {family.max_positions, family.rope_base}, config);
-  config.head_norms = family.head_norms;
-  config.norm_placement = family.norm_placement;
   read_partial_rope(keys, family, config);
   read_layers_without_rope(keys, family, config);
   read_scales(keys, family, config);
+  read_query_scalar(keys, family, config);
+  read_gate_limit(keys, family, config);
+  if (family.has_head_norms_key && keys.flag_or("use_qk_norm", false)) {
+    config.head_norms = HeadNorms::kEachHead;
+  }
+  read_caps(keys, family.caps, config);
   read_biases(keys, family.biases, config);
   read_windows(keys, family.windows, config);
   read_experts(keys, family.experts, config);

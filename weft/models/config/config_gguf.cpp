@@ -18,6 +18,8 @@ using core::FormatError;
 // Of Phi-3's for long texts, beside one for short ones.
 constexpr char kLongRopeDivisors[] = "rope_factors_long.weight";
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
+constexpr char kPattern[] = "attention.sliding_window_pattern";
+
 class Reader {
  public:
   explicit Reader(const io::TensorFile& file)
@@ -28,9 +30,8 @@ class Reader {
 
   ModelConfig read() {
     config_.family = family_.name;
-    config_.head_norms = family_.head_norms;
-    config_.norm_placement = family_.norm_placement;
     read_sizes();
+    take_family_traits(config_);
     read_rope(keys_, name_, config_);
     read_options();
     read_window();
@@ -70,6 +71,9 @@ class Reader {
       if (size.needed == Needed::kInAll) continue;
       config_.*size.member = keys_.integer_or(key(size.gguf), config_.*size.member);
     }
+    if (family_.has_further_layers) {
+      config_.num_layers -= keys_.integer_or(key(kFurtherLayersGgufKey), 0);
+    }
     config_.norm_eps = keys_.real(key(kNormEpsGgufKey));
     const int64_t value_dim = keys_.integer_or(key("attention.value_length"), config_.head_dim);
     check<ConfigError>(value_dim == config_.head_dim, file_.path(), ": config: values of ",
@@ -78,13 +82,21 @@ class Reader {
   }
 
   void read_options() {
-    if (family_.no_rope_interval > 0) {
-      config_.layers_without_rope = every_layer(config_.num_layers, family_.no_rope_interval);
+    if (family_.has_head_norms_key && file_.find("blk.0.attn_q_norm.weight") != nullptr) {
+      config_.head_norms = HeadNorms::kEachHead;
     }
     check<ConfigError>(file_.find(kLongRopeDivisors) == nullptr, file_.path(), ": tensor '",
                        kLongRopeDivisors,
                        "': rope scaling 'longrope' is not supported, expected one of [none, "
                        "linear, yarn]");
+    if (family_.has_query_scalar) {
+      config_.attention_scale =
+          keys_.real_or(key("attention.scale"), gguf_attention_scale(config_));
+    }
+    for (const CapKey& cap : kCapKeys) {
+      if (!family_.caps.has_keys) break;
+      config_.*cap.member = keys_.real_or(key(cap.gguf), config_.*cap.member);
+    }
     if (!family_.has_scales) return;
     for (const ScaleKey& scale : kScaleKeys) {
       if (!keys_.has(key(scale.gguf))) continue;
@@ -97,15 +109,20 @@ class Reader {
   }
 
   void read_window() {
-    check<ConfigError>(!keys_.has(key("attention.sliding_window_pattern")), file_.path(), ": key '",
-                       key("attention.sliding_window_pattern"), "' is not supported");
-    if (!keys_.has(key("attention.sliding_window"))) return;
-    const int64_t window = keys_.integer(key("attention.sliding_window"));
+    const bool has_pattern = family_.windows.layers == WindowLayers::kAllButEvery;
+    check<ConfigError>(has_pattern || !keys_.has(key(kPattern)), file_.path(), ": key '",
+                       key(kPattern), "' is not supported");
+    if (!has_pattern && !keys_.has(key("attention.sliding_window"))) return;
+    const int64_t window =
+        keys_.integer_or(key("attention.sliding_window"), family_.windows.gguf_default_size);
     check<FormatError>(window >= 0, file_.path(), ": config: sliding window is ", window,
                        ", expected at least 1, or 0 for none");
     if (window == 0) return;
-    const int64_t layers = std::clamp<int64_t>(config_.num_layers, 0, kMaxLayers);
-    config_.windows.assign(static_cast<size_t>(layers), window);
+    FamilyWindows windows = family_.windows;
+    if (has_pattern) windows.interval = keys_.integer_or(key(kPattern), windows.interval);
+    check<FormatError>(!has_pattern || windows.interval >= 1, file_.path(), ": key '",
+                       key(kPattern), "' is ", windows.interval, ", expected at least 1");
+    config_.windows = usual_windows(windows, window, config_.num_layers);
   }
 
   void read_experts() {
@@ -127,9 +144,31 @@ class Reader {
     experts.ffn_width = keys_.integer_or(key(kExpertWidth.gguf), fallback);
     experts.normalizes_weights =
         keys_.flag_or(key("expert_weights_norm"), family.is_normalized_in_gguf);
+    if (family.has_routed_keys) read_routed();
     if (family.has_shared) {
       experts.shared_ffn_width = keys_.integer_or(key(kSharedExpertWidth.gguf), config_.ffn_width);
     }
+  }
+
+  void read_routed() {
+    ExpertsConfig& experts = config_.experts;
+    for (const RoutedKey& routed : kRoutedKeys) {
+      experts.*routed.member = keys_.integer_or(key(routed.gguf), routed.fallback);
+    }
+    const int64_t gating = keys_.integer_or(key(kGatingFunctionGgufKey), kSigmoidGating);
+    check<ConfigError>(gating == kSigmoidGating, file_.path(), ": key '",
+                       key(kGatingFunctionGgufKey), "' is ", gating,
+                       ", which is not supported, expected ", kSigmoidGating, " for sigmoids");
+    experts.weights_scale = keys_.real_or(key(kWeightsScaleGgufKey), 1);
+    const int64_t shared = keys_.integer_or(key(kSharedCountGgufKey), 0);
+    check<FormatError>(shared >= 0 && shared <= experts.num_experts, file_.path(), ": key '",
+                       key(kSharedCountGgufKey), "' is ", shared, ", expected 0 to ",
+                       experts.num_experts);
+    experts.shared_ffn_width = shared * experts.ffn_width;
+    const int64_t plain = keys_.integer_or(key(kPlainCountGgufKey), 0);
+    check<FormatError>(plain >= 0 && plain <= kMaxLayers, file_.path(), ": key '",
+                       key(kPlainCountGgufKey), "' is ", plain, ", expected 0 to ", kMaxLayers);
+    for (int64_t layer = 0; layer < plain; ++layer) experts.plain_layers.push_back(layer);
   }
 
   const io::TensorFile& file_;

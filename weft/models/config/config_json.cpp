@@ -31,7 +31,7 @@ const FamilyInfo& family_of(const ModelConfig& config) {
 int64_t stated_positions(const ModelConfig& config) {
   const nn::RopeScaling& scaling = config.rope_scaling;
   if (scaling.type == RopeType::kDynamic) return scaling.original_positions;
-  if (scaling.type != RopeType::kLinear) return config.max_positions;
+  if (!states_unscaled_positions(config)) return config.max_positions;
   // The reader multiplies and rounds down.
   constexpr double kRounding = 1e-9;
   const double positions = static_cast<double>(config.max_positions) / scaling.factor;
@@ -90,16 +90,35 @@ double head_scale(const ModelConfig& config) {
   return 1 / std::sqrt(static_cast<double>(config.head_dim));
 }
 
+// The number whose root scores are divided by; a whole one, if it gives the same.
+json query_scalar(const ModelConfig& config) {
+  if (config.attention_scale == 0) return config.head_dim;
+  const double exact = 1 / (config.attention_scale * config.attention_scale);
+  const double whole = std::round(exact);
+  const bool is_whole = 1 / std::sqrt(whole) == config.attention_scale;
+  return is_whole ? json(static_cast<int64_t>(whole)) : json(exact);
+}
+
 void add_options(const ModelConfig& config, const FamilyInfo& family, json& object) {
-  if (family.has_partial_rope && config.rope_dims > 0) {
-    object["partial_rotary_factor"] = rotated_part(config);
+  const bool is_part = config.rope_dims > 0;
+  if (family.has_partial_rope && (is_part || family.rotated_part != 1)) {
+    object["partial_rotary_factor"] = is_part ? rotated_part(config) : 1.0;
   }
+  if (family.has_head_norms_key) object["use_qk_norm"] = config.head_norms == HeadNorms::kEachHead;
   if (family.no_rope_interval > 0) {
     std::vector<int> has_rope(static_cast<size_t>(config.num_layers), 1);
     for (const int64_t layer : config.layers_without_rope) {
       has_rope[static_cast<size_t>(layer)] = 0;
     }
     object["no_rope_layers"] = has_rope;
+  }
+  if (family.activation == nn::Activation::kClamped) object["swiglu_limit"] = config.gating.limit;
+  if (family.window_rope_base != 0) object[kWindowRopeFolderKey] = config.window_rope_base;
+  if (family.has_query_scalar) object[kQueryScalarKey] = query_scalar(config);
+  for (const CapKey& key : kCapKeys) {
+    if (!family.caps.has_keys) break;
+    const double cap = config.*key.member;
+    object[key.folder] = cap > 0 ? json(cap) : json();
   }
   if (!family.has_scales) return;
   for (const ScaleKey& key : kScaleKeys) {
@@ -109,8 +128,9 @@ void add_options(const ModelConfig& config, const FamilyInfo& family, json& obje
 }
 
 void add_windows(const ModelConfig& config, const FamilyWindows& family, json& object) {
-  const bool has_types =
-      family.layers == WindowLayers::kLast || family.layers == WindowLayers::kWithoutRope;
+  const bool is_patterned = family.layers == WindowLayers::kAllButEvery;
+  const bool has_types = family.layers == WindowLayers::kLast || is_patterned ||
+                         family.layers == WindowLayers::kWithoutRope;
   int64_t window = 0;
   json types = json::array();
   for (const int64_t own : config.windows) {
@@ -119,7 +139,17 @@ void add_windows(const ModelConfig& config, const FamilyWindows& family, json& o
   }
   object["sliding_window"] = window > 0 ? json(window) : json();
   object["use_sliding_window"] = window > 0;
-  if (has_types && window > 0) object["layer_types"] = std::move(types);
+  if (is_patterned && config.windows.empty()) {
+    types = std::vector<std::string>(static_cast<size_t>(config.num_layers), "full_attention");
+  }
+  if (has_types && (window > 0 || is_patterned)) object["layer_types"] = std::move(types);
+}
+
+void add_routed(const ExpertsConfig& experts, json& object) {
+  for (const RoutedKey& key : kRoutedKeys) object[key.folder] = experts.*key.member;
+  object[kWeightsScaleFolderKey] = experts.weights_scale;
+  object[kSharedCountFolderKey] = experts.shared_ffn_width / experts.ffn_width;
+  object[kPlainCountFolderKey] = experts.plain_layers.size();
 }
 
 void add_experts(const ExpertsConfig& experts, const FamilyExperts& family, json& object) {
@@ -129,6 +159,7 @@ void add_experts(const ExpertsConfig& experts, const FamilyExperts& family, json
   if (!family.has_own_width) return;
   object[kExpertWidth.folder] = experts.ffn_width;
   object["norm_topk_prob"] = experts.normalizes_weights;
+  if (family.has_routed_keys) return add_routed(experts, object);
   object["decoder_sparse_step"] = experts.layer_step;
   object["mlp_only_layers"] = experts.plain_layers;
   if (family.has_shared) object[kSharedExpertWidth.folder] = experts.shared_ffn_width;
@@ -151,12 +182,18 @@ json config_json(const ModelConfig& config) {
   const FamilyInfo& family = family_of(config);
   json object = {{"architectures", json::array({std::string(family.transformers_class)})},
                  {"model_type", config.family},
-                 {"rope_theta", config.rope_base},
-                 {"hidden_act", "silu"}};
+                 {"rope_theta", config.rope_base}};
+  if (family.activation == nn::Activation::kGeluTanh) {
+    object["hidden_activation"] = "gelu_pytorch_tanh";
+  } else {
+    object["hidden_act"] = "silu";
+  }
   add_sizes(config, object);
   add_biases(config, family.biases, object);
   if (config.rope_scaling.type != RopeType::kDefault) {
     object["rope_scaling"] = rope_json(config.rope_scaling);
+    if (family.has_query_growth)
+      object["rope_scaling"][kQueryGrowthFolderKey] = config.query_growth;
   }
   add_windows(config, family.windows, object);
   add_experts(config.experts, family.experts, object);

@@ -34,7 +34,7 @@ double nonzero_or(const JsonKeys& keys, const char* key, double fallback) {
   return value == 0 ? fallback : value;
 }
 
-RopeScaling scaling_from(const JsonKeys& keys, int64_t positions) {
+RopeScaling scaling_from(const JsonKeys& keys, int64_t positions, const FamilyInfo& family) {
   RopeScaling scaling;
   scaling.type = nn::rope_type_of(type_name(keys), keys.where());
   if (scaling.type == RopeType::kDefault) return scaling;
@@ -50,7 +50,7 @@ RopeScaling scaling_from(const JsonKeys& keys, int64_t positions) {
     scaling.beta_slow = nonzero_or(keys, "beta_slow", 1);
     scaling.mscale = keys.real_or("mscale", 0);
     scaling.mscale_all_dim = keys.real_or("mscale_all_dim", 0);
-    scaling.truncate = keys.flag_or("truncate", true);
+    scaling.truncate = keys.flag_or("truncate", family.truncates_yarn);
     if (keys.has("attention_factor")) scaling.attention_factor = keys.real("attention_factor");
   }
   return scaling;
@@ -83,6 +83,7 @@ void refuse_unless(double value, double neutral, const char* key, const GgufKeys
 
 void read_rope_dims(const GgufKeys& keys, const std::string& key, ModelConfig& config) {
   const int64_t rotated = keys.integer_or(key, config.head_dim);
+  config.rope_dims = 0;
   if (rotated == config.head_dim) return;
   check<FormatError>(family_info(config).has_partial_rope, keys.path(), ": config: rope over ",
                      rotated, " of ", config.head_dim, " head dims is not supported, expected all");
@@ -100,38 +101,76 @@ RopeType gguf_rope_type(const GgufKeys& keys, const std::string& key) {
   return name == "linear" ? RopeType::kLinear : RopeType::kYarn;
 }
 
+// Newer transformers have one for each kind of layer. Null: there is no rope of windows alone.
+const Json* find_of_layers(const JsonKeys& keys, const char* kind) {
+  const Json* parameters = keys.find("rope_parameters");
+  return parameters == nullptr
+             ? nullptr
+             : JsonKeys(*parameters, keys.where() + ": rope_parameters").find(kind);
+}
+
+void read_window_rope(const JsonKeys& keys, ModelConfig& config) {
+  if (config.window_rope_base == 0) return;
+  config.window_rope_base = keys.real_or(kWindowRopeFolderKey, config.window_rope_base);
+  const Json* json = find_of_layers(keys, "sliding_attention");
+  if (json == nullptr) return;
+  const JsonKeys inner(*json, keys.where() + ": rope_parameters: sliding_attention");
+  config.window_rope_base = inner.real_or("rope_theta", config.window_rope_base);
+  const RopeScaling scaling = scaling_from(inner, config.max_positions, family_info(config));
+  check<ConfigError>(scaling.type == RopeType::kDefault, inner.where(),
+                     ": a scaled rope of layers with a window is not supported, expected rope_type "
+                     "'default'");
+}
+
 }  // namespace
 
 void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& config) {
   const int64_t positions = keys.integer_or("max_position_embeddings", defaults.positions);
   config.max_positions = positions;
   config.rope_base = keys.real_or("rope_theta", defaults.base);
-  const Json* json = scaling_json(keys);
+  read_window_rope(keys, config);
+  const Json* of_layers = find_of_layers(keys, "full_attention");
+  const Json* json = of_layers == nullptr ? scaling_json(keys) : of_layers;
   if (json == nullptr) return;
   const JsonKeys inner(*json, keys.where() + ": rope scaling");
   if (!keys.has("rope_theta")) config.rope_base = inner.real_or("rope_theta", defaults.base);
-  config.rope_scaling = scaling_from(inner, positions);
+  config.rope_scaling = scaling_from(inner, positions, family_info(config));
+  if (family_info(config).has_query_growth) {
+    config.query_growth = inner.real_or(kQueryGrowthFolderKey, 0);
+  }
   nn::check_rope_scaling(config.rope_scaling, keys.where());
-  config.max_positions = extended_positions(positions, config.rope_scaling);
+  const bool is_counted =
+      config.rope_scaling.type == RopeType::kLinear && !states_unscaled_positions(config);
+  if (!is_counted) config.max_positions = extended_positions(positions, config.rope_scaling);
 }
 
 void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfig& config) {
   const std::string rope = architecture + ".rope.";
   config.max_positions = keys.integer(architecture + ".context_length");
   config.rope_base = keys.real_or(rope + "freq_base", 10'000);
+  if (config.window_rope_base != 0) {
+    config.window_rope_base =
+        keys.real_or(architecture + "." + kWindowRopeGgufKey, config.window_rope_base);
+  }
   read_rope_dims(keys, rope + "dimension_count", config);
   RopeScaling& scaling = config.rope_scaling;
   scaling.type = gguf_rope_type(keys, rope + "scaling.type");
   const bool is_yarn = scaling.type == RopeType::kYarn;
   const double attention = keys.real_or(rope + "scaling.attn_factor", 1);
   if (!is_yarn) refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
-  refuse_unless(keys.real_or(rope + "scaling.yarn_log_multiplier", 0), 0,
-                "rope.scaling.yarn_log_multiplier", keys);
+  const double multiplier = keys.real_or(rope + "scaling.yarn_log_multiplier", 0);
+  const bool has_growth = family_info(config).has_query_growth;
+  if (!has_growth) refuse_unless(multiplier, 0, "rope.scaling.yarn_log_multiplier", keys);
+  if (has_growth) {
+    config.query_growth = keys.real_or(architecture + "." + kQueryGrowthGgufKey, 0);
+  }
   refuse_unless(keys.real_or(rope + "scaling.yarn_ext_factor", 1), 1,
                 "rope.scaling.yarn_ext_factor", keys);
   if (scaling.type == RopeType::kDefault) return;
   scaling.factor = keys.real(rope + "scaling.factor");
   if (!is_yarn) return;
+  scaling.truncate = family_info(config).truncates_yarn;
+  scaling.mscale = scaling.mscale_all_dim = multiplier;
   scaling.original_positions =
       keys.integer_or(rope + "scaling.original_context_length", config.max_positions);
   scaling.beta_fast = keys.real_or(rope + "scaling.yarn_beta_fast", 32);

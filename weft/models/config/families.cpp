@@ -32,7 +32,7 @@ constexpr FamilyInfo kFamilies[] = {
      .max_positions = 131'072,
      .rope_base = 1e6,
      .windows = {WindowLayers::kAll, false, 0},
-     .experts = {.count_key = "num_local_experts", .has_mixtral_names = true}},
+     .experts = {.count_key = "num_local_experts", .names = ExpertNames::kMixtral}},
     {.name = "qwen2",
      .transformers_class = "Qwen2ForCausalLM",
      .gguf = "qwen2",
@@ -88,13 +88,94 @@ constexpr FamilyInfo kFamilies[] = {
      .windows = {WindowLayers::kAll, false, 0},
      .has_partial_rope = true,
      .needs_gguf_window = true,
-     .has_fused_rows = true},
+     .fused_rows = FusedRows::kAll},
     {.name = "olmo2",
      .transformers_class = "Olmo2ForCausalLM",
      .gguf = "olmo2",
      .biases = BiasKeys::kAttentionAndMlp,
      .head_norms = HeadNorms::kAllHeads,
      .norm_placement = NormPlacement::kAfter},
+    {.name = "gemma2",
+     .transformers_class = "Gemma2ForCausalLM",
+     .gguf = "gemma2",
+     .max_positions = 8192,
+     .head_dim = 256,
+     .is_tied = true,
+     .biases = BiasKeys::kAttentionAndMlp,
+     .norm_placement = NormPlacement::kBoth,
+     .windows = {WindowLayers::kAllButEvery, false, 4096, 2, 4096},
+     .norm_offset = 1,
+     .activation = nn::Activation::kGeluTanh,
+     .scales_embedding = true,
+     .has_query_scalar = true,
+     .layers_scaled_by_width = 46,
+     .caps = {true, 50, 30}},
+    {.name = "gemma3_text",
+     .transformers_class = "Gemma3ForCausalLM",
+     .gguf = "gemma3",
+     .max_positions = 131'072,
+     .rope_base = 1e6,
+     .head_dim = 256,
+     .is_tied = true,
+     .biases = BiasKeys::kAttentionAndMlp,
+     .head_norms = HeadNorms::kEachHead,
+     .norm_placement = NormPlacement::kBoth,
+     .windows = {WindowLayers::kAllButEvery, false, 4096, 6},
+     .norm_offset = 1,
+     .activation = nn::Activation::kGeluTanh,
+     .scales_embedding = true,
+     .has_query_scalar = true,
+     .layers_scaled_by_width = 62,
+     .caps = {true, 0, 0},
+     .window_rope_base = 10'000,
+     .counts_scaled_positions = true},
+    {.name = "gpt_oss",
+     .transformers_class = "GptOssForCausalLM",
+     .gguf = "gpt-oss",
+     .max_positions = 131'072,
+     .rope_base = 150'000,
+     .head_dim = 64,
+     .biases = BiasKeys::kAttention,
+     .windows = {WindowLayers::kAllButEvery, false, 128, 2, 0},
+     .experts = {.count_key = "num_local_experts", .names = ExpertNames::kOss, .has_biases = true},
+     .activation = nn::Activation::kClamped,
+     .gate_limit = 7,
+     .has_sinks = true,
+     .truncates_yarn = false,
+     .has_late_ffn_norm_name = true},
+    {.name = "ministral3",
+     .transformers_class = "Ministral3ForCausalLM",
+     .gguf = "mistral3",
+     .has_paired_rows = true,
+     .max_positions = 262'144,
+     .rope_base = 1e6,
+     .head_dim = 128,
+     .windows = {WindowLayers::kAll, false, 0},
+     .has_query_growth = true},
+    {.name = "glm4",
+     .transformers_class = "Glm4ForCausalLM",
+     .gguf = "glm4",
+     .max_positions = 131'072,
+     .head_dim = 128,
+     .biases = BiasKeys::kQkvIfNotFalse,
+     .norm_placement = NormPlacement::kBoth,
+     .has_partial_rope = true,
+     .fused_rows = FusedRows::kGateUp,
+     .turns_neighbours = true,
+     .rotated_part = 0.5,
+     .has_glm_norm_names = true,
+     .has_further_layers = true},
+    {.name = "glm4_moe",
+     .transformers_class = "Glm4MoeForCausalLM",
+     .gguf = "glm4moe",
+     .max_positions = 131'072,
+     .biases = BiasKeys::kQkvIfTrue,
+     .experts = {.count_key = "n_routed_experts", .has_own_width = true, .has_routed_keys = true},
+     .has_partial_rope = true,
+     .rotated_part = 0.5,
+     .has_head_norms_key = true,
+     .has_late_ffn_norm_name = true,
+     .has_further_layers = true},
 };
 
 }  // namespace
@@ -122,12 +203,54 @@ const FamilyInfo& family_info(const ModelConfig& config) {
 
 void take_family_traits(ModelConfig& config) {
   const FamilyInfo& family = family_info(config);
-  config.has_qkv_bias = family.biases == BiasKeys::kQkvAlways || family.biases == BiasKeys::kQkv;
+  const BiasKeys biases = family.biases;
+  config.has_output_bias = biases == BiasKeys::kAttention;
+  config.has_qkv_bias = biases == BiasKeys::kQkvAlways || biases == BiasKeys::kQkv ||
+                        biases == BiasKeys::kAttention || biases == BiasKeys::kQkvIfNotFalse;
   config.head_norms = family.head_norms;
   config.norm_placement = family.norm_placement;
+  config.norm_offset = family.norm_offset;
+  config.gating = {family.activation, family.gate_limit};
+  config.has_sinks = family.has_sinks;
+  config.turns_neighbours = family.turns_neighbours;
+  if (family.rotated_part != 1 && config.head_dim > 0) {
+    config.rope_dims =
+        static_cast<int64_t>(static_cast<double>(config.head_dim) * family.rotated_part);
+  }
+  if (family.experts.has_routed_keys) {
+    config.experts.scores = RouterScores::kSigmoid;
+    config.experts.has_choice_bias = true;
+    config.experts.gates_shared = false;
+  }
+  config.experts.has_router_bias = config.experts.has_bias = family.experts.has_biases;
+  config.window_rope_base = family.window_rope_base;
+  for (const CapKey& key : kCapKeys) config.*key.member = family.caps.*key.fallback;
+  if (family.scales_embedding) {
+    config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  }
   if (family.no_rope_interval > 0) {
     config.layers_without_rope = every_layer(config.num_layers, family.no_rope_interval);
   }
+}
+
+std::vector<int64_t> usual_windows(const FamilyWindows& windows, int64_t size, int64_t num_layers) {
+  std::vector<int64_t> all(static_cast<size_t>(std::clamp<int64_t>(num_layers, 0, kMaxLayers)),
+                           size);
+  if (windows.layers != WindowLayers::kAllButEvery) return all;
+  for (const int64_t layer : every_layer(num_layers, windows.interval)) {
+    all[static_cast<size_t>(layer)] = 0;
+  }
+  return all;
+}
+
+double gguf_attention_scale(const ModelConfig& config) {
+  if (config.num_layers != family_info(config).layers_scaled_by_width) return 0;
+  return 1 / std::sqrt(static_cast<double>(config.width) / static_cast<double>(config.num_heads));
+}
+
+bool states_unscaled_positions(const ModelConfig& config) {
+  return config.rope_scaling.type == nn::RopeType::kLinear &&
+         !family_info(config).counts_scaled_positions;
 }
 
 int64_t rotated_dims(const ModelConfig& config) {

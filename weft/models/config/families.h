@@ -15,6 +15,11 @@ enum class BiasKeys {
   kNone,
   /// `attention_bias` for q, k, v and o, `mlp_bias` for gate, up and down.
   kAttentionAndMlp,
+  /// The same, `attention_bias` being true where it is missing.
+  kAttention,
+  /// `attention_bias` for q, k and v; true, or false, where it is missing.
+  kQkvIfNotFalse,
+  kQkvIfTrue,
   /// q, k and v have them; there is no key.
   kQkvAlways,
   /// `qkv_bias`, true where the key is missing.
@@ -30,6 +35,8 @@ enum class WindowLayers {
   kLast,
   /// Those without rope.
   kWithoutRope,
+  /// All but every so-many-th.
+  kAllButEvery,
 };
 
 /// The windows of a family's attention in config.json.
@@ -39,6 +46,35 @@ struct FamilyWindows {
   bool is_switched = false;
   /// Where the key is missing; 0: none.
   int64_t default_size = 0;
+  /// Of kAllButEvery: the step, and the size where GGUF has no key; 0: none.
+  int64_t interval = 0;
+  int64_t gguf_default_size = 0;
+};
+
+/// The caps of a family's scores and logits, by keys of config.json and GGUF.
+struct FamilyCaps {
+  bool has_keys = false;
+  /// Where the keys are missing; 0: none.
+  double scores = 0;
+  double logits = 0;
+};
+
+/// How a family names its router and its experts' matrices.
+enum class ExpertNames {
+  /// "mlp.gate", "mlp.experts.0.gate_proj".
+  kUsual,
+  /// "block_sparse_moe.gate" and "w1", "w2", "w3" (Mixtral).
+  kMixtral,
+  /// "mlp.router", and a layer's experts in one tensor, gates and ups in turn (gpt-oss).
+  kOss,
+};
+
+/// Which weights are one matrix in a family's files.
+enum class FusedRows {
+  kNone,
+  kGateUp,
+  /// Those, and q, k and v.
+  kAll,
 };
 
 /// The experts of a family in config.json and GGUF.
@@ -51,8 +87,12 @@ struct FamilyExperts {
   bool has_own_width = false;
   /// There is one that all tokens go through.
   bool has_shared = false;
-  /// The modules are "block_sparse_moe" and "w1", "w2", "w3", as Mixtral's.
-  bool has_mixtral_names = false;
+  ExpertNames names = ExpertNames::kUsual;
+  /// Routers and experts have biases.
+  bool has_biases = false;
+  /// GLM-4.5's and DeepSeek's keys: routing by sigmoids and groups, with a bias of the choice, the
+  /// first layers plain, so many experts of one width that all tokens go through.
+  bool has_routed_keys = false;
   /// Readers of GGUF divide a token's weights by their sum.
   bool is_normalized_in_gguf = true;
 };
@@ -82,6 +122,25 @@ struct FamilyInfo {
   FamilyExperts experts = {};
   /// `partial_rotary_factor` may be less than 1.
   bool has_partial_rope = false;
+  /// What norms add to their weights in folders; GGUF's weights have it in them.
+  double norm_offset = 0;
+  nn::Activation activation = nn::Activation::kSilu;
+  /// Of Activation::kClamped: `swiglu_limit`, which older files don't say.
+  double gate_limit = 0;
+  bool has_sinks = false;
+  /// Yarn's ramp ends between dims where the file does not say; GGUF has no key for it.
+  bool truncates_yarn = true;
+  /// The embedding is multiplied by the root of its width, which no key says.
+  bool scales_embedding = false;
+  /// Scores are divided by the root of `query_pre_attn_scalar`. GGUF has no key for it: its readers
+  /// divide by that of the head dim, and by that of width / heads in the size of so many layers.
+  bool has_query_scalar = false;
+  int64_t layers_scaled_by_width = 0;
+  FamilyCaps caps = {};
+  /// ModelConfig::window_rope_base where the key is missing; 0: there is none.
+  double window_rope_base = 0;
+  /// `max_position_embeddings` counts what linear scaling of rope adds.
+  bool counts_scaled_positions = false;
   /// GGUF's readers want a window; 0 says that there is none.
   bool needs_gguf_window = false;
   /// Every so-many-th layer is without rope, unless config.json has a list; 0: none is. GGUF has no
@@ -89,8 +148,21 @@ struct FamilyInfo {
   int64_t no_rope_interval = 0;
   /// The keys of kScaleKeys, each 1 where it is missing.
   bool has_scales = false;
-  /// q, k and v are one matrix in files, and so are gate and up (fused_weights).
-  bool has_fused_rows = false;
+  FusedRows fused_rows = FusedRows::kNone;
+  /// Rope turns neighbouring features of a head, in files of both kinds.
+  bool turns_neighbours = false;
+  /// The part of a head that rope turns where `partial_rotary_factor` is missing.
+  double rotated_part = 1;
+  /// `use_qk_norm` says whether queries and keys have norms; in GGUF they are there or not.
+  bool has_head_norms_key = false;
+  /// Queries grow behind the original positions (`llama_4_scaling_beta`).
+  bool has_query_growth = false;
+  /// Norms after layers are "post_self_attn_layernorm" and "post_mlp_layernorm".
+  bool has_glm_norm_names = false;
+  /// GGUF calls the norm before the feed-forward layer "post_attention_norm".
+  bool has_late_ffn_norm_name = false;
+  /// Files may hold layers behind the model's own, which it does without.
+  bool has_further_layers = false;
 };
 
 /// All families, in the order in which messages list them.
@@ -100,8 +172,8 @@ const FamilyInfo* find_family_info(std::string_view name);
 /// Throws InternalError for a name that there is not: configurations have been checked.
 const FamilyInfo& family_info(const ModelConfig& config);
 /// Gives a configuration what all models of its family have whatever their sizes: norms, biases of
-/// q, k and v, layers without rope. Its family and number of layers are known. Throws as
-/// family_info.
+/// q, k and v, layers without rope, factors and caps. Its family, width and number of layers are
+/// known. Throws as family_info.
 void take_family_traits(ModelConfig& config);
 /// Names of all families.
 std::vector<std::string_view> family_names();
@@ -148,6 +220,35 @@ inline constexpr ScaleKey kScaleKeys[] = {
 double scale_in_file(const ScaleKey& key, double factor);
 double scale_from_file(const ScaleKey& key, double number);
 
+/// Keys of config.json that some families have.
+inline constexpr const char* kQueryScalarKey = "query_pre_attn_scalar";
+inline constexpr const char* kWindowRopeFolderKey = "rope_local_base_freq";
+/// And GGUF's.
+inline constexpr const char* kWindowRopeGgufKey = "rope.freq_base_swa";
+
+/// A cap of ModelConfig by its names in files.
+struct CapKey {
+  double ModelConfig::*member;
+  double FamilyCaps::*fallback;
+  const char* folder;
+  const char* gguf;
+};
+inline constexpr CapKey kCapKeys[] = {
+    {&ModelConfig::score_cap, &FamilyCaps::scores, "attn_logit_softcapping",
+     "attn_logit_softcapping"},
+    {&ModelConfig::logits_cap, &FamilyCaps::logits, "final_logit_softcapping",
+     "final_logit_softcapping"},
+};
+
+/// The windows that a family has where files list no layers: `size` in the layers that `windows`
+/// names, 0 in others. kAll and kAllButEvery.
+std::vector<int64_t> usual_windows(const FamilyWindows& windows, int64_t size, int64_t num_layers);
+/// ModelConfig::attention_scale that GGUF's readers take for sizes of a family with a query scalar.
+double gguf_attention_scale(const ModelConfig& config);
+
+/// Whether a file's number of positions is that before rope's scaling multiplies it.
+bool states_unscaled_positions(const ModelConfig& config);
+
 /// How many features of a head rope turns.
 int64_t rotated_dims(const ModelConfig& config);
 
@@ -172,6 +273,33 @@ inline constexpr ExpertKey kExpertWidth = {&ExpertsConfig::ffn_width, "moe_inter
 inline constexpr ExpertKey kSharedExpertWidth = {&ExpertsConfig::shared_ffn_width,
                                                  "shared_expert_intermediate_size",
                                                  "expert_shared_feed_forward_length"};
+
+/// Whole numbers of FamilyExperts::has_routed_keys by their names in files.
+struct RoutedKey {
+  int64_t ExpertsConfig::*member;
+  const char* folder;
+  const char* gguf;
+  int64_t fallback;
+};
+inline constexpr RoutedKey kRoutedKeys[] = {
+    {&ExpertsConfig::num_groups, "n_group", "expert_group_count", 1},
+    {&ExpertsConfig::groups_per_token, "topk_group", "expert_group_used_count", 1},
+};
+inline constexpr const char* kWeightsScaleFolderKey = "routed_scaling_factor";
+inline constexpr const char* kWeightsScaleGgufKey = "expert_weights_scale";
+/// How many experts of one width are one shared one, and how many layers come before those with
+/// experts.
+inline constexpr const char* kSharedCountFolderKey = "n_shared_experts";
+inline constexpr const char* kSharedCountGgufKey = "expert_shared_count";
+inline constexpr const char* kPlainCountFolderKey = "first_k_dense_replace";
+inline constexpr const char* kPlainCountGgufKey = "leading_dense_block_count";
+/// GGUF's number of sigmoids, of "expert_gating_func".
+inline constexpr const char* kGatingFunctionGgufKey = "expert_gating_func";
+inline constexpr int64_t kSigmoidGating = 2;
+inline constexpr const char* kFurtherLayersGgufKey = "nextn_predict_layers";
+/// Growth of queries.
+inline constexpr const char* kQueryGrowthFolderKey = "llama_4_scaling_beta";
+inline constexpr const char* kQueryGrowthGgufKey = "attention.temperature_scale";
 
 /// The families of a GGUF architecture in the table's order. Throws ConfigError, beginning with
 /// `where`, that lists the known architectures if there are none.

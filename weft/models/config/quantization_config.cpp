@@ -80,10 +80,16 @@ QuantizationConfig read_mlx(const Json& json, const std::string& where) {
 
 QuantizationConfig read_method(const Json& json, const std::string& method,
                                const std::string& where) {
-  check<ConfigError>(method == "awq" || method == "gptq", where, ".quant_method: ", quote(method),
-                     " is not supported; supported: awq, gptq, and MLX's own");
+  check<ConfigError>(method == "awq" || method == "gptq" || method == "mxfp4", where,
+                     ".quant_method: ", quote(method),
+                     " is not supported; supported: awq, gptq, mxfp4, and MLX's own");
   QuantizationConfig config;
   config.where = where;
+  // Experts alone; it has no numbers, and what is left plain is not compared.
+  if (method == "mxfp4") {
+    config.all = {"mxfp4", 4, 32};
+    return config;
+  }
   config.all = read_sizes(json, method, where);
   check<ConfigError>(!flag_or(json, "desc_act", false, where), where,
                      ".desc_act: act-order is not supported; use a checkpoint made without it");

@@ -46,7 +46,7 @@ class Exporter {
     const at::Tensor numbers = reader_.vector(*output.weight, output.dtype);
     const at::Tensor values = converted(numbers, output.dtype, output.rule().name);
     const auto size = static_cast<uint64_t>(values.element_size());
-    writer_.write(output.vector_name(), size * static_cast<uint64_t>(output.first_row),
+    writer_.write(output.vector_name(), size * static_cast<uint64_t>(output.numbers_before()),
                   bytes_of(values));
   }
 

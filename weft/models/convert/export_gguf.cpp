@@ -71,6 +71,8 @@ struct Source {
   const PlannedWeight* weight = nullptr;
   /// Heads whose rows GGUF keeps in pairs; 0: rows stay.
   int64_t paired_heads = 0;
+  /// What GGUF's numbers are larger by.
+  double offset = 0;
 };
 
 // A tensor of the GGUF file.
@@ -101,7 +103,8 @@ class Chooser {
     const PartPlace& place = found->second;
     const std::string suffix = name.substr(dot);
     Output output;
-    output.spec.name = gguf_name(config_, place) + suffix;
+    const bool is_bias = place.part == Part::kChoiceBias;
+    output.spec.name = gguf_name(config_, place) + (is_bias ? ".bias" : suffix);
     output.type = type_of(weight, place.part);
     output.spec.dtype = file_type(output.type);
     output.spec.shape = {weight.rule.out, weight.rule.in};
@@ -109,7 +112,8 @@ class Chooser {
       output.spec.shape = {weight.rule.in};
     }
     const int64_t heads = pairs_rows ? heads_of(place.part) : 0;
-    output.sources.push_back({&weight, heads});
+    const double offset = is_norm_part(place.part) ? config_.norm_offset : 0;
+    output.sources.push_back({&weight, heads, offset});
     if (const FusedRow* fused = fused_row(config_, place.part)) {
       output.spec.name = filled_name(fused->gguf, place) + suffix;
       output.spec.shape[0] = fused_place(config_, *fused, place.part).num_rows;
@@ -178,7 +182,8 @@ class GgufExporter {
     const int64_t out = weight.rule.is_vector() ? weight.rule.in : weight.rule.out;
     const int64_t head_dim = source.paired_heads > 0 ? out / source.paired_heads : 1;
     if (weight.rule.is_vector()) {
-      put(reader_.vector(weight, type), source, head_dim, type);
+      const at::Tensor vector = reader_.vector(weight, type);
+      put(source.offset == 0 ? vector : vector + source.offset, source, head_dim, type);
       return;
     }
     for (const shard::Range& rows : RowReader::runs(weight, {0, out}, head_dim)) {

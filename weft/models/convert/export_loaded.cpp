@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/io/tensor_folder_writer.h"
+#include "weft/models/config/families.h"
 #include "weft/models/decoder/weight_table.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/nn/linear/linear_like.h"
@@ -33,6 +34,36 @@ std::map<std::string, at::Tensor> weights_of(CausalLM& model) {
   return weights;
 }
 
+// Parameters of a layer itself have no ".weight" in folders, and a bias of routing is no parameter.
+void name_bare(const CausalLM& model, std::map<std::string, at::Tensor>& weights) {
+  const ModelConfig& config = model.config();
+  for (const PartPlace& place : weight_places(config)) {
+    if (!is_bare_part(place.part)) continue;
+    auto own = weights.extract(model_name(config, place) + ".weight");
+    if (!own.empty()) weights[model_name(config, place)] = own.mapped();
+  }
+  for (const auto& buffer : model.named_buffers()) {
+    const std::string end = ".choice_bias";
+    if (!buffer.key().ends_with(end)) continue;
+    const std::string base = buffer.key().substr(0, buffer.key().size() - end.size());
+    weights[base + ".gate.e_score_correction_bias"] = buffer.value();
+  }
+}
+
+// The experts of families whose folders have them stacked alone, by their places.
+void stack_experts(const ModelConfig& config, std::map<std::string, at::Tensor>& weights) {
+  if (family_info(config).experts.names != ExpertNames::kOss) return;
+  std::map<std::string, std::vector<at::Tensor>> parts;
+  for (const PartPlace& place : weight_places(config)) {
+    if (!is_expert_part(place.part)) continue;
+    for (const char* suffix : {".weight", ".bias"}) {
+      auto own = weights.extract(model_name(config, place) + suffix);
+      if (!own.empty()) parts[mlx_experts_name(config, place) + suffix].push_back(own.mapped());
+    }
+  }
+  for (const auto& [name, list] : parts) weights[name] = at::stack(list);
+}
+
 // What the family's folders have as one tensor, as that.
 void fuse_rows(const ModelConfig& config, std::map<std::string, at::Tensor>& weights) {
   std::map<std::string, std::vector<at::Tensor>> parts;
@@ -54,6 +85,8 @@ void export_loaded(CausalLM& model, io::Dtype dtype, uint64_t max_file_bytes,
                    const std::string& folder) {
   auto weights = weights_of(model);
   fuse_rows(model.config(), weights);
+  name_bare(model, weights);
+  stack_experts(model.config(), weights);
   std::vector<io::TensorSpec> tensors;
   for (const auto& [name, weight] : weights) {
     tensors.push_back({name, dtype, weight.sizes().vec()});

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/models/config/families.h"
 #include "weft/models/convert/export_types.h"
 #include "weft/models/decoder/weight_table.h"
 #include "weft/quant/formats/gguf_blocks.h"
@@ -44,7 +45,8 @@ class FormChooser {
       return output.scheme.has_value();
     });
     fuse_rows(outputs);
-    if (is_mlx) stack_experts(outputs);
+    name_bare(outputs);
+    if (is_mlx || is_stacked_everywhere()) stack_experts(outputs);
     return outputs;
   }
 
@@ -123,15 +125,30 @@ class FormChooser {
     }
   }
 
+  // Whose experts no program reads one by one.
+  bool is_stacked_everywhere() const {
+    const FamilyInfo* family = find_family_info(config_.family);
+    return family != nullptr && family->experts.names == ExpertNames::kOss;
+  }
+
+  // Parameters of a layer itself, which folders have without ".weight".
+  void name_bare(std::vector<ExportOutput>& outputs) const {
+    for (ExportOutput& output : outputs) {
+      const PartPlace* place = place_of(output.rule());
+      output.is_bare = place != nullptr && is_bare_part(place->part);
+    }
+  }
+
   void stack_experts(std::vector<ExportOutput>& outputs) const {
     std::map<std::string, const ExportOutput*> firsts;
     for (ExportOutput& output : outputs) {
-      const auto found = places_.find(output.base);
-      if (found == places_.end() || !is_expert_part(found->second.part)) continue;
-      output.base = mlx_experts_name(config_, found->second);
+      const PartPlace* place = place_of(output.rule());
+      if (place == nullptr || !is_expert_part(place->part)) continue;
+      output.base = mlx_experts_name(config_, *place);
       output.stack_size = config_.experts.num_experts;
-      output.stack_index = found->second.expert;
-      const auto [first, is_first] = firsts.emplace(output.base, &output);
+      output.stack_index = place->expert;
+      const std::string suffix = output.rule().is_vector() ? ".bias" : ".weight";
+      const auto [first, is_first] = firsts.emplace(output.base + suffix, &output);
       check<ConfigError>(is_first || first->second->is_like(output),
                          "models.export: ", quote(output.rule().name),
                          " is not stored as the layer's other experts, with which MLX has it in "
@@ -160,13 +177,18 @@ bool ExportOutput::is_like(const ExportOutput& other) const {
 int64_t ExportOutput::rows_before() const { return stack_index * rule().out + first_row; }
 
 std::string ExportOutput::vector_name() const {
-  return fused_rows > 0 ? base + ".bias" : rule().name;
+  if (is_bare) return rule().base();
+  return fused_rows > 0 || stack_size > 0 ? base + ".bias" : rule().name;
 }
+
+int64_t ExportOutput::numbers_before() const { return stack_index * rule().in + first_row; }
 
 std::vector<io::TensorSpec> ExportOutput::specs() const {
   const io::Dtype floating = file_type(dtype);
   if (rule().is_vector() && !is_row) {
-    return {{vector_name(), floating, {fused_rows > 0 ? fused_rows : rule().in}}};
+    std::vector<int64_t> sizes = {fused_rows > 0 ? fused_rows : rule().in};
+    if (stack_size > 0) sizes.insert(sizes.begin(), stack_size);
+    return {{vector_name(), floating, std::move(sizes)}};
   }
   const auto shape = [&](int64_t columns) {
     const int64_t rows = fused_rows > 0 ? fused_rows : std::max<int64_t>(rule().out, 1);

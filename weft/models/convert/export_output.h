@@ -29,6 +29,8 @@ struct ExportOutput {
   /// which.
   int64_t stack_size = 0;
   int64_t stack_index = 0;
+  /// A vector that folders have without ".weight".
+  bool is_bare = false;
   /// A vector that Hugging Face has as a matrix of one row.
   bool is_row = false;
   /// None: floating in `dtype`.
@@ -41,8 +43,9 @@ struct ExportOutput {
   const WeightRule& rule() const { return weight->rule; }
   /// Whether the tensors are not made by another of the same stack.
   bool makes_tensors() const { return stack_index == 0 && first_row == 0; }
-  /// Rows of the tensors before its own.
+  /// Rows of the tensors before its own, and of a vector's tensor the numbers.
   int64_t rows_before() const;
+  int64_t numbers_before() const;
   /// Whether both are stored alike, so that one tensor can hold them.
   bool is_like(const ExportOutput& other) const;
   /// Of a vector, the tensor.
@@ -52,8 +55,9 @@ struct ExportOutput {
 };
 
 /// Decides for every weight of `plan` that a folder has. What a family's folders have as one tensor
-/// (weight_table.h) is written so. If any is quantized, all experts of a
-/// layer are one tensor, as MLX has them; otherwise each has its own, as transformers has them.
+/// (weight_table.h) is written so. If any is quantized, all experts of a layer are one tensor, as
+/// MLX has them; otherwise each has its own, as transformers has them, but gpt-oss's, of which
+/// mlx-lm's form is written.
 /// Routers stay floating: rounding one would choose other experts. Throws ConfigError for quant
 /// groups that MLX lacks and for parts of one tensor that are stored in several ways.
 std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,

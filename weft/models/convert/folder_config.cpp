@@ -15,7 +15,6 @@ namespace {
 
 using core::check;
 using core::ConfigError;
-using nn::RopeType;
 
 void read_divisors(const io::TensorFile& file, ModelConfig& config) {
   if (file.find(kRopeDivisors) == nullptr) return;
@@ -35,7 +34,7 @@ void read_divisors(const io::TensorFile& file, ModelConfig& config) {
 
 // config.json has the positions before they are multiplied: as many as suffice.
 void round_positions(ModelConfig& config) {
-  if (config.rope_scaling.type != RopeType::kLinear) return;
+  if (!states_unscaled_positions(config)) return;
   const double factor = config.rope_scaling.factor;
   const double plain = std::ceil(static_cast<double>(config.max_positions) / factor);
   config.max_positions = static_cast<int64_t>(std::floor(plain * factor));

@@ -23,13 +23,15 @@ const FamilyInfo& family_of(const ModelConfig& config, const std::string& where)
   return *family;
 }
 
-void check_rope_in_gguf(const RopeScaling& scaling, const std::string& where) {
+void check_rope_in_gguf(const RopeScaling& scaling, const FamilyInfo& family,
+                        const std::string& where) {
   check<ConfigError>(
       scaling.type != RopeType::kDynamic, where,
       ": GGUF has no dynamic rope scaling; keep the folder, or take rope_scaling out "
       "of config.json for texts of at most ",
       scaling.original_positions, " tokens");
-  check<ConfigError>(scaling.type != RopeType::kYarn || scaling.truncate, where,
+  const bool is_usual = scaling.truncate || !family.truncates_yarn;
+  check<ConfigError>(scaling.type != RopeType::kYarn || is_usual, where,
                      ": GGUF's yarn rope scaling begins and ends at whole dims, but truncate is "
                      "false; keep the folder");
 }
@@ -38,13 +40,15 @@ void check_experts_in_gguf(const ModelConfig& config, const FamilyInfo& family,
                            const std::string& where) {
   const ExpertsConfig& experts = config.experts;
   if (experts.num_experts == 0) return;
-  check<ConfigError>(experts.layer_step == 1 && experts.plain_layers.empty(), where,
-                     ": layers without experts beside those that have some can't be written as "
-                     "GGUF; keep the folder");
-  check<ConfigError>(experts.normalizes_weights == family.experts.is_normalized_in_gguf, where,
-                     ": norm_topk_prob is ", experts.normalizes_weights ? "true" : "false",
-                     ", but readers of GGUF's ", core::quote(std::string(family.gguf)),
-                     " take the other; keep the folder");
+  check<ConfigError>(
+      experts.layer_step == 1 && (experts.plain_layers.empty() || family.experts.has_routed_keys),
+      where,
+      ": layers without experts beside those that have some can't be written as "
+      "GGUF; keep the folder");
+  const bool is_usual = experts.normalizes_weights == family.experts.is_normalized_in_gguf;
+  check<ConfigError>(is_usual || family.experts.has_routed_keys, where, ": norm_topk_prob is ",
+                     experts.normalizes_weights ? "true" : "false", ", but readers of GGUF's ",
+                     core::quote(std::string(family.gguf)), " take the other; keep the folder");
 }
 
 void check_options_in_gguf(const ModelConfig& config, const FamilyInfo& family,
@@ -55,12 +59,29 @@ void check_options_in_gguf(const ModelConfig& config, const FamilyInfo& family,
       where, ": readers of GGUF's ", core::quote(std::string(family.gguf)), " leave out rope in ",
       "each layer whose number is a multiple of ", interval,
       ", but no_rope_layers says otherwise; keep the folder");
+  check<ConfigError>(
+      !family.has_query_scalar || config.attention_scale == gguf_attention_scale(config), where,
+      ": readers of GGUF's ", core::quote(std::string(family.gguf)),
+      " take the scale of scores from the sizes, but ", kQueryScalarKey,
+      " says otherwise; keep the folder");
 }
 
-void check_uniform_windows(const ModelConfig& config, const std::string& where) {
+int64_t largest_window(const ModelConfig& config) {
+  return config.windows.empty() ? 0 : std::ranges::max(config.windows);
+}
+
+void check_uniform_windows(const ModelConfig& config, const FamilyInfo& family,
+                           const std::string& where) {
   const auto& windows = config.windows;
-  const bool is_uniform =
-      std::adjacent_find(windows.begin(), windows.end(), std::not_equal_to<>()) == windows.end();
+  const auto usual = usual_windows(family.windows, largest_window(config), config.num_layers);
+  const bool is_patterned = family.windows.layers == WindowLayers::kAllButEvery;
+  const bool is_uniform = is_patterned ? windows == usual
+                                       : std::adjacent_find(windows.begin(), windows.end(),
+                                                            std::not_equal_to<>()) == windows.end();
+  check<ConfigError>(is_uniform || !is_patterned, where, ": readers of GGUF's ",
+                     core::quote(std::string(family.gguf)),
+                     " have a window in all layers but each whose number is a multiple of ",
+                     family.windows.interval, ", but layer_types says otherwise; keep the folder");
   check<ConfigError>(is_uniform, where,
                      ": a sliding window in some layers only can't be written as GGUF; keep the "
                      "folder");
@@ -72,7 +93,7 @@ void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
   keys.number(keys.own("attention.value_length"), config.head_dim);
   keys.real(keys.own(kNormEpsGgufKey), config.norm_eps);
   if (!config.windows.empty()) {
-    keys.number(keys.own("attention.sliding_window"), config.windows.front());
+    keys.number(keys.own("attention.sliding_window"), largest_window(config));
   } else if (family_info(config).needs_gguf_window) {
     keys.number(keys.own("attention.sliding_window"), 0);
   }
@@ -97,6 +118,11 @@ void add_yarn(const ModelConfig& config, GgufKeyList& keys) {
   if (scaling.beta_slow != usual.beta_slow) {
     keys.real(keys.own("rope.scaling.yarn_beta_slow"), scaling.beta_slow);
   }
+  if (family_info(config).has_query_growth) {
+    keys.real(keys.own("rope.scaling.yarn_log_multiplier"), scaling.mscale_all_dim);
+    keys.real(keys.own(kQueryGrowthGgufKey), config.query_growth);
+    return;
+  }
   const double extra = extra_sharpening(config);
   if (std::abs(extra - 1) > kRounding) keys.real(keys.own("rope.scaling.attn_factor"), extra);
 }
@@ -104,6 +130,9 @@ void add_yarn(const ModelConfig& config, GgufKeyList& keys) {
 void add_rope(const ModelConfig& config, GgufKeyList& keys) {
   keys.number(keys.own("rope.dimension_count"), rotated_dims(config));
   keys.real(keys.own("rope.freq_base"), config.rope_base);
+  if (config.window_rope_base != 0) {
+    keys.real(keys.own(kWindowRopeGgufKey), config.window_rope_base);
+  }
   const RopeType type = config.rope_scaling.type;
   if (type != RopeType::kLinear && type != RopeType::kYarn) return;
   keys.text(keys.own("rope.scaling.type"), type == RopeType::kLinear ? "linear" : "yarn");
@@ -112,10 +141,29 @@ void add_rope(const ModelConfig& config, GgufKeyList& keys) {
 }
 
 void add_scales(const ModelConfig& config, GgufKeyList& keys) {
-  if (!family_info(config).has_scales) return;
+  const FamilyInfo& family = family_info(config);
+  for (const CapKey& cap : kCapKeys) {
+    const double size = config.*cap.member;
+    if (size > 0 || family.caps.*cap.fallback > 0) keys.real(keys.own(cap.gguf), size);
+  }
+  if (!family.has_scales) return;
   for (const ScaleKey& scale : kScaleKeys) {
     keys.real(keys.own(scale.gguf), scale_in_file(scale, config.*scale.member));
   }
+}
+
+void add_routed(const ExpertsConfig& experts, GgufKeyList& keys) {
+  for (const RoutedKey& key : kRoutedKeys) {
+    if (experts.*key.member != key.fallback) {
+      keys.number(keys.own(key.gguf), experts.*key.member);
+    }
+  }
+  const auto plain = static_cast<int64_t>(experts.plain_layers.size());
+  keys.number(keys.own(kSharedCountGgufKey), experts.shared_ffn_width / experts.ffn_width);
+  keys.number(keys.own(kPlainCountGgufKey), plain);
+  keys.number(keys.own(kGatingFunctionGgufKey), kSigmoidGating);
+  keys.real(keys.own(kWeightsScaleGgufKey), experts.weights_scale);
+  keys.flag(keys.own("expert_weights_norm"), experts.normalizes_weights);
 }
 
 void add_experts(const ModelConfig& config, GgufKeyList& keys) {
@@ -127,16 +175,17 @@ void add_experts(const ModelConfig& config, GgufKeyList& keys) {
   };
   add(kExpertCount);
   add(kExpertsPerToken);
-  if (family.has_own_width) add(kExpertWidth);
+  if (family.has_own_width || family.names == ExpertNames::kOss) add(kExpertWidth);
   if (family.has_shared) add(kSharedExpertWidth);
+  if (family.has_routed_keys) add_routed(experts, keys);
 }
 
 }  // namespace
 
 std::string gguf_architecture(const ModelConfig& config, const std::string& where) {
   const FamilyInfo& family = family_of(config, where);
-  check_rope_in_gguf(config.rope_scaling, where);
-  check_uniform_windows(config, where);
+  check_rope_in_gguf(config.rope_scaling, family, where);
+  check_uniform_windows(config, family, where);
   check_experts_in_gguf(config, family, where);
   check_options_in_gguf(config, family, where);
   return std::string(family.gguf);

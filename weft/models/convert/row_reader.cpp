@@ -59,7 +59,10 @@ at::Tensor RowReader::plain_rows(const PlannedWeight& weight, const shard::Range
 }
 
 at::Tensor RowReader::vector(const PlannedWeight& weight, at::ScalarType dtype) const {
-  return io::load_tensor(file_, plan_.recipe(weight, 0, 0), dtype);
+  const double offset = weight.rule.stored_offset;
+  const auto read_as = offset == 0 ? dtype : at::kFloat;
+  const at::Tensor vector = io::load_tensor(file_, plan_.recipe(weight, 0, 0), read_as);
+  return offset == 0 ? vector : vector - offset;
 }
 
 }  // namespace weft::models

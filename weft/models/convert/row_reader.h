@@ -33,7 +33,8 @@ class RowReader {
   /// As plain numbers.
   at::Tensor plain_rows(const PlannedWeight& weight, const shard::Range& rows,
                         at::ScalarType dtype) const;
-  /// The whole of a vector.
+  /// The whole of a vector as the model has it; in float32 instead where the file has other
+  /// numbers (WeightRule::stored_offset).
   at::Tensor vector(const PlannedWeight& weight, at::ScalarType dtype) const;
 
  private:

@@ -23,7 +23,8 @@ QueryKeyNorm make_norm(const ModelConfig& config, const WeightSource& source,
   const std::string base = model_name(config, place);
   at::Tensor weight = source.vector(base + ".weight");
   if (config.head_norms == HeadNorms::kEachHead) {
-    norm.each = nn::HeadRMSNorm(std::move(weight), config.norm_eps, group);
+    norm.each =
+        nn::HeadRMSNorm(std::move(weight), config.norm_eps, group, false, config.norm_offset);
   } else {
     norm.all = nn::ShardedRMSNorm(std::move(weight), source.layout(base), config.norm_eps, group);
   }
@@ -34,19 +35,34 @@ bool has_rope(const ModelConfig& config, int64_t layer) {
   return std::ranges::find(config.layers_without_rope, layer) == config.layers_without_rope.end();
 }
 
+nn::AttentionSpec make_spec(const ModelConfig& config, const WeightSource& source, int64_t layer) {
+  nn::AttentionSpec spec;
+  spec.kv_of_head = held_heads(config, source).kv_of_head;
+  spec.window = config.window(layer);
+  spec.scale = config.attention_scale;
+  spec.cap = config.score_cap;
+  return spec;
+}
+
 AttentionParts make_parts(const ModelConfig& config, const WeightSource& source, int64_t layer,
                           const dist::Group& group) {
   const auto to_heads = [&](Part part) {
     return all_to_sharded(source, model_name(config, {part, layer}), group);
   };
-  return {to_heads(Part::kQuery),
-          to_heads(Part::kKey),
-          to_heads(Part::kValue),
-          sharded_to_all(source, model_name(config, {Part::kOutput, layer}), group),
-          make_norm(config, source, {Part::kQueryNorm, layer}, group),
-          make_norm(config, source, {Part::kKeyNorm, layer}, group),
-          {held_heads(config, source).kv_of_head, config.window(layer), config.attention_scale},
-          has_rope(config, layer)};
+  AttentionParts parts = {to_heads(Part::kQuery),
+                          to_heads(Part::kKey),
+                          to_heads(Part::kValue),
+                          sharded_to_all(source, model_name(config, {Part::kOutput, layer}), group),
+                          make_norm(config, source, {Part::kQueryNorm, layer}, group),
+                          make_norm(config, source, {Part::kKeyNorm, layer}, group),
+                          make_spec(config, source, layer)};
+  parts.has_rope = has_rope(config, layer);
+  if (config.has_sinks) {
+    const std::string base = model_name(config, {Part::kSinks, layer});
+    parts.sinks = nn::HeadSinks(source.vector(base + ".weight"), source.layout(base));
+    parts.spec.sinks = parts.sinks->weight;
+  }
+  return parts;
 }
 
 }  // namespace
@@ -62,6 +78,7 @@ AttentionLayerImpl::AttentionLayerImpl(const ModelConfig& config, const WeightSo
     if (!norm.each.is_empty()) register_module(name, norm.each);
     if (!norm.all.is_empty()) register_module(name, norm.all);
   };
+  if (!parts_.sinks.is_empty()) register_module("sinks", parts_.sinks);
   add("q_norm", parts_.q_norm);
   add("k_norm", parts_.k_norm);
 }
@@ -82,11 +99,13 @@ at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContex
   const auto projected = nn::linears_of_shared(
       {parts_.q_proj->inner(), parts_.k_proj->inner(), parts_.v_proj->inner()}, x_BTD,
       parts_.q_proj->group(), pass.rows);
-  const at::Tensor q_BTnH = normed_heads(parts_.q_norm, projected[0], pass);
+  at::Tensor q_BTnH = normed_heads(parts_.q_norm, projected[0], pass);
   const at::Tensor k_BTkH = normed_heads(parts_.k_norm, projected[1], pass);
   const at::Tensor v_BTkH = heads(projected[2], pass);
-  const nn::RopeAngles angles =
-      parts_.has_rope ? pass.angles : nn::RopeAngles::none(q_BTnH.size(1));
+  const nn::RopeAngles angles = parts_.has_rope ? pass.angles.of(parts_.spec.window != 0)
+                                                : nn::RopeAngles::none(q_BTnH.size(1));
+  const at::Tensor& factors = pass.angles.query_factors;
+  if (factors.defined()) q_BTnH = q_BTnH * factors.to(q_BTnH.scalar_type());
   if (pass.cache == nullptr) {
     const at::Tensor out_BTn =
         nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, angles, parts_.spec, pass.documents_BT);

@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "weft/models/config/config.h"
+#include "weft/models/decoder/position_angles.h"
 #include "weft/models/load/weight_source.h"
 #include "weft/nn/attention/attention_spec.h"
+#include "weft/nn/attention/head_sinks.h"
 #include "weft/nn/attention/kv_cache.h"
-#include "weft/nn/attention/rope.h"
 #include "weft/nn/layers/dropout.h"
 #include "weft/nn/layers/norm.h"
 #include "weft/nn/linear/fused_linear.h"
@@ -22,7 +23,7 @@ namespace weft::models {
 /// What all layers of a pass share.
 struct PassContext {
   /// Of the tokens' positions.
-  nn::RopeAngles angles;
+  LayerAngles angles;
   /// int64; undefined where rows are not packed.
   at::Tensor documents_BT;
   /// Null: the tokens are the whole text, or each sequence has its own cache.
@@ -46,10 +47,10 @@ struct QueryKeyNorm {
   nn::HeadRMSNorm each{nullptr};
   nn::ShardedRMSNorm all{nullptr};
 
-  /// This rank's part; undefined without a norm.
+  /// What this rank's features are multiplied by; undefined without a norm.
   at::Tensor weight() const {
     if (!all.is_empty()) return all->weight;
-    return each.is_empty() ? at::Tensor() : each->weight;
+    return each.is_empty() ? at::Tensor() : each->whole_weight();
   }
 };
 
@@ -58,7 +59,10 @@ struct AttentionParts {
   nn::AllToShardedLinear q_proj, k_proj, v_proj;
   nn::ShardedToAllLinear o_proj;
   QueryKeyNorm q_norm, k_norm;
+  /// With the sinks' weight.
   nn::AttentionSpec spec;
+  /// Empty: there are none.
+  nn::HeadSinks sinks{nullptr};
   /// Rope turns queries and keys.
   bool has_rope = true;
 };

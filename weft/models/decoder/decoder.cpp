@@ -1,6 +1,7 @@
 #include "weft/models/decoder/decoder.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tanh.h>
 
 #include <algorithm>
 #include <memory>
@@ -46,6 +47,9 @@ void check_batch(const TokenBatch& batch) {
 // Parameters that see a rank's own tokens alone where the residual stream is cut.
 constexpr const char* kOfOwnRows[] = {"input_layernorm.weight",
                                       "post_attention_layernorm.weight",
+                                      "pre_feedforward_layernorm.weight",
+                                      "post_self_attn_layernorm.weight",
+                                      "post_mlp_layernorm.weight",
                                       "post_feedforward_layernorm.weight",
                                       "model.norm.weight",
                                       "o_proj.bias",
@@ -251,9 +255,14 @@ class Decoder : public CausalLM, public ReadsEach {
     at::Tensor logits_BTv =
         rows_.empty() ? head_->forward(x_BTD)
                       : nn::linears_of_shared({head_->inner()}, x_BTD, group_, rows_).front();
-    if (config_.logits_scale == 1) return logits_BTv;
-    return at::GradMode::is_enabled() ? logits_BTv * config_.logits_scale
-                                      : logits_BTv.mul_(config_.logits_scale);
+    if (config_.logits_scale != 1) {
+      logits_BTv = at::GradMode::is_enabled() ? logits_BTv * config_.logits_scale
+                                              : logits_BTv.mul_(config_.logits_scale);
+    }
+    if (config_.logits_cap == 0) return logits_BTv;
+    return at::GradMode::is_enabled()
+               ? at::tanh(logits_BTv / config_.logits_cap) * config_.logits_cap
+               : logits_BTv.div_(config_.logits_cap).tanh_().mul_(config_.logits_cap);
   }
 
   at::Tensor losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT,

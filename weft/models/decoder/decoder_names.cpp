@@ -1,5 +1,8 @@
 #include "weft/models/decoder/decoder_names.h"
 
+#include <algorithm>
+#include <array>
+
 #include "weft/core/error.h"
 #include "weft/models/decoder/weight_table.h"
 
@@ -12,6 +15,15 @@ std::string expert_name(std::string_view name, const PartPlace& place) {
 }
 
 }  // namespace
+
+bool is_norm_part(Part part) {
+  constexpr std::array kNorms = {Part::kFinalNorm,        Part::kInputNorm,  Part::kFfnNorm,
+                                 Part::kAttentionOutNorm, Part::kFfnOutNorm, Part::kQueryNorm,
+                                 Part::kKeyNorm};
+  return std::ranges::find(kNorms, part) != kNorms.end();
+}
+
+bool is_bare_part(Part part) { return part == Part::kSinks || part == Part::kChoiceBias; }
 
 bool is_expert_part(Part part) {
   return part == Part::kExpertGate || part == Part::kExpertUp || part == Part::kExpertDown;

@@ -13,20 +13,23 @@ enum class Part {
   kEmbedding,
   kFinalNorm,
   kHead,
-  /// Of attention: before it, or after it (NormPlacement).
+  /// Norms before attention and the feed-forward layer, and after them (NormPlacement).
   kInputNorm,
-  /// The same of the feed-forward layer.
   kFfnNorm,
+  kAttentionOutNorm,
+  kFfnOutNorm,
   kQuery,
   kKey,
   kValue,
   kOutput,
   kQueryNorm,
   kKeyNorm,
+  kSinks,
   kGate,
   kUp,
   kDown,
   kRouter,
+  kChoiceBias,
   kExpertGate,
   kExpertUp,
   kExpertDown,
@@ -58,6 +61,10 @@ std::string mlx_experts_name(const ModelConfig& config, const PartPlace& place);
 /// GGUF's name of one expert in files from before they were stacked, e.g. "blk.0.ffn_up.3".
 std::string old_gguf_expert_name(const ModelConfig& config, const PartPlace& place);
 
+/// Whether a part is the weight of a norm.
+bool is_norm_part(Part part);
+/// Whether a part is a parameter of the layer itself, whose name in folders has no ".weight".
+bool is_bare_part(Part part);
 /// Whether a part is a matrix of one expert of several.
 bool is_expert_part(Part part);
 /// What each weight of the model is, by its name without ".weight".

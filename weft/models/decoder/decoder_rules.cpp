@@ -1,5 +1,6 @@
 #include "weft/models/decoder/decoder_rules.h"
 
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -41,6 +42,7 @@ class RulesBuilder {
     add_splits();
     for (const PartPlace& place : weight_places(config_)) add_weight(place);
     rules_.unread = copied_head(config_, file_);
+    leave_out_further_layers();
     if (file_.is_gguf() && file_.find(kRopeDivisors) != nullptr) {
       add_vector(kRopeDivisors, kRopeDivisors, rotated_dims(config_) / 2);
     }
@@ -48,9 +50,27 @@ class RulesBuilder {
   }
 
  private:
+  // Layers behind the model's, which guess more than one token at a time.
+  void leave_out_further_layers() {
+    const FamilyInfo* family = find_family_info(config_.family);
+    if (family == nullptr || !family->has_further_layers) return;
+    const std::string prefix = file_.is_gguf() ? "blk." : "model.layers.";
+    for (const io::TensorMeta& tensor : file_.tensors()) {
+      if (!tensor.name.starts_with(prefix)) continue;
+      const char* const number = tensor.name.c_str() + prefix.size();
+      if (std::strtoll(number, nullptr, 10) >= config_.num_layers) {
+        rules_.unread.push_back(tensor.name);
+      }
+    }
+  }
+
   void add_splits() {
     const ExpertsConfig& experts = config_.experts;
     split(kHeadsSplit) = head_split(config_, DimSplit::Kind::kQueryHeads);
+    if (config_.has_sinks) {
+      split(kHeadCountSplit) = head_split(config_, DimSplit::Kind::kQueryHeads);
+      split(kHeadCountSplit).size = config_.num_heads;
+    }
     split(kKvSplit) = head_split(config_, DimSplit::Kind::kKvHeads);
     split(kVocabSplit) = even_split(config_.vocab_size, 1);
     const int64_t plain_unit = down_unit(Part::kDown, false);
@@ -80,6 +100,7 @@ class RulesBuilder {
   void add_weight(const PartPlace& place) {
     const WeightRow& row = weight_row(config_, place.part);
     WeightRule weight = place_in_file(place);
+    if (file_.is_gguf() && is_norm_part(place.part)) weight.stored_offset = config_.norm_offset;
     weight.cut = row.shape.cut;
     weight.split = row.shape.split;
     if (row.is_turned) add_rope_order(weight, place.part);
@@ -89,16 +110,21 @@ class RulesBuilder {
 
   // Biases are added to what a rank has by rows; by columns, once to the sum.
   void add_bias(const WeightRow& row, const WeightRule& weight) {
-    if (weight.is_vector() || weight.stack_size > 0) return;
-    const std::string file_bias = weight.matrix().base + ".bias";
-    const bool is_stated = row.bias != nullptr && config_.*row.bias;
+    const bool is_stated = row.bias != nullptr && row.bias(config_);
+    if (weight.is_vector() || (weight.stack_size > 0 && !is_stated)) return;
+    const std::string file_base = weight.matrix().base;
+    // Where experts are stacked under a bare name, their biases are, too.
+    const bool is_bare = file_.find(file_base + "_bias") != nullptr;
+    const std::string file_bias = file_base + (is_bare ? "_bias" : ".bias");
     if (!is_stated && file_.find(file_bias) == nullptr) return;
     WeightRule& bias = add_vector(weight.base() + ".bias", file_bias, weight.out);
+    bias.stack_size = weight.stack_size;
+    bias.stack_index = weight.stack_index;
+    bias.reorder = weight.reorder;
+    bias.stored_rows = weight.stored_rows;
     if (weight.cut != Cut::kRows) return;
     bias.cut = weight.cut;
     bias.split = weight.split;
-    bias.reorder = weight.reorder;
-    bias.stored_rows = weight.stored_rows;
   }
 
   void add_rope_order(WeightRule& weight, Part part) const {
@@ -119,15 +145,14 @@ class RulesBuilder {
     rule.out = size_of(config_, row.shape.out);
     rule.in = size_of(config_, row.shape.in);
     if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + ".weight";
-    if (row.is_of_expert()) find_expert(place, rule);
+    if (is_bare_part(place.part)) find_bare(place, rule);
+    if (row.is_of_expert() && !find_fused_expert(place, rule)) find_expert(place, rule);
     find_fused(place, rule);
     if (row.shape.out == WeightDim::kOne) find_one_row(rule);
     return rule;
   }
 
-  bool is_stored(const std::string& base) const {
-    return file_.find(base + ".weight") != nullptr || file_.find(base + ".qweight") != nullptr;
-  }
+  bool is_stored(const std::string& base) const { return io::has_matrix(file_, base); }
 
   // The weight's rows of a tensor that holds those of others, too, unless each stands alone, as in
   // what weft has cut.
@@ -144,6 +169,34 @@ class RulesBuilder {
     rule.file_name = base + ".weight";
     rule.stored_rows = own.num_rows;
     rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
+  }
+
+  // Folders have a parameter of the layer itself, without ".weight", and GGUF calls one a bias.
+  void find_bare(const PartPlace& place, WeightRule& rule) const {
+    const WeightRow& row = weight_row(config_, place.part);
+    const std::string bare = filled_name(row.model, place);
+    if (file_.find(bare) != nullptr) rule.file_name = bare;
+    if (!file_.is_gguf() || place.part != Part::kChoiceBias) return;
+    rule.file_name = filled_name(row.gguf, place) + ".bias";
+  }
+
+  // The expert's rows of Hugging Face's tensor of all of a layer's experts.
+  bool find_fused_expert(const PartPlace& place, WeightRule& rule) const {
+    const FusedRow* fused = fused_experts_row(config_, place.part);
+    if (fused == nullptr || file_.is_gguf()) return false;
+    const std::string base = filled_name(fused->model, place);
+    if (!io::has_matrix(file_, base) || file_.find(base + ".weight") != nullptr) return false;
+    const FusedPlace own = fused_place(config_, *fused, place.part);
+    rule.file_name = base + ".weight";
+    rule.stack_size = config_.experts.num_experts;
+    rule.stack_index = place.expert;
+    if (fused->parts.size() == 1) return true;
+    rule.stored_rows = own.num_rows;
+    const auto count = static_cast<int64_t>(fused->parts.size());
+    if (fused->is_interleaved)
+      rule.reorder.push_back({"deinterleave", {int64_t{0}, count}, {}, {}});
+    rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
+    return true;
   }
 
   // A matrix of one row is a vector in GGUF.

@@ -25,7 +25,10 @@ void split_by_experts(const ModelConfig& config, WeightRules& rules) {
   }
   const auto places = part_places(config);
   for (WeightRule& weight : rules.weights) {
-    const auto place = places.find(weight.base());
+    const bool is_bias = weight.name.ends_with(".bias");
+    const auto place =
+        places.find(is_bias ? weight.name.substr(0, weight.name.rfind('.')) : weight.base());
+    if (weight.cut == Cut::kWhole) continue;
     if (place == places.end() || !is_expert_part(place->second.part)) continue;
     weight.split = split_name(place->second.expert);
   }

@@ -24,11 +24,11 @@ nn::Expert make_expert(const ModelConfig& config, const WeightSource& source,
     return partial(source, model_name(config, {part, place.layer, place.expert}), kind, group);
   };
   const auto own_name = [&](Part part) { return module_name(config, {part, place.layer}); };
-  return nn::Expert(
-      linear(parts.gate, nn::ShardKind::kAllToSharded),
-      linear(parts.up, nn::ShardKind::kAllToSharded),
-      linear(parts.down, nn::ShardKind::kShardedToAll),
-      nn::ExpertNames{own_name(parts.gate), own_name(parts.up), own_name(parts.down)});
+  return nn::Expert(linear(parts.gate, nn::ShardKind::kAllToSharded),
+                    linear(parts.up, nn::ShardKind::kAllToSharded),
+                    linear(parts.down, nn::ShardKind::kShardedToAll),
+                    nn::ExpertNames{own_name(parts.gate), own_name(parts.up), own_name(parts.down)},
+                    config.gating);
 }
 
 // Those of these numbers, several at a time where the source serves threads: one is too small for
@@ -64,7 +64,8 @@ bool is_elsewhere(const ModelConfig& config, const WeightSource& source, const P
 
 FeedForwardLayerImpl::FeedForwardLayerImpl(const ModelConfig& config, const WeightSource& source,
                                            int64_t layer, const dist::Group& group)
-    : gate_proj_(
+    : gating_(config.gating),
+      gate_proj_(
           register_module(module_name(config, {Part::kGate, layer}),
                           all_to_sharded(source, model_name(config, {Part::kGate, layer}), group))),
       up_proj_(
@@ -77,14 +78,15 @@ FeedForwardLayerImpl::FeedForwardLayerImpl(const ModelConfig& config, const Weig
 at::Tensor FeedForwardLayerImpl::forward(const at::Tensor& x_BTD, const nn::RowCounts& rows) {
   const auto projected = nn::linears_of_shared({gate_proj_->inner(), up_proj_->inner()}, x_BTD,
                                                gate_proj_->group(), rows);
-  return down_proj_->forward_rows(nn::swiglu(projected[0], projected[1]), rows);
+  return down_proj_->forward_rows(nn::gated(projected[0], projected[1], gating_), rows);
 }
 
 nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource& source,
                                   int64_t layer, const dist::Group& group) {
   const ExpertsConfig& experts = config.experts;
   nn::MixtureOfExpertsParts parts;
-  parts.router = source.linear(model_name(config, {Part::kRouter, layer}), false);
+  parts.router = source.linear(model_name(config, {Part::kRouter, layer}), true);
+  parts.router_name = module_name(config, {Part::kRouter, layer});
   for (int64_t e = 0; e < experts.num_experts; ++e) {
     if (!is_elsewhere(config, source, {Part::kExpertGate, layer, e})) {
       parts.expert_numbers.push_back(e);
@@ -95,11 +97,22 @@ nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource&
     parts.shared =
         make_expert(config, source, {Part::kSharedGate, Part::kSharedUp, Part::kSharedDown},
                     {Part::kSharedGate, layer}, group);
-    parts.shared_gate = source.linear(model_name(config, {Part::kSharedRouter, layer}), false);
+    if (experts.gates_shared) {
+      parts.shared_gate = source.linear(model_name(config, {Part::kSharedRouter, layer}), false);
+    }
   }
-  return nn::MixtureOfExperts(
-      std::move(parts), nn::RoutingOptions{experts.experts_per_token, experts.normalizes_weights},
-      group);
+  if (experts.has_choice_bias) {
+    parts.choice_bias =
+        source.vector(model_name(config, {Part::kChoiceBias, layer}) + ".weight").to(at::kFloat);
+  }
+  nn::RoutingOptions routing;
+  routing.top_k = experts.experts_per_token;
+  routing.normalize = experts.normalizes_weights;
+  routing.has_sigmoids = experts.scores == RouterScores::kSigmoid;
+  routing.num_groups = experts.num_groups;
+  routing.groups_per_token = experts.groups_per_token;
+  routing.scale = experts.weights_scale;
+  return nn::MixtureOfExperts(std::move(parts), routing, group);
 }
 
 }  // namespace weft::models

@@ -13,7 +13,7 @@
 
 namespace weft::models {
 
-/// A layer's down(silu(gate(x)) * up(x)), cut by ffn: one all-reduce forward and one backward.
+/// A layer's down(nn::gated(gate(x), up(x))), cut by ffn: one all-reduce forward and one backward.
 class FeedForwardLayerImpl : public torch::nn::Module {
  public:
   FeedForwardLayerImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
@@ -26,6 +26,7 @@ class FeedForwardLayerImpl : public torch::nn::Module {
   const nn::ShardedToAllLinear& down_proj() const { return down_proj_; }
 
  private:
+  nn::Gating gating_;
   nn::AllToShardedLinear gate_proj_, up_proj_;
   nn::ShardedToAllLinear down_proj_;
 };

@@ -15,8 +15,10 @@ nn::ShardedToAllLinear sharded_to_all(const WeightSource& source, const std::str
 
 nn::PartialLinear partial(const WeightSource& source, const std::string& base, nn::ShardKind kind,
                           const dist::Group& group) {
-  return nn::PartialLinear(source.linear(base, false),
-                           nn::LinearCut{kind, source.layout(base), group});
+  const bool by_rows = kind == nn::ShardKind::kAllToSharded;
+  return nn::PartialLinear(source.linear(base, by_rows),
+                           nn::LinearCut{kind, source.layout(base), group},
+                           by_rows ? at::Tensor() : source.vector_or_undefined(base + ".bias"));
 }
 
 shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source) {
@@ -27,7 +29,8 @@ shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& sourc
 }
 
 nn::RMSNorm norm(const ModelConfig& config, const WeightSource& source, const PartPlace& place) {
-  return nn::RMSNorm(source.vector(model_name(config, place) + ".weight"), config.norm_eps);
+  return nn::RMSNorm(source.vector(model_name(config, place) + ".weight"), config.norm_eps, false,
+                     config.norm_offset);
 }
 
 }  // namespace weft::models

@@ -1,8 +1,11 @@
 #include "weft/models/decoder/position_angles.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/floor.h>
+#include <ATen/ops/log1p.h>
+#include <ATen/ops/tensor.h>
 
-#include <utility>
 #include <vector>
 
 #include "weft/core/error.h"
@@ -11,7 +14,7 @@
 namespace weft::models {
 namespace {
 
-nn::Rope make_rope(const ModelConfig& config, const WeightSource& source) {
+nn::RopeOptions rope_options(const ModelConfig& config) {
   core::check<core::ConfigError>(config.rope_dims >= 0 && config.rope_dims <= config.head_dim,
                                  "models: rope turns ", config.rope_dims,
                                  " features of a head, expected at most its ", config.head_dim);
@@ -19,18 +22,28 @@ nn::Rope make_rope(const ModelConfig& config, const WeightSource& source) {
   options.dim = config.rope_dims == 0 ? config.head_dim : config.rope_dims;
   options.base = config.rope_base;
   options.max_positions = config.max_positions;
+  options.turns_neighbours = config.turns_neighbours;
+  return options;
+}
+
+NearAngles angles_of_all(const ModelConfig& config, const WeightSource& source) {
+  nn::RopeOptions options = rope_options(config);
   options.scaling = config.rope_scaling;
   options.divisors = source.vector_or_undefined(kRopeDivisors);
-  return nn::Rope(std::move(options));
+  return NearAngles(nn::Rope(std::move(options)),
+                    config.rope_scaling.type == nn::RopeType::kDynamic);
+}
+
+std::optional<NearAngles> angles_of_windowed(const ModelConfig& config) {
+  if (config.window_rope_base == 0) return std::nullopt;
+  nn::RopeOptions options = rope_options(config);
+  options.base = config.window_rope_base;
+  return NearAngles(nn::Rope(std::move(options)), false);
 }
 
 }  // namespace
 
-PositionAngles::PositionAngles(const ModelConfig& config, const WeightSource& source)
-    : rope_(make_rope(config, source)),
-      depend_on_length_(config.rope_scaling.type == nn::RopeType::kDynamic) {}
-
-nn::RopeAngles PositionAngles::near(int64_t start, int64_t tokens) {
+nn::RopeAngles NearAngles::near(int64_t start, int64_t tokens) {
   constexpr int64_t kWindow = 256;
   constexpr size_t kMostWindows = 64;
   const int64_t window = start / kWindow * kWindow, end = window + kWindow;
@@ -45,10 +58,10 @@ nn::RopeAngles PositionAngles::near(int64_t start, int64_t tokens) {
   }
   const nn::RopeAngles& angles = found->second;
   return {angles.cos().narrow(0, start - window, tokens),
-          angles.sin().narrow(0, start - window, tokens)};
+          angles.sin().narrow(0, start - window, tokens), angles.turns_neighbours()};
 }
 
-nn::RopeAngles PositionAngles::each(std::span<const int64_t> positions) {
+nn::RopeAngles NearAngles::each(std::span<const int64_t> positions) {
   std::vector<at::Tensor> cos, sin;
   for (const int64_t position : positions) {
     const nn::RopeAngles own = near(position, 1);
@@ -56,12 +69,49 @@ nn::RopeAngles PositionAngles::each(std::span<const int64_t> positions) {
     sin.push_back(own.sin());
   }
   // [B, 1, 1, dim].
-  return {at::cat(cos).unsqueeze(1), at::cat(sin).unsqueeze(1)};
+  return {at::cat(cos).unsqueeze(1), at::cat(sin).unsqueeze(1), rope_.turns_neighbours()};
 }
 
-nn::RopeAngles PositionAngles::of(const TokenBatch& batch) const {
+nn::RopeAngles NearAngles::of(const TokenBatch& batch) const {
   return batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
                                       : rope_.angles(0, batch.ids_BT.size(1));
+}
+
+PositionAngles::PositionAngles(const ModelConfig& config, const WeightSource& source)
+    : all_(angles_of_all(config, source)),
+      windowed_(angles_of_windowed(config)),
+      query_growth_(config.query_growth),
+      original_positions_(static_cast<double>(config.rope_scaling.original_positions)) {}
+
+// Source: Ministral 3, in the order of transformers' computation.
+at::Tensor PositionAngles::query_factors(const at::Tensor& positions) const {
+  const at::Tensor times = at::floor(positions.to(at::kFloat) / original_positions_);
+  return (1 + query_growth_ * at::log1p(times)).unsqueeze(-1).unsqueeze(-1);
+}
+
+LayerAngles PositionAngles::near(int64_t start, int64_t tokens) {
+  LayerAngles angles{all_.near(start, tokens)};
+  if (windowed_) angles.windowed = windowed_->near(start, tokens);
+  if (query_growth_ != 0) angles.query_factors = query_factors(at::arange(start, start + tokens));
+  return angles;
+}
+
+LayerAngles PositionAngles::each(std::span<const int64_t> positions) {
+  LayerAngles angles{all_.each(positions)};
+  if (windowed_) angles.windowed = windowed_->each(positions);
+  if (query_growth_ == 0) return angles;
+  const at::ArrayRef<int64_t> list(positions.data(), positions.size());
+  angles.query_factors = query_factors(at::tensor(list, at::kLong).unsqueeze(1));
+  return angles;
+}
+
+LayerAngles PositionAngles::of(const TokenBatch& batch) const {
+  LayerAngles angles{all_.of(batch)};
+  if (windowed_) angles.windowed = windowed_->of(batch);
+  if (query_growth_ == 0) return angles;
+  angles.query_factors = query_factors(
+      batch.positions_BT.defined() ? batch.positions_BT : at::arange(batch.ids_BT.size(1)));
+  return angles;
 }
 
 }  // namespace weft::models

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "weft/models/config/config.h"
 #include "weft/models/load/weight_source.h"
@@ -10,6 +14,39 @@
 #include "weft/nn/attention/rope.h"
 
 namespace weft::models {
+
+/// What a pass's layers know of where its tokens stand.
+struct LayerAngles {
+  nn::RopeAngles all;
+  /// Of layers with a window, where theirs are others.
+  std::optional<nn::RopeAngles> windowed = std::nullopt;
+  /// What queries are multiplied by: float32 [T, 1, 1], or [B, T, 1, 1] for rows with other
+  /// positions; undefined: nothing.
+  at::Tensor query_factors = {};
+
+  const nn::RopeAngles& of(bool has_window) const {
+    return has_window && windowed ? *windowed : all;
+  }
+};
+
+/// The angles of one rope as PositionAngles gives them.
+class NearAngles {
+ public:
+  explicit NearAngles(nn::Rope rope, bool depend_on_length)
+      : rope_(std::move(rope)), depend_on_length_(depend_on_length) {}
+
+  const nn::Rope& rope() const { return rope_; }
+  nn::RopeAngles near(int64_t start, int64_t tokens);
+  nn::RopeAngles each(std::span<const int64_t> positions);
+  nn::RopeAngles of(const TokenBatch& batch) const;
+
+ private:
+  nn::Rope rope_;
+  /// With dynamic scaling a position's angles are others in a longer sequence.
+  bool depend_on_length_;
+  /// Of runs of neighbouring positions, by their first.
+  std::map<int64_t, nn::RopeAngles> near_;
+};
 
 /// Rope's angles for the passes of one decoder.
 class PositionAngles {
@@ -19,19 +56,20 @@ class PositionAngles {
 
   /// Of `tokens` positions from `start` on, for a token at a time out of what was computed for its
   /// neighbours. Throws ShapeError beyond the configuration's positions.
-  nn::RopeAngles near(int64_t start, int64_t tokens);
+  LayerAngles near(int64_t start, int64_t tokens);
   /// Of one token of each of several sequences, which stand at these positions: the same numbers
   /// as near gives for each. Throws as near.
-  nn::RopeAngles each(std::span<const int64_t> positions);
+  LayerAngles each(std::span<const int64_t> positions);
   /// Of a batch's positions, or of its rows' where it says none. Throws as near.
-  nn::RopeAngles of(const TokenBatch& batch) const;
+  LayerAngles of(const TokenBatch& batch) const;
 
  private:
-  nn::Rope rope_;
-  /// With dynamic scaling a position's angles are others in a longer sequence.
-  bool depend_on_length_;
-  /// Of runs of neighbouring positions, by their first.
-  std::map<int64_t, nn::RopeAngles> near_;
+  at::Tensor query_factors(const at::Tensor& positions) const;
+
+  NearAngles all_;
+  std::optional<NearAngles> windowed_;
+  double query_growth_;
+  double original_positions_;
 };
 
 }  // namespace weft::models

@@ -14,15 +14,30 @@ using Dim = WeightDim;
 
 bool has_mixtral_names(const ModelConfig& config) {
   const FamilyInfo* family = find_family_info(config.family);
-  return family != nullptr && family->experts.has_mixtral_names;
+  return family != nullptr && family->experts.names == ExpertNames::kMixtral;
 }
-bool has_usual_names(const ModelConfig& config) { return !has_mixtral_names(config); }
+bool has_usual_names(const ModelConfig& config) {
+  const FamilyInfo* family = find_family_info(config.family);
+  return family == nullptr || family->experts.names == ExpertNames::kUsual;
+}
 bool is_untied(const ModelConfig& config) { return !config.is_tied; }
-bool has_norms_before(const ModelConfig& config) {
-  return config.norm_placement == NormPlacement::kBefore;
+bool norms_before(const ModelConfig& config) { return has_norms_before(config.norm_placement); }
+bool has_late_ffn_norm_name(const ModelConfig& config) {
+  const FamilyInfo* family = find_family_info(config.family);
+  return family != nullptr && family->has_late_ffn_norm_name;
 }
-bool has_norms_after(const ModelConfig& config) {
-  return config.norm_placement == NormPlacement::kAfter;
+bool norms_before_alone(const ModelConfig& config) {
+  return config.norm_placement == NormPlacement::kBefore && !has_late_ffn_norm_name(config);
+}
+bool is_glm4(const ModelConfig& config) {
+  const FamilyInfo* family = find_family_info(config.family);
+  return family != nullptr && family->has_glm_norm_names;
+}
+bool norms_both(const ModelConfig& config) {
+  return config.norm_placement == NormPlacement::kBoth && !is_glm4(config);
+}
+bool norms_after_unlike_glm4(const ModelConfig& config) {
+  return has_norms_after(config.norm_placement) && !is_glm4(config);
 }
 bool norms_each_head(const ModelConfig& config) {
   return config.head_norms == HeadNorms::kEachHead;
@@ -30,21 +45,40 @@ bool norms_each_head(const ModelConfig& config) {
 bool norms_all_heads(const ModelConfig& config) {
   return config.head_norms == HeadNorms::kAllHeads;
 }
-bool has_shared_expert(const ModelConfig& config) { return config.experts.shared_ffn_width > 0; }
+bool has_sinks(const ModelConfig& config) { return config.has_sinks; }
+bool is_oss(const ModelConfig& config) {
+  const FamilyInfo* family = find_family_info(config.family);
+  return family != nullptr && family->experts.names == ExpertNames::kOss;
+}
+bool has_shared_expert(const ModelConfig& config) {
+  return config.experts.shared_ffn_width > 0 && config.experts.gates_shared;
+}
+bool has_whole_shared_expert(const ModelConfig& config) {
+  return config.experts.shared_ffn_width > 0 && !config.experts.gates_shared;
+}
+bool has_choice_bias(const ModelConfig& config) { return config.experts.has_choice_bias; }
 
 bool has_experts(const ModelConfig& config, int64_t layer) { return config.has_experts(layer); }
 bool is_plain(const ModelConfig& config, int64_t layer) { return !config.has_experts(layer); }
 
 constexpr WeightPresence kAlways = {};
 constexpr WeightPresence kUntied = {is_untied};
-constexpr WeightPresence kNormsBefore = {has_norms_before};
-constexpr WeightPresence kNormsAfter = {has_norms_after};
+constexpr WeightPresence kNormsBefore = {norms_before};
+constexpr WeightPresence kNormsAfter = {norms_after_unlike_glm4};
+constexpr WeightPresence kNormsOfGlm4 = {is_glm4};
+constexpr WeightPresence kNormsBeforeAlone = {norms_before_alone};
+constexpr WeightPresence kNormsBoth = {norms_both};
 constexpr WeightPresence kNormsEachHead = {norms_each_head};
 constexpr WeightPresence kNormsAllHeads = {norms_all_heads};
+constexpr WeightPresence kSinks = {has_sinks};
+constexpr WeightPresence kLateFfnNorm = {has_late_ffn_norm_name};
+constexpr WeightPresence kOssExperts = {is_oss, has_experts};
 constexpr WeightPresence kPlainLayers = {nullptr, is_plain};
 constexpr WeightPresence kUsualExperts = {has_usual_names, has_experts};
 constexpr WeightPresence kMixtralExperts = {has_mixtral_names, has_experts};
 constexpr WeightPresence kSharedExpert = {has_shared_expert, has_experts};
+constexpr WeightPresence kWholeSharedExpert = {has_whole_shared_expert, has_experts};
+constexpr WeightPresence kChosenWithBias = {has_choice_bias, has_experts};
 
 constexpr WeightShape kVocabulary = {Dim::kVocabulary, Dim::kWidth, Cut::kRows, kVocabSplit};
 constexpr WeightShape kOfWidth = {Dim::kNone, Dim::kWidth};
@@ -53,10 +87,12 @@ constexpr WeightShape kOfHeads = {Dim::kNone, Dim::kHeads, Cut::kRows, kHeadsSpl
 constexpr WeightShape kOfKvHeads = {Dim::kNone, Dim::kKvHeads, Cut::kRows, kKvSplit};
 constexpr WeightShape kToHeads = {Dim::kHeads, Dim::kWidth, Cut::kRows, kHeadsSplit};
 constexpr WeightShape kToKvHeads = {Dim::kKvHeads, Dim::kWidth, Cut::kRows, kKvSplit};
+constexpr WeightShape kOfHeadCount = {Dim::kNone, Dim::kHeadCount, Cut::kRows, kHeadCountSplit};
 constexpr WeightShape kFromHeads = {Dim::kWidth, Dim::kHeads, Cut::kColumns, kHeadsSplit};
 constexpr WeightShape kToFfn = {Dim::kFfn, Dim::kWidth, Cut::kRows, kFfnSplit};
 constexpr WeightShape kFromFfn = {Dim::kWidth, Dim::kFfn, Cut::kColumns, kFfnSplit};
 constexpr WeightShape kToExperts = {Dim::kExperts, Dim::kWidth};
+constexpr WeightShape kOfExperts = {Dim::kNone, Dim::kExperts};
 constexpr WeightShape kOneRow = {Dim::kOne, Dim::kWidth};
 constexpr WeightShape kToExpertFfn = {Dim::kExpertFfn, Dim::kWidth, Cut::kRows, kExpertFfnSplit};
 constexpr WeightShape kFromExpertFfn = {Dim::kWidth, Dim::kExpertFfn, Cut::kColumns,
@@ -65,16 +101,19 @@ constexpr WeightShape kToSharedFfn = {Dim::kSharedFfn, Dim::kWidth, Cut::kRows, 
 constexpr WeightShape kFromSharedFfn = {Dim::kWidth, Dim::kSharedFfn, Cut::kColumns,
                                         kSharedFfnSplit};
 
-constexpr BiasFlag kQkvBias = &ModelConfig::has_qkv_bias;
-constexpr BiasFlag kMlpBias = &ModelConfig::has_mlp_bias;
+constexpr BiasFlag kQkvBias = [](const ModelConfig& config) { return config.has_qkv_bias; };
+constexpr BiasFlag kOutputBias = [](const ModelConfig& config) { return config.has_output_bias; };
+constexpr BiasFlag kMlpBias = [](const ModelConfig& config) { return config.has_mlp_bias; };
+constexpr BiasFlag kRouterBias = [](const ModelConfig& config) {
+  return config.experts.has_router_bias;
+};
+constexpr BiasFlag kExpertBias = [](const ModelConfig& config) { return config.experts.has_bias; };
 
 // In the model's order. Of several rows of a part a configuration has one; experts' rows stand
 // together.
 constexpr WeightRow kRows[] = {
     {Part::kEmbedding, "model.embed_tokens", "token_embd", kVocabulary},
     {Part::kInputNorm, "model.layers.*.input_layernorm", "blk.*.attn_norm", kOfWidth, kNormsBefore},
-    {Part::kInputNorm, "model.layers.*.post_attention_layernorm", "blk.*.post_attention_norm",
-     kOfWidth, kNormsAfter},
     {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToHeads, kAlways, kQkvBias,
      true},
     {Part::kKey, "model.layers.*.self_attn.k_proj", "blk.*.attn_k", kToKvHeads, kAlways, kQkvBias,
@@ -90,18 +129,43 @@ constexpr WeightRow kRows[] = {
     {Part::kKeyNorm, "model.layers.*.self_attn.k_norm", "blk.*.attn_k_norm", kOfKvHeads,
      kNormsAllHeads},
     {Part::kOutput, "model.layers.*.self_attn.o_proj", "blk.*.attn_output", kFromHeads, kAlways,
-     &ModelConfig::has_output_bias},
+     kOutputBias},
+    {Part::kSinks, "model.layers.*.self_attn.sinks", "blk.*.attn_sinks", kOfHeadCount, kSinks},
+    {Part::kAttentionOutNorm, "model.layers.*.post_attention_layernorm",
+     "blk.*.post_attention_norm", kOfWidth, kNormsAfter},
+    {Part::kFfnNorm, "model.layers.*.post_attention_layernorm", "blk.*.post_attention_norm",
+     kOfWidth, kLateFfnNorm},
     {Part::kFfnNorm, "model.layers.*.post_attention_layernorm", "blk.*.ffn_norm", kOfWidth,
-     kNormsBefore},
-    {Part::kFfnNorm, "model.layers.*.post_feedforward_layernorm", "blk.*.post_ffw_norm", kOfWidth,
-     kNormsAfter},
+     kNormsBeforeAlone},
+    {Part::kAttentionOutNorm, "model.layers.*.post_self_attn_layernorm",
+     "blk.*.post_attention_norm", kOfWidth, kNormsOfGlm4},
+    {Part::kFfnNorm, "model.layers.*.post_attention_layernorm", "blk.*.ffn_norm", kOfWidth,
+     kNormsOfGlm4},
+    {Part::kFfnOutNorm, "model.layers.*.post_mlp_layernorm", "blk.*.post_ffw_norm", kOfWidth,
+     kNormsOfGlm4},
+    {Part::kFfnNorm, "model.layers.*.pre_feedforward_layernorm", "blk.*.ffn_norm", kOfWidth,
+     kNormsBoth},
+    {Part::kFfnOutNorm, "model.layers.*.post_feedforward_layernorm", "blk.*.post_ffw_norm",
+     kOfWidth, kNormsAfter},
     {Part::kGate, "model.layers.*.mlp.gate_proj", "blk.*.ffn_gate", kToFfn, kPlainLayers, kMlpBias},
     {Part::kUp, "model.layers.*.mlp.up_proj", "blk.*.ffn_up", kToFfn, kPlainLayers, kMlpBias},
     {Part::kDown, "model.layers.*.mlp.down_proj", "blk.*.ffn_down", kFromFfn, kPlainLayers,
      kMlpBias},
     {Part::kRouter, "model.layers.*.mlp.gate", "blk.*.ffn_gate_inp", kToExperts, kUsualExperts},
+    {Part::kChoiceBias, "model.layers.*.mlp.gate.e_score_correction_bias", "blk.*.exp_probs_b",
+     kOfExperts, kChosenWithBias},
+    {Part::kRouter, "model.layers.*.mlp.router", "blk.*.ffn_gate_inp", kToExperts, kOssExperts,
+     kRouterBias},
     {Part::kRouter, "model.layers.*.block_sparse_moe.gate", "blk.*.ffn_gate_inp", kToExperts,
      kMixtralExperts},
+    {Part::kExpertGate, "model.layers.*.mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps",
+     kToExpertFfn, kOssExperts, kExpertBias, false, "model.layers.*.mlp.experts.gate_proj",
+     "blk.*.ffn_gate.#"},
+    {Part::kExpertUp, "model.layers.*.mlp.experts.#.up_proj", "blk.*.ffn_up_exps", kToExpertFfn,
+     kOssExperts, kExpertBias, false, "model.layers.*.mlp.experts.up_proj", "blk.*.ffn_up.#"},
+    {Part::kExpertDown, "model.layers.*.mlp.experts.#.down_proj", "blk.*.ffn_down_exps",
+     kFromExpertFfn, kOssExperts, kExpertBias, false, "model.layers.*.mlp.experts.down_proj",
+     "blk.*.ffn_down.#"},
     {Part::kExpertGate, "model.layers.*.mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps",
      kToExpertFfn, kUsualExperts, nullptr, false, "model.layers.*.mlp.switch_mlp.gate_proj",
      "blk.*.ffn_gate.#"},
@@ -127,6 +191,12 @@ constexpr WeightRow kRows[] = {
      kToSharedFfn, kSharedExpert},
     {Part::kSharedDown, "model.layers.*.mlp.shared_expert.down_proj", "blk.*.ffn_down_shexp",
      kFromSharedFfn, kSharedExpert},
+    {Part::kSharedGate, "model.layers.*.mlp.shared_experts.gate_proj", "blk.*.ffn_gate_shexp",
+     kToSharedFfn, kWholeSharedExpert},
+    {Part::kSharedUp, "model.layers.*.mlp.shared_experts.up_proj", "blk.*.ffn_up_shexp",
+     kToSharedFfn, kWholeSharedExpert},
+    {Part::kSharedDown, "model.layers.*.mlp.shared_experts.down_proj", "blk.*.ffn_down_shexp",
+     kFromSharedFfn, kWholeSharedExpert},
     {Part::kFinalNorm, "model.norm", "output_norm", kOfWidth},
     {Part::kHead, "lm_head", "output", kVocabulary, kUntied},
 };
@@ -136,6 +206,13 @@ constexpr Part kGateUp[] = {Part::kGate, Part::kUp};
 constexpr FusedRow kFusedRows[] = {
     {"model.layers.*.self_attn.qkv_proj", "blk.*.attn_qkv", kQueryKeyValue},
     {"model.layers.*.mlp.gate_up_proj", "blk.*.ffn_up", kGateUp},
+};
+
+constexpr Part kExpertGateUp[] = {Part::kExpertGate, Part::kExpertUp};
+constexpr Part kExpertDownAlone[] = {Part::kExpertDown};
+constexpr FusedRow kFusedExperts[] = {
+    {"model.layers.*.mlp.experts.gate_up_proj", {}, kExpertGateUp, true},
+    {"model.layers.*.mlp.experts.down_proj", {}, kExpertDownAlone},
 };
 
 bool is_in_model(const WeightRow& row, const ModelConfig& config) {
@@ -187,8 +264,18 @@ const WeightRow& weight_row(const ModelConfig& config, Part part) {
 
 const FusedRow* fused_row(const ModelConfig& config, Part part) {
   const FamilyInfo* family = find_family_info(config.family);
-  if (family == nullptr || !family->has_fused_rows) return nullptr;
+  if (family == nullptr || family->fused_rows == FusedRows::kNone) return nullptr;
+  const bool is_all = family->fused_rows == FusedRows::kAll;
   for (const FusedRow& row : kFusedRows) {
+    if (!is_all && row.parts.front() != Part::kGate) continue;
+    if (std::ranges::find(row.parts, part) != row.parts.end()) return &row;
+  }
+  return nullptr;
+}
+
+const FusedRow* fused_experts_row(const ModelConfig& config, Part part) {
+  if (!is_oss(config)) return nullptr;
+  for (const FusedRow& row : kFusedExperts) {
     if (std::ranges::find(row.parts, part) != row.parts.end()) return &row;
   }
   return nullptr;
@@ -219,6 +306,8 @@ int64_t size_of(const ModelConfig& config, WeightDim dim) {
       return config.num_heads * config.head_dim;
     case Dim::kKvHeads:
       return config.num_kv_heads * config.head_dim;
+    case Dim::kHeadCount:
+      return config.num_heads;
     case Dim::kFfn:
       return config.ffn_width;
     case Dim::kExperts:

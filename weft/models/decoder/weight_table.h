@@ -23,6 +23,8 @@ enum class WeightDim {
   kHead,
   kHeads,
   kKvHeads,
+  /// One number for each head.
+  kHeadCount,
   kFfn,
   kExperts,
   kExpertFfn,
@@ -32,13 +34,14 @@ enum class WeightDim {
 /// Named splits of a decoder (WeightRules::splits).
 inline constexpr std::string_view kHeadsSplit = "heads";
 inline constexpr std::string_view kKvSplit = "kv";
+inline constexpr std::string_view kHeadCountSplit = "head_count";
 inline constexpr std::string_view kVocabSplit = "vocab";
 inline constexpr std::string_view kFfnSplit = "ffn";
 inline constexpr std::string_view kExpertFfnSplit = "expert_ffn";
 inline constexpr std::string_view kSharedFfnSplit = "shared_ffn";
 
-/// Which flag of the configuration gives a matrix a bias.
-using BiasFlag = bool ModelConfig::*;
+/// Whether a configuration gives a matrix a bias.
+using BiasFlag = bool (*)(const ModelConfig& config);
 
 /// The whole's dims, rows first, and how it is cut.
 struct WeightShape {
@@ -75,17 +78,22 @@ struct WeightRow {
   bool is_of_expert() const { return model.find('#') != std::string_view::npos; }
 };
 
-/// Several weights in one tensor of the file, one after the other by rows.
+/// Several weights in one tensor of the file, one after the other by rows, or one row of each in
+/// turn.
 struct FusedRow {
   std::string_view model;
   std::string_view gguf;
   std::span<const Part> parts;
+  bool is_interleaved = false;
 };
 
 /// The row of a part; the first one of a part that the configuration does not have.
 const WeightRow& weight_row(const ModelConfig& config, Part part);
 /// The tensor in which a family's files store a part together with others; null: it has its own.
 const FusedRow* fused_row(const ModelConfig& config, Part part);
+/// The tensor in which Hugging Face's folders have a layer's experts of a part together with
+/// others, stacked; null: each expert has its own.
+const FusedRow* fused_experts_row(const ModelConfig& config, Part part);
 /// Where the rows of a part lie in a fused tensor, and how many the tensor has.
 struct FusedPlace {
   int64_t first_row = 0;

@@ -17,6 +17,10 @@ AgreedModel::AgreedModel(ModelConfig config, LoadPlan plan, const dist::Group& g
 
 std::shared_ptr<CausalLM> AgreedModel::make(const WeightSource& source, const StageLayers& layers,
                                             bool is_trainable) const {
+  core::check<core::ConfigError>(
+      !is_trainable || !config_.experts.has_choice_bias, "models: ", core::quote(config_.family),
+      " to train: the bias by which its experts are chosen has no gradient, and nothing here "
+      "adjusts it; train adapters");
   auto model = find_family(config_.family)
                    .make(config_, source, make_stage(layers, config_.num_layers), group_);
   model->train(is_trainable);

@@ -62,7 +62,7 @@ DeferredModel defer(std::shared_ptr<const Kept> kept, const Options& options) {
 DeferredModel defer_model(const ModelConfig& config, const dist::Group& group,
                           const InitOptions& options) {
   const auto kept = std::make_shared<Kept>(Kept{nullptr, agree_on(config, group, options)});
-  kept->source = std::make_unique<InitialWeights>(kept->agreed.plan(), group.rank(), options);
+  kept->source = std::make_unique<InitialWeights>(kept->agreed, group.rank(), options);
   return defer(kept, options);
 }
 

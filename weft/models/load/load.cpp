@@ -90,11 +90,13 @@ std::shared_ptr<nn::LinearLike> WeightReader::in_order(
 at::Tensor WeightReader::vector(const std::string& name) const {
   // Rope is always computed in float32.
   const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : computing_dtype(dtype_);
+  const PlannedWeight& weight = plan().require(name);
+  const double offset = weight.rule.stored_offset;
   io::ReadStats own;
-  at::Tensor vector =
-      io::load_tensor(file_, plan().recipe(plan().require(name), 0, rank()), dtype, &own);
+  const at::Tensor vector = io::load_tensor(file_, plan().recipe(weight, 0, rank()),
+                                            offset == 0 ? dtype : at::kFloat, &own);
   report(own);
-  return vector;
+  return offset == 0 ? vector : (vector - offset).to(dtype);
 }
 
 void WeightReader::report(const io::ReadStats& own) const {

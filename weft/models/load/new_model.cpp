@@ -61,8 +61,10 @@ LoadPlan make_plan(const ModelConfig& config, int64_t num_ranks) {
   return LoadPlan(*header_of(config), rules_of(config), num_ranks);
 }
 
-InitialWeights::InitialWeights(const LoadPlan& plan, int64_t rank, const InitOptions& options)
-    : WeightSource(plan, rank), options_(options) {}
+InitialWeights::InitialWeights(const AgreedModel& agreed, int64_t rank, const InitOptions& options)
+    : WeightSource(agreed.plan(), rank),
+      options_(options),
+      norm_weight_(1 - agreed.config().norm_offset) {}
 
 std::shared_ptr<nn::LinearLike> InitialWeights::linear(const std::string& base,
                                                        bool with_bias) const {
@@ -83,7 +85,7 @@ std::shared_ptr<nn::LinearLike> InitialWeights::linear(const std::string& base,
 
 at::Tensor InitialWeights::vector(const std::string& name) const {
   const io::MatrixSlice wanted = plan().slice(plan().require(name), rank());
-  const double value = name.ends_with(".bias") ? 0 : 1;
+  const double value = name.ends_with(".bias") ? 0 : norm_weight_;
   return at::full({shard::total_length(wanted.columns)}, value, options_.dtype);
 }
 
@@ -99,7 +101,7 @@ AgreedModel agree_on(const ModelConfig& config, const dist::Group& group,
 std::shared_ptr<CausalLM> make_model(const ModelConfig& config, const dist::Group& group,
                                      const InitOptions& options) {
   const AgreedModel agreed = agree_on(config, group, options);
-  const InitialWeights weights(agreed.plan(), group.rank(), options);
+  const InitialWeights weights(agreed, group.rank(), options);
   return agreed.make(weights, options.layers, /*is_trainable=*/true);
 }
 

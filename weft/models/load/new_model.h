@@ -50,12 +50,15 @@ std::shared_ptr<CausalLM> make_model(const ModelConfig& config, const dist::Grou
 /// One rank's initial weights.
 class InitialWeights : public WeightSource {
  public:
-  InitialWeights(const LoadPlan& plan, int64_t rank, const InitOptions& options);
+  /// Keeps a reference to the model's plan.
+  InitialWeights(const AgreedModel& agreed, int64_t rank, const InitOptions& options);
   std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const override;
   at::Tensor vector(const std::string& name) const override;
 
  private:
   InitOptions options_;
+  /// With which a norm changes nothing.
+  double norm_weight_;
 };
 
 }  // namespace weft::models

@@ -117,8 +117,7 @@ void LoadPlan::add_weight(const io::TensorFile& file, const WeightRule& rule) {
   const std::string stored = rule.matrix().base;
   if (rule.is_vector()) {
     weight.format = vector_format(*params_.find(rule.name));
-  } else if (file.find(stored + ".weight") != nullptr ||
-             file.find(stored + ".qweight") != nullptr) {
+  } else if (io::has_matrix(file, stored)) {
     weight.format = io::matrix_format(file, rule.matrix());
   } else {
     std::vector<int64_t> columns;

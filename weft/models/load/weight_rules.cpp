@@ -22,14 +22,18 @@ std::string without_weight(const std::string& name) {
 io::ParamRule vector_rule(const io::TensorFile& file, const WeightRule& weight,
                           const WeightRules& rules) {
   const io::TensorMeta& tensor = file.require(weight.file_name);
-  const int64_t stored = weight.stored_rows > 0 ? weight.stored_rows : weight.in;
-  check<FormatError>(tensor.shape == std::vector<int64_t>{stored}, file.path(), ": tensor ",
-                     quote(tensor.name), ": shape ", core::list_text(tensor.shape), ", expected [",
-                     stored, "]; the file and the model's config disagree");
+  std::vector<int64_t> expected = {weight.stored_rows > 0 ? weight.stored_rows : weight.in};
+  if (weight.stack_size > 0) expected.insert(expected.begin(), weight.stack_size);
+  check<FormatError>(tensor.shape == expected, file.path(), ": tensor ", quote(tensor.name),
+                     ": shape ", core::list_text(tensor.shape), ", expected ",
+                     core::list_text(expected), "; the file and the model's config disagree");
   io::ParamRule rule;
   rule.name = weight.name;
   if (weight.file_name != weight.name) rule.from.push_back(weight.file_name);
-  rule.steps = weight.reorder;
+  if (weight.stack_size > 0) {
+    rule.steps.push_back({"select", {int64_t{0}, weight.stack_index}, {}, {}});
+  }
+  rule.steps.insert(rule.steps.end(), weight.reorder.begin(), weight.reorder.end());
   if (weight.cut != Cut::kWhole) {
     rule.steps.push_back(rules.splits.at(weight.split).step(0, 1, 1));
   }

@@ -30,6 +30,8 @@ struct WeightRule {
   int64_t stack_index = -1;
   /// Steps of shard_info that put its rows from the file's order into the model's.
   std::vector<io::ShardStep> reorder;
+  /// Of a vector: what the file's numbers are larger by than the model's.
+  double stored_offset = 0;
   Cut cut = Cut::kWhole;
   /// A name in WeightRules::splits; empty if whole.
   std::string split;

@@ -58,7 +58,7 @@ CudaDecoder::CudaDecoder(const PassParts& parts)
   is_complete_ =
       head_dim_ <= cuda::kMostHeadDim &&
       std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
-  if (is_complete_) last_norm_ = in_float(parts.last_norm->weight);
+  if (is_complete_) last_norm_ = in_float(parts.last_norm->whole_weight());
 }
 
 bool CudaDecoder::add(const DecoderBlock& block) {
@@ -75,8 +75,8 @@ bool CudaDecoder::add(const DecoderBlock& block) {
   layer.gate_bias = in_float(layer.gate->bias);
   layer.up_bias = in_float(layer.up->bias);
   layer.down_bias = in_float(ffn->down_proj()->bias);
-  layer.input_norm = in_float(block->attention_norm()->weight);
-  layer.ffn_norm = in_float(block->ffn_norm()->weight);
+  layer.input_norm = in_float(block->attention_norms().before->whole_weight());
+  layer.ffn_norm = in_float(block->ffn_norms().before->whole_weight());
   layer.q_norm = in_float(parts.q_norm.weight());
   layer.k_norm = in_float(parts.k_norm.weight());
   layer.kv_of_head = as_int32(parts.spec.kv_of_head);
@@ -112,9 +112,9 @@ const CudaKvStore& CudaDecoder::store_of(const nn::KvCache& cache, int64_t batch
 }
 
 at::Tensor CudaDecoder::run(const at::Tensor& x_BTD, const PassContext& context) {
-  if (context.cache != nullptr) return run_over(x_BTD, context.angles, *context.cache);
+  if (context.cache != nullptr) return run_over(x_BTD, context.angles.all, *context.cache);
   const nn::KvCache alone = make_cache({x_BTD.size(0), x_BTD.size(1), at::kFloat});
-  return run_over(x_BTD, context.angles, alone);
+  return run_over(x_BTD, context.angles.all, alone);
 }
 
 at::Tensor CudaDecoder::run_over(const at::Tensor& x_BTD, const nn::RopeAngles& angles,

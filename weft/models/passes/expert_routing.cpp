@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "weft/nn/kernels/select.h"
 
@@ -26,6 +28,29 @@ void largest_places(const float* numbers, int64_t size, int64_t count, int64_t* 
   std::sort(places, places + count);
 }
 
+// What experts of groups that are not among the best are chosen by becomes 0.
+void leave_out_groups(float* choice, const ExpertRouting::Options& options) {
+  const int64_t each = options.num_experts / options.num_groups;
+  std::vector<float> sums;
+  for (int64_t group = 0; group < options.num_groups; ++group) {
+    const float* own = choice + group * each;
+    float first = -std::numeric_limits<float>::infinity(), second = first;
+    for (int64_t i = 0; i < each; ++i) {
+      if (own[i] > first) {
+        second = std::exchange(first, own[i]);
+      } else if (own[i] > second) {
+        second = own[i];
+      }
+    }
+    sums.push_back(each > 1 ? first + second : first);
+  }
+  std::vector<int64_t> taken(static_cast<size_t>(options.groups_per_token));
+  largest_places(sums.data(), options.num_groups, options.groups_per_token, taken.data());
+  for (int64_t group = 0; group < options.num_groups; ++group) {
+    if (!std::ranges::binary_search(taken, group)) std::fill_n(choice + group * each, each, 0.F);
+  }
+}
+
 }  // namespace
 
 void ExpertRouting::route(const FloatRows& logits, int64_t rows, const Options& options) {
@@ -34,9 +59,17 @@ void ExpertRouting::route(const FloatRows& logits, int64_t rows, const Options& 
   chosen_.resize(count);
   slots_.resize(count);
   weights_.resize(count);
+  const bool has_scores = options.has_sigmoids || options.choice_bias != nullptr ||
+                          options.num_groups > 1 || options.scale != 1;
+  if (has_scores) {
+    scores_.of(rows, options.num_experts);
+    choice_.of(rows, options.num_experts);
+  }
   constexpr int64_t kWorkPerExpert = 8;
-  for_rows(rows, options.num_experts * kWorkPerExpert,
-           [&](int64_t row) { choose(logits.row(row), row, options); });
+  for_rows(rows, options.num_experts * kWorkPerExpert, [&](int64_t row) {
+    has_scores ? choose_by_scores(logits.row(row), row, options)
+               : choose(logits.row(row), row, options);
+  });
   group(options);
 }
 
@@ -51,6 +84,30 @@ void ExpertRouting::choose(const float* logits, int64_t row, const Options& opti
   const float sum = options.normalizes ? std::accumulate(weights, weights + top_k_, 0.F)
                                        : kernel.row_exp_sum(all);
   for (int64_t i = 0; i < top_k_; ++i) weights[i] /= sum;
+}
+
+void ExpertRouting::choose_by_scores(const float* logits, int64_t row, const Options& options) {
+  float *const scores = scores_.row(row), *const choice = choice_.row(row);
+  const int64_t count = options.num_experts;
+  if (options.has_sigmoids) {
+    for (int64_t i = 0; i < count; ++i) scores[i] = 1 / (1 + std::exp(-logits[i]));
+  } else {
+    const float most = *std::max_element(logits, logits + count);
+    for (int64_t i = 0; i < count; ++i) scores[i] = std::exp(logits[i] - most);
+    const float sum = std::accumulate(scores, scores + count, 0.F);
+    for (int64_t i = 0; i < count; ++i) scores[i] /= sum;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    choice[i] = scores[i] + (options.choice_bias == nullptr ? 0 : options.choice_bias[i]);
+  }
+  if (options.num_groups > 1) leave_out_groups(choice, options);
+  int64_t* const chosen = chosen_.data() + row * top_k_;
+  float* const weights = weights_.data() + row * top_k_;
+  largest_places(choice, count, top_k_, chosen);
+  for (int64_t i = 0; i < top_k_; ++i) weights[i] = scores[chosen[i]];
+  const float least = options.has_sigmoids ? 1e-20F : 0;
+  const float sum = options.normalizes ? std::accumulate(weights, weights + top_k_, least) : 1.F;
+  for (int64_t i = 0; i < top_k_; ++i) weights[i] = weights[i] / sum * options.scale;
 }
 
 // Counts each expert's rows, then puts them side by side, in the order of the pass.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,11 +22,18 @@ class ExpertRouting {
     bool normalizes = true;
     /// Of each expert, its place among those that are held; -1: it is elsewhere.
     std::span<const int64_t> places = {};
+    /// As nn::RoutingOptions has them.
+    bool has_sigmoids = false;
+    int64_t num_groups = 1;
+    int64_t groups_per_token = 1;
+    float scale = 1;
+    /// Of each expert, added to scores for the choice alone; null: nothing.
+    const float* choice_bias = nullptr;
   };
 
   /// `logits`: of each row, num_experts of them. A row takes the experts with the largest, the
-  /// first of equal ones, with their softmax as weights. Logits that are no numbers give weights
-  /// that are none.
+  /// first of equal ones, with their softmax as weights; or as the options say. Logits that are no
+  /// numbers give weights that are none.
   void route(const FloatRows& logits, int64_t rows, const Options& options);
 
   /// The held experts that rows take, ascending, and where the rows of each begin in rows().
@@ -33,6 +41,11 @@ class ExpertRouting {
   std::span<const int64_t> starts() const { return starts_; }
   /// Rows of the pass, those of one expert together, each as often as it takes a held expert.
   std::span<const int64_t> rows() const { return rows_; }
+  /// The place, among those that are held, of the expert that a place in rows() belongs to.
+  size_t active_of(int64_t slot) const {
+    const auto behind = std::upper_bound(starts_.begin(), starts_.end(), slot);
+    return static_cast<size_t>(active_[static_cast<size_t>(behind - starts_.begin() - 1)]);
+  }
   /// Calls use(place in rows(), weight) for each of a row's held experts, ascending.
   template <class Use>
   void for_each_of(int64_t row, Use&& use) const {
@@ -44,12 +57,15 @@ class ExpertRouting {
 
  private:
   void choose(const float* logits, int64_t row, const Options& options);
+  void choose_by_scores(const float* logits, int64_t row, const Options& options);
   void group(const Options& options);
 
   int64_t top_k_ = 1;
   /// [rows, top_k], ascending in each row: the experts' numbers, weights, and places in rows_.
   std::vector<int64_t> chosen_, slots_;
   std::vector<float> weights_;
+  /// Of all experts of each row: scores, and what experts are chosen by.
+  FloatRows scores_, choice_;
   /// Of each held expert: where its next row goes.
   std::vector<int64_t> next_;
   std::vector<int64_t> active_, starts_, rows_;

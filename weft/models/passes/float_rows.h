@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "weft/core/memory/scratch.h"
+#include "weft/nn/kernels/select.h"
+#include "weft/nn/layers/activation.h"
 #include "weft/quant/view.h"
 
 namespace weft::models {
@@ -32,6 +34,20 @@ void for_rows(int64_t rows, int64_t row_work, Use&& use) {
   at::parallel_for(0, rows, quant::rows_per_thread(4 * row_work), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) use(row);
   });
+}
+
+/// What `gating` makes of a row of gates and one of ups, to y, which may be one of them.
+inline void gate_row(const nn::Gating& gating, const float* gate, const float* up, float* y,
+                     int64_t count) {
+  const nn::kernels::ElementKernel& kernel = nn::kernels::active_kernel().float32;
+  switch (gating.activation) {
+    case nn::Activation::kSilu:
+      return kernel.swiglu(gate, up, y, count);
+    case nn::Activation::kGeluTanh:
+      return kernel.geglu(gate, up, y, count);
+    case nn::Activation::kClamped:
+      return kernel.clamped_swiglu(gate, up, static_cast<float>(gating.limit), y, count);
+  }
 }
 
 }  // namespace weft::models

@@ -22,6 +22,7 @@ struct Turns {
   const float* cos = nullptr;
   const float* sin = nullptr;
   int64_t dim = 0;
+  bool are_neighbours = false;
 
   // Null: they turn nothing.
   explicit Turns(const nn::RopeAngles* angles) {
@@ -29,11 +30,22 @@ struct Turns {
     cos = angles->cos().const_data_ptr<float>();
     sin = angles->sin().const_data_ptr<float>();
     dim = angles->cos().size(-1);
+    are_neighbours = angles->turns_neighbours();
   }
 
   void apply(int64_t token, float* x) const {
     if (dim == 0) return;
+    if (are_neighbours) return turn_neighbours(cos + token * dim, sin + token * dim, x);
     nn::kernels::active_kernel().rotate(x, cos + token * dim, sin + token * dim, dim, 1);
+  }
+
+ private:
+  void turn_neighbours(const float* c, const float* s, float* x) const {
+    for (int64_t i = 0; i < dim / 2; ++i) {
+      const float a = x[2 * i], b = x[2 * i + 1];
+      x[2 * i] = a * c[i] - b * s[i];
+      x[2 * i + 1] = b * c[i] + a * s[i];
+    }
   }
 };
 
@@ -129,27 +141,29 @@ void FusedAttention::turn(const Call& call) const {
   const float q_scale = call.spec->scale_for(head_dim_);
   const nn::kernels::CacheKernel& cache = cache_kernel(call);
   const int64_t work = (call.q.count + 2 * call.k.count) * head_dim_;
-  at::parallel_for(0, call.rows(), quant::rows_per_thread(4 * work),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin; row < end; ++row) {
-                       const int64_t sequence = row / call.tokens, token = row % call.tokens;
-                       const int64_t angle = call.has_own_caches() ? sequence : token;
-                       const int64_t position = call.start(sequence) + token;
-                       const CacheRows rows(call, sequence, head_dim_);
-                       float *q = call.q.row(row), *k = call.k.row(row);
-                       const float* v = call.v.row(row);
-                       for (int64_t head = 0; head < call.q.count; ++head) {
-                         turns.apply(angle, q + head * head_dim_);
-                       }
-                       for (int64_t i = 0; i < call.q.count * head_dim_; ++i) q[i] *= q_scale;
-                       for (int64_t head = 0; head < call.k.count; ++head) {
-                         const int64_t first = head * head_dim_;
-                         turns.apply(angle, k + first);
-                         cache.narrow(k + first, rows.key(head, position), head_dim_);
-                         cache.narrow(v + first, rows.value(head, position), head_dim_);
-                       }
-                     }
-                   });
+  at::parallel_for(
+      0, call.rows(), quant::rows_per_thread(4 * work), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t sequence = row / call.tokens, token = row % call.tokens;
+          const int64_t angle = call.has_own_caches() ? sequence : token;
+          const int64_t position = call.start(sequence) + token;
+          const CacheRows rows(call, sequence, head_dim_);
+          float *q = call.q.row(row), *k = call.k.row(row);
+          const float* v = call.v.row(row);
+          for (int64_t head = 0; head < call.q.count; ++head) {
+            turns.apply(angle, q + head * head_dim_);
+          }
+          const float factor = call.query_factors == nullptr ? 1 : call.query_factors[angle];
+          const float scale = q_scale * factor;
+          for (int64_t i = 0; i < call.q.count * head_dim_; ++i) q[i] *= scale;
+          for (int64_t head = 0; head < call.k.count; ++head) {
+            const int64_t first = head * head_dim_;
+            turns.apply(angle, k + first);
+            cache.narrow(k + first, rows.key(head, position), head_dim_);
+            cache.narrow(v + first, rows.value(head, position), head_dim_);
+          }
+        }
+      });
 }
 
 void FusedAttention::attend_each(const Call& call) {
@@ -172,6 +186,8 @@ void FusedAttention::attend_each(const Call& call) {
       cached.queries = count;
       cached.positions = seen;
       cached.head_dim = head_dim_;
+      cached.cap = static_cast<float>(call.spec->cap);
+      if (call.sinks() != nullptr) cached.sinks = call.sinks() + head;
       cached.q = call.q.row(row) + head * head_dim_;
       cached.k = rows.key(kv, positions - seen);
       cached.v = rows.value(kv, positions - seen);
@@ -262,6 +278,8 @@ void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t hea
   one.tokens = std::min(kTile, call.tokens - first);
   one.before = call.start(sequence) + first;
   one.head_dim = head_dim_;
+  one.cap = static_cast<float>(call.spec->cap);
+  if (call.sinks() != nullptr) one.sink = call.sinks()[head];
   one.window = call.spec->window == 0 ? call.positions() : call.spec->window;
   for (int64_t t = 0; t < one.tokens; ++t) {
     std::copy_n(call.q.row(row + t) + own, head_dim_, memory.q + t * head_dim_);

@@ -37,6 +37,9 @@ class FusedAttention {
     Heads q, k, v;
     /// Null: nothing is turned.
     const nn::RopeAngles* angles = nullptr;
+    /// What queries are multiplied by, a number for each of the angles; null: nothing.
+    const float* query_factors = nullptr;
+    /// Sinks, if there are any, of float32.
     const nn::AttentionSpec* spec = nullptr;
     int64_t layer = 0;
     /// One of all sequences, or one of each, all of one type: then each has one token, and angles
@@ -50,6 +53,10 @@ class FusedAttention {
     }
     /// The positions of a sequence before this pass.
     int64_t start(int64_t sequence) const { return cache_of(sequence).length(); }
+    /// Null: there are none.
+    const float* sinks() const {
+      return spec->sinks.defined() ? spec->sinks.const_data_ptr<float>() : nullptr;
+    }
     /// With it, of the longest sequence.
     int64_t positions() const;
   };

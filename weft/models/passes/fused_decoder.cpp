@@ -51,97 +51,6 @@ void check_caches(std::span<nn::KvCache* const> caches, const at::Tensor& x_BTD)
 
 }  // namespace
 
-FusedDecoder::FusedDecoder(const PassParts& parts)
-    : width_(parts.config.width),
-      head_dim_(parts.config.head_dim),
-      num_kv_heads_(parts.num_kv_heads),
-      norm_eps_(static_cast<float>(parts.config.norm_eps)),
-      norms_after_(parts.config.norm_placement == NormPlacement::kAfter),
-      norms_over_ranks_(parts.config.head_norms == HeadNorms::kAllHeads && parts.group.size() > 1),
-      residual_scale_(static_cast<float>(parts.config.residual_scale)),
-      attention_(parts.config.head_dim),
-      group_(parts.group),
-      whole_q_(static_cast<float>(parts.config.num_heads * head_dim_)),
-      whole_k_(static_cast<float>(parts.config.num_kv_heads * head_dim_)) {
-  last_norm_ = keep(parts.last_norm->weight);
-  is_complete_ =
-      std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
-}
-
-bool FusedDecoder::add(const DecoderBlock& block) {
-  Layer layer;
-  if (!add_attention(block, layer)) return false;
-  take_norms(block, layer);
-  const bool is_added =
-      block->experts().is_empty() ? add_feed_forward(block, layer) : add_experts(block, layer);
-  if (is_added) layers_.push_back(std::move(layer));
-  return is_added;
-}
-
-bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
-  const auto linears = held_.take_attention<nn::PanelLinearImpl>(block);
-  for (const Linear& linear : {linears.q, linears.k, linears.v, linears.o}) {
-    if (!keep_linear(linear)) return false;
-    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
-  }
-  const AttentionParts& parts = block->attention()->parts();
-  layer.q = quant::PanelView(linears.q->weight);
-  layer.k = quant::PanelView(linears.k->weight);
-  layer.v = quant::PanelView(linears.v->weight);
-  layer.o = quant::PanelView(linears.o->weight);
-  layer.q_bias = keep(linears.q->bias);
-  layer.k_bias = keep(linears.k->bias);
-  layer.v_bias = keep(linears.v->bias);
-  layer.o_bias = keep(parts.o_proj->bias);
-  layer.heads = linears.q->out_features() / head_dim_;
-  layer.kv_heads = linears.k->out_features() / head_dim_;
-  layer.attention = parts.spec;
-  layer.has_rope = parts.has_rope;
-  return true;
-}
-
-void FusedDecoder::take_norms(const DecoderBlock& block, Layer& layer) {
-  const AttentionParts& parts = block->attention()->parts();
-  layer.attention_norm = keep(block->attention_norm()->weight);
-  layer.ffn_norm = keep(block->ffn_norm()->weight);
-  layer.q_norm = keep(parts.q_norm.weight());
-  layer.k_norm = keep(parts.k_norm.weight());
-  if (!parts.q_norm.all.is_empty()) layer.q_counted = parts.q_norm.all->counted();
-  if (!parts.k_norm.all.is_empty()) layer.k_counted = parts.k_norm.all->counted();
-}
-
-bool FusedDecoder::add_feed_forward(const DecoderBlock& block, Layer& layer) {
-  const FeedForwardLayer& ffn = block->feed_forward();
-  const auto linears = held_.take_feed_forward<nn::PanelLinearImpl>(ffn);
-  for (const Linear& linear : {linears.gate, linears.up, linears.down}) {
-    if (!keep_linear(linear)) return false;
-    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
-  }
-  layer.gate = quant::PanelView(linears.gate->weight);
-  layer.up = quant::PanelView(linears.up->weight);
-  layer.down = quant::PanelView(linears.down->weight);
-  layer.gate_bias = keep(linears.gate->bias);
-  layer.up_bias = keep(linears.up->bias);
-  layer.down_bias = keep(ffn->down_proj()->bias);
-  layer.ffn = linears.gate->out_features();
-  return true;
-}
-
-bool FusedDecoder::add_experts(const DecoderBlock& block, Layer& layer) {
-  layer.experts = FusedExperts::take(block->experts(), held_);
-  if (!layer.experts) return false;
-  experts_.add_wants(*layer.experts);
-  return std::ranges::all_of(layer.experts->linears,
-                             [this](const Linear& linear) { return keep_linear(linear); });
-}
-
-// The parameter itself if it is float32 already.
-FusedDecoder::Vector FusedDecoder::keep(const at::Tensor& parameter) {
-  if (!parameter.defined()) return {};
-  const at::Tensor& kept = kept_.emplace_back(parameter.detach().to(at::kFloat).contiguous());
-  return {kept.const_data_ptr<float>(), kept.numel()};
-}
-
 // Norms `rows` rows of norm.size numbers that lie end to end, in place.
 void FusedDecoder::norm_in_place(const Vector& norm, float* x, int64_t rows) const {
   float scale = 0;
@@ -153,16 +62,6 @@ void FusedDecoder::norm_in_place(const Vector& norm, float* x, int64_t rows) con
 
 void FusedDecoder::add_bias(const Vector& bias, float* row) {
   if (bias.data != nullptr) elements().add(row, bias.data, row, bias.size);
-}
-
-// False if it isn't in panels, or wants codes of other bits than those before.
-bool FusedDecoder::keep_linear(const Linear& linear) {
-  if (linear == nullptr) return false;
-  const int64_t bits = quant::PanelInputs::Wants::of(linear->weight).code_bits;
-  if (bits != 0 && code_bits_ != 0 && bits != code_bits_) return false;
-  code_bits_ = std::max(code_bits_, bits);
-  linears_.push_back(linear);
-  return true;
 }
 
 bool FusedDecoder::takes(const nn::KvCache* cache) const {
@@ -213,12 +112,12 @@ void FusedDecoder::take(const Pass& pass, int64_t in, quant::PanelInputs::RowSou
   inputs_.take(quant::kernels::active_panel_kernel(), {pass.rows(), in, pass.tokens}, row_of);
 }
 
-// x, normed unless norms come after, each row by the rank that has it.
+// x, normed where there is a norm before the layer, each row by the rank that has it.
 void FusedDecoder::take_normed(const Pass& pass, const Vector& weight, quant::PanelInputs& inputs) {
   const core::Profiled profiled("norm");
   const auto normed = [&](int64_t row, float* room) -> const float* {
     const float* const x = pass.x + row * width_;
-    if (norms_after_) return x;
+    if (weight.data == nullptr) return x;
     float scale = 0;
     elements().norm({1, width_, norm_eps_, x, weight.data, room, &scale});
     return room;
@@ -245,7 +144,7 @@ void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduc
 
 void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  take_normed(pass, layer.attention_norm, inputs_);
+  take_normed(pass, layer.attention_norms.before, inputs_);
   multiply("q, k, v", std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
   norm_heads(pass, layer);
   FusedAttention::Call call;
@@ -254,7 +153,9 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.q = {q_.row(0), q_.stride(), layer.heads};
   call.k = {k_.row(0), k_.stride(), layer.kv_heads};
   call.v = {v_.row(0), v_.stride(), layer.kv_heads};
-  call.angles = layer.has_rope ? pass.angles : nullptr;
+  if (layer.has_rope) call.angles = &pass.angles->of(layer.attention.window != 0);
+  const at::Tensor& factors = pass.angles->query_factors;
+  if (factors.defined()) call.query_factors = factors.const_data_ptr<float>();
   call.spec = &layer.attention;
   call.layer = index;
   call.caches = pass.caches;
@@ -264,7 +165,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
     const float* heads = attention_.run(call);
     take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
   }
-  add_product(pass, "output", layer.o, layer.o_bias, layer.attention_norm);
+  add_product(pass, "output", layer.o, layer.o_bias, layer.attention_norms.after);
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
@@ -305,26 +206,25 @@ void FusedDecoder::norm_over_ranks(const Pass& pass, const Layer& layer) {
 
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   if (layer.experts) return run_experts(pass, layer);
-  take_normed(pass, layer.ffn_norm, inputs_);
+  take_normed(pass, layer.ffn_norms.before, inputs_);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
-  take_swiglu(pass, layer);
-  add_product(pass, "down", layer.down, layer.down_bias, layer.ffn_norm);
+  take_gated(pass, layer);
+  add_product(pass, "down", layer.down, layer.down_bias, layer.ffn_norms.after);
 }
 
-// silu(gate) * up.
-void FusedDecoder::take_swiglu(const Pass& pass, const Layer& layer) {
-  const core::Profiled profiled("swiglu");
+void FusedDecoder::take_gated(const Pass& pass, const Layer& layer) {
+  const core::Profiled profiled("gate * up");
   take(pass, layer.ffn, [&](int64_t row, float* room) {
     add_bias(layer.gate_bias, gate_.row(row));
     add_bias(layer.up_bias, up_.row(row));
-    elements().swiglu(gate_.row(row), up_.row(row), room, layer.ffn);
+    gate_row(gating_, gate_.row(row), up_.row(row), room, layer.ffn);
     return room;
   });
 }
 
 void FusedDecoder::run_experts(const Pass& pass, const Layer& layer) {
-  take_normed(pass, layer.ffn_norm, experts_.inputs());
-  add_reduced(pass, {}, layer.ffn_norm,
+  take_normed(pass, layer.ffn_norms.before, experts_.inputs());
+  add_reduced(pass, {}, layer.ffn_norms.after,
               [&](float* sum) { experts_.run(*layer.experts, pass.tokens, sum); });
 }
 
@@ -349,7 +249,7 @@ void FusedDecoder::add_changed(const Pass& pass, const Vector& bias, const Vecto
   for_rows(pass.own.count, width_, [&](int64_t row) {
     float *const added = sum + row * width_, *const x = pass.x + (pass.own.first + row) * width_;
     add_bias(bias, added);
-    if (norms_after_) norm_in_place(norm, added, 1);
+    if (norm.data != nullptr) norm_in_place(norm, added, 1);
     for (int64_t i = 0; i < width_; ++i) x[i] += residual_scale_ * added[i];
   });
 }
@@ -365,7 +265,7 @@ void FusedDecoder::add_product(const Pass& pass, const char* part, const quant::
 // x += the ranks' sum of what `write` writes, and what the model makes of it.
 void FusedDecoder::add_reduced(const Pass& pass, const Vector& bias, const Vector& norm,
                                Summand write) {
-  const bool is_changed = norms_after_ || residual_scale_ != 1;
+  const bool is_changed = norm.data != nullptr || residual_scale_ != 1;
   // Where the ranks share memory, few rows are written where the others read them.
   float* const room = pass.own.is_cut() || is_changed
                           ? nullptr

@@ -55,11 +55,16 @@ class FusedDecoder : public Pass {
     const float* data = nullptr;
     int64_t size = 0;
   };
+  /// Of norms before and after a layer.
+  struct Norms {
+    Vector before, after;
+  };
   /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
   /// next token comes.
   struct Layer {
     quant::PanelView q, k, v, o, gate, up, down;
-    Vector attention_norm, ffn_norm, q_norm, k_norm;
+    Norms attention_norms, ffn_norms;
+    Vector q_norm, k_norm;
     Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
     int64_t heads = 0, kv_heads = 0, ffn = 0;
     /// Of norms over all heads of all ranks: see nn::ShardedRMSNorm.
@@ -72,7 +77,7 @@ class FusedDecoder : public Pass {
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
     int64_t batch, tokens;
-    const nn::RopeAngles* angles;
+    const LayerAngles* angles;
     /// One of all sequences, or one of each.
     std::span<nn::KvCache* const> caches;
     /// Contiguous, of float32; x is where its numbers lie.
@@ -92,6 +97,7 @@ class FusedDecoder : public Pass {
   bool add_feed_forward(const DecoderBlock& block, Layer& layer);
   bool add_experts(const DecoderBlock& block, Layer& layer);
   Vector keep(const at::Tensor& parameter);
+  Norms keep(const LayerNorms& norms);
   void norm_in_place(const Vector& norm, float* x, int64_t rows) const;
   static void add_bias(const Vector& bias, float* row);
 
@@ -105,7 +111,7 @@ class FusedDecoder : public Pass {
   void norm_heads(const Pass& pass, const Layer& layer);
   void norm_over_ranks(const Pass& pass, const Layer& layer);
   void feed_forward(const Pass& pass, const Layer& layer);
-  void take_swiglu(const Pass& pass, const Layer& layer);
+  void take_gated(const Pass& pass, const Layer& layer);
   void run_experts(const Pass& pass, const Layer& layer);
   void add_own_sum(const Pass& pass);
   void add_product(const Pass& pass, const char* part, const quant::PanelView& w,
@@ -115,7 +121,8 @@ class FusedDecoder : public Pass {
 
   int64_t width_, head_dim_, num_kv_heads_;
   float norm_eps_;
-  bool norms_after_, norms_over_ranks_;
+  nn::Gating gating_;
+  bool norms_over_ranks_;
   float residual_scale_;
   FusedAttention attention_;
   dist::Group group_;

@@ -20,13 +20,19 @@ using Linears = FeedForwardLinears<nn::PanelLinearImpl>;
 
 const nn::kernels::ElementKernel& float_elements() { return nn::kernels::active_kernel().float32; }
 
+const float* data_of(const at::Tensor& bias) {
+  return bias.defined() ? bias.const_data_ptr<float>() : nullptr;
+}
+
+void add_bias(const float* bias, float* row, int64_t size) {
+  if (bias != nullptr) float_elements().add(row, bias, row, size);
+}
+
 quant::PanelView view_of(const Linear& linear) { return quant::PanelView(linear->weight); }
 
 quant::PanelInputs::Wants wants_of(const Linear& linear) {
   return quant::PanelInputs::Wants::of(linear->weight);
 }
-
-bool is_usable(const Linear& linear) { return linear != nullptr && !linear->has_bias(); }
 
 // A router, or the gate of a shared expert, which may be held as plain numbers; or null.
 Linear take_router(const nn::PartialLinear& holder, HeldLinears& held) {
@@ -40,20 +46,34 @@ Linear take_router(const nn::PartialLinear& holder, HeldLinears& held) {
 // Adds what the pass reads of an expert to `layer`.
 bool add_expert(const Linears& linears, FusedExperts::Layer& layer, FusedExperts::Expert& expert) {
   for (const Linear& each : {linears.gate, linears.up, linears.down}) {
-    if (!is_usable(each)) return false;
+    if (each == nullptr) return false;
     layer.linears.push_back(each);
   }
   layer.first = layer.first | wants_of(linears.gate) | wants_of(linears.up);
   layer.second = layer.second | wants_of(linears.down);
-  expert = {view_of(linears.gate), view_of(linears.up), view_of(linears.down),
-            linears.gate->out_features()};
+  expert = {view_of(linears.gate),
+            view_of(linears.up),
+            view_of(linears.down),
+            linears.gate->out_features(),
+            data_of(linears.gate->bias),
+            data_of(linears.up->bias),
+            nullptr};
   return true;
+}
+
+// The bias that this rank adds to the sum of all, if it does.
+void take_down_bias(const nn::Expert& module, FusedExperts::Layer& layer,
+                    FusedExperts::Expert& expert) {
+  const nn::PartialLinear& down = module->down();
+  if (!down->bias.defined() || !down->adds_bias()) return;
+  layer.biases.push_back(down->bias.detach().to(at::kFloat).contiguous());
+  expert.down_bias = data_of(layer.biases.back());
 }
 
 bool add_router(const nn::PartialLinear& holder, HeldLinears& held, FusedExperts::Layer& layer,
                 quant::PanelView& view) {
   const Linear linear = take_router(holder, held);
-  if (!is_usable(linear)) return false;
+  if (linear == nullptr) return false;
   layer.linears.push_back(linear);
   layer.first = layer.first | wants_of(linear);
   view = view_of(linear);
@@ -65,6 +85,7 @@ bool add_shared(const nn::MixtureOfExperts& mixture, HeldLinears& held,
   if (mixture->shared().is_empty()) return true;
   const Linears linears = held.take_expert<nn::PanelLinearImpl>(mixture->shared());
   if (!add_expert(linears, layer, layer.shared.emplace())) return false;
+  take_down_bias(mixture->shared(), layer, *layer.shared);
   if (mixture->shared_gate().is_empty()) return true;
   return add_router(mixture->shared_gate(), held, layer, layer.shared_gate.emplace());
 }
@@ -79,15 +100,21 @@ void add_weighted(float weight, const float* __restrict y, float* __restrict sum
 std::optional<FusedExperts::Layer> FusedExperts::take(const nn::MixtureOfExperts& mixture,
                                                       HeldLinears& held) {
   Layer layer;
-  layer.top_k = mixture->options().top_k;
-  layer.normalizes = mixture->options().normalize;
+  layer.routing = mixture->options();
+  if (mixture->choice_bias().defined()) {
+    layer.biases.push_back(mixture->choice_bias().to(at::kFloat).contiguous());
+    layer.choice_bias = data_of(layer.biases.back());
+  }
   layer.places.assign(static_cast<size_t>(mixture->num_experts()), -1);
   if (!add_router(mixture->router(), held, layer, layer.router)) return std::nullopt;
+  layer.router_bias = data_of(layer.linears.back()->bias);
+  layer.gating = mixture->experts().front()->gating();
   for (const nn::Expert& expert : mixture->experts()) {
     const auto number = static_cast<size_t>(mixture->expert_numbers()[layer.experts.size()]);
     layer.places[number] = static_cast<int64_t>(layer.experts.size());
     const Linears linears = held.take_expert<nn::PanelLinearImpl>(expert);
     if (!add_expert(linears, layer, layer.experts.emplace_back())) return std::nullopt;
+    take_down_bias(expert, layer, layer.experts.back());
     if (layer.experts.back().ffn != layer.experts.front().ffn) return std::nullopt;
     layer.chosen = layer.chosen | wants_of(linears.gate) | wants_of(linears.up);
   }
@@ -103,7 +130,7 @@ void FusedExperts::add_wants(const Layer& layer) {
 
 void FusedExperts::run(const Layer& layer, int64_t tokens, float* sum) {
   route(layer);
-  if (layer.shared) run_shared(*layer.shared, tokens, sum);
+  if (layer.shared) run_shared(layer, *layer.shared, tokens, sum);
   run_chosen(layer, tokens);
   add_up(layer, sum);
 }
@@ -118,18 +145,32 @@ void FusedExperts::route(const Layer& layer) {
   if (layer.shared_gate) products_.push_back(product(*layer.shared_gate, shared_gates_));
   quant::multiply(quant::kernels::active_panel_kernel(), inputs_, products_);
   const auto num_experts = static_cast<int64_t>(layer.places.size());
-  routing_.route(logits_, rows, {num_experts, layer.top_k, layer.normalizes, layer.places});
+  for (int64_t row = 0; row < rows; ++row)
+    add_bias(layer.router_bias, logits_.row(row), num_experts);
+  ExpertRouting::Options options;
+  options.num_experts = num_experts;
+  options.top_k = layer.routing.top_k;
+  options.normalizes = layer.routing.normalize;
+  options.has_sigmoids = layer.routing.has_sigmoids;
+  options.num_groups = layer.routing.num_groups;
+  options.groups_per_token = layer.routing.groups_per_token;
+  options.scale = static_cast<float>(layer.routing.scale);
+  options.choice_bias = layer.choice_bias;
+  options.places = layer.places;
+  routing_.route(logits_, rows, options);
 }
 
-void FusedExperts::run_shared(const Expert& shared, int64_t tokens, float* sum) {
+void FusedExperts::run_shared(const Layer& layer, const Expert& shared, int64_t tokens,
+                              float* sum) {
   const core::Profiled profiled("shared expert");
   const auto& kernel = quant::kernels::active_panel_kernel();
   const int64_t rows = inputs_.num_rows(), stride = shared.gate.padded_out();
   quant::multiply(kernel, inputs_,
                   std::array{quant::PanelProduct{shared.gate, gate_.of(rows, stride), stride},
                              quant::PanelProduct{shared.up, up_.of(rows, stride), stride}});
-  take_hidden(shared.ffn, tokens, {});
+  take_hidden(layer, shared, tokens);
   quant::multiply(kernel, hidden_, std::array{quant::PanelProduct{shared.down, sum, width()}});
+  for (int64_t row = 0; row < rows; ++row) add_bias(shared.down_bias, sum + row * width(), width());
 }
 
 // Each expert's rows are a group. On one rank of several there may be none.
@@ -142,19 +183,34 @@ void FusedExperts::run_chosen(const Layer& layer, int64_t tokens) {
   add_products(layer, &Expert::gate, gate_);
   add_products(layer, &Expert::up, up_);
   quant::multiply(kernel, chosen_, products_);
-  take_hidden(layer.experts.front().ffn, tokens, routing_.starts());
+  take_chosen_hidden(layer, tokens);
   products_.clear();
   add_products(layer, &Expert::down, out_);
   quant::multiply(kernel, hidden_, products_);
 }
 
-// silu(gate) * up of all that gate_ and up_ have.
-void FusedExperts::take_hidden(int64_t ffn, int64_t tokens, std::span<const int64_t> starts) {
-  const int64_t rows =
-      starts.empty() ? inputs_.num_rows() : static_cast<int64_t>(routing_.rows().size());
+// What the expert makes of all rows of gate_ and up_.
+void FusedExperts::take_hidden(const Layer& layer, const Expert& expert, int64_t tokens) {
+  hidden_.take(quant::kernels::active_panel_kernel(), {inputs_.num_rows(), expert.ffn, tokens},
+               [&](int64_t row, float* room) {
+                 add_bias(expert.gate_bias, gate_.row(row), expert.ffn);
+                 add_bias(expert.up_bias, up_.row(row), expert.ffn);
+                 gate_row(layer.gating, gate_.row(row), up_.row(row), room, expert.ffn);
+                 return room;
+               });
+}
+
+// The same of the chosen experts' rows.
+void FusedExperts::take_chosen_hidden(const Layer& layer, int64_t tokens) {
+  const auto starts = routing_.starts();
+  const int64_t ffn = layer.experts.front().ffn;
+  const auto rows = static_cast<int64_t>(routing_.rows().size());
   hidden_.take(quant::kernels::active_panel_kernel(), {rows, ffn, tokens, 0, starts},
                [&](int64_t row, float* room) {
-                 float_elements().swiglu(gate_.row(row), up_.row(row), room, ffn);
+                 const Expert& expert = layer.experts[routing_.active_of(row)];
+                 add_bias(expert.gate_bias, gate_.row(row), ffn);
+                 add_bias(expert.up_bias, up_.row(row), ffn);
+                 gate_row(layer.gating, gate_.row(row), up_.row(row), room, ffn);
                  return room;
                });
 }
@@ -173,7 +229,7 @@ void FusedExperts::add_products(const Layer& layer, quant::PanelView Expert::*pa
 // Experts in ascending order, so that a row's sum is the same in any pass.
 void FusedExperts::add_up(const Layer& layer, float* sum) const {
   const core::Profiled profiled("sum of experts");
-  for_rows(inputs_.num_rows(), (layer.top_k + 1) * width(), [&](int64_t row) {
+  for_rows(inputs_.num_rows(), (layer.routing.top_k + 1) * width(), [&](int64_t row) {
     float* const own = sum + row * width();
     if (!layer.shared) std::fill_n(own, width(), 0.F);
     if (layer.shared_gate) {
@@ -182,6 +238,8 @@ void FusedExperts::add_up(const Layer& layer, float* sum) const {
     }
     routing_.for_each_of(row, [&](int64_t slot, float weight) {
       add_weighted(weight, out_.row(slot), own, width());
+      const float* bias = layer.experts[routing_.active_of(slot)].down_bias;
+      if (bias != nullptr) add_weighted(weight, bias, own, width());
     });
   });
 }

@@ -25,27 +25,32 @@ class FusedExperts {
   struct Expert {
     quant::PanelView gate, up, down;
     int64_t ffn = 0;
+    /// Biases in float32; null: none, of down also where another rank adds it.
+    const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
   };
   /// What it reads of a layer's mixture; valid while the linears live that it was taken from.
   struct Layer {
     quant::PanelView router;
+    const float* router_bias = nullptr;
     /// Experts that this rank holds, or holds a part of, all of the same width.
     std::vector<Expert> experts;
     /// Of each expert, its place among those; -1: another rank has it.
     std::vector<int64_t> places;
     std::optional<Expert> shared;
     std::optional<quant::PanelView> shared_gate;
-    int64_t top_k = 1;
-    bool normalizes = true;
-    /// What the views are of.
+    nn::RoutingOptions routing;
+    const float* choice_bias = nullptr;
+    nn::Gating gating;
+    /// What the views are of, and biases that none of them holds.
     std::vector<std::shared_ptr<nn::PanelLinearImpl>> linears;
+    std::vector<at::Tensor> biases;
     /// The forms that router, gates and all experts' first products want of rows, the chosen
     /// experts' first products, and second products.
     quant::PanelInputs::Wants first, chosen, second;
   };
 
-  /// A layer as the passes read it; none if one of its linears is not in panels or has a bias, or
-  /// experts differ in width. Notes in `held` what it takes.
+  /// A layer as the passes read it; none if one of its linears is not in panels, or experts differ
+  /// in width. Notes in `held` what it takes.
   static std::optional<Layer> take(const nn::MixtureOfExperts& mixture, HeldLinears& held);
   /// From here on rows are held in the forms that the layer's linears want, too.
   void add_wants(const Layer& layer);
@@ -58,9 +63,10 @@ class FusedExperts {
 
  private:
   void route(const Layer& layer);
-  void run_shared(const Expert& shared, int64_t tokens, float* sum);
+  void run_shared(const Layer& layer, const Expert& shared, int64_t tokens, float* sum);
   void run_chosen(const Layer& layer, int64_t tokens);
-  void take_hidden(int64_t ffn, int64_t tokens, std::span<const int64_t> starts);
+  void take_hidden(const Layer& layer, const Expert& expert, int64_t tokens);
+  void take_chosen_hidden(const Layer& layer, int64_t tokens);
   void add_products(const Layer& layer, quant::PanelView Expert::*part, FloatRows& to);
   void add_up(const Layer& layer, float* sum) const;
   int64_t width() const { return inputs_.in_features(); }

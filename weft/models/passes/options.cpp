@@ -8,7 +8,7 @@
 namespace weft::models {
 namespace {
 
-constexpr std::array<std::pair<Option, std::string_view>, 14> kOptionNames = {{
+constexpr std::array<std::pair<Option, std::string_view>, 27> kOptionNames = {{
     {Option::kWindows, "sliding windows"},
     {Option::kQkvBias, "biases of queries, keys and values"},
     {Option::kOutputBias, "biases of attention's output"},
@@ -16,6 +16,7 @@ constexpr std::array<std::pair<Option, std::string_view>, 14> kOptionNames = {{
     {Option::kNormsOfEachHead, "norms of each head"},
     {Option::kNormsOfAllHeads, "norms over all heads"},
     {Option::kNormsAfter, "norms after layers"},
+    {Option::kNormsBeforeAndAfter, "norms before and after layers"},
     {Option::kPartialRope, "rope of a part of each head"},
     {Option::kLayersWithoutRope, "layers without rope"},
     {Option::kEmbeddingScale, "a factor of the embedding"},
@@ -23,20 +24,36 @@ constexpr std::array<std::pair<Option, std::string_view>, 14> kOptionNames = {{
     {Option::kResidualScale, "a factor of what layers add"},
     {Option::kLogitsScale, "a factor of the logits"},
     {Option::kExperts, "experts"},
+    {Option::kGelu, "gelu in feed-forward layers"},
+    {Option::kClampedGate, "clamped gates in feed-forward layers"},
+    {Option::kScoreCap, "a cap of attention's scores"},
+    {Option::kLogitsCap, "a cap of the logits"},
+    {Option::kRopeOfWindows, "a rope of layers with windows"},
+    {Option::kQueryGrowth, "queries that grow with their position"},
+    {Option::kSinks, "attention sinks"},
+    {Option::kRouterBias, "biases of routers"},
+    {Option::kExpertBias, "biases of experts"},
+    {Option::kTurnsNeighbours, "rope of neighbours"},
+    {Option::kSigmoidRouting, "routing by sigmoids or groups"},
+    {Option::kUngatedSharedExpert, "a shared expert without gate"},
 }};
 
 }  // namespace
 
 // Sizes are read by all passes from the weights, and what only rope's angles, embedding or head
-// depend on is computed outside of passes; the fields of experts say which ones, not whether.
+// depend on is computed outside of passes; norms know their offset (nn::RMSNorm::whole_weight); of
+// experts' fields some say which ones, not whether.
 OptionSet options_in_use(const ModelConfig& config) {
   const auto& [family, vocab_size, width, num_layers, num_heads, num_kv_heads, head_dim, ffn_width,
-               max_positions, norm_eps, rope_base, rope_scaling, windows, is_tied, has_qkv_bias,
+               max_positions, norm_eps, norm_offset, gating, rope_base, rope_scaling,
+               window_rope_base, turns_neighbours, query_growth, windows, is_tied, has_qkv_bias,
                has_output_bias, has_mlp_bias, head_norms, norm_placement, rope_dims,
                layers_without_rope, embedding_scale, attention_scale, residual_scale, logits_scale,
-               experts] = config;
+               score_cap, logits_cap, has_sinks, experts] = config;
   const auto& [num_experts, experts_per_token, expert_ffn_width, shared_ffn_width,
-               normalizes_weights, layer_step, plain_layers] = experts;
+               normalizes_weights, layer_step, plain_layers, scores, has_router_bias,
+               has_expert_bias, has_choice_bias, num_groups, groups_per_token, weights_scale,
+               gates_shared] = experts;
   OptionSet used;
   const auto add_if = [&used](bool is_used, Option option) {
     if (is_used) used.add(option);
@@ -49,13 +66,29 @@ OptionSet options_in_use(const ModelConfig& config) {
   add_if(head_norms == HeadNorms::kEachHead, Option::kNormsOfEachHead);
   add_if(head_norms == HeadNorms::kAllHeads, Option::kNormsOfAllHeads);
   add_if(norm_placement == NormPlacement::kAfter, Option::kNormsAfter);
+  add_if(norm_placement == NormPlacement::kBoth, Option::kNormsBeforeAndAfter);
   add_if(rope_dims != 0 && rope_dims != head_dim, Option::kPartialRope);
   add_if(!layers_without_rope.empty(), Option::kLayersWithoutRope);
   add_if(embedding_scale != 1, Option::kEmbeddingScale);
   add_if(attention_scale != 0, Option::kAttentionScale);
   add_if(residual_scale != 1, Option::kResidualScale);
   add_if(logits_scale != 1, Option::kLogitsScale);
-  add_if(num_experts > 0, Option::kExperts);
+  add_if(gating.activation == nn::Activation::kGeluTanh, Option::kGelu);
+  add_if(gating.activation == nn::Activation::kClamped, Option::kClampedGate);
+  add_if(score_cap != 0, Option::kScoreCap);
+  add_if(logits_cap != 0, Option::kLogitsCap);
+  add_if(window_rope_base != 0, Option::kRopeOfWindows);
+  add_if(query_growth != 0, Option::kQueryGrowth);
+  add_if(has_sinks, Option::kSinks);
+  add_if(turns_neighbours, Option::kTurnsNeighbours);
+  if (num_experts == 0) return used;
+  used.add(Option::kExperts);
+  add_if(has_router_bias, Option::kRouterBias);
+  add_if(has_expert_bias, Option::kExpertBias);
+  const bool is_softmax = scores == RouterScores::kSoftmax && !has_choice_bias;
+  add_if(!is_softmax || num_groups > 1 || groups_per_token != 1 || weights_scale != 1,
+         Option::kSigmoidRouting);
+  add_if(shared_ffn_width > 0 && !gates_shared, Option::kUngatedSharedExpert);
   return used;
 }
 

@@ -18,6 +18,7 @@ enum class Option : uint8_t {
   kNormsOfEachHead,
   kNormsOfAllHeads,
   kNormsAfter,
+  kNormsBeforeAndAfter,
   kPartialRope,
   kLayersWithoutRope,
   kEmbeddingScale,
@@ -25,9 +26,21 @@ enum class Option : uint8_t {
   kResidualScale,
   kLogitsScale,
   kExperts,
+  kGelu,
+  kClampedGate,
+  kScoreCap,
+  kLogitsCap,
+  kRopeOfWindows,
+  kQueryGrowth,
+  kSinks,
+  kRouterBias,
+  kExpertBias,
+  kTurnsNeighbours,
+  kSigmoidRouting,
+  kUngatedSharedExpert,
 };
 
-inline constexpr Option kLastOption = Option::kExperts;
+inline constexpr Option kLastOption = Option::kUngatedSharedExpert;
 
 /// Some of them; a value of 4 bytes.
 class OptionSet {

@@ -24,11 +24,33 @@ std::unique_ptr<Pass> make_pass(const PassParts& parts) {
 }
 
 constexpr OptionSet kPanelsKnow = {
-    Option::kWindows,        Option::kQkvBias,         Option::kOutputBias,
-    Option::kMlpBias,        Option::kNormsOfEachHead, Option::kNormsOfAllHeads,
-    Option::kNormsAfter,     Option::kPartialRope,     Option::kLayersWithoutRope,
-    Option::kEmbeddingScale, Option::kAttentionScale,  Option::kResidualScale,
-    Option::kLogitsScale,    Option::kExperts,
+    Option::kWindows,
+    Option::kQkvBias,
+    Option::kOutputBias,
+    Option::kMlpBias,
+    Option::kNormsOfEachHead,
+    Option::kNormsOfAllHeads,
+    Option::kNormsAfter,
+    Option::kPartialRope,
+    Option::kLayersWithoutRope,
+    Option::kEmbeddingScale,
+    Option::kAttentionScale,
+    Option::kResidualScale,
+    Option::kLogitsScale,
+    Option::kExperts,
+    Option::kNormsBeforeAndAfter,
+    Option::kGelu,
+    Option::kClampedGate,
+    Option::kScoreCap,
+    Option::kLogitsCap,
+    Option::kRopeOfWindows,
+    Option::kQueryGrowth,
+    Option::kSinks,
+    Option::kRouterBias,
+    Option::kExpertBias,
+    Option::kTurnsNeighbours,
+    Option::kSigmoidRouting,
+    Option::kUngatedSharedExpert,
 };
 
 #ifdef WEFT_HAS_CUDA

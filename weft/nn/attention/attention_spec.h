@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -16,6 +18,12 @@ struct AttentionSpec {
   int64_t window = 0;
   /// What scores are multiplied by before the softmax; 0: 1 / sqrt(head dim).
   double scale = 0;
+  /// Scaled scores become cap * tanh(score / cap); 0: they stay. Source: Gemma 2,
+  /// arXiv:2408.00118.
+  double cap = 0;
+  /// A number for each query head, [n] floating, that stands beside its scores in the softmax and
+  /// takes its share without a value; undefined: none. Source: gpt-oss, arXiv:2508.10925.
+  at::Tensor sinks = {};
 
   /// The factor of scores for heads of so many features.
   float scale_for(int64_t head_dim) const {

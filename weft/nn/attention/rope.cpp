@@ -4,6 +4,8 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/stack.h>
 
 #include <cmath>
 #include <string>
@@ -17,8 +19,30 @@ using core::check;
 using core::ConfigError;
 using core::ShapeError;
 
-RopeAngles::RopeAngles(at::Tensor cos_T1H, at::Tensor sin_T1H)
-    : cos_T1H_(std::move(cos_T1H)), sin_T1H_(std::move(sin_T1H)) {}
+namespace {
+
+// x [..., dim] with each pair's second feature, minus it, for the first and the first for the
+// second.
+at::Tensor swapped_pairs(const at::Tensor& x, bool are_neighbours) {
+  const int64_t half = x.size(-1) / 2;
+  if (!are_neighbours) return at::cat({x.narrow(-1, half, half).neg(), x.narrow(-1, 0, half)}, -1);
+  const at::Tensor pairs = x.unflatten(-1, {half, 2});
+  return at::stack({pairs.select(-1, 1).neg(), pairs.select(-1, 0)}, -1).flatten(-2);
+}
+
+// Of a number for each pair, one for each feature.
+at::Tensor for_features(const at::Tensor& angles, bool are_neighbours) {
+  if (!are_neighbours) return angles;
+  const int64_t half = angles.size(-1) / 2;
+  return angles.narrow(-1, 0, half).repeat_interleave(2, -1);
+}
+
+}  // namespace
+
+RopeAngles::RopeAngles(at::Tensor cos_T1H, at::Tensor sin_T1H, bool turns_neighbours)
+    : cos_T1H_(std::move(cos_T1H)),
+      sin_T1H_(std::move(sin_T1H)),
+      turns_neighbours_(turns_neighbours) {}
 
 RopeAngles RopeAngles::none(int64_t tokens) {
   const at::Tensor nothing_T10 = at::empty({tokens, 1, 0}, at::kFloat);
@@ -32,16 +56,17 @@ bool RopeAngles::fits(const at::Tensor& x_BTnH) const {
 }
 
 at::Tensor RopeAngles::apply(const at::Tensor& x_BTnH) const {
-  const int64_t dim = cos_T1H_.size(-1), half = dim / 2;
+  const int64_t dim = cos_T1H_.size(-1);
   check<ShapeError>(fits(x_BTnH), "nn.RopeAngles: input ", core::list_text(x_BTnH.sizes()),
                     ", expected [", cos_T1H_.dim() == 3 ? "B" : std::to_string(cos_T1H_.size(0)),
                     ", ", cos_T1H_.size(-3), ", heads, at least ", dim, "]");
   if (dim == 0) return x_BTnH;
   const bool is_partial = x_BTnH.size(3) > dim;
   const at::Tensor x = is_partial ? x_BTnH.narrow(-1, 0, dim) : x_BTnH;
-  const at::Tensor swapped = at::cat({x.narrow(-1, half, half).neg(), x.narrow(-1, 0, half)}, -1);
+  const at::Tensor swapped = swapped_pairs(x, turns_neighbours_);
   const auto dtype = x.scalar_type();
-  const at::Tensor y = x * cos_T1H_.to(dtype) + swapped * sin_T1H_.to(dtype);
+  const at::Tensor y = x * for_features(cos_T1H_, turns_neighbours_).to(dtype) +
+                       swapped * for_features(sin_T1H_, turns_neighbours_).to(dtype);
   return is_partial ? at::cat({y, x_BTnH.narrow(-1, dim, x_BTnH.size(3) - dim)}, -1) : y;
 }
 
@@ -63,7 +88,7 @@ Rope::Rope(RopeOptions options) : options_(std::move(options)) {
 }
 
 Rope::Rope(int64_t dim, double base, int64_t max_positions)
-    : Rope(RopeOptions{dim, base, max_positions, {}, {}}) {}
+    : Rope(RopeOptions{dim, base, max_positions}) {}
 
 RopeFrequencies Rope::frequencies(int64_t length) const {
   RopeFrequencies found = rope_frequencies(options_.dim, options_.base, options_.scaling, length);
@@ -100,7 +125,8 @@ RopeAngles Rope::angles_at(const at::Tensor& positions, int64_t length) const {
   const RopeFrequencies used = has_grown ? frequencies(length) : short_;
   const at::Tensor turned = positions.unsqueeze(-1) * used.values;
   const at::Tensor both_T1H = at::cat({turned, turned}, -1).unsqueeze(-2);
-  return {both_T1H.cos() * used.attention_factor, both_T1H.sin() * used.attention_factor};
+  return {both_T1H.cos() * used.attention_factor, both_T1H.sin() * used.attention_factor,
+          options_.turns_neighbours};
 }
 
 at::Tensor Rope::apply(const at::Tensor& x_BTnH, int64_t start) const {

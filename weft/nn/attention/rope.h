@@ -16,6 +16,8 @@ struct RopeOptions {
   /// The most positions that may be asked for.
   int64_t max_positions = 0;
   RopeScaling scaling = {};
+  /// Pairs are (2 i, 2 i + 1) instead.
+  bool turns_neighbours = false;
   /// Numbers [dim / 2] that the frequencies are divided by (a GGUF's rope_freqs); undefined: none.
   at::Tensor divisors = {};
 };
@@ -24,7 +26,8 @@ struct RopeOptions {
 class RopeAngles {
  public:
   /// cos_T1H, sin_T1H: [T, 1, dim] float32, or [B, T, 1, dim] for rows with other positions.
-  RopeAngles(at::Tensor cos_T1H, at::Tensor sin_T1H);
+  /// turns_neighbours: they turn features 2 i and 2 i + 1 together.
+  RopeAngles(at::Tensor cos_T1H, at::Tensor sin_T1H, bool turns_neighbours = false);
   /// Angles of `tokens` positions that turn nothing: for layers without rope.
   static RopeAngles none(int64_t tokens);
   /// x_BTnH at these positions. Returns the rotated, same shape and dtype.
@@ -34,13 +37,16 @@ class RopeAngles {
   bool fits(const at::Tensor& x_BTnH) const;
   const at::Tensor& cos() const { return cos_T1H_; }
   const at::Tensor& sin() const { return sin_T1H_; }
+  bool turns_neighbours() const { return turns_neighbours_; }
 
  private:
   at::Tensor cos_T1H_;
   at::Tensor sin_T1H_;
+  bool turns_neighbours_;
 };
 
-/// Rotary position embedding. Pairs are (i, i + dim/2) of a head, as Hugging Face's Llama has them.
+/// Rotary position embedding. Pairs are (i, i + dim/2) of a head, as Hugging Face's Llama has them,
+/// unless the options say otherwise.
 /// Source: Su et al. 2021, arXiv:2104.09864.
 ///
 /// With RopeType::kDynamic the frequencies depend on how long the sequence is after the pass that
@@ -63,6 +69,7 @@ class Rope {
   /// x_BTnH at positions start … start + T - 1: angles(start, T).apply(x_BTnH).
   at::Tensor apply(const at::Tensor& x_BTnH, int64_t start) const;
   int64_t max_positions() const { return options_.max_positions; }
+  bool turns_neighbours() const { return options_.turns_neighbours; }
 
  private:
   RopeFrequencies frequencies(int64_t length) const;

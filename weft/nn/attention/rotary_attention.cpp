@@ -3,9 +3,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/exp.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -30,6 +32,8 @@ int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit
 struct Call : torch::CustomClassHolder {
   std::vector<SequenceRun> runs;
   AttentionSpec spec;
+  /// Of rope.
+  at::Tensor cos, sin;
 };
 using CallPtr = c10::intrusive_ptr<Call>;
 
@@ -133,8 +137,10 @@ class Buffers {
     }
   }
 
-  AttentionHead head(int64_t window) const {
+  AttentionHead head(int64_t window, float cap, float sink) const {
     AttentionHead head;
+    head.cap = cap;
+    head.sink = sink;
     head.tokens = tokens_;
     head.head_dim = padded_;
     head.window = window == 0 ? tokens_ : std::min(window, tokens_);
@@ -165,6 +171,8 @@ class Buffers {
 // The tensors of a pass and of its backward.
 struct Tensors {
   at::Tensor q, k, v, cos, sin, o;
+  /// float32 [n], or undefined.
+  at::Tensor sinks;
   /// float32 [B, n, T].
   at::Tensor lse;
   at::Tensor d_o, d_q, d_k, d_v;
@@ -189,7 +197,7 @@ class KvHeadTask {
     read_keys();
     for_heads([&](int64_t head) {
       read_queries(head);
-      const AttentionHead one = buffers_.head(call_.spec.window);
+      const AttentionHead one = head_of(head);
       half_ != nullptr ? half_->attend(one, buffers_.scratch())
                        : kernels::active_kernel().attend(one, buffers_.scratch());
       buffers_.write(Buffers::kO, {tensors_.o, run_, head}, [](int64_t, float*) {});
@@ -205,7 +213,7 @@ class KvHeadTask {
     for_heads([&](int64_t head) {
       read_queries(head);
       read_output(head);
-      const AttentionHead one = buffers_.head(call_.spec.window);
+      const AttentionHead one = head_of(head);
       half_ != nullptr ? half_->attend_backward(one, buffers_.scratch())
                        : kernels::active_kernel().attend_backward(one, buffers_.scratch());
       buffers_.write(Buffers::kDQ, {tensors_.d_q, run_, head}, [&](int64_t row, float* x) {
@@ -219,6 +227,12 @@ class KvHeadTask {
   }
 
  private:
+  AttentionHead head_of(int64_t head) const {
+    const float sink = tensors_.sinks.defined() ? tensors_.sinks.const_data_ptr<float>()[head]
+                                                : -std::numeric_limits<float>::infinity();
+    return buffers_.head(call_.spec.window, static_cast<float>(call_.spec.cap), sink);
+  }
+
   template <class Use>
   void for_heads(Use&& use) {
     for (size_t head = 0; head < call_.spec.kv_of_head.size(); ++head) {
@@ -282,21 +296,29 @@ void for_tasks(const Tensors& tensors, const Call& call, Run&& run) {
   });
 }
 
+// A sink's share has no value, so its score's gradient is minus the share times what the values'
+// shares say together.
+at::Tensor sink_gradients(const Tensors& tensors) {
+  const at::Tensor shares_BnT = at::exp(tensors.sinks.view({1, -1, 1}) - tensors.lse);
+  const at::Tensor said_BTn = (tensors.o.to(at::kFloat) * tensors.d_o.to(at::kFloat)).sum(-1);
+  return (shares_BnT * said_BTn.transpose(1, 2)).sum(at::IntArrayRef{0, 2}).neg();
+}
+
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, const std::pair<at::Tensor, at::Tensor>& angles,
-                            const CallPtr& call) {
+                            const at::Tensor& v, const at::Tensor& sinks, const CallPtr& call) {
     Tensors tensors;
     tensors.q = q;
     tensors.k = k;
     tensors.v = v;
-    tensors.cos = angles.first;
-    tensors.sin = angles.second;
+    tensors.cos = call->cos;
+    tensors.sin = call->sin;
+    if (sinks.numel() > 0) tensors.sinks = sinks;
     tensors.o = at::empty(q.sizes(), q.options());
     tensors.lse = at::empty({q.size(0), q.size(2), q.size(1)}, at::kFloat);
     for_tasks(tensors, *call, [](KvHeadTask& task) { task.forward(); });
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    context->save_for_backward({q, k, v, tensors.cos, tensors.sin, tensors.o, tensors.lse});
+    context->save_for_backward({q, k, v, tensors.cos, tensors.sin, tensors.o, tensors.lse, sinks});
     return tensors.o;
   }
 
@@ -308,13 +330,15 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
         c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
     const variable_list saved = context->get_saved_variables();
     Tensors tensors{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5],
-                    saved[6], {},       {},       {},       {}};
+                    {},       saved[6], {},       {},       {},       {}};
+    if (saved[7].numel() > 0) tensors.sinks = saved[7];
     tensors.d_o = grads[0].stride(3) == 1 ? grads[0] : grads[0].contiguous();
     tensors.d_q = at::empty(tensors.q.sizes(), tensors.q.options());
     tensors.d_k = at::empty(tensors.k.sizes(), tensors.k.options());
     tensors.d_v = at::empty(tensors.v.sizes(), tensors.v.options());
     for_tasks(tensors, *call, [](KvHeadTask& task) { task.backward(); });
-    return {tensors.d_q, tensors.d_k, tensors.d_v, at::Tensor(), at::Tensor()};
+    const at::Tensor d_sinks = tensors.sinks.defined() ? sink_gradients(tensors) : at::Tensor();
+    return {tensors.d_q, tensors.d_k, tensors.d_v, d_sinks, at::Tensor()};
   }
 };
 
@@ -349,6 +373,10 @@ at::Tensor rotary_attention(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH,
                             const at::Tensor& v_BTkH, const RopeAngles& angles,
                             const AttentionSpec& spec, const at::Tensor& documents_BT) {
   check_shapes(q_BTnH, k_BTkH, v_BTkH, spec);
+  if (angles.turns_neighbours()) {
+    return rotary_attention(angles.apply(q_BTnH), angles.apply(k_BTkH), v_BTkH,
+                            RopeAngles::none(q_BTnH.size(1)), spec, documents_BT);
+  }
   const bool is_one_type =
       q_BTnH.scalar_type() == k_BTkH.scalar_type() && k_BTkH.scalar_type() == v_BTkH.scalar_type();
   std::optional<std::vector<SequenceRun>> runs;
@@ -360,10 +388,13 @@ at::Tensor rotary_attention(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH,
   auto call = c10::make_intrusive<Call>();
   call->runs = std::move(*runs);
   call->spec = spec;
-  return AttentionFunction::apply(q_BTnH, k_BTkH, v_BTkH,
-                                  std::pair(angles.cos().contiguous(), angles.sin().contiguous()),
-                                  call)
-      .flatten(2);
+  call->spec.sinks = at::Tensor();
+  // Of no sinks an empty one: autograd takes none that is undefined.
+  const at::Tensor sinks =
+      spec.sinks.defined() ? spec.sinks.to(at::kFloat) : at::empty({0}, at::kFloat);
+  call->cos = angles.cos().contiguous();
+  call->sin = angles.sin().contiguous();
+  return AttentionFunction::apply(q_BTnH, k_BTkH, v_BTkH, sinks, call).flatten(2);
 }
 
 }  // namespace weft::nn

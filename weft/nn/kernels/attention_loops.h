@@ -102,10 +102,19 @@ class FloatProducts {
   const AttentionHead& head_;
 };
 
+/// s = cap * tanh(s / cap); count is a multiple of the width.
+template <class V>
+[[gnu::always_inline]] inline void cap_scores(float cap, float* s, int64_t count) {
+  for (int64_t i = 0; i < count; i += V::kWidth) {
+    V::store(V::tanh(V::load(s + i) / cap) * cap, s + i);
+  }
+}
+
 /// s [rows, kTile] = scores; what a query does not see becomes minus infinity.
 template <class V, class Products>
 void score_tile(const AttentionHead& head, const Products& products, const Tile& tile, float* s) {
   products.scores(tile, s);
+  if (head.cap != 0) cap_scores<V>(head.cap, s, tile.rows * kTile);
   for (int64_t row = 0; row < tile.rows; ++row) {
     for (int64_t c = tile.end(row); c < kTile; ++c) s[row * kTile + c] = -__builtin_inff();
     const int64_t begin = tile.begin(row, head.window);
@@ -151,7 +160,8 @@ void attend(const AttentionHead& head, float* scratch) {
   for (int64_t first = 0; first < head.tokens; first += kTile) {
     const int64_t rows = rows_from(head, first);
     RunningRow running[kTile];
-    for (auto& row : running) row = {-__builtin_inff(), 0};
+    const float sink_share = head.sink == -__builtin_inff() ? 0.0F : 1.0F;
+    for (auto& row : running) row = {head.sink, sink_share};
     float* o = head.o + first * H;
     clear<V>(o, rows * H);
     const int64_t end = head.before + first + rows;
@@ -171,6 +181,13 @@ void attend(const AttentionHead& head, float* scratch) {
   }
 }
 
+/// What the gradient of capped scores is multiplied by for that of the scores themselves.
+template <class V>
+[[gnu::always_inline]] inline typename V::F cap_slope(float cap, typename V::F capped) {
+  const auto part = capped / cap;
+  return capped < -cap ? typename V::F{} : 1.0F - part * part;
+}
+
 /// p [rows, kTile] = probabilities again, and d [rows, kTile] = the scores' gradient.
 template <class V, class Products>
 void differentiate_tile(const AttentionHead& head, const Products& products, const Tile& tile,
@@ -180,9 +197,11 @@ void differentiate_tile(const AttentionHead& head, const Products& products, con
   for (int64_t row = 0; row < tile.rows; ++row) {
     const float lse = head.lse[tile.first_row + row], delta = head.delta[tile.first_row + row];
     for (int64_t c = row * kTile; c < (row + 1) * kTile; c += V::kWidth) {
-      const auto probability = V::exp(V::load(p + c) - lse);
+      const auto score = V::load(p + c), probability = V::exp(score - lse);
       V::store(probability, p + c);
-      V::store(probability * (V::load(d + c) - delta), d + c);
+      auto gradient = probability * (V::load(d + c) - delta);
+      if (head.cap != 0) gradient *= cap_slope<V>(head.cap, score);
+      V::store(gradient, d + c);
     }
   }
 }

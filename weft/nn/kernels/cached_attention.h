@@ -105,17 +105,28 @@ template <class V, class T, int kQueries>
   if (left > 0) score_some<V, T, kQueries>(head, first, left, scores);
 }
 
-/// scores become e^(score - the largest); returns 1 / their sum.
+/// scores become cap * tanh(score / cap).
 template <class V>
-[[gnu::always_inline]] inline float soften(float* scores, int64_t positions) {
-  const float most = row_max<V, float>({scores, positions, 0});
+[[gnu::always_inline]] inline void cap_array(float cap, float* scores, int64_t count) {
+  for_vectors<V>(
+      count, [&](int64_t i, int n) __attribute__((always_inline)) {
+        store_some<V>(V::tanh(load_some<V>(scores + i, n) / cap) * cap, scores + i, n);
+      });
+}
+
+/// scores become e^(score - the largest); returns 1 / their sum and that of the sink, one more
+/// score (minus infinity: none).
+template <class V>
+[[gnu::always_inline]] inline float soften(float* scores, int64_t positions, float sink) {
+  const float largest = row_max<V, float>({scores, positions, 0});
+  const float most = sink > largest ? sink : largest;
   typename V::F sums{};
   for_vectors<V>(
       positions, [&](int64_t i, int n) __attribute__((always_inline)) {
         store_some<V>(V::exp(load_some<V>(scores + i, n) - most), scores + i, n);
         sums += load_some<V>(scores + i, n);
       });
-  return 1 / V::sum(sums);
+  return 1 / (V::sum(sums) + V::exp(V::all(sink - most))[0]);
 }
 
 /// kCount vectors of the outputs from element `at` on: the values, weighted; two positions at a
@@ -169,9 +180,11 @@ template <class V, class T, int kQueries>
       V::kWidth >= 16 ? (kQueries < 4 ? 4 : 2) : (kQueries < 2 ? 4 : 4 / kQueries);
   const int64_t H = head.head_dim;
   score_positions<V, T, kQueries>(head, scores);
+  if (head.cap != 0) cap_array<V>(head.cap, scores, kQueries * head.positions);
   float factors[kQueries];
   for (int j = 0; j < kQueries; ++j) {
-    factors[j] = soften<V>(scores + j * head.positions, head.positions);
+    const float sink = head.sinks == nullptr ? -__builtin_inff() : head.sinks[j];
+    factors[j] = soften<V>(scores + j * head.positions, head.positions, sink);
   }
   int64_t at = 0;
   for (; at + kMost * V::kWidth <= H; at += kMost * V::kWidth) {
@@ -201,6 +214,7 @@ void attend_cached(const CachedHead& head, float* scores) {
   while (left.queries > 0) {
     attend_up_to<V, T>(left, scores);
     left.queries -= kCachedQueries;
+    if (left.sinks != nullptr) left.sinks += kCachedQueries;
     left.q += kCachedQueries * left.head_dim;
     left.o += kCachedQueries * left.head_dim;
   }

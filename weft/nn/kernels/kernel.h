@@ -21,6 +21,11 @@ struct AttentionHead {
   /// How many positions a query sees, including its own; before + tokens or more means all before
   /// it.
   int64_t window = 0;
+  /// Scores become cap * tanh(score / cap); 0: they stay.
+  float cap = 0;
+  /// A score beside the others that has no value; minus infinity: there is none. Its share is in
+  /// lse.
+  float sink = -__builtin_inff();
   /// [tokens, H], queries already scaled; keys and values.
   const float* q = nullptr;
   const float* k = nullptr;
@@ -56,6 +61,9 @@ struct CachedHead {
   /// Those that the token sees, its own included.
   int64_t positions = 0;
   int64_t head_dim = 0;
+  /// As AttentionHead has them; a sink for each query, or null.
+  float cap = 0;
+  const float* sinks = nullptr;
   /// [queries, H], already scaled; [positions, H] of the cache's type; [queries, H].
   const float* q = nullptr;
   const void* k = nullptr;
@@ -101,6 +109,9 @@ struct LogitsRow {
   float max = 0;
 };
 
+/// What clamped_swiglu multiplies its gate by in the sigmoid.
+inline constexpr float kClampedSlope = 1.702F;
+
 /// Loops for one element type.
 struct ElementKernel {
   /// x + delta to `sum`, elements of one array.
@@ -111,6 +122,10 @@ struct ElementKernel {
   void (*swiglu)(const void* gate, const void* up, void* y, int64_t count);
   void (*swiglu_backward)(const void* gate, const void* up, const void* d_y, void* d_gate,
                           void* d_up, int64_t count);
+  /// y = gelu(gate) * up by the approximation with tanh.
+  void (*geglu)(const void* gate, const void* up, void* y, int64_t count);
+  /// y = g * sigmoid(kClampedSlope * g) * (u + 1) with g = min(gate, limit), u = up within +-limit.
+  void (*clamped_swiglu)(const void* gate, const void* up, float limit, void* y, int64_t count);
   float (*row_max)(const LogitsRow& row);
   /// Sum of exp(x - max).
   float (*row_exp_sum)(const LogitsRow& row);

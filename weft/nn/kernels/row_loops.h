@@ -157,6 +157,39 @@ void swiglu_arrays_backward(const void* gate_in, const void* up_in, const void* 
       });
 }
 
+/// ElementKernel::geglu. 1 + tanh(u) is 2 sigmoid(2 u).
+template <class V, class T>
+void geglu_arrays(const void* gate_in, const void* up_in, void* y_out, int64_t count) {
+  constexpr float kRoot = 1.5957691216F, kCube = 0.044715F;
+  const auto* gate = static_cast<const T*>(gate_in);
+  const auto* up = static_cast<const T*>(up_in);
+  auto* y = static_cast<T*>(y_out);
+  for_vectors<V>(
+      count, [&](int64_t i, int n) __attribute__((always_inline)) {
+        const auto g = load_some<V>(gate + i, n);
+        const auto share = sigmoid<V>(kRoot * (g + kCube * g * g * g));
+        store_some<V>(g * share * load_some<V>(up + i, n), y + i, n);
+      });
+}
+
+/// ElementKernel::clamped_swiglu.
+template <class V, class T>
+void clamped_swiglu_arrays(const void* gate_in, const void* up_in, float limit, void* y_out,
+                           int64_t count) {
+  const auto* gate = static_cast<const T*>(gate_in);
+  const auto* up = static_cast<const T*>(up_in);
+  auto* y = static_cast<T*>(y_out);
+  for_vectors<V>(
+      count, [&](int64_t i, int n) __attribute__((always_inline)) {
+        const auto most = V::all(limit);
+        const auto g_in = load_some<V>(gate + i, n), u_in = load_some<V>(up + i, n);
+        const auto g = g_in > most ? most : g_in;
+        const auto below = u_in > most ? most : u_in;
+        const auto u = below < -most ? -most : below;
+        store_some<V>(g * sigmoid<V>(g * kClampedSlope) * (u + 1.0F), y + i, n);
+      });
+}
+
 /// ElementKernel::row_max.
 template <class V, class T>
 float row_max(const LogitsRow& row) {
@@ -226,6 +259,8 @@ constexpr ElementKernel element_kernel() {
           norm_rows_backward<V, T>,
           swiglu_arrays<V, T>,
           swiglu_arrays_backward<V, T>,
+          geglu_arrays<V, T>,
+          clamped_swiglu_arrays<V, T>,
           row_max<V, T>,
           row_exp_sum<V, T>,
           row_softmax<V, T>,

@@ -105,6 +105,15 @@ struct Vectors {
     return x < -87.0F ? F{} : y;
   }
 
+  /// tanh x; near 0 by its series, so that small numbers keep their digits.
+  [[gnu::always_inline]] static F tanh(F x) {
+    const F size = x < 0.0F ? -x : x, square = x * x;
+    const F small = exp(size * -2.0F);
+    const F far = (1.0F - small) / (1.0F + small);
+    const F near = x + x * square * (square * (square * (-17.0F / 315) + 2.0F / 15) - 1.0F / 3);
+    return size < 0.1F ? near : (x < 0.0F ? -far : far);
+  }
+
  private:
   template <class To, class From>
   [[gnu::always_inline]] static To as(From from) {

@@ -4,8 +4,8 @@
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/scatter.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/layers/swiglu.h"
 #include "weft/ops/collectives.h"
 
 // Shape letters: B batch, T tokens, S all tokens, D width, E experts, k experts per token.
@@ -35,8 +36,9 @@ std::atomic<uint64_t> num_exchanged_partials = 0;
 uint64_t PartialLinearImpl::num_exchanges() { return num_exchanged_partials; }
 
 PartialLinearImpl::PartialLinearImpl(std::shared_ptr<LinearLike> inner,
-                                     std::optional<LinearCut> cut)
+                                     std::optional<LinearCut> cut, at::Tensor bias_in)
     : inner_(register_module("inner", std::move(inner))), cut_(std::move(cut)) {
+  if (bias_in.defined()) bias = register_parameter("bias", std::move(bias_in), false);
   if (!cut_) return;
   const bool by_rows = cut_->kind == ShardKind::kAllToSharded;
   const int64_t held = by_rows ? inner_->out_features() : inner_->in_features();
@@ -46,6 +48,23 @@ PartialLinearImpl::PartialLinearImpl(std::shared_ptr<LinearLike> inner,
                     " of ", cut_->layout.size);
   check<ShapeError>(by_rows || !inner_->has_bias(),
                     "nn.PartialLinear: a bias would be added once per rank; leave it out");
+}
+
+bool PartialLinearImpl::adds_bias() const {
+  if (!cut_) return true;
+  for (int64_t rank = 0; rank < cut_->group.rank(); ++rank) {
+    if (!cut_->layout.of(rank).empty()) return false;
+  }
+  return true;
+}
+
+// Where another rank adds the bias, nothing that has its gradient is added.
+at::Tensor PartialLinearImpl::forward(const at::Tensor& x) {
+  at::Tensor y = inner_->forward(x);
+  if (!bias.defined()) return y;
+  const at::Tensor own = bias.to(y.scalar_type());
+  if (adds_bias()) return y + own;
+  return at::GradMode::is_enabled() ? y + (own - own.detach()) : y;
 }
 
 int64_t PartialLinearImpl::in_features() const {
@@ -69,10 +88,11 @@ void PartialLinearImpl::set_inner(std::shared_ptr<LinearLike> inner) {
 }
 
 ExpertImpl::ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down,
-                       const ExpertNames& names)
+                       const ExpertNames& names, const Gating& gating)
     : gate_(register_module(names.gate, std::move(gate))),
       up_(register_module(names.up, std::move(up))),
-      down_(register_module(names.down, std::move(down))) {
+      down_(register_module(names.down, std::move(down))),
+      gating_(gating) {
   const int64_t width = gate_->inner()->out_features();
   check<ShapeError>(up_->inner()->out_features() == width && down_->inner()->in_features() == width,
                     "nn.Expert: gate, up and down have ", width, ", ", up_->inner()->out_features(),
@@ -81,7 +101,7 @@ ExpertImpl::ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down,
 }
 
 at::Tensor ExpertImpl::forward(const at::Tensor& x_SD) {
-  return down_->forward(at::silu(gate_->forward(x_SD)) * up_->forward(x_SD));
+  return down_->forward(gated(gate_->forward(x_SD), up_->forward(x_SD), gating_));
 }
 
 // Which experts each token takes, and by which weight.
@@ -97,7 +117,7 @@ struct MixtureOfExpertsImpl::Routing {
 
 MixtureOfExpertsImpl::MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingOptions options,
                                            dist::Group group)
-    : router_(register_module("gate", PartialLinear(std::move(parts.router)))),
+    : router_(register_module(parts.router_name, PartialLinear(std::move(parts.router)))),
       experts_(std::move(parts.experts)),
       expert_numbers_(std::move(parts.expert_numbers)),
       options_(options),
@@ -118,11 +138,36 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingO
   for (size_t i = 0; i < experts_.size(); ++i) {
     list->register_module(std::to_string(expert_numbers_[i]), experts_[i]);
   }
-  check<ShapeError>(parts.shared.is_empty() == (parts.shared_gate == nullptr),
-                    "nn.MixtureOfExperts: a shared expert and its gate belong together");
+  if (parts.choice_bias.defined()) {
+    choice_bias_ = register_buffer("choice_bias", std::move(parts.choice_bias));
+  }
+  check<ConfigError>(options_.num_groups >= 1 && count % options_.num_groups == 0 &&
+                         options_.groups_per_token >= 1 &&
+                         options_.groups_per_token <= options_.num_groups,
+                     "nn.MixtureOfExperts: ", options_.groups_per_token, " of ",
+                     options_.num_groups, " groups of ", count, " experts, expected a divisor");
+  check<ShapeError>(!parts.shared.is_empty() || parts.shared_gate == nullptr,
+                    "nn.MixtureOfExperts: a gate without a shared expert");
   if (parts.shared.is_empty()) return;
-  shared_ = register_module("shared_expert", std::move(parts.shared));
+  const bool is_gated = parts.shared_gate != nullptr;
+  shared_ = register_module(is_gated ? "shared_expert" : "shared_experts", std::move(parts.shared));
+  if (!is_gated) return;
   shared_gate_ = register_module("shared_expert_gate", PartialLinear(std::move(parts.shared_gate)));
+}
+
+// Each token's experts, [S, k].
+at::Tensor MixtureOfExpertsImpl::chosen(const at::Tensor& scores_SE) const {
+  const at::NoGradGuard no_grad;
+  at::Tensor choice_SE = choice_bias_.defined() ? scores_SE + choice_bias_ : scores_SE;
+  if (options_.num_groups > 1) {
+    const at::Tensor groups_SGe = choice_SE.unflatten(-1, {options_.num_groups, -1});
+    const int64_t best = std::min<int64_t>(2, groups_SGe.size(-1));
+    const at::Tensor sums_SG = std::get<0>(at::topk(groups_SGe, best, -1)).sum(-1);
+    const at::Tensor taken = std::get<1>(at::topk(sums_SG, options_.groups_per_token, -1));
+    const at::Tensor is_taken = at::zeros_like(sums_SG).scatter(-1, taken, 1).to(at::kBool);
+    choice_SE = groups_SGe.masked_fill(is_taken.logical_not().unsqueeze(-1), 0).flatten(-2);
+  }
+  return std::get<1>(at::topk(choice_SE, options_.top_k, -1));
 }
 
 // The gradient of a weight is the sum of what the ranks' parts of the outputs say, so all weights
@@ -130,12 +175,18 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingO
 // everywhere.
 MixtureOfExpertsImpl::Routing MixtureOfExpertsImpl::route(const at::Tensor& x_SD) const {
   const auto type = x_SD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor scores_SE = at::softmax(router_->inner()->forward(x_SD), -1, type);
-  auto [weights_Sk, experts_Sk] = at::topk(scores_SE, options_.top_k, -1);
-  if (options_.normalize) weights_Sk = weights_Sk / weights_Sk.sum(-1, true);
+  const at::Tensor logits_SE = router_->inner()->forward(x_SD);
+  const at::Tensor scores_SE =
+      options_.has_sigmoids ? at::sigmoid(logits_SE.to(type)) : at::softmax(logits_SE, -1, type);
+  const at::Tensor experts_Sk = chosen(scores_SE);
+  at::Tensor weights_Sk = scores_SE.gather(-1, experts_Sk);
+  // Sigmoids may all be 0.
+  const double least = options_.has_sigmoids ? 1e-20 : 0;
+  if (options_.normalize) weights_Sk = weights_Sk / (weights_Sk.sum(-1, true) + least);
+  if (options_.scale != 1) weights_Sk = weights_Sk * options_.scale;
   weights_Sk = weights_Sk.to(x_SD.scalar_type());
   Routing routing;
-  if (!shared_.is_empty()) {
+  if (!shared_gate_.is_empty()) {
     const at::Tensor gate_S1 = at::sigmoid(shared_gate_->inner()->forward(x_SD));
     const at::Tensor both = ops::mp_copy(at::cat({weights_Sk, gate_S1}, -1), group_);
     routing.weights_Sk = both.narrow(-1, 0, options_.top_k);
@@ -173,7 +224,10 @@ at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x_BTD) {
   const Routing routing = route(x_SD);
   const at::Tensor copied_SD = ops::mp_copy(x_SD, group_);
   at::Tensor part_SD = run_experts(copied_SD, routing);
-  if (!shared_.is_empty()) part_SD = part_SD + shared_->forward(copied_SD) * routing.shared_S1;
+  if (!shared_.is_empty()) {
+    const at::Tensor shared_SD = shared_->forward(copied_SD);
+    part_SD = part_SD + (shared_gate_.is_empty() ? shared_SD : shared_SD * routing.shared_S1);
+  }
   return ops::mp_reduce(part_SD, group_).view_as(x_BTD);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/nn/layers/activation.h"
 #include "weft/nn/linear/linear_like.h"
 
 namespace weft::nn {
@@ -18,19 +19,26 @@ namespace weft::nn {
 /// linear and knows how that was cut, but only computes.
 class PartialLinearImpl : public AnyLinear, public LinearHolder {
  public:
-  /// Without a cut `inner` is whole. Throws ShapeError unless it is as large as the cut says, or if
-  /// it has a bias that would be added once per rank.
+  /// Without a cut `inner` is whole. `bias` [out], the same on all ranks: of a linear whose outputs
+  /// ranks sum. Throws ShapeError unless it is as large as the cut says, or if `inner` has a bias
+  /// that would be added once per rank.
   explicit PartialLinearImpl(std::shared_ptr<LinearLike> inner,
-                             std::optional<LinearCut> cut = std::nullopt);
-  at::Tensor forward(const at::Tensor& x) override { return inner_->forward(x); }
+                             std::optional<LinearCut> cut = std::nullopt, at::Tensor bias = {});
+  /// Of the ranks that hold a part one adds the bias; its gradient is whole on all of them.
+  at::Tensor forward(const at::Tensor& x) override;
   int64_t in_features() const override;
   int64_t out_features() const override;
   std::shared_ptr<LinearLike> inner() const override { return inner_; }
   void set_inner(std::shared_ptr<LinearLike> inner) override;
   const LinearCut* cut() const override { return cut_ ? &*cut_ : nullptr; }
+  /// Whether this rank is the one that adds the bias.
+  bool adds_bias() const;
   /// How many set_inner of this process have exchanged one: who holds the inner linears of
   /// thousands of experts looks at them again only when this has changed.
   static uint64_t num_exchanges();
+
+  /// Undefined without one.
+  at::Tensor bias;
 
  private:
   std::shared_ptr<LinearLike> inner_;
@@ -45,35 +53,41 @@ struct ExpertNames {
   std::string down = "down_proj";
 };
 
-/// One expert, or this rank's part of it: down(silu(gate(x)) * up(x)), not summed over ranks.
+/// One expert, or this rank's part of it: down(gated(gate(x), up(x))), not summed over ranks.
 /// Source: Shazeer 2020, arXiv:2002.05202.
 class ExpertImpl : public torch::nn::Module {
  public:
   /// gate and up [f, D], down [D, f]: all three cut along one layout of the ffn, or whole.
   ExpertImpl(PartialLinear gate, PartialLinear up, PartialLinear down,
-             const ExpertNames& names = {});
+             const ExpertNames& names = {}, const Gating& gating = {});
   /// x_SD. Returns this rank's part of [S, D].
   at::Tensor forward(const at::Tensor& x_SD);
   const PartialLinear& gate() const { return gate_; }
   const PartialLinear& up() const { return up_; }
   const PartialLinear& down() const { return down_; }
+  const Gating& gating() const { return gating_; }
 
  private:
   PartialLinear gate_, up_, down_;
+  Gating gating_;
 };
 TORCH_MODULE(Expert);
 
 /// What a MixtureOfExperts is made of, on one rank.
 struct MixtureOfExpertsParts {
-  /// Whole on every rank: [E, D].
+  /// Whole on every rank: [E, D]; and what its module is called.
   std::shared_ptr<LinearLike> router;
+  std::string router_name = "gate";
   /// The experts that this rank holds, or holds a part of, by ascending number.
   std::vector<Expert> experts;
   std::vector<int64_t> expert_numbers;
   /// One more expert that all tokens go through, in proportion to the sigmoid of its gate [1, D],
   /// which is whole on every rank; null: none.
+  /// Without a gate it counts whole.
   Expert shared = nullptr;
   std::shared_ptr<LinearLike> shared_gate = nullptr;
+  /// [E], added to scores for the choice of experts alone; undefined: nothing. It has no gradient.
+  at::Tensor choice_bias = {};
 };
 
 /// How tokens are dealt out.
@@ -82,6 +96,14 @@ struct RoutingOptions {
   int64_t top_k = 1;
   /// The weights of a token's experts are divided by their sum.
   bool normalize = true;
+  /// Scores are the sigmoids of the router's logits, not their softmax.
+  bool has_sigmoids = false;
+  /// Experts are neighbours in as many groups, of which a token takes so many: those whose two best
+  /// experts have the largest sum. Source: DeepSeek-V3, arXiv:2412.19437.
+  int64_t num_groups = 1;
+  int64_t groups_per_token = 1;
+  /// What weights are multiplied by in the end.
+  double scale = 1;
 };
 
 /// A feed-forward layer of E experts of which each token takes the top_k that the router likes
@@ -91,14 +113,14 @@ struct RoutingOptions {
 ///
 /// An expert takes its tokens together; experts are summed in ascending order, on any run and for
 /// any routing. While gradients are recorded, experts without tokens take part as well, so that
-/// every rank has the same collectives in backward and every parameter a gradient. Modules: "gate",
-/// "experts.<number>", "shared_expert", "shared_expert_gate". Sources: Shazeer
-/// et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088; shared expert: Qwen2-MoE,
+/// every rank has the same collectives in backward and every parameter a gradient. Modules: the
+/// router, "experts.<number>", "shared_expert", "shared_expert_gate". Sources: Shazeer et al. 2017,
+/// arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088; shared expert: Qwen2-MoE,
 /// arXiv:2407.10671.
 class MixtureOfExpertsImpl : public torch::nn::Module {
  public:
   /// Throws ConfigError unless 1 <= top_k <= E, ShapeError for parts that don't fit, a rank
-  /// without any expert, or a shared expert without gate.
+  /// without any expert, or a gate without shared expert.
   MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingOptions options, dist::Group group);
   /// x_BTD, whole and equal on all ranks, not yet through ops::mp_copy. Returns the same shape.
   /// Collective: one all-reduce forward, two backward (the input's gradient and the routing
@@ -114,9 +136,12 @@ class MixtureOfExpertsImpl : public torch::nn::Module {
   const Expert& shared() const { return shared_; }
   const PartialLinear& shared_gate() const { return shared_gate_; }
   const RoutingOptions& options() const { return options_; }
+  /// Undefined: there is none.
+  const at::Tensor& choice_bias() const { return choice_bias_; }
 
  private:
   struct Routing;
+  at::Tensor chosen(const at::Tensor& scores_SE) const;
   Routing route(const at::Tensor& x_SD) const;
   at::Tensor run_experts(const at::Tensor& x_SD, const Routing& routing);
 
@@ -125,6 +150,7 @@ class MixtureOfExpertsImpl : public torch::nn::Module {
   std::vector<int64_t> expert_numbers_;
   Expert shared_{nullptr};
   PartialLinear shared_gate_{nullptr};
+  at::Tensor choice_bias_;
   RoutingOptions options_;
   dist::Group group_;
 };

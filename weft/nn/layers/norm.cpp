@@ -127,6 +127,12 @@ at::Tensor normed(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return NormFunction::apply(x, weight, eps);
 }
 
+// With an offset in float32: the sum of 1 and a small weight needs its digits.
+at::Tensor with_offset(const at::Tensor& weight, double offset) {
+  if (offset == 0) return weight;
+  return weight.scalar_type() == at::kDouble ? weight + offset : weight.to(at::kFloat) + offset;
+}
+
 // The runs within a rank's shard that no rank before it holds.
 std::vector<shard::Range> first_copies(const shard::Layout& layout, int64_t rank) {
   const std::vector<int64_t> lengths = layout.lengths();
@@ -142,12 +148,17 @@ std::vector<shard::Range> first_copies(const shard::Layout& layout, int64_t rank
 
 }  // namespace
 
-RMSNormImpl::RMSNormImpl(at::Tensor weight_in, double eps, bool requires_grad) : eps_(eps) {
+RMSNormImpl::RMSNormImpl(at::Tensor weight_in, double eps, bool requires_grad, double offset)
+    : eps_(eps), offset_(offset) {
   weight = register_parameter("weight", checked_weight(std::move(weight_in), "nn.RMSNorm"),
                               requires_grad);
 }
 
-at::Tensor RMSNormImpl::forward(const at::Tensor& x) { return normed(x, weight, eps_); }
+at::Tensor RMSNormImpl::forward(const at::Tensor& x) {
+  return normed(x, with_offset(weight, offset_), eps_);
+}
+
+at::Tensor RMSNormImpl::whole_weight() const { return with_offset(weight.detach(), offset_); }
 
 SequenceParallelRMSNormImpl::SequenceParallelRMSNormImpl(at::Tensor weight_in, double eps,
                                                          dist::Group group, bool requires_grad)
@@ -161,8 +172,8 @@ at::Tensor SequenceParallelRMSNormImpl::forward(const at::Tensor& x) {
 }
 
 HeadRMSNormImpl::HeadRMSNormImpl(at::Tensor weight_in, double eps, dist::Group group,
-                                 bool requires_grad)
-    : eps_(eps), group_(std::move(group)) {
+                                 bool requires_grad, double offset)
+    : eps_(eps), group_(std::move(group)), offset_(offset) {
   weight = register_parameter("weight", checked_weight(std::move(weight_in), "nn.HeadRMSNorm"),
                               requires_grad);
 }
@@ -171,8 +182,10 @@ at::Tensor HeadRMSNormImpl::forward(const at::Tensor& x_BTnH) {
   core::check<core::ShapeError>(x_BTnH.dim() == 4 && x_BTnH.size(3) == weight.size(0),
                                 "nn.HeadRMSNorm: input ", core::list_text(x_BTnH.sizes()),
                                 ", expected [B, T, heads, ", weight.size(0), "]");
-  return normed(x_BTnH, ops::mp_copy(weight, group_), eps_);
+  return normed(x_BTnH, with_offset(ops::mp_copy(weight, group_), offset_), eps_);
 }
+
+at::Tensor HeadRMSNormImpl::whole_weight() const { return with_offset(weight.detach(), offset_); }
 
 ShardedRMSNormImpl::ShardedRMSNormImpl(at::Tensor weight_in, shard::Layout layout, double eps,
                                        dist::Group group, bool requires_grad)

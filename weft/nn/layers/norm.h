@@ -13,13 +13,15 @@
 
 namespace weft::nn {
 
-/// x * weight / sqrt(mean(x^2) + eps) over the last dim, computed in float32.
-/// Source: Zhang and Sennrich 2019, arXiv:1910.07467.
+/// x * (weight + offset) / sqrt(mean(x^2) + eps) over the last dim, computed in float32.
+/// Sources: Zhang and Sennrich 2019, arXiv:1910.07467; an offset of 1: Gemma, arXiv:2403.08295.
 class RMSNormImpl : public Cloned<RMSNormImpl, torch::nn::Module> {
  public:
-  RMSNormImpl(at::Tensor weight, double eps, bool requires_grad = false);
+  RMSNormImpl(at::Tensor weight, double eps, bool requires_grad = false, double offset = 0);
   /// x: [..., D] floating. Returns the same shape and dtype.
   at::Tensor forward(const at::Tensor& x);
+  /// weight + offset, without gradients: of the weight's type, or float32 where there is an offset.
+  at::Tensor whole_weight() const;
   /// As AnyLinear::exchange_members.
   void exchange_members(const MemberExchange& exchange);
 
@@ -27,6 +29,7 @@ class RMSNormImpl : public Cloned<RMSNormImpl, torch::nn::Module> {
 
  private:
   double eps_;
+  double offset_;
 };
 TORCH_MODULE(RMSNorm);
 
@@ -58,11 +61,14 @@ TORCH_MODULE(SequenceParallelRMSNorm);
 /// arXiv:2010.04245, as Qwen3 has it.
 class HeadRMSNormImpl : public Cloned<HeadRMSNormImpl, torch::nn::Module> {
  public:
-  /// weight: [H], equal on all ranks.
-  HeadRMSNormImpl(at::Tensor weight, double eps, dist::Group group, bool requires_grad = false);
+  /// weight: [H], equal on all ranks; offset: as RMSNorm's.
+  HeadRMSNormImpl(at::Tensor weight, double eps, dist::Group group, bool requires_grad = false,
+                  double offset = 0);
   /// x_BTnH: floating, this rank's heads. Returns the same shape and dtype. Throws ShapeError for
   /// heads of another size. Collective in backward: one all-reduce of [H].
   at::Tensor forward(const at::Tensor& x_BTnH);
+  /// As RMSNorm's.
+  at::Tensor whole_weight() const;
   /// As AnyLinear::exchange_members.
   void exchange_members(const MemberExchange& exchange);
 
@@ -71,6 +77,7 @@ class HeadRMSNormImpl : public Cloned<HeadRMSNormImpl, torch::nn::Module> {
  private:
   double eps_;
   dist::Group group_;
+  double offset_;
 };
 TORCH_MODULE(HeadRMSNorm);
 

@@ -1,8 +1,12 @@
 #include "weft/nn/layers/swiglu.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/clamp_max.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -62,6 +66,21 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
       c10::toString(up.scalar_type()), " ", core::list_text(up.sizes()), ", expected the same");
   if (element_kernel(gate) == nullptr) return at::mul(at::silu(gate), up);
   return SwigluFunction::apply(gate, up);
+}
+
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const Gating& gating) {
+  switch (gating.activation) {
+    case Activation::kSilu:
+      return swiglu(gate, up);
+    case Activation::kGeluTanh:
+      return at::gelu(gate, "tanh") * up;
+    case Activation::kClamped: {
+      const at::Tensor g = at::clamp_max(gate, gating.limit);
+      const at::Tensor u = at::clamp(up, -gating.limit, gating.limit);
+      return g * at::sigmoid(g * kernels::kClampedSlope) * (u + 1);
+    }
+  }
+  core::fail<core::InternalError>("nn.gated: an unknown activation");
 }
 
 }  // namespace weft::nn

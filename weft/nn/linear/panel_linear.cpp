@@ -31,6 +31,13 @@ std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activati
   }
   const auto* quantized = dynamic_cast<const QuantizedLinearImpl*>(&linear);
   if (quantized == nullptr) return nullptr;
+  if (const auto* floats = std::get_if<quant::MicroscaledTensor>(&quantized->weight)) {
+    if (floats->bits() != 4) return nullptr;
+    const quant::AffineTensor integers = quant::to_affine(*floats);
+    if (!quant::fits_panels(integers)) return nullptr;
+    return std::make_shared<PanelLinearImpl>(quant::to_panels(integers, activation_bits),
+                                             in_float(*quantized));
+  }
   const auto* affine = std::get_if<quant::AffineTensor>(&quantized->weight);
   if (affine == nullptr || !quant::fits_panels(*affine)) return nullptr;
   return std::make_shared<PanelLinearImpl>(quant::to_panels(*affine, activation_bits),

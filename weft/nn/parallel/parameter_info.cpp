@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/attention/head_sinks.h"
 #include "weft/nn/layers/layer_path.h"
 #include "weft/nn/layers/norm.h"
 #include "weft/nn/linear/linear_like.h"
@@ -75,6 +76,7 @@ class Walk {
     if (const auto* embedding = dynamic_cast<const ParallelEmbeddingImpl*>(&module)) {
       return embedding->layout();
     }
+    if (const auto* sinks = dynamic_cast<const HeadSinksImpl*>(&module)) return sinks->layout();
     const auto* norm = dynamic_cast<const ShardedRMSNormImpl*>(&module);
     if (norm == nullptr) return std::nullopt;
     core::check<core::ConfigError>(

@@ -29,7 +29,8 @@ LinearCut cut_of(int64_t in_features, const dist::Group& group, const RowParalle
   return strided_cut(ShardKind::kShardedToAll, in_features, options.stride, group, kRowParallel);
 }
 
-RowParallelOptions options_of(bool bias, bool input_is_parallel, const Init& init, int64_t stride) {
+RowParallelOptions row_options(bool bias, bool input_is_parallel, const Init& init,
+                               int64_t stride) {
   RowParallelOptions options;
   options.bias = bias;
   options.input_is_parallel = input_is_parallel;
@@ -48,7 +49,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_fe
                                              bool input_is_parallel, const Init& init,
                                              int64_t stride)
     : RowParallelLinearImpl(in_features, out_features,
-                            options_of(bias, input_is_parallel, init, stride)) {}
+                            row_options(bias, input_is_parallel, init, stride)) {}
 
 RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_features,
                                              const dist::Group& group,

@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <vector>
@@ -30,6 +32,7 @@ constexpr GgufBlockInfo kBlocks[] = {
     {Dtype::kQ8_0, 8, 32, true, false}, {Dtype::kQ2K, 2, 16, false, true},
     {Dtype::kQ3K, 3, 16, true, true},   {Dtype::kQ4K, 4, 32, false, true},
     {Dtype::kQ5K, 5, 32, false, true},  {Dtype::kQ6K, 6, 16, true, true},
+    {Dtype::kMXFP4, 5, 32, true, true},
 };
 
 void check_size(Dtype dtype, size_t given, int64_t out, int64_t in) {
@@ -66,6 +69,19 @@ void decode_codes(const GgufBlockInfo& info, const uint8_t* block, uint8_t* code
   for (int j = 0; j < 32; ++j) codes[j] |= static_cast<uint8_t>((fifths >> j & 1) << 4);
 }
 
+/// A byte of exponent, 16 bytes of E2M1 elements in the nibbles' order of the others. The code of
+/// an element is twice its value and 16. Source: OCP Microscaling Formats (MX) Specification v1.0.
+void decode_mxfp4(const uint8_t* block, uint8_t* codes, float* scale) {
+  constexpr std::array<uint8_t, 16> kCodes = {16, 17, 18, 19, 20, 22, 24, 28,
+                                              16, 15, 14, 13, 12, 10, 8,  4};
+  constexpr int kBias = 127;
+  for (int j = 0; j < 16; ++j) {
+    codes[j] = kCodes[block[1 + j] & 15];
+    codes[j + 16] = kCodes[block[1 + j] >> 4];
+  }
+  *scale = std::ldexp(0.5F, block[0] - kBias);
+}
+
 /// Where rows of the AffineTensor are written; scales and offsets in bytes.
 struct Parts {
   uint8_t* packed = nullptr;
@@ -75,7 +91,11 @@ struct Parts {
 
 void convert_block(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes,
                    const Parts& to) {
-  if (info.is_two_level) {
+  if (info.dtype == Dtype::kMXFP4) {
+    decode_mxfp4(block, codes, reinterpret_cast<float*>(to.scales));
+    return;
+  }
+  if (info.has_float_scales) {
     decode_two_level_block(
         info.dtype, block,
         {codes, reinterpret_cast<float*>(to.scales), reinterpret_cast<float*>(to.offsets)});
@@ -90,7 +110,8 @@ void convert_row(const GgufBlockInfo& info, const uint8_t* blocks, std::span<uin
                  Parts to) {
   const core::DtypeInfo& type = core::info(info.dtype);
   const int64_t in = static_cast<int64_t>(codes.size());
-  const int64_t scale_bytes = type.block_elements / info.group_size * (info.is_two_level ? 4 : 2);
+  const int64_t scale_bytes =
+      type.block_elements / info.group_size * (info.has_float_scales ? 4 : 2);
   const std::span packed(to.packed, static_cast<size_t>(in * info.bits / 8));
   for (int64_t block = 0; block < in / type.block_elements; ++block) {
     convert_block(info, blocks + block * type.block_bytes,

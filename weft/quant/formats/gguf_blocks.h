@@ -17,10 +17,11 @@ struct GgufBlockInfo {
   int64_t group_size;
   /// No offsets: the AffineTensor is symmetric.
   bool is_symmetric;
-  /// K-quants compute scales from two levels, which only float32 holds; the others keep float16.
-  bool is_two_level;
+  /// K-quants compute scales from two levels, MXFP4's are powers of two: only float32 holds these.
+  /// The others keep float16.
+  bool has_float_scales;
 
-  at::ScalarType scale_dtype() const { return is_two_level ? at::kFloat : at::kHalf; }
+  at::ScalarType scale_dtype() const { return has_float_scales ? at::kFloat : at::kHalf; }
 };
 
 /// The row of a block type. Throws InternalError for other types.
@@ -28,7 +29,8 @@ const GgufBlockInfo& gguf_block_info(core::Dtype dtype);
 
 /// Converts the blocks of a matrix [out, in], or of a rank's part of one, row after row as in the
 /// file. Lossless: dequantized in float32, all values equal those of the blocks (a zero may have
-/// another sign). Scales are float16 for Q4_0 to Q8_0 and float32 for K-quants.
+/// another sign). Scales are float16 for Q4_0 to Q8_0 and float32 for K-quants and MXFP4, whose
+/// elements, twice, are whole numbers of 5 bits.
 /// Throws InternalError for a type that is no block, ShapeError unless `in` is whole
 /// blocks and `blocks` has as many bytes as that takes. Source: the block layouts of ggml
 /// (ggml-common.h) as the PyPI package `gguf` reads them.

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "weft/quant/affine.h"
 #include "weft/quant/scheme.h"
 #include "weft/shard/split.h"
 
@@ -45,6 +46,10 @@ MicroscaledTensor quantize_microscaled(const at::Tensor& w, Mode mode);
 
 /// The matrix [out, in] in `dtype`, computed in float32 and rounded once.
 at::Tensor dequantize(const MicroscaledTensor& w, at::ScalarType dtype);
+
+/// The same numbers as integers of 5 bits with float32 scales, for kernels that have those;
+/// lossless (a zero may have another sign). Throws ShapeError for elements of 8 bits.
+AffineTensor to_affine(const MicroscaledTensor& w);
 
 /// As slice_affine: rows and columns, bit for bit, in memory of its own.
 MicroscaledTensor slice_microscaled(const MicroscaledTensor& w, const shard::Range& rows,

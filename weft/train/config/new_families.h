@@ -20,10 +20,12 @@ struct NewFamily {
   /// Norms of queries and keys: head by head, or over all heads together.
   bool has_head_norms = false;
   bool has_norms_over_heads = false;
+  /// Norms before attention and feed-forward layers and after them.
+  bool has_norms_before_and_after = false;
 };
 
 /// All of them, in models::families' order.
-inline constexpr std::array<NewFamily, 7> kNewFamilies = {{
+inline constexpr std::array<NewFamily, 10> kNewFamilies = {{
     {.name = "llama"},
     {.name = "mistral"},
     {.name = "qwen2", .has_qkv_bias = true},
@@ -31,6 +33,9 @@ inline constexpr std::array<NewFamily, 7> kNewFamilies = {{
     {.name = "smollm3"},
     {.name = "granite"},
     {.name = "olmo2", .has_norms_over_heads = true},
+    {.name = "gemma2", .has_norms_before_and_after = true},
+    {.name = "gemma3_text", .has_head_norms = true, .has_norms_before_and_after = true},
+    {.name = "ministral3"},
 }};
 
 /// Their names.

@@ -22,6 +22,8 @@ void add_hidden_matrix(UnitSizes& unit, int64_t rows, int64_t columns) {
   add_matrix(unit, rows, columns);
 }
 
+size_t norms_of_block(const ModelSizes& model) { return model.has_norms_before_and_after ? 4 : 2; }
+
 UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank, bool has_norms) {
   const int64_t width = model.hidden_size;
   const int64_t queries = rank.heads.heads.length * model.head_dim;
@@ -35,7 +37,7 @@ UnitSizes block_unit(const ModelSizes& model, const RankSizes& rank, bool has_no
   if (model.has_head_norms) unit.numels.insert(unit.numels.end(), 2, model.head_dim);
   if (model.has_norms_over_heads) unit.numels.insert(unit.numels.end(), {queries, keys});
   for (int i = 0; i < 3; ++i) add_hidden_matrix(unit, rank.ffn_width, width);
-  if (has_norms) unit.numels.insert(unit.numels.end(), 2, width);
+  if (has_norms) unit.numels.insert(unit.numels.end(), norms_of_block(model), width);
   const int64_t all_queries = model.num_heads * model.head_dim;
   const int64_t all_keys = model.num_kv_heads * model.head_dim;
   unit.rows_and_columns =
@@ -63,8 +65,8 @@ std::vector<UnitSizes> units_around(const ModelSizes& model, const RankSizes& ra
   }
   if (rank.has_head && has_norms) own.numels.push_back(model.hidden_size);
   if (!has_norms) {
-    const int64_t norms = 2 * rank.num_layers + (rank.has_head ? 1 : 0);
-    sums.numels.assign(static_cast<size_t>(norms), model.hidden_size);
+    const size_t norms = norms_of_block(model) * static_cast<size_t>(rank.num_layers);
+    sums.numels.assign(norms + (rank.has_head ? 1 : 0), model.hidden_size);
   }
   std::vector<UnitSizes> units = {std::move(own), std::move(sums), std::move(shared)};
   std::erase_if(units, [](const UnitSizes& unit) { return unit.numels.empty(); });
@@ -104,6 +106,7 @@ ModelSizes sizes_of(const ModelSection& model) {
   sizes.has_qkv_bias = family.has_qkv_bias;
   sizes.has_head_norms = family.has_head_norms;
   sizes.has_norms_over_heads = family.has_norms_over_heads;
+  sizes.has_norms_before_and_after = family.has_norms_before_and_after;
   return sizes;
 }
 

@@ -25,6 +25,8 @@ struct ModelSizes {
   bool has_head_norms = false;
   /// The same for all queries' features together, and for all keys'.
   bool has_norms_over_heads = false;
+  /// Four norms in a block instead of two.
+  bool has_norms_before_and_after = false;
 
   bool operator==(const ModelSizes&) const = default;
 };

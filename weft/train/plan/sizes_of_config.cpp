@@ -15,6 +15,7 @@ ModelSizes sizes_of(const models::ModelConfig& config) {
   sizes.has_qkv_bias = config.has_qkv_bias;
   sizes.has_head_norms = config.head_norms == models::HeadNorms::kEachHead;
   sizes.has_norms_over_heads = config.head_norms == models::HeadNorms::kAllHeads;
+  sizes.has_norms_before_and_after = config.norm_placement == models::NormPlacement::kBoth;
   return sizes;
 }
 

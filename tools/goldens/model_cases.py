@@ -1,0 +1,88 @@
+"""The tiny checkpoints that make_model_goldens.py writes: of each the class of the configuration."""
+
+SMALL = dict(hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=8, vocab_size=61, max_position_embeddings=64)
+USUAL = dict(hidden_size=48, intermediate_size=44, num_hidden_layers=2, num_attention_heads=6,
+             num_key_value_heads=2, vocab_size=101, max_position_embeddings=64)
+EXPERTS = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+               vocab_size=61, max_position_embeddings=64)
+WIDE_EXPERTS = EXPERTS | dict(hidden_size=64, intermediate_size=64, num_local_experts=3,
+                              num_experts_per_tok=2, num_attention_heads=8, head_dim=8)
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 16}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+# 6 heads over 3 kv heads: uneven over 2 and over 4 ranks.
+UNEVEN = SMALL | dict(num_attention_heads=6, num_key_value_heads=3, head_dim=None)
+GEMMA = UNEVEN | dict(head_dim=8, query_pre_attn_scalar=8)
+OSS = EXPERTS | dict(intermediate_size=40, num_local_experts=4, num_experts_per_tok=2,
+                     num_attention_heads=6, num_key_value_heads=3, head_dim=8, sliding_window=6,
+                     rope_scaling=YARN | {"truncate": False}, rope_theta=100.0, pad_token_id=0)
+# Case: class of the configuration, its values, GGUF's architecture (None: llama.cpp has no such).
+CASES = {
+    "llama": ("Llama", USUAL, "llama"),
+    "llama_bias": ("Llama", USUAL | dict(num_key_value_heads=3, head_dim=10, attention_bias=True,
+                                         mlp_bias=True, tie_word_embeddings=True), "llama"),
+    "llama_linear": ("Llama", SMALL | dict(rope_scaling={"type": "linear", "factor": 4.0}), "llama"),
+    "llama_dynamic": ("Llama", SMALL | dict(max_position_embeddings=12, rope_scaling={
+        "rope_type": "dynamic", "factor": 2.0}), None),
+    "llama_llama3": ("Llama", SMALL | dict(rope_scaling=LLAMA3, rope_theta=500.0), "llama"),
+    "llama_yarn": ("Llama", SMALL | dict(rope_scaling=YARN), "llama"),
+    "mistral": ("Mistral", USUAL | dict(head_dim=10, sliding_window=5), "llama"),
+    "qwen2": ("Qwen2", USUAL | dict(tie_word_embeddings=True), "qwen2"),
+    "qwen2_window": ("Qwen2", SMALL | dict(use_sliding_window=True, sliding_window=6,
+                                           max_window_layers=1, head_dim=None), None),
+    "qwen3": ("Qwen3", USUAL | dict(head_dim=12), "qwen3"),
+    "mixtral": ("Mixtral", EXPERTS | dict(intermediate_size=28, num_local_experts=4,
+                                          num_experts_per_tok=2), "llama"),
+    "qwen2_moe": ("Qwen2Moe", EXPERTS | dict(
+        moe_intermediate_size=12, shared_expert_intermediate_size=20, num_experts=6,
+        num_experts_per_tok=3, norm_topk_prob=False), "qwen2moe"),
+    "qwen3_moe": ("Qwen3Moe", EXPERTS | dict(
+        moe_intermediate_size=12, num_experts=6, num_experts_per_tok=2, norm_topk_prob=True,
+        head_dim=10), "qwen3moe"),
+    "qwen3_moe_mixed": ("Qwen3Moe", EXPERTS | dict(
+        num_hidden_layers=3, mlp_only_layers=[1], intermediate_size=20, moe_intermediate_size=12,
+        num_experts=4, num_experts_per_tok=2, norm_topk_prob=False, head_dim=8), None),
+    # Only as GGUF: matrices in Q8_0, whose blocks of 32 do not divide evenly over ranks.
+    "mixtral_q8_0": ("Mixtral", WIDE_EXPERTS, "llama"),
+    # Only as a folder, as mlx-lm writes it: matrices affine, experts stacked.
+    "mixtral_mlx": ("Mixtral", WIDE_EXPERTS, None),
+    # The same weights before they were quantized.
+    "mixtral_plain": ("Mixtral", WIDE_EXPERTS, None),
+    # Every fourth layer is without rope, which GGUF's readers take for granted.
+    "smollm3": ("SmolLM3", UNEVEN | dict(num_hidden_layers=4, pad_token_id=0), "smollm3"),
+    "smollm3_window": ("SmolLM3", SMALL | dict(
+        no_rope_layers=[0, 1], use_sliding_window=True, sliding_window=6, attention_bias=True,
+        tie_word_embeddings=False, pad_token_id=0), None),
+    "granite": ("Granite", UNEVEN | dict(
+        embedding_multiplier=3.0, attention_multiplier=0.75, residual_multiplier=0.375,
+        logits_scaling=1.5, tie_word_embeddings=True), "granite"),
+    "phi3": ("Phi3", UNEVEN | dict(head_dim=8, partial_rotary_factor=0.5, pad_token_id=0), "phi3"),
+    "olmo2": ("Olmo2", UNEVEN, "olmo2"),
+    # Norms' weights less 1, caps of scores and logits, a window in every other layer.
+    "gemma2": ("Gemma2", GEMMA | dict(sliding_window=6, attn_logit_softcapping=4.0,
+                                      final_logit_softcapping=6.0), "gemma2"),
+    # In GGUF the scale of scores follows from the head dim.
+    "gemma2_scalar": ("Gemma2", GEMMA | dict(sliding_window=64, query_pre_attn_scalar=20), None),
+    # Five layers with a window and a rope of their own, one with a scaled rope.
+    "gemma3": ("Gemma3", GEMMA | dict(num_hidden_layers=7, sliding_window=6, rope_theta=300.0,
+                                      rope_local_base_freq=20.0,
+                                      rope_scaling={"rope_type": "linear", "factor": 4.0}),
+               "gemma3"),
+    # Sinks, biases everywhere, gates and ups in turn and clamped, half of the layers with a window.
+    "gpt_oss": ("GptOss", OSS, "gpt-oss"),
+    # The same with experts in mxfp4.
+    "gpt_oss_mxfp4": ("GptOss", OSS | dict(hidden_size=64, intermediate_size=96), "gpt-oss"),
+    # Queries grow behind the first 4 positions.
+    "ministral3": ("Ministral3", UNEVEN | dict(head_dim=8, rope_parameters={
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4,
+        "rope_theta": 100.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5}), "mistral3"),
+    # Rope of neighbours in half of each head, norms before and after.
+    "glm4": ("Glm4", UNEVEN | dict(head_dim=8, pad_token_id=0), "glm4"),
+    # One plain layer, then sigmoids, 2 groups, a bias of the choice and two shared experts in one.
+    "glm4_moe": ("Glm4Moe", EXPERTS | dict(
+        num_hidden_layers=3, intermediate_size=20, moe_intermediate_size=12, n_routed_experts=8,
+        num_experts_per_tok=3, n_group=2, topk_group=1, n_shared_experts=2, head_dim=8,
+        routed_scaling_factor=1.5, use_qk_norm=True, attention_bias=True), "glm4moe"),
+}
