@@ -10,6 +10,7 @@
 #include <fstream>
 #include <optional>
 #include <regex>
+#include <thread>
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
@@ -155,6 +156,79 @@ TEST_F(OnTwoHosts, LaunchersSayTheSameOfACutWire) {
       "for 7 s: one of them is cut off, stopped or has ended; the ranks were ended\n");
 }
 
+test::CommandOptions with_limit(const char* name, const char* seconds) {
+  auto options = with_model();
+  options.variables.emplace_back(name, seconds);
+  return options;
+}
+
+// Longer than launchers wait otherwise, and shorter than the job was told to be patient.
+TEST_F(OnTwoHosts, AWireThatIsMendedInTimeIsNoFault) {
+  const Strings args = {"generate", "-p", "The quick brown fox jumps over", "-n", "40"};
+  const auto patient = with_limit("WEFT_HEARTBEAT_TIMEOUT_S", "60");
+  BackgroundCommand right(half(1, args), patient);
+  BackgroundCommand left(half(0, args), patient);
+  ASSERT_TRUE(left.wait_for_output("[0]  a lazy dog"));
+  hosts().cut();
+  std::this_thread::sleep_for(std::chrono::seconds(8));
+  hosts().mend();
+  for (BackgroundCommand* each : {&left, &right}) {
+    const CommandResult result = each->finish();
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err.find("CommError"), std::string::npos) << result.err;
+  }
+}
+
+// The store can be reached, and nothing else.
+TEST_F(OnTwoHosts, RanksWhoseDataPortsAreFilteredGiveUpAfterTheStartTimeout) {
+  hosts().filter();
+  const Strings args = {"generate", "-p", "Hello", "-n", "8"};
+  const auto hasty = with_limit("WEFT_START_TIMEOUT_S", "5");
+  BackgroundCommand right(half(1, args), hasty);
+  BackgroundCommand left(half(0, args), hasty);
+  const CommandResult of_left = left.finish();
+  const CommandResult of_right = right.finish();
+  EXPECT_EQ(of_left.status, 4);
+  EXPECT_EQ(of_right.status, 4);
+  EXPECT_FALSE(of_left.timed_out || of_right.timed_out);
+  EXPECT_NE(of_left.err.find("cannot connect"), std::string::npos) << of_left.err;
+  EXPECT_EQ(num_lines(of_left.err), 1) << of_left.err;
+  EXPECT_EQ(of_left.err, of_right.err);
+}
+
+TEST_F(OnTwoHosts, ANameThatBecomesKnownLateIsTriedAgain) {
+  const auto side = [&](int host) {
+    Strings launch = joined(weft_command({"launch", "-n", "1"}), hosts().launch_flags(host));
+    std::replace(launch.begin(), launch.end(), test::TwoHosts::address(),
+                 test::TwoHosts::late_name());
+    return hosts().on(host, joined(launch, {"--", "sh", "-c", "exec \"$0\" \"$@\"", kWeft,
+                                            "generate", "-p", "Hello", "-n", "4"}));
+  };
+  BackgroundCommand right(side(1), with_model());
+  BackgroundCommand left(side(0), with_model());
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  hosts().tell_name();
+  const CommandResult of_left = left.finish();
+  EXPECT_EQ(of_left.status, 0) << of_left.err;
+  const CommandResult of_right = right.finish();
+  EXPECT_EQ(of_right.status, 0) << of_right.err;
+}
+
+TEST_F(OnTwoHosts, TheModelAnswersOverIpv6) {
+  const auto side = [&](int host) {
+    Strings launch = joined(weft_command({"launch", "-n", "2"}), hosts().launch_flags(host));
+    std::replace(launch.begin(), launch.end(), test::TwoHosts::address(),
+                 test::TwoHosts::address6());
+    return hosts().on(
+        host, joined(launch, joined({"--"}, weft_command({"generate", "-p", "Hello", "-n", "4"}))));
+  };
+  BackgroundCommand right(side(1), with_model());
+  BackgroundCommand left(side(0), with_model());
+  const CommandResult of_left = left.finish();
+  EXPECT_EQ(of_left.status, 0) << of_left.err;
+  EXPECT_EQ(right.finish().status, 0);
+}
+
 TEST_F(OnTwoHosts, AHostWithAnotherKeyIsRefused) {
   const Strings args = {"generate", "-p", "Hello", "-n", "8"};
   const auto keyed = [](const char* key) {
@@ -172,30 +246,72 @@ TEST_F(OnTwoHosts, AHostWithAnotherKeyIsRefused) {
   EXPECT_EQ(left.finish().status, 4);
 }
 
-// In place of ssh: the other host is a network namespace.
-TEST_F(OnTwoHosts, OneCommandStartsAllHosts) {
-  const std::string shell = "/tmp/weft-shell-" + std::to_string(getpid());
-  {
-    std::ofstream script(shell);
-    script << "#!/bin/sh\nexec ip netns exec " << hosts().space(1)
+// In place of ssh: the other host is a network namespace. As with ssh, what runs there gets no
+// signal, but the end of its stdin.
+class ByShell {
+ public:
+  explicit ByShell(const test::TwoHosts& hosts)
+      : path_("/tmp/weft-shell-" + std::to_string(getpid())) {
+    std::ofstream script(path_);
+    script << "#!/bin/sh\nexec setsid --wait ip netns exec " << hosts.space(1)
            << " env -u WEFT_SSH WEFT_HOST=right sh -c \"$2\"\n";
+    script.close();
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
   }
-  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
-  const std::string names = test::TwoHosts::address() + "," + test::TwoHosts::other_address();
-  const Strings launch = weft_command({"launch", "-n", "2", "--hosts", names, "--"});
+  ByShell(const ByShell&) = delete;
+  ByShell& operator=(const ByShell&) = delete;
+  ~ByShell() { std::filesystem::remove(path_); }
+
+  static Strings launch() {
+    const std::string names = test::TwoHosts::address() + "," + test::TwoHosts::other_address();
+    return weft_command({"launch", "-n", "2", "--hosts", names, "--"});
+  }
+
+  test::CommandOptions options() const {
+    auto options = with_model();
+    options.variables.emplace_back("WEFT_SSH", path_);
+    return options;
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(OnTwoHosts, NothingIsLeftOnAnyHostWhenTheOneCommandEnds) {
+  const ByShell shell(hosts());
+  const Strings endless =
+      joined(ByShell::launch(),
+             weft_command({"generate", "-p", "The quick brown fox jumps over", "-n", "100000"}));
+  for (const int number : {SIGTERM, SIGKILL}) {
+    BackgroundCommand all(hosts().on(0, endless), shell.options());
+    ASSERT_TRUE(all.wait_for_output("[0]  a lazy dog"));
+    all.signal(number);
+    EXPECT_FALSE(all.finish().timed_out);
+    const auto left_over = [&] {
+      return test::run_command({"ip", "netns", "pids", hosts().space(0)}).out +
+             test::run_command({"ip", "netns", "pids", hosts().space(1)}).out;
+    };
+    for (int i = 0; i < 100 && !left_over().empty(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    EXPECT_EQ(left_over(), "") << number;
+  }
+}
+
+TEST_F(OnTwoHosts, OneCommandStartsAllHosts) {
+  const ByShell shell(hosts());
+  const Strings launch = ByShell::launch();
   const Strings answer =
       weft_command({"generate", "-p", "The quick brown fox jumps over", "-n", "8"});
-  auto options = with_model();
-  options.variables.emplace_back("WEFT_SSH", shell);
-  const CommandResult result = test::run_command(hosts().on(0, joined(launch, answer)), options);
+  const CommandResult result =
+      test::run_command(hosts().on(0, joined(launch, answer)), shell.options());
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "[0]  a lazy dog\n[0] \n[0] In this example\n");
   const CommandResult wrong = test::run_command(
       hosts().on(0, joined(launch, weft_command({"generate", "no-such-model.gguf", "-p", "Hi"}))),
-      options);
+      shell.options());
   EXPECT_EQ(wrong.status, 3);
   EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1) << wrong.err;
-  std::filesystem::remove(shell);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include <c10/core/InferenceMode.h>
 
+#include <regex>
+#include <span>
+
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
@@ -206,6 +209,34 @@ TEST(LoadModel, FailsOnAllRanksWhenTheirFilesDisagree) {
         EXPECT_NE(error.find("; give all of them the same"), std::string::npos) << error;
       },
       {2, 3});
+}
+
+// As with two checkpoints of one run on two hosts: shapes, types and names are the same.
+TEST(LoadModel, FailsOnAllRanksWhenTheirWeightsOrConfigurationsDiffer) {
+  const auto expect_refusal = [](const char* name, const std::string& from, const std::string& to) {
+    const testing::TempDir folder;
+    std::filesystem::copy(model_data("mlx/plain_f32"), folder.path());
+    folder.write(name, replaced(folder.read(name), from, to));
+    on_ranks(
+        [&](const Group& group) {
+          const auto file =
+              io::TensorFile::open(group.rank() == 1 ? folder.path() : model_data("mlx/plain_f32"));
+          const std::string error = error_text([&] { load_model(*file, group); });
+          EXPECT_TRUE(std::regex_search(
+              error, std::regex("^CommError: dist.Group: model file: .+ tensors, fingerprint "
+                                "[0-9a-f]{16}, plan hash .+; give all of them the same$")))
+              << error;
+        },
+        {2});
+  };
+  const auto file = io::TensorFile::open(model_data("mlx/plain_f32"));
+  std::string first(8, '\0');
+  const io::TensorMeta& tensor = file->tensors().front();
+  file->read_at(tensor.file, tensor.offset, std::as_writable_bytes(std::span(first)));
+  std::string other = first;
+  other[0] = static_cast<char>(other[0] ^ 1);
+  expect_refusal("model.safetensors", first, other);
+  expect_refusal("config.json", "\"rope_theta\": 10000", "\"rope_theta\": 20000");
 }
 
 }  // namespace

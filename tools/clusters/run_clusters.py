@@ -74,7 +74,7 @@ def strike(way, kind, dice):
     node = dice.choice(["node0", "node1"])
     if kind == "host":
         way.hosts.kill_host(node)
-        time.sleep(dice.uniform(2, 8))
+        time.sleep(dice.uniform(*way.away))
         way.hosts.boot(node)
         way.boot(node)
         return

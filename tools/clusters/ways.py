@@ -47,8 +47,8 @@ class Way:
     """How a job comes to the nodes; it runs on `hosts` with the key of `folder`."""
 
     name = ""
-    #: Where a fault may strike; a launcher of its own on the node is part of the node.
-    services = ()
+    #: Seconds for which a host that was killed stays away: from, to.
+    away = (2, 8)
 
     def __init__(self, hosts, weft, config):
         self.hosts, self.weft, self.config = hosts, weft, config
@@ -144,6 +144,9 @@ class ByTorchrun(Way):
 
 class BySrun(Way):
     name = "srun"
+    # Longer than SlurmdTimeout. One that is back sooner is not missed by the controller of 22.05, and srun may wait for
+    # tasks that are gone; hosts take longer to come up.
+    away = (13, 18)
 
     def set_up(self):
         conf = SLURM_CONF.format(folder=self.folder, **self.hosts.addresses)

@@ -165,7 +165,8 @@ Group World::State::make_group(const BackendRow& row, const std::string& name,
                              static_cast<int>(own - ranks.begin()),
                              static_cast<int>(ranks.size()),
                              core::join(number, "-", ranks.front()),
-                             options.start_timeout};
+                             options.start_timeout,
+                             meeting.endpoint ? meeting.endpoint->key : ""};
   GroupHandles handles =
       in_our_words(core::join("group ", name), [&] { return row.make(request); });
   const auto checker = options.check_collectives ? add_checks(request, handles) : nullptr;

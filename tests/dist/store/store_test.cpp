@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "weft/core/error.h"
+#include "weft/core/sha256.h"
 #include "weft/dist/rendezvous/rendezvous.h"
 #include "weft/dist/store/client.h"
 #include "weft/dist/store/job_key.h"
@@ -165,6 +166,73 @@ TEST_F(StoreOnLoopback, AServerWithoutTheKeyIsNotBelieved) {
   impostor.get();
 }
 
+// A stranger opens connections and says nothing, again and again.
+TEST_F(StoreOnLoopback, StrangersThatHoldTheirConnectionsKeepNobodyOut) {
+  serve();
+  std::string problem;
+  const auto address = addresses_of("127.0.0.1", endpoint_.port, problem).front();
+  std::vector<core::FileDescriptor> held;
+  constexpr int kMany = 300;
+  for (int i = 0; i < kMany; ++i) held.push_back(connect_within(address, 1s, problem));
+  const auto started = StoreClock::now();
+  client()->set("key", std::string("ours"));
+  EXPECT_EQ(client()->get_to_str("key"), "ours");
+  // Far from the five seconds after which a stranger must go by himself.
+  EXPECT_LT(StoreClock::now() - started, kAnswerTime - 1s);
+}
+
+// What is cut off, too long or comes one byte at a time, before and after the proof.
+TEST_F(StoreOnLoopback, WrongLengthsEndTheirConnectionAlone) {
+  serve();
+  const auto ours = client();
+  const auto deadline = StoreClock::now() + 20s;
+  const auto ends = [&](const core::FileDescriptor& socket) {
+    return message_of<core::CommError>([&] {
+             while (true) receive_exactly(socket.get(), 1, deadline);
+           }).find("has closed the connection") != std::string::npos;
+  };
+  const auto proven = [&] { return connect_to_store("127.0.0.1", endpoint_.port, kKey, deadline); };
+  const std::string huge = "\xff\xff\xff\xff\xff\xff\xff\x7f";
+  const std::string wrong[] = {
+      huge,
+      MessageWriter().framed(),
+      MessageWriter().number(99).framed(),
+      MessageWriter().op(StoreOp::kSet).text("key").framed(),
+      MessageWriter().op(StoreOp::kSet).number(1'000'000).framed(),
+      MessageWriter().op(StoreOp::kBeat).number(1).framed(),
+  };
+  for (const std::string& bytes : wrong) {
+    const auto socket = proven();
+    send_all(socket.get(), bytes, deadline);
+    EXPECT_TRUE(ends(socket)) << core::hex_text(bytes);
+  }
+  // Half a request, and then the end.
+  send_all(proven().get(), MessageWriter().op(StoreOp::kSet).text("key").framed().substr(0, 11),
+           deadline);
+  ours->set("key", std::string("ours"));
+  EXPECT_EQ(ours->get_to_str("key"), "ours");
+}
+
+// The answer to an earlier challenge is worth nothing.
+TEST_F(StoreOnLoopback, AProofThatWasHeardOnceIsRefused) {
+  serve();
+  std::string problem;
+  const auto address = addresses_of("127.0.0.1", endpoint_.port, problem).front();
+  const auto deadline = StoreClock::now() + 5s;
+  std::string proof;
+  for (const char* answer : {"y", "n"}) {
+    const auto socket = connect_within(address, 1s, problem);
+    const std::string greeting =
+        receive_exactly(socket.get(), kStoreGreeting.size() + kChallengeBytes, deadline);
+    const std::string own(kChallengeBytes, 'c');
+    if (proof.empty()) {
+      proof = own + client_proof(kKey, greeting.substr(kStoreGreeting.size()), own);
+    }
+    send_all(socket.get(), proof, deadline);
+    EXPECT_EQ(receive_exactly(socket.get(), 1, deadline), answer);
+  }
+}
+
 TEST_F(StoreOnLoopback, ARequestThatIsNotAnsweredHasALimit) {
   serve();
   const auto a = client();
@@ -234,6 +302,11 @@ TEST_F(StoreOnLoopback, BothSidesOfASilenceSayTheSame) {
   const auto right = watch(1, "right", 1s);
   silent.get();
   EXPECT_EQ(verdict_of(*right), verdict_of(*left));
+  // It may be that words come through in one direction alone.
+  const auto deadline = StoreClock::now() + 5s;
+  MessageReader word(receive_message(kept.get(), deadline));
+  while (word.op() == StoreOp::kBeat) word = MessageReader(receive_message(kept.get(), deadline));
+  EXPECT_EQ(word.text(), right->verdict());
 }
 
 }  // namespace

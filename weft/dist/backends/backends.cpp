@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/dist/backends/data_proof.h"
 #include "weft/dist/backends/mpi_group.h"
 #include "weft/dist/gloo_threads.h"
 #include "weft/dist/hierarchical/transport.h"
@@ -45,8 +46,14 @@ GroupHandles make_gloo(const GroupRequest& request) {
   try {
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
                                                                request.size, options);
+    if (!request.info.single_host()) {
+      const std::string where = core::join("dist.World: group ", request.monitor->name());
+      prove_key_between(*backend, request.job_key, where, request.start_timeout);
+    }
     backend->setTimeout(request.monitor->timeout());
     return {wrap_backend(request, c10d::ProcessGroup::BackendType::GLOO, backend), gloo_can()};
+  } catch (const core::Error&) {
+    throw;
   } catch (const std::exception& error) {
     // A rank that ended meanwhile is the usual reason: what it says itself counts more.
     core::fail<core::CommError>("dist.World: the ranks of group ", request.monitor->name(),

@@ -29,6 +29,8 @@ struct GroupRequest {
   /// Tells it from the job's other groups, e.g. "3-0".
   std::string id;
   std::chrono::milliseconds start_timeout{};
+  /// Which ranks on several hosts prove to each other; empty: none.
+  std::string job_key = {};
 };
 
 /// One row of the table of backends: how this build makes a group on it.

@@ -30,7 +30,8 @@ GroupRequest part_of(const GroupRequest& whole, const std::string& name,
           rank,
           static_cast<int>(ranks.size()),
           core::join(whole.id, "-", name),
-          whole.start_timeout};
+          whole.start_timeout,
+          whole.job_key};
 }
 
 Group plain_group(const GroupRequest& request) {

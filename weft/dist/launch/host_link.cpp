@@ -15,7 +15,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kPeriod = 250ms;
 constexpr auto kTryTime = 2000ms;
-constexpr int kSilentRounds = 28;  // seven seconds, as for ranks
 constexpr int kLostStatus = 4;
 constexpr const char* kFailure = "weft/launch/failure";
 
@@ -26,12 +25,13 @@ std::string key_of(const char* what, int host) {
 }  // namespace
 
 HostLink::HostLink(int hosts, int host, std::string name, Opener open,
-                   std::chrono::milliseconds open_time)
+                   std::chrono::milliseconds open_time, std::chrono::milliseconds silence)
     : hosts_(hosts),
       host_(host),
       name_(std::move(name)),
       open_(std::move(open)),
       open_time_(open_time),
+      silence_(silence),
       others_(static_cast<size_t>(hosts)) {
   thread_ = core::start_thread("weft launch: hosts", [this] { run(); });
 }
@@ -129,13 +129,21 @@ void HostLink::say(c10d::Store& store) {
     telling = to_tell_;
     leaving = leaves_ && !said_leave_;
   }
-  if (telling && !store.check({kFailure})) {
-    store.set(kFailure, core::join(host_, ' ', telling->status, ' ', telling->text));
-  }
+  if (telling) tell_job(store, telling->status, telling->text);
   if (!leaving) return;
   store.set(key_of("left", host_), std::string("left"));
   const std::lock_guard lock(mutex_);
   said_leave_ = true;
+}
+
+// Hosts may tell at the same time: the first one's text stays.
+void HostLink::tell_job(c10d::Store& store, int status, const std::string& text) {
+  store.compareSet(kFailure, std::string(), core::join(host_, ' ', status, ' ', text));
+}
+
+bool HostLink::has_told() {
+  const std::lock_guard lock(mutex_);
+  return has_told_;
 }
 
 void HostLink::hear_failure(c10d::Store& store) {
@@ -146,7 +154,9 @@ void HostLink::hear_failure(c10d::Store& store) {
   fields >> host >> status;
   fields.get();
   std::string text{std::istreambuf_iterator<char>(fields), {}};
-  if (host != host_) end_by(status, text);
+  if (host != host_) return end_by(status, text);
+  const std::lock_guard lock(mutex_);
+  has_told_ = true;
 }
 
 void HostLink::listen(c10d::Store& store) {
@@ -168,7 +178,7 @@ std::string HostLink::silence_of(int host) const {
     return name.empty() ? core::join("host ", each) : core::join("host ", each, " (", name, ")");
   };
   return core::join("weft launch: CommError: ", name_of(0), " and ", name_of(std::max(host, host_)),
-                    " have not heard from each other for ", kSilentRounds * kPeriod / 1s,
+                    " have not heard from each other for ", silence_ / 1s,
                     " s: one of them is cut off, stopped or has ended; the ranks were ended\n");
 }
 
@@ -180,12 +190,13 @@ void HostLink::look_after(c10d::Store& store, int host) {
   std::istringstream fields(store.get_to_str(key_of("beat", host)));
   int64_t beat = 0;
   fields >> beat >> other.name;
-  other.silent_rounds = beat == other.beat ? other.silent_rounds + 1 : 0;
+  // Counted in rounds, so that a job which was stopped as a whole is not taken for silent.
+  other.silent = beat == other.beat ? other.silent + kPeriod : 0ms;
   other.beat = beat;
   const bool judges = host_ == 0 || host == 0;
-  if (!judges || other.silent_rounds < kSilentRounds) return;
+  if (!judges || other.silent < silence_) return;
   const std::string text = silence_of(host);
-  if (host_ == 0) store.set(kFailure, core::join(host_, ' ', kLostStatus, ' ', text));
+  if (host_ == 0) tell_job(store, kLostStatus, text);
   end_by(kLostStatus, text);
 }
 

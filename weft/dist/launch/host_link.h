@@ -33,18 +33,22 @@ class HostLink {
   using Opener = std::function<c10::intrusive_ptr<c10d::Store>(std::chrono::milliseconds)>;
 
   /// `open` is tried for `open_time`, as long as ranks wait for each other at the start; then the
-  /// job is lost.
-  HostLink(int hosts, int host, std::string name, Opener open, std::chrono::milliseconds open_time);
+  /// job is lost, and so it is when a host is not heard of for `silence` (max(): never).
+  HostLink(int hosts, int host, std::string name, Opener open, std::chrono::milliseconds open_time,
+           std::chrono::milliseconds silence);
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
   ~HostLink();
 
   /// Tells the others that the job failed here. Only the first failure of the job counts.
   void tell(int status, const std::string& text);
+  /// True once what this host has told is what ended the job; where another was first, that is its
+  /// foreign_end() instead.
+  bool has_told();
   /// Tells them that all is done here.
   void leave();
   /// How the job ended elsewhere, if it did: another host has told, or host 0 and another do not
-  /// hear from each other for seven seconds.
+  /// hear from each other for too long.
   std::optional<ForeignEnd> foreign_end();
   /// True once what this host has to say is said and, where it serves the store, all others left.
   bool may_go();
@@ -52,7 +56,7 @@ class HostLink {
  private:
   struct Other {
     int64_t beat = 0;
-    int silent_rounds = 0;
+    std::chrono::milliseconds silent{0};
     bool left = false;
     std::string name;
   };
@@ -65,6 +69,7 @@ class HostLink {
   void listen(c10d::Store& store);
   void look_after(c10d::Store& store, int host);
   void hear_failure(c10d::Store& store);
+  void tell_job(c10d::Store& store, int status, const std::string& text);
   std::string silence_of(int host) const;
   void end_by(int status, const std::string& text);
 
@@ -73,6 +78,7 @@ class HostLink {
   const std::string name_;
   Opener open_;
   const std::chrono::milliseconds open_time_;
+  const std::chrono::milliseconds silence_;
   std::vector<Other> others_;
   int64_t beat_ = 0;
 
@@ -82,6 +88,7 @@ class HostLink {
   bool leaves_ = false;
   bool said_leave_ = false;
   bool lost_ = false;
+  bool has_told_ = false;
   bool all_left_ = false;
   std::optional<ForeignEnd> to_tell_;
   std::optional<ForeignEnd> foreign_;

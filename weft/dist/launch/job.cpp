@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <random>
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/process.h"
 #include "weft/dist/launch/rank_process.h"
 #include "weft/dist/launch/shm_names.h"
+#include "weft/dist/rendezvous/limits.h"
 #include "weft/dist/rendezvous/rendezvous.h"
 #include "weft/dist/store/server.h"
 
@@ -24,8 +26,6 @@ using namespace std::chrono_literals;
 
 // Others may be about to report the same error, or to notice the dead rank by themselves.
 constexpr auto kSettleTime = 500ms;
-// Ranks notice a silent peer themselves after 5 s; the launcher is there for those that cannot.
-constexpr auto kSilenceLimit = 7000ms;
 constexpr auto kCheckPeriod = 500ms;
 
 // All hosts must come to the same id; only one job at a time can meet at an address.
@@ -33,6 +33,16 @@ std::string new_job_id(const LaunchOptions& options) {
   if (options.num_hosts > 1) return core::join("weft-", options.address, "-", options.port);
   std::random_device random;
   return core::join("weft-", getpid(), "-", process_start_time(getpid()), "-", random());
+}
+
+// The name of host 0 may become known late, e.g. a pod's.
+std::chrono::milliseconds patience_for(const LaunchOptions& options) {
+  return options.num_hosts > 1 ? start_timeout_from_env() : 0ms;
+}
+
+bool has_lifeline() {
+  const char* text = std::getenv("WEFT_LAUNCH_LIFELINE");
+  return text != nullptr && *text != '\0';
 }
 
 }  // namespace
@@ -81,11 +91,13 @@ Job::Job(const LaunchOptions& options)
       first_rank_(options.num_ranks * options.host),
       page_(StatusPage::create(all_ranks_)),
       port_(options.port),
-      socket_(options.host == 0 ? listen_on(options.address, port_) : core::FileDescriptor()),
+      socket_(options.host == 0 ? listen_on(options.address, port_, patience_for(options))
+                                : core::FileDescriptor()),
       torch_port_(torch_port_for(options, port_)),
       key_(job_key_for(options)),
       job_id_(new_job_id(options)),
       own_process_group_(isatty(STDIN_FILENO) == 0),
+      lifeline_(has_lifeline() ? STDIN_FILENO : -1),
       ranks_(static_cast<size_t>(options.num_ranks)),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO),
@@ -180,7 +192,7 @@ int Job::timeout_ms() const {
 }
 
 void Job::wait_for_events() {
-  std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0}};
+  std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0}, {lifeline_, POLLIN, 0}};
   for (OutputSink* sink : {&out_, &err_}) {
     polled.push_back({sink->has_pending() ? sink->fd() : -1, POLLOUT, 0});
   }
@@ -188,10 +200,11 @@ void Job::wait_for_events() {
     polled.push_back({stream->sink->is_full() ? -1 : stream->fd.get(), POLLIN, 0});
   }
   if (::poll(polled.data(), polled.size(), timeout_ms()) <= 0) return;
-  if (polled[1].revents != 0) out_.write_some();
-  if (polled[2].revents != 0) err_.write_some();
+  if (polled[1].revents != 0) look_at_lifeline();
+  if (polled[2].revents != 0) out_.write_some();
+  if (polled[3].revents != 0) err_.write_some();
   for (size_t i = 0; i < streams_.size(); ++i) {
-    if (polled[i + 3].revents != 0) read_stream(*streams_[i]);
+    if (polled[i + 4].revents != 0) read_stream(*streams_[i]);
   }
   std::erase_if(streams_, [](const auto& stream) { return !stream->fd.is_open(); });
 }
@@ -220,16 +233,28 @@ bool Job::asks_to_end(int signal_number) const {
   return signal_number != SIGUSR1 && signal_number != SIGUSR2;
 }
 
+// Who has started this launcher from another host keeps it open, and ends it by closing it.
+void Job::look_at_lifeline() {
+  std::array<char, 256> ignored;
+  if (read(lifeline_, ignored.data(), ignored.size()) > 0) return;
+  lifeline_ = -1;
+  note_asked(SIGTERM);
+  signal_all(SIGTERM);
+}
+
+void Job::note_asked(int signal_number) {
+  asked_signal_ = signal_number;
+  if (!link_) return;
+  link_->tell(128 + signal_number,
+              core::join("weft launch: the job was ended by ", signal_name(signal_number),
+                         " on host ", host_name(), "\n"));
+}
+
 void Job::handle_signals() {
   while (const auto info = signals_.next()) {
     if (info->si_signo == SIGCHLD) continue;
     const bool ends = asks_to_end(info->si_signo);
-    if (ends) asked_signal_ = info->si_signo;
-    if (ends && link_) {
-      link_->tell(128 + info->si_signo,
-                  core::join("weft launch: the job was ended by ", signal_name(info->si_signo),
-                             " on host ", host_name(), "\n"));
-    }
+    if (ends) note_asked(info->si_signo);
     // The terminal has sent it to every process of the foreground group already.
     const bool reached_all = !own_process_group_ && info->si_code == SI_KERNEL;
     if (!reached_all) signal_all(info->si_signo);
@@ -283,6 +308,8 @@ void Job::note_failure(int rank, int status, const std::string& what) {
 }
 
 void Job::check_heartbeats() {
+  // Ranks notice a silent peer themselves; the launcher is there for those that cannot.
+  static const std::chrono::milliseconds kSilenceLimit = launcher_silence_limit();
   const auto now = Clock::now();
   if (now - last_check_ < kCheckPeriod) return;
   last_check_ = now;

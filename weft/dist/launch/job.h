@@ -89,6 +89,8 @@ class Job {
   void read_stream(Stream& stream);
   bool asks_to_end(int signal_number) const;
   void handle_signals();
+  void look_at_lifeline();
+  void note_asked(int signal_number);
   void reap();
   void note_end(int rank);
   void note_failure(int rank, int status, const std::string& what);
@@ -122,6 +124,8 @@ class Job {
   std::string job_id_;
   bool own_process_group_;
   pid_t process_group_ = 0;
+  /// Whose end asks the job to stop; -1: none.
+  int lifeline_;
   std::unique_ptr<StoreServer> store_;
   /// Only for a backend that needs them.
   std::unique_ptr<MpiPlaces> places_;

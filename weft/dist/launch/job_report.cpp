@@ -101,13 +101,20 @@ void Job::follow_other_hosts() {
 // which is about to tell it.
 void Job::agree_on_cause() {
   const bool complains = failed_rank_ >= 0 && cause_complains_;
-  const auto ended = Clock::now();
-  while (complains && !foreign_ && asked_signal_ == 0 && Clock::now() - ended < kReasonTime) {
-    std::this_thread::sleep_for(50ms);
-    handle_signals();
-    foreign_ = link_->foreign_end();
-  }
-  if (failed_rank_ >= 0 && !(complains && foreign_)) link_->tell(status_, report_text());
+  const auto wait_unless = [&](auto&& is_known) {
+    const auto begun = Clock::now();
+    while (complains && !foreign_ && !is_known() && asked_signal_ == 0 &&
+           Clock::now() - begun < kReasonTime) {
+      std::this_thread::sleep_for(50ms);
+      handle_signals();
+      foreign_ = link_->foreign_end();
+    }
+  };
+  wait_unless([] { return false; });
+  if (failed_rank_ < 0 || (complains && foreign_)) return;
+  link_->tell(status_, report_text());
+  // Where several hosts complain all believe the first.
+  wait_unless([this] { return link_->has_told(); });
 }
 
 // Host 0 serves the store until the others are done. A failure is told to hosts that are yet to

@@ -1,4 +1,5 @@
 // Where the ranks of a job meet, by which key, and what tells them.
+#include <algorithm>
 #include <cstdlib>
 
 #include "weft/dist/launch/job.h"
@@ -33,10 +34,16 @@ void Job::open_store() {
   }
   if (options_.num_hosts == 1) return;
   const auto open = [this](std::chrono::milliseconds time) -> c10::intrusive_ptr<c10d::Store> {
-    return c10::make_intrusive<StoreClient>(StoreEndpoint{options_.address, port_, key_}, time);
+    const auto silence = launcher_silence_limit();
+    const bool never = silence == std::chrono::milliseconds::max();
+    // A request that is lost with a wire that is mended is sent again by the system.
+    const std::chrono::milliseconds patience =
+        never ? std::chrono::hours(24) : std::max<std::chrono::milliseconds>(silence, kAnswerTime);
+    return c10::make_intrusive<StoreClient>(StoreEndpoint{options_.address, port_, key_, patience},
+                                            time);
   };
   link_ = std::make_unique<HostLink>(options_.num_hosts, options_.host, host_name(), open,
-                                     start_timeout_from_env());
+                                     start_timeout_from_env(), launcher_silence_limit());
 }
 
 std::vector<std::pair<std::string, std::string>> Job::variables_for(int index) const {
@@ -61,6 +68,7 @@ std::vector<std::pair<std::string, std::string>> Job::variables_for(int index) c
       {"WEFT_STORE_PORT", std::to_string(port_)},
       {"WEFT_BACKEND", options_.backend},
       {"WEFT_STATUS_FD", std::to_string(page_.fd())},
+      {kLifelineVariable, ""},
   };
   if (!key_.empty()) variables.emplace_back("WEFT_JOB_KEY", key_);
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {

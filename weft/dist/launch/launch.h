@@ -36,6 +36,10 @@ struct LaunchOptions {
   std::vector<std::string> host_names = {};
 };
 
+/// Set by whoever starts a launcher on another host: the end of the launcher's stdin, which is not
+/// read otherwise, asks the job to stop as SIGTERM does. A signal does not come through ssh.
+inline constexpr const char* kLifelineVariable = "WEFT_LAUNCH_LIFELINE";
+
 /// Starts `num_ranks` processes of `command` on this host with RANK, WORLD_SIZE, LOCAL_RANK,
 /// LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and WEFT_* set, passes SIGINT/SIGTERM/SIGHUP on, and
 /// waits. When one rank fails the others are ended, and one line on stderr names the rank, its

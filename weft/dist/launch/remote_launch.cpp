@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <set>
+#include <utility>
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/job.h"
@@ -45,6 +46,7 @@ struct RemoteHost {
   core::FileDescriptor input;
   core::FileDescriptor errors;
   SharedErrors lines;
+  bool is_remote = false;
 };
 
 class RemoteHosts {
@@ -52,7 +54,10 @@ class RemoteHosts {
   explicit RemoteHosts(const RemoteLaunch& launch) : hosts_(launch.commands.size()) {
     for (size_t i = 0; i < hosts_.size(); ++i) start(hosts_[i], launch.commands[i]);
     for (RemoteHost& host : hosts_) give(host, launch.first_line + "\n");
-    for (size_t i = 1; i < hosts_.size(); ++i) hosts_[i].input.reset();
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      hosts_[i].is_remote = launch.is_remote[i] != 0;
+      if (i > 0 && !hosts_[i].is_remote) hosts_[i].input.reset();
+    }
   }
 
   int run() {
@@ -75,6 +80,8 @@ class RemoteHosts {
     request.stdin_fd = input_read.get();
     request.stderr_fd = errors_write.get();
     request.death_signal = SIGTERM;
+    // In a terminal Ctrl-C would end ssh, and with it all that the other hosts have to say.
+    request.process_group = 0;
     request.signal_mask = signals_.former_mask();
     host.pid = spawn_rank(request);
     host.input = std::move(input_write);
@@ -123,8 +130,10 @@ class RemoteHosts {
   void pass_signals() {
     while (const auto info = signals_.next()) {
       if (info->si_signo == SIGCHLD) continue;
-      for (const RemoteHost& host : hosts_) {
-        if (host.pid != 0) kill(host.pid, info->si_signo);
+      const bool is_again = std::exchange(was_asked_, true);
+      for (RemoteHost& host : hosts_) {
+        if (host.pid != 0 && (!host.is_remote || is_again)) kill(host.pid, info->si_signo);
+        if (host.is_remote) host.input.reset();
       }
     }
   }
@@ -150,6 +159,7 @@ class RemoteHosts {
   std::vector<RemoteHost> hosts_;
   OutputSink errors_{STDERR_FILENO};
   int alive_ = 0;
+  bool was_asked_ = false;
   int status_ = 0;
 };
 

@@ -28,9 +28,11 @@ constexpr const char* kLoopback = "127.0.0.1";
   core::fail_errno("weft launch", core::join("listening on ", endpoint_text(address, port)), error);
 }
 
-SocketAddress first_address(const char* what, const std::string& host, int port) {
+SocketAddress first_address(const char* what, const std::string& host, int port,
+                            std::chrono::milliseconds patience = {}) {
   std::string problem;
-  const auto found = addresses_of(host, port, problem);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto found = addresses_until(host, port, deadline, problem);
   check<ConfigError>(!found.empty(), what, ": expected a host's name or address, got '", host,
                      "': ", problem);
   return found.front();
@@ -60,10 +62,11 @@ std::string only_interface(const std::string& master, int family) {
 
 core::FileDescriptor listen_on_loopback(int& port) { return listen_on(kLoopback, port); }
 
-core::FileDescriptor listen_on(const std::string& where, int& port) {
+core::FileDescriptor listen_on(const std::string& where, int& port,
+                               std::chrono::milliseconds patience) {
   int error = 0;
   core::FileDescriptor socket =
-      listen_at(first_address("weft launch: address", where, port), error);
+      listen_at(first_address("weft launch: address", where, port, patience), error);
   if (!socket.is_open()) fail_bind(where, port, error);
   port = own_end(socket.get()).port();
   return socket;

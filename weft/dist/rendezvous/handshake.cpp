@@ -58,9 +58,10 @@ struct Hello {
 }
 
 std::string read_hello(c10d::Store& store, int rank, const RankInfo& info,
-                       std::chrono::milliseconds timeout) {
+                       StoreClock::time_point deadline, std::chrono::milliseconds timeout) {
   try {
-    store.wait({hello_key(rank)}, timeout);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - StoreClock::now());
+    store.wait({hello_key(rank)}, std::max(left, std::chrono::milliseconds(1)));
     return store.get_to_str(hello_key(rank));
   } catch (const StoreTimeout&) {
     fail_to_come(rank, info, timeout);
@@ -89,8 +90,9 @@ std::vector<Peer> exchange_hellos(c10d::Store& store, const RankInfo& info, cons
   store.set(hello_key(info.rank), own.text());
   const std::string ours = identity_of(own);
   std::vector<Peer> peers;
+  const auto deadline = StoreClock::now() + timeout;
   for (int rank = 0; rank < info.size; ++rank) {
-    const Hello hello = Hello::parse(rank, read_hello(store, rank, info, timeout));
+    const Hello hello = Hello::parse(rank, read_hello(store, rank, info, deadline, timeout));
     const std::string theirs = identity_of(hello);
     core::check<CommError>(theirs == ours, "dist.World: ranks differ: rank ", info.rank, " has ",
                            ours, "; rank ", rank, " has ", theirs,

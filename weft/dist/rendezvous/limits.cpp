@@ -32,4 +32,11 @@ std::chrono::milliseconds silence_limit() {
                      : std::chrono::milliseconds::max();
 }
 
+std::chrono::milliseconds launcher_silence_limit() {
+  constexpr std::chrono::milliseconds kLater{2000};
+  constexpr auto kNever = std::chrono::milliseconds::max();
+  const auto limit = silence_limit();
+  return limit == kNever ? kNever : limit + kLater;
+}
+
 }  // namespace weft::dist

@@ -19,4 +19,7 @@ std::chrono::milliseconds start_timeout_from_env(
 /// seconds if it is not set, max() if it says never.
 std::chrono::milliseconds silence_limit();
 
+/// The same for launchers, which wait two seconds longer: ranks notice by themselves first.
+std::chrono::milliseconds launcher_silence_limit();
+
 }  // namespace weft::dist

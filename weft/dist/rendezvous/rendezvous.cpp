@@ -34,11 +34,12 @@ constexpr const char* kMeetingKey = "weft/meeting";
 
 // Where other hosts are to come but the name means loopback here, or an address that this host does
 // not have itself (behind NAT), all interfaces are listened on.
-core::FileDescriptor listen_as_rank_zero(const RankInfo& info, int& port) {
+core::FileDescriptor listen_as_rank_zero(const RankInfo& info, int& port,
+                                         std::chrono::milliseconds timeout) {
   std::string problem;
   int error = 0;
   core::FileDescriptor socket;
-  const auto found = addresses_of(info.master_addr, port, problem);
+  const auto found = addresses_until(info.master_addr, port, StoreClock::now() + timeout, problem);
   core::check<core::ConfigError>(!found.empty(), kRendezvous, "MASTER_ADDR: ", info.master_addr,
                                  ": ", problem);
   const bool everywhere = found.front().is_loopback() && !info.single_host();
@@ -71,7 +72,7 @@ Meeting meet_at_master(const RankInfo& info, std::chrono::milliseconds timeout) 
   StoreEndpoint endpoint{info.master_addr, info.master_port, job_key_from_env()};
   std::shared_ptr<StoreServer> server;
   if (info.rank == 0 && !info.store_is_served) {
-    server = serve(listen_as_rank_zero(info, endpoint.port), endpoint.key);
+    server = serve(listen_as_rank_zero(info, endpoint.port, timeout), endpoint.key);
   }
   return join_at(std::move(endpoint), std::move(server), timeout);
 }
@@ -92,11 +93,13 @@ c10::intrusive_ptr<c10d::Store> torchruns_store(const RankInfo& info,
 }
 
 // What is written there may be of an attempt that has ended: nobody answers at that address any
-// more, and it is read again until this attempt's rank 0 has written.
-Meeting find_meeting(c10d::Store& store, const std::string& key,
+// more, or, where its rank 0 still runs, this rank has come there before. It is read again until
+// this attempt's rank 0 has written.
+Meeting find_meeting(c10d::Store& store, int rank, const std::string& key,
                      std::chrono::milliseconds timeout) {
   const auto deadline = StoreClock::now() + timeout;
   constexpr auto kTry = 1000ms;
+  constexpr auto kPause = 200ms;
   std::string last = "rank 0 has not written where it listens";
   while (StoreClock::now() < deadline) {
     try {
@@ -106,13 +109,16 @@ Meeting find_meeting(c10d::Store& store, const std::string& key,
       words >> endpoint.address >> endpoint.port;
       // The short time is that of one try alone; the store itself has all of it.
       connect_to_store(endpoint.address, endpoint.port, key, StoreClock::now() + kTry);
-      return join_at(std::move(endpoint), nullptr, timeout);
+      Meeting meeting = join_at(std::move(endpoint), nullptr, timeout);
+      if (meeting.store->add(core::join("weft/came/", rank), 1) == 1) return meeting;
+      last = core::join("rank ", rank, " has come there before");
+      std::this_thread::sleep_for(kPause);
     } catch (const core::ConfigError&) {
       throw;
     } catch (const core::Error& error) {
       last = error.what();
     } catch (const std::exception&) {
-      std::this_thread::sleep_for(100ms);
+      std::this_thread::sleep_for(kPause);
     }
   }
   fail<CommError>(kRendezvous, "the ranks did not meet within ", timeout / 1s, " s: ", last,
@@ -122,7 +128,7 @@ Meeting find_meeting(c10d::Store& store, const std::string& key,
 Meeting meet_through_torchrun(const RankInfo& info, std::chrono::milliseconds timeout) {
   const auto store = torchruns_store(info, timeout);
   const std::string key = job_key_from_env();
-  if (info.rank != 0) return find_meeting(*store, key, timeout);
+  if (info.rank != 0) return find_meeting(*store, info.rank, key, timeout);
   StoreEndpoint endpoint{own_address(info), 0, key};
   auto server = serve(listen_on(endpoint.address, endpoint.port), key);
   store->set(kMeetingKey, core::join(endpoint.address, ' ', endpoint.port));

@@ -21,9 +21,11 @@ namespace weft::dist {
 class StoreServer;
 
 /// A socket that listens at `address` only, a name or an address of IPv4 or IPv6, at `port` (0: any
-/// free one; its number is put there). Throws ConfigError if `address` is no address, IoError if it
+/// free one; its number is put there). A name that is not known yet is tried again for `patience`.
+/// Throws ConfigError if `address` is no address, IoError if it
 /// is none of this host's or the port is in use.
-core::FileDescriptor listen_on(const std::string& address, int& port);
+core::FileDescriptor listen_on(const std::string& address, int& port,
+                               std::chrono::milliseconds patience = {});
 core::FileDescriptor listen_on_loopback(int& port);
 
 /// The address under which the other hosts of `info`'s job reach this one: WEFT_ADDRESS, or that of

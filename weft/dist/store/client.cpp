@@ -14,19 +14,21 @@ StoreClient::StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds timeo
     : Store(timeout),
       endpoint_(std::move(endpoint)),
       socket_(connect_to_store(endpoint_.address, endpoint_.port, endpoint_.key,
-                               StoreClock::now() + timeout)) {}
+                               StoreClock::now() + timeout)) {
+  give_up_after(socket_.get(), endpoint_.answer_time);
+}
 
 c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
   return c10::make_intrusive<StoreClient>(endpoint_, timeout_);
 }
 
-MessageReader StoreClient::ask(const MessageWriter& request, std::chrono::milliseconds time) {
+MessageReader StoreClient::ask(const MessageWriter& request, std::chrono::milliseconds more) {
   const std::lock_guard lock(mutex_);
   const std::string where = endpoint_text(endpoint_.address, endpoint_.port);
   core::check<core::CommError>(socket_.is_open(), "dist.store: ", where,
                                ": the connection was lost before");
   try {
-    const auto deadline = StoreClock::now() + time;
+    const auto deadline = StoreClock::now() + endpoint_.answer_time + more;
     send_all(socket_.get(), request.framed(), deadline);
     return MessageReader(receive_message(socket_.get(), deadline));
   } catch (const core::CommError& error) {
@@ -80,7 +82,7 @@ void StoreClient::wait(const std::vector<std::string>& keys,
   MessageWriter request;
   request.op(StoreOp::kWait).number(timeout.count());
   for (const std::string& key : keys) request.text(key);
-  const bool came = ask(request, timeout + kAnswerTime).number() != 0;
+  const bool came = ask(request, timeout).number() != 0;
   if (!came) core::fail<StoreTimeout>("dist.store: nobody set ", keys.front(), " in time");
 }
 

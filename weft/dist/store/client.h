@@ -17,6 +17,8 @@ struct StoreEndpoint {
   std::string address;
   int port = 0;
   std::string key;
+  /// How long the server may take to answer what it can answer at once.
+  std::chrono::milliseconds answer_time = kAnswerTime;
 };
 
 /// Nobody has set a key in time.
@@ -26,8 +28,8 @@ class StoreTimeout : public core::CommError {
 };
 
 /// A store that a StoreServer serves, as c10d knows stores. Each request has a limit: CommError is
-/// thrown when the server has not answered within kAnswerTime (wait and get: after their own
-/// time), and by each request after that. Threads may share it.
+/// thrown when the server has not answered within the endpoint's answer_time (wait and get: after
+/// their own time), and by each request after that. Threads may share it.
 class StoreClient : public c10d::Store {
  public:
   /// Connects within `timeout`, which also becomes the limit of get and wait. Throws as
@@ -52,7 +54,8 @@ class StoreClient : public c10d::Store {
             const std::chrono::milliseconds& timeout) override;
 
  private:
-  MessageReader ask(const MessageWriter& request, std::chrono::milliseconds time = kAnswerTime);
+  /// `more` is what the server may take by the request itself.
+  MessageReader ask(const MessageWriter& request, std::chrono::milliseconds more = {});
 
   StoreEndpoint endpoint_;
   std::mutex mutex_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "weft/core/error.h"
+#include "weft/dist/store/sockets.h"
 
 namespace weft::dist {
 namespace {
@@ -30,6 +31,7 @@ RemoteWatch::RemoteWatch(core::FileDescriptor socket, RemoteWatchOptions options
   sigset_t former;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &former);
+  give_up_after(socket_.get(), options_.silence_limit);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &former, nullptr);
 }
@@ -65,10 +67,24 @@ void RemoteWatch::judge(const std::string& verdict) {
   changed_.notify_all();
 }
 
+// It may be that nothing comes through in one direction alone: the store is told.
+void RemoteWatch::judge_silence() {
+  std::string seen = silence_between(options_.self.host, store_host_, options_.silence_limit);
+  if (options_.self.host == store_host_) {
+    seen = core::join(options_.server, " has not answered for ", options_.silence_limit / 1s,
+                      " s: stopped or stuck");
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (verdict_.empty()) to_propose_ = seen;
+  }
+  judge(seen);
+}
+
 void RemoteWatch::run() {
   try {
     talk();
-  } catch (const core::Error&) {
+  } catch (const std::exception&) {
     {
       const std::lock_guard lock(mutex_);
       if (stop_ || store_goes_) return;
@@ -118,7 +134,7 @@ void RemoteWatch::talk() {
     if (heard) hear(MessageReader(receive_message(socket_.get(), StoreClock::now() + kAnswerTime)));
     const bool is_silent =
         limit != std::chrono::milliseconds::max() && silent >= limit + HealthBoard::kSettle;
-    if (is_silent) judge(silence_between(options_.self.host, store_host_, limit));
+    if (is_silent) judge_silence();
   }
   const std::string words = next_words(false);
   if (!words.empty()) send_all(socket_.get(), words, StoreClock::now() + kAnswerTime);

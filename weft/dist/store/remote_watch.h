@@ -53,6 +53,7 @@ class RemoteWatch {
   bool is_over() const;
   void hear(MessageReader state);
   void judge(const std::string& verdict);
+  void judge_silence();
 
   core::FileDescriptor socket_;
   RemoteWatchOptions options_;

@@ -22,9 +22,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLookPeriod = 250ms;
-// Enough for every rank of a large job; strangers beyond wait until some give up.
-constexpr size_t kMaxConnections = 16'384;
-constexpr size_t kMaxStrangers = 256;
+// Accepted in one go, so that a flood of strangers does not hold up who has proven the key.
+constexpr int kMostAtOnce = 64;
 
 std::vector<std::string> read_keys(MessageReader& request) {
   std::vector<std::string> keys;
@@ -62,7 +61,18 @@ StoreServer::~StoreServer() {
   thread_.join();
 }
 
+// A thread must not throw; without memory or the like there is no store any more, and the ranks see
+// their connections end.
 void StoreServer::run() {
+  try {
+    serve();
+  } catch (const std::exception&) {
+    connections_.clear();
+    socket_.reset();
+  }
+}
+
+void StoreServer::serve() {
   while (!stop_.load()) {
     poll_once();
     pass_time();
@@ -97,19 +107,35 @@ void StoreServer::poll_once() {
 }
 
 void StoreServer::accept_all() {
-  const auto strangers = std::count_if(connections_.begin(), connections_.end(),
-                                       [](const Connection& each) { return !each.proven; });
-  for (auto room = static_cast<int64_t>(kMaxStrangers) - strangers; room > 0; --room) {
-    if (connections_.size() >= kMaxConnections) return;
+  size_t strangers =
+      static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(),
+                                        [](const Connection& each) { return !each.proven; }));
+  for (int i = 0; i < kMostAtOnce; ++i) {
     core::FileDescriptor socket(
         accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.is_open()) return;
+    const bool is_out_of_descriptors = errno == EMFILE || errno == ENFILE;
+    if (!socket.is_open() && !(is_out_of_descriptors && strangers > 0)) return;
+    if (!socket.is_open() || strangers >= options_.max_strangers) {
+      drop_oldest_stranger();
+      --strangers;
+    }
+    if (!socket.is_open()) continue;
     accept_one(std::move(socket));
+    ++strangers;
   }
+}
+
+// Whoever knows the key proves it in the time of one message there and back, and is gone from among
+// the strangers by then. Connections are in the order in which they came.
+void StoreServer::drop_oldest_stranger() {
+  const auto oldest = std::find_if(connections_.begin(), connections_.end(),
+                                   [](const Connection& each) { return !each.proven; });
+  if (oldest != connections_.end()) connections_.erase(oldest);
 }
 
 void StoreServer::accept_one(core::FileDescriptor socket) {
   tune_connection(socket.get());
+  give_up_after(socket.get(), options_.silence_limit);
   Connection& connection = connections_.emplace_back();
   connection.socket = std::move(socket);
   connection.prove_by = StoreClock::now() + kAnswerTime;

@@ -23,6 +23,9 @@ struct StoreServerOptions {
   std::string host;
   /// After this time without a heartbeat a rank counts as stuck; max(): never.
   std::chrono::milliseconds silence_limit{5000};
+  /// Connections that may be open without a proof of the key. Beyond these the oldest one goes, so
+  /// that strangers who hold theirs cannot keep a rank out.
+  size_t max_strangers = 128;
 };
 
 /// The key-value store at which the ranks of one job meet, and which passes on who of them lives.
@@ -56,9 +59,11 @@ class StoreServer {
   };
 
   void run();
+  void serve();
   void poll_once();
   void accept_all();
   void accept_one(core::FileDescriptor socket);
+  void drop_oldest_stranger();
   void read_from(Connection& connection);
   void write_to(Connection& connection);
   void take_proof(Connection& connection);

@@ -9,15 +9,19 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "weft/core/error.h"
 
 namespace weft::dist {
 namespace {
+
+using namespace std::chrono_literals;
 
 core::FileDescriptor new_socket(int family, int& error) {
   core::FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -97,6 +101,17 @@ std::vector<SocketAddress> addresses_of(const std::string& host, int port, std::
   return all;
 }
 
+std::vector<SocketAddress> addresses_until(const std::string& host, int port,
+                                           std::chrono::steady_clock::time_point deadline,
+                                           std::string& problem) {
+  constexpr auto kPause = 200ms;
+  while (true) {
+    std::vector<SocketAddress> found = addresses_of(host, port, problem);
+    if (!found.empty() || std::chrono::steady_clock::now() + kPause >= deadline) return found;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 core::FileDescriptor listen_at(const SocketAddress& address, int& error) {
   return begin_listening(new_socket(address.family(), error), address, error);
 }
@@ -127,9 +142,17 @@ SocketAddress own_end(int socket) {
 }
 
 void tune_connection(int socket) {
-  constexpr int kGiveUpMs = 10'000;
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kGiveUpMs);
+  give_up_after(socket, 0ms);
+}
+
+void give_up_after(int socket, std::chrono::milliseconds silence) {
+  constexpr auto kMore = 5000ms;
+  constexpr std::chrono::milliseconds kLeast = 10s;
+  constexpr std::chrono::milliseconds kMost = std::chrono::hours(24 * 20);
+  const bool never = silence > kMost;
+  const auto time = never ? 0ms : std::max(kLeast, silence + kMore);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(time.count()));
 }
 
 core::FileDescriptor connect_within(const SocketAddress& address, std::chrono::milliseconds time,

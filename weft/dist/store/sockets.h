@@ -35,6 +35,11 @@ std::string endpoint_text(const std::string& address, int port);
 /// `problem` says why.
 std::vector<SocketAddress> addresses_of(const std::string& host, int port, std::string& problem);
 
+/// The same, tried again until `deadline` where there is none: a name may become known late.
+std::vector<SocketAddress> addresses_until(const std::string& host, int port,
+                                           std::chrono::steady_clock::time_point deadline,
+                                           std::string& problem);
+
 /// A socket that listens at `address` only. Errors as std::error_code's number in `error`, and then
 /// it is not open.
 core::FileDescriptor listen_at(const SocketAddress& address, int& error);
@@ -53,6 +58,10 @@ core::FileDescriptor connect_within(const SocketAddress& address, std::chrono::m
 
 /// Sets what connect_within sets, for an accepted socket.
 void tune_connection(int socket);
+
+/// The connection outlives a peer that acknowledges nothing for `silence`, and some seconds more;
+/// the least are ten. max(): as long as the system lets it.
+void give_up_after(int socket, std::chrono::milliseconds silence);
 
 /// Addresses of this host's interfaces that are up, loopback and link-local ones left out.
 std::vector<SocketAddress> interface_addresses();

@@ -9,6 +9,7 @@
 #include "weft/models/decoder/decoder_names.h"
 #include "weft/models/decoder/expert_split.h"
 #include "weft/models/decoder/tied_head.h"
+#include "weft/models/load/fingerprint.h"
 #include "weft/models/load/presharded.h"
 #include "weft/models/registry.h"
 #ifdef WEFT_HAS_CUDA
@@ -133,7 +134,9 @@ AgreedModel agree_on(const io::TensorFile& file, const dist::Group& group,
                                    "inference; load it on the CPU");
   }
   AgreedModel agreed(read_config(file), make_plan(file, group.size(), options), group,
-                     {"model file", core::join(file.tensors().size(), " tensors")});
+                     {"model file", core::join(file.tensors().size(), " tensors",
+                                               group.size() == 1 ? "" : ", fingerprint ",
+                                               group.size() == 1 ? "" : fingerprint(file))});
   check_copied_head(agreed.config(), file, group);
   return agreed;
 }
