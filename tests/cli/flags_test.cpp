@@ -47,13 +47,18 @@ TEST(Environment, IsRefusedLikeAFlag) {
 // Python and others close what a program would inherit, but pass the launcher's variables on.
 TEST(Environment, NamesALaunchersPageThatIsNone) {
   for (const std::string fd : {"", "x", "0", "1", "2", "77", "-1"}) {
-    const CommandResult result =
-        weft({"tokenize", "-p", "a"}, {.variables = {{"WEFT_STATUS_FD", fd}}});
-    EXPECT_EQ(result.status, 2) << fd;
-    EXPECT_EQ(num_lines(result.err), 1) << result.err;
-    EXPECT_NE(result.err.find("weft: ConfigError: dist.status_page: WEFT_STATUS_FD: expected "),
+    SCOPED_TRACE(fd);
+    const Variables variables = {{"WEFT_STATUS_FD", fd}};
+    const CommandResult rank = weft({"generate", "-p", "a"}, {.variables = variables});
+    EXPECT_EQ(rank.status, 2);
+    EXPECT_EQ(num_lines(rank.err), 1) << rank.err;
+    EXPECT_NE(rank.err.find("weft: ConfigError: dist.status_page: WEFT_STATUS_FD: expected "),
               std::string::npos)
-        << result.err;
+        << rank.err;
+    // What needs no page says what else is wrong.
+    const CommandResult alone = weft({"tokenize", "/nowhere", "-p", "a"}, {.variables = variables});
+    EXPECT_EQ(alone.status, 3);
+    EXPECT_EQ(alone.err, "weft: FormatError: /nowhere: no such file; check the path\n");
   }
 }
 
