@@ -13,6 +13,8 @@ target_compile_options(weft_own INTERFACE -Wall -Wextra -Werror -Wno-psabi)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(weft_own INTERFACE -Wno-restrict)
 endif()
+# Tables of addresses are filled at the start and read-only from then on.
+target_link_options(weft_own INTERFACE LINKER:-z,relro LINKER:-z,now)
 if(WEFT_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     message(FATAL_ERROR "WEFT_FUZZ: expected clang, got ${CMAKE_CXX_COMPILER_ID}; "

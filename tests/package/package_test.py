@@ -113,6 +113,17 @@ class Package(unittest.TestCase):
             self.on_ranks(2, "--backend", "mpi", "--", program)
         library.with_suffix(".away").rename(library)
 
+    def test_programs_can_be_moved_and_not_bent(self):
+        for path in (self.weft, self.prefix / "bin/weft-tensors", *(self.prefix / "lib/weft").glob("libweft*.so")):
+            dynamic, segments = run("readelf", "-dW", path), run("readelf", "-lW", path)
+            self.assertRegex(dynamic, r"FLAGS.*NOW", path)
+            self.assertIn("GNU_RELRO", segments, path)
+            self.assertRegex(segments, r"GNU_STACK.* RW ", path)
+            for line in dynamic.splitlines():
+                if "RUNPATH" in line or "RPATH" in line:
+                    folders = line[line.index("[") + 1:line.rindex("]")].split(":")
+                    self.assertFalse([folder for folder in folders if not folder.startswith("$ORIGIN/")], line)
+
     def test_generation_within_a_program(self):
         program = self.build("embedded_generation")
         one = run(program, MODEL, "The capital of France is")
