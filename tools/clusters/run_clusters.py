@@ -105,8 +105,8 @@ def run_job(name, folder, options, kinds):
     times = {kind: [] for kind in kinds}
     with Hosts(folder) as hosts:
         way = WAYS[name](hosts, options.weft, prepare(folder, options.steps))
-        way.set_up()
         try:
+            way.set_up()
             way.begin()
             wait_for_step(way, EVERY + 1, 120)
             for trial in range(options.trials):

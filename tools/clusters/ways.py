@@ -147,6 +147,7 @@ class BySrun(Way):
     # Longer than SlurmdTimeout. One that is back sooner is not missed by the controller of 22.05, and srun may wait for
     # tasks that are gone; hosts take longer to come up.
     away = (13, 18)
+    munged = None
 
     def set_up(self):
         conf = SLURM_CONF.format(folder=self.folder, **self.hosts.addresses)
@@ -191,8 +192,9 @@ class BySrun(Way):
 
     def tear_down(self):
         super().tear_down()
-        self.munged.terminate()
-        self.munged.wait()
+        if self.munged:
+            self.munged.terminate()
+            self.munged.wait()
 
 
 class BySbatch(BySrun):
