@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ struct Fixture {
     return tokens;
   }
   // A text that the grammar allows, drawn at random; ended as soon as it may be after `tokens`.
+  // Bytes that are no character become U+FFFD, as in answers.
   std::string draw(Form form, const std::string& text, uint64_t seed, size_t tokens) {
     Matcher matcher(compile(form, text));
     std::mt19937_64 random(seed);
@@ -63,7 +65,9 @@ struct Fixture {
       const std::vector<int64_t> next = allowed(matcher);
       if (next.empty()) return "dead end: " + drawn;
       const bool may_end = next.back() == tokenizer.vocabulary().eos;
-      if (may_end && (step >= tokens || next.size() == 1)) return drawn;
+      if (may_end && (step >= tokens || next.size() == 1)) {
+        return text::to_valid_utf8(drawn);
+      }
       const int64_t token = next[random() % (next.size() - (may_end ? 1 : 0))];
       EXPECT_TRUE(matcher.accept(token));
       drawn += tokenizer.bytes(static_cast<text::TokenId>(token));
@@ -91,13 +95,15 @@ TEST(Grammar, AllowsWhatTheTextMayGoOnWithAndItsEnd) {
 TEST(Grammar, FollowsGbnfAndAnyJsonObject) {
   Fixture fixture;
   const std::string ebnf =
-      "root ::= \"[\" item (\",\" item)* \"]\"\nitem ::= [0-9]{1,2} # number\n";
+      "root ::= \"[\" item (\",\" item)* \"]\"\nitem ::= [1-9]{1,2} # number\n";
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const json list = json::parse(fixture.draw(Form::kEbnf, ebnf, seed, 9), nullptr, false);
     EXPECT_TRUE(list.is_array() && !list.empty()) << seed;
     const std::string text = fixture.draw(Form::kJsonObject, "", seed, 30);
-    // Bytes of a character may be drawn that is not finished; no model ends there.
-    EXPECT_TRUE(json::parse(text, nullptr, false).is_object()) << text;
+    // JSON's numbers may be larger than a double, and the library's may not.
+    const std::string small =
+        std::regex_replace(text, std::regex("([0-9])[eE][+-]?[0-9]{3,}"), "$1e1");
+    EXPECT_TRUE(json::parse(small, nullptr, false).is_object()) << text;
   }
 }
 
@@ -146,7 +152,7 @@ TEST(Grammar, RefusesOfSchemasWhatWouldBeLeftOut) {
   EXPECT_EQ(refusal(R"({"type": "array", "items": {"type": "null"}, "uniqueItems": true})"),
             begin + ": the keyword 'uniqueItems' is not supported");
   EXPECT_EQ(refusal(R"({"type": "object", "properties": {"a": {"minLength": 2}}})"),
-            begin + "/properties/a: minLength without a type that has it; say its type");
+            begin + "/properties/a: minLength without a type; say its type");
   EXPECT_EQ(refusal(R"({"enum": ["a"], "pattern": "b"})"),
             begin + ": pattern beside enum, expected one of them; both together are not supported");
   EXPECT_EQ(refusal(R"({"enum": ["a", 1], "type": "string"})"),
@@ -154,12 +160,13 @@ TEST(Grammar, RefusesOfSchemasWhatWouldBeLeftOut) {
   EXPECT_EQ(refusal(R"({"allOf": [{"type": "null"}, {"type": "null"}]})"),
             begin + ": allOf, expected a list of one schema; more of them are not supported");
   EXPECT_EQ(refusal(R"({"type": "number", "multipleOf": 2})"),
-            begin + ": multipleOf without a type that has it; say its type");
+            begin + ": multipleOf of numbers is not supported, expected the type integer");
   EXPECT_EQ(refusal(R"({"type": "text"})"),
             begin +
                 ": type 'text', expected object, array, string, number, integer, boolean or "
                 "null");
   EXPECT_EQ(refusal("[1]"), begin + ", expected an object, true or false");
+  EXPECT_EQ(refusal(R"({"type": ["null", "boolean"], "maximum": 9})"), "no error");
   // What xgrammar warns of is refused, too.
   EXPECT_NE(refusal(R"({"type": "string", "pattern": "a+", "minLength": 2})"), "no error");
   std::string deep = R"({"type": "null"})";

@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
@@ -47,6 +50,47 @@ TEST(Serve, ShowsAnyNameOnOneLineAndEndsAtAHangup) {
   const test::CommandResult result = server.finish();
   EXPECT_EQ(result.status, 129) << result.err;
   EXPECT_EQ(num_lines(result.err), 1) << result.err;
+}
+
+// Asks until the server answers, for half a minute.
+constexpr char kWaitForHealth[] = R"(
+import sys, time, urllib.request
+for _ in range(300):
+    try:
+        sys.exit(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/health").status != 200)
+    except OSError:
+        time.sleep(0.1)
+sys.exit(1)
+)";
+
+TEST(Serve, NamesALostRankToItsClientsAndStartsTheRanksAgain) {
+  const std::string port = free_port();
+  test::BackgroundCommand server(
+      weft_command({"serve", "--tp", "2", "--port", port, "--alias", "model"}), with_model());
+  ASSERT_TRUE(server.wait_for_output("weft serve: model on http://127.0.0.1:" + port));
+  const auto ranks = ranks_of(server.pid());
+  ASSERT_EQ(ranks.size(), 2U);
+  const auto answer = [&](const std::string& tokens) {
+    return std::vector<std::string>{"python3",    WEFT_SOURCE_DIR "/bench/serve/load.py",
+                                    "--url",      "http://127.0.0.1:" + port + "/v1",
+                                    "--clients",  "1",
+                                    "--requests", "1",
+                                    "--tokens",   tokens};
+  };
+  test::BackgroundCommand client(answer("3500"));
+  // It streams by then.
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  ::kill(ranks.at("1"), SIGKILL);
+  const test::CommandResult told = client.finish();
+  EXPECT_EQ(told.status, 1);
+  EXPECT_NE(told.err.find("rank 1 (pid " + std::to_string(ranks.at("1"))), std::string::npos)
+      << told.err;
+  ASSERT_TRUE(server.wait_for_output("weft serve: starting the ranks again"));
+  EXPECT_EQ(test::run_command({"python3", "-c", kWaitForHealth, port}).status, 0);
+  EXPECT_EQ(test::run_command(answer("5")).status, 0);
+  server.signal(SIGTERM);
+  const test::CommandResult result = server.finish();
+  EXPECT_EQ(result.status, 143) << result.err;
 }
 
 TEST(Serve, RefusesToBeOpenWithoutKeys) {

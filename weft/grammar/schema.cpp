@@ -113,10 +113,11 @@ void check_typed(const json& schema, const std::string& where) {
     const bool is_known = std::ranges::any_of(
         keywords_of_types(), [&](const auto& row) { return row.second.contains(name); });
     check<ConfigError>(is_known, where, ": the keyword ", core::quote(name), " is not supported");
-    const bool fits = std::ranges::any_of(types, [&](const std::string& type) {
-      return keywords_of_types().at(type).contains(name);
-    });
-    check<ConfigError>(fits, where, ": ", name, " without a type that has it; say its type");
+    // Of other types it says nothing; without a type it may be meant for any.
+    check<ConfigError>(!types.empty(), where, ": ", name, " without a type; say its type");
+    const bool is_of_number = name == "multipleOf" && std::ranges::count(types, "number") > 0;
+    check<ConfigError>(!is_of_number, where,
+                       ": multipleOf of numbers is not supported, expected the type integer");
   }
 }
 

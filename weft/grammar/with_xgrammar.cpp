@@ -1,9 +1,12 @@
 // The only file that sees xgrammar.
 #include <xgrammar/xgrammar.h>
 
+#include <algorithm>
+#include <array>
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -45,13 +48,22 @@ constexpr size_t kMostKept = 32;
 constexpr size_t kMostMessageBytes = 300;
 constexpr int kMostRecursion = 500;
 
-// Texts of tokens; empty for those that only a grammar's end allows, or nothing does.
-std::vector<std::string> texts_of(const text::Tokenizer& tokenizer, int64_t vocab_size) {
+bool has_control(std::string_view bytes) {
+  return std::ranges::any_of(bytes, [](unsigned char c) { return c < 0x20 && c != '\n'; });
+}
+
+// Texts of tokens; empty for those that only a grammar's end allows, or nothing does. In JSON these
+// are also those with control characters other than line breaks: xgrammar lets them into strings of
+// bounded length, where JSON has none.
+std::vector<std::string> texts_of(const text::Tokenizer& tokenizer, int64_t vocab_size,
+                                  bool is_json) {
   std::vector<std::string> texts(static_cast<size_t>(vocab_size));
   const size_t known = std::min(texts.size(), tokenizer.vocab_size());
   for (size_t i = 0; i < known; ++i) {
     const auto id = static_cast<text::TokenId>(i);
-    if (!tokenizer.is_special(id) && !tokenizer.is_end(id)) texts[i] = tokenizer.bytes(id);
+    const bool is_left_out = tokenizer.is_special(id) || tokenizer.is_end(id) ||
+                             (is_json && has_control(tokenizer.bytes(id)));
+    if (!is_left_out) texts[i] = tokenizer.bytes(id);
   }
   return texts;
 }
@@ -109,13 +121,16 @@ struct Compiler::Impl {
   text::Tokenizer tokenizer;
   int64_t vocab_size;
   std::mutex mutex = {};
-  std::optional<xgrammar::TokenizerInfo> info = {};
+  /// Of any text, and of JSON.
+  std::array<std::optional<xgrammar::TokenizerInfo>, 2> infos = {};
   /// The last ones, the newest first.
   std::deque<std::pair<Source, std::shared_ptr<const Grammar>>> kept = {};
 
-  const xgrammar::TokenizerInfo& tokenizer_info() {
+  const xgrammar::TokenizerInfo& tokenizer_info(Form form) {
+    const bool is_json = form != Form::kRegex && form != Form::kEbnf;
+    auto& info = infos[is_json ? 1 : 0];
     if (!info) {
-      info.emplace(texts_of(tokenizer, vocab_size), xgrammar::VocabType::RAW,
+      info.emplace(texts_of(tokenizer, vocab_size, is_json), xgrammar::VocabType::RAW,
                    static_cast<int>(vocab_size), ends_of(tokenizer, vocab_size));
     }
     return *info;
@@ -128,7 +143,7 @@ struct Compiler::Impl {
     core::check<core::ConfigError>(xgrammar::first_warning.empty(),
                                    "grammar: ", on_one_line(xgrammar::first_warning),
                                    "; what would be left out is refused");
-    xgrammar::GrammarCompiler compiler(tokenizer_info(), 1, false);
+    xgrammar::GrammarCompiler compiler(tokenizer_info(source.form), 1, false);
     return std::make_shared<Grammar>(std::make_unique<Grammar::Impl>(
         Grammar::Impl{compiler.CompileGrammar(parsed), vocab_size}));
   }
