@@ -43,8 +43,8 @@ TEST(Serve, ShowsAnyNameOnOneLineAndEndsAtAHangup) {
   test::CommandOptions options = with_model();
   // The name of this host is no address to listen on.
   options.variables.emplace_back("WEFT_HOST", "node7");
-  test::BackgroundCommand server(weft_command({"serve", "--port", "0", "--alias", "a\nb\x1b[31m"}),
-                                 options);
+  test::BackgroundCommand server(
+      weft_command({"serve", "--no-page", "--port", "0", "--alias", "a\nb\x1b[31m"}), options);
   ASSERT_TRUE(server.wait_for_output("weft serve: a\\x0ab\\x1b[31m on http://127.0.0.1:"));
   server.signal(SIGHUP);
   const test::CommandResult result = server.finish();
