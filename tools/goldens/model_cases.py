@@ -16,7 +16,7 @@ UNEVEN = SMALL | dict(num_attention_heads=6, num_key_value_heads=3, head_dim=Non
 GEMMA = UNEVEN | dict(head_dim=8, query_pre_attn_scalar=8)
 OSS = EXPERTS | dict(intermediate_size=40, num_local_experts=4, num_experts_per_tok=2,
                      num_attention_heads=6, num_key_value_heads=3, head_dim=8, sliding_window=6,
-                     rope_scaling=YARN | {"truncate": False}, rope_theta=100.0, pad_token_id=0)
+                     rope_scaling=YARN | {"truncate": False}, rope_theta=10.0, pad_token_id=0)
 # Case: class of the configuration, its values, GGUF's architecture (None: llama.cpp has no such).
 CASES = {
     "llama": ("Llama", USUAL, "llama"),

@@ -259,8 +259,8 @@ TEST(MixtureOfExperts, RefusesPartsThatDoNotFit) {
   EXPECT_EQ(error([](auto& parts) { parts.expert_numbers[1] = 0; }, 1),
             "ShapeError: nn.MixtureOfExperts: expert numbers [0, 0, 2, 3, 4], expected ascending "
             "ones below 5");
-  EXPECT_EQ(error([](auto& parts) { parts.shared_gate = nullptr; }, 1),
-            "ShapeError: nn.MixtureOfExperts: a shared expert and its gate belong together");
+  EXPECT_EQ(error([](auto& parts) { parts.shared = nullptr; }, 1),
+            "ShapeError: nn.MixtureOfExperts: a gate without a shared expert");
   EXPECT_EQ(error_text([] {
               Expert(PartialLinear(dense(4, kD, 1)), PartialLinear(dense(5, kD, 1)),
                      PartialLinear(dense(kD, 4, 1)));
