@@ -198,7 +198,7 @@ TEST_F(OnTwoHosts, RanksWhoseDataPortsAreFilteredGiveUpAfterTheStartTimeout) {
 
 TEST_F(OnTwoHosts, ANameThatBecomesKnownLateIsTriedAgain) {
   const auto side = [&](int host) {
-    Strings launch = joined(weft_command({"launch", "-n", "1"}), hosts().launch_flags(host));
+    Strings launch = joined(weft_command({"launch", "-n", "2"}), hosts().launch_flags(host));
     std::replace(launch.begin(), launch.end(), test::TwoHosts::address(),
                  test::TwoHosts::late_name());
     return hosts().on(host, joined(launch, {"--", "sh", "-c", "exec \"$0\" \"$@\"", kWeft,
