@@ -111,7 +111,8 @@ void check_typed(const json& schema, const std::string& where) {
   for (const auto& [name, value] : schema.items()) {
     if (name == "type" || annotations().contains(name)) continue;
     const bool is_known = std::ranges::any_of(
-        keywords_of_types(), [&](const auto& row) { return row.second.contains(name); });
+        keywords_of_types(),
+        [&keyword = name](const auto& row) { return row.second.contains(keyword); });
     check<ConfigError>(is_known, where, ": the keyword ", core::quote(name), " is not supported");
     // Of other types it says nothing; without a type it may be meant for any.
     check<ConfigError>(!types.empty(), where, ": ", name, " without a type; say its type");

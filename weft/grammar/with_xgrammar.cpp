@@ -18,7 +18,9 @@ namespace xgrammar {
 
 // What xgrammar calls in place of writing to stderr (XGRAMMAR_LOG_CUSTOMIZE). It warns of what it
 // leaves out, while a grammar is compiled: the first warning of a thread is kept until then.
+// NOLINTNEXTLINE(readability-identifier-naming)
 [[noreturn]] void LogFatalImpl(const std::string& file, int lineno, const std::string& message);
+// NOLINTNEXTLINE(readability-identifier-naming)
 void LogMessageImpl(const std::string& file, int lineno, int level, const std::string& message);
 
 namespace {
