@@ -21,9 +21,9 @@ INSTANTIATE_TEST_SUITE_P(Tp, TalkOnTerminal, ::testing::Values("1", "2"));
 TEST(TalkFromPipe, ReadsPlainLinesAndGoesOnAfterEmptyOnes) {
   const test::CommandResult result =
       weft({"chat", "-n", "24"},
-           {.input = "What is the capital of France?\n\n/undo\nWhat is the capital of Italy?"});
+           {.input = "What is the capital of France?\n\n/undo\nWhat is the capital of France?"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(result.out, "The capital of France is Paris.\nThe capital of Italy is Rome.\n");
+  EXPECT_EQ(result.out, "The capital of France is Paris.\nThe capital of France is Paris.\n");
   EXPECT_EQ(result.err, "weft chat: forgotten: What is the capital of France?\n");
 }
 

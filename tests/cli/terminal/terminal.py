@@ -8,7 +8,7 @@ import signal
 import time
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x07")
-PATIENCE_S = 60
+PATIENCE_S = 100
 
 
 class Terminal:

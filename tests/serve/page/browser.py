@@ -20,7 +20,7 @@ try:
 except ImportError:
     Axe = None
 
-PATIENCE_S = 60
+PATIENCE_S = 100
 FRANCE = "What is the capital of France?"
 HOSTILE = """## Two sums
 

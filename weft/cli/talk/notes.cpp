@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -46,12 +47,14 @@ void note_speed(const generate::GenerateResult& result, int64_t context) {
   const auto written = static_cast<int64_t>(result.tokens.size());
   const double speed =
       result.decode_seconds > 0 ? static_cast<double>(written) / result.decode_seconds : 0;
+  // The last token of an answer that is cut is written, but not kept.
+  const int64_t kept = std::min(result.num_prompt_tokens + written, context);
   const bool is_dim = may_dim();
   std::fprintf(stderr,
                "%s[%lld tokens, %.1f tokens/s; first after %.2f s; %lld of %lld tokens of "
                "context]%s\n",
                is_dim ? "\033[2m" : "", static_cast<long long>(written), speed,
-               result.prefill_seconds, static_cast<long long>(result.num_prompt_tokens + written),
+               result.prefill_seconds, static_cast<long long>(kept),
                static_cast<long long>(context), is_dim ? "\033[0m" : "");
 }
 

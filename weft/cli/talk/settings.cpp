@@ -48,7 +48,7 @@ void apply_setting(AnswerOptions& options, const std::string& name, const std::s
   } catch (const CLI::ParseError& error) {
     core::fail<ConfigError>("/set ", name, ": ", error.what());
   }
-  generate::check_sampler(changed.text.generate.sampler);
+  check_answer_flags(changed);
   options = changed;
 }
 
