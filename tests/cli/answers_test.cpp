@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
 
 namespace weft::cli {
 namespace {
@@ -103,6 +104,18 @@ TEST(AnswerText, RepeatsForASeedAndChangesWithIt) {
   EXPECT_NE(tokens("2", "2"), first);
 }
 
+TEST(AnswerText, IsDrawnAnewWithoutASeedAndSaysWhichItTook) {
+  const std::vector<std::string> args = {"generate", "-p",  kFox,   "-n", "16",
+                                         "--temp",   "1.5", "--tp", "2"};
+  const json first = weft_json(joined(args, {"--json"})),
+             second = weft_json(joined(args, {"--json"}));
+  EXPECT_NE(first.at("seed"), second.at("seed"));
+  const std::string seed = std::to_string(first.at("seed").get<uint64_t>());
+  EXPECT_EQ(weft_json(joined(args, {"--json", "--seed", seed})).at("tokens"), first.at("tokens"));
+  EXPECT_EQ(weft(joined(args, {"--seed", seed})).err, "");
+  EXPECT_EQ(weft(args).err.rfind("weft: seed ", 0), 0U);
+}
+
 TEST(AnswerText, EndsBeforeAStopText) {
   for (const std::string tp : {"1", "2"}) {
     const auto ask = [&](const std::vector<std::string>& args) {
@@ -150,6 +163,19 @@ TEST(Prompt, ComesFromStdin) {
     const auto greedy = wanted.at("greedy").get<Tokens>();
     EXPECT_EQ(answer.at("tokens"), json(Tokens(greedy.begin(), greedy.begin() + 6)));
   }
+}
+
+TEST(Prompt, LosesTheLineBreakThatEndsAFileOrStdin) {
+  const testing::TempDir dir;
+  const std::string file = dir.write("prompt", std::string(kFox) + "\r\n");
+  const std::vector<std::string> args = {"generate", "-n", "0", "--json"};
+  EXPECT_EQ(weft_json(joined(args, {"-f", file})).at("prompt_tokens"), 6);
+  const json piped = weft_json(joined(args, {"-p", "-"}), {.input = std::string(kFox) + "\n"});
+  EXPECT_EQ(piped.at("prompt_tokens"), 6);
+  const CommandResult both = weft({"generate", "-p", "x", "-f", file});
+  EXPECT_EQ(both.err,
+            "weft: ConfigError: --file: beside --prompt, expected one of them; leave the other "
+            "out\n");
 }
 
 TEST(Prompt, SpellsNoSpecialToken) {

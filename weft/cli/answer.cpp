@@ -1,5 +1,6 @@
 #include "weft/cli/answer.h"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "weft/cli/streams.h"
@@ -10,7 +11,7 @@
 namespace weft::cli {
 namespace {
 
-nlohmann::json to_json(const generate::TextResult& answer, const Session& session) {
+nlohmann::json to_json(const generate::TextResult& answer, const Session& session, uint64_t seed) {
   const generate::GenerateResult& result = answer.result;
   const auto rate = [](double count, double seconds) {
     return seconds > 0 ? count / seconds : 0.0;
@@ -19,6 +20,7 @@ nlohmann::json to_json(const generate::TextResult& answer, const Session& sessio
           {"tokens", result.tokens},
           {"prompt_tokens", result.num_prompt_tokens},
           {"finish_reason", generate::to_text(result.finish_reason)},
+          {"seed", seed},
           {"tp", session.group().size()},
           {"speculation", {{"guessed", result.num_guessed}, {"right", result.num_guessed_right}}},
           {"timings",
@@ -44,6 +46,12 @@ std::string given_text(const Session& session, const std::string& text, const st
   return text == "-" ? read_stdin() : text;
 }
 
+void show_new_seed(const Session& session, const AnswerOptions& options) {
+  if (!session.is_root() || !options.is_seed_new || options.is_json) return;
+  std::fprintf(stderr, "weft: seed %llu\n",
+               static_cast<unsigned long long>(options.text.generate.sampler.seed));
+}
+
 generate::TextSink answer_sink(const AnswerOptions& options) {
   return [is_streamed = !options.is_json](const std::string& text) {
     return !is_interrupted() && (!is_streamed || TextOutput().write(text));
@@ -53,7 +61,10 @@ generate::TextSink answer_sink(const AnswerOptions& options) {
 int finish_answer(const generate::TextResult& answer, const Session& session,
                   const AnswerOptions& options) {
   if (session.is_root()) {
-    TextOutput().write(options.is_json ? core::dump_json(to_json(answer, session)) + "\n" : "\n");
+    TextOutput().write(
+        options.is_json
+            ? core::dump_json(to_json(answer, session, options.text.generate.sampler.seed)) + "\n"
+            : "\n");
   }
   return is_interrupted() ? interrupted_status() : 0;
 }

@@ -17,13 +17,16 @@ generate::TextGenerator make_generator(const Session& session, const AnswerOptio
 /// break at its end. Rank 0 reads; the others get nothing. Throws as read_stdin and read_text_file.
 std::string given_text(const Session& session, const std::string& text, const std::string& file);
 
+/// Says on rank 0's stderr which seed the draws have, if the user did not.
+void show_new_seed(const Session& session, const AnswerOptions& options);
+
 /// Writes an answer's text to stdout as it comes, unless an object is printed at the end; ends the
 /// answer after Ctrl-C and once the reader has gone.
 generate::TextSink answer_sink(const AnswerOptions& options);
 
 /// Prints, on rank 0, what follows an answer: the end of its line, or the object of --json (text,
-/// tokens, prompt_tokens, finish_reason, timings, tp, speculation). Returns the exit code: 130
-/// after Ctrl-C.
+/// tokens, prompt_tokens, finish_reason, seed, timings, tp, speculation). Returns the exit code:
+/// 130 after Ctrl-C.
 int finish_answer(const generate::TextResult& answer, const Session& session,
                   const AnswerOptions& options);
 

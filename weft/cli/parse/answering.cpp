@@ -60,7 +60,8 @@ void add_sampler_flags(CLI::App& app, generate::SamplerOptions& options) {
   app.add_option("--top-p", options.top_p, "draw from the likeliest that sum to p (default: 1)");
   app.add_option("--min-p", options.min_p,
                  "draw from those at least p times as likely as the likeliest (default: 0)");
-  app.add_option("-s,--seed", options.seed, "seed of the draws (default: 0)")
+  app.add_option("-s,--seed", options.seed,
+                 "seed of the draws (default: a new one, which is shown)")
       ->check(whole_number(0, INT64_MAX));
   add_penalty_flags(app, options);
 }

@@ -1,4 +1,6 @@
 // Flags of the verbs that run a model.
+#include <random>
+
 #include "weft/cli/flags.h"
 #include "weft/cli/parse/parse.h"
 #include "weft/core/error.h"
@@ -79,6 +81,13 @@ void check_one_of(const char* flag, const std::string& text, const char* file_fl
                      ", expected one of them; leave the other out");
 }
 
+// Who draws and names no seed gets other draws each time. Only rank 0's counts: it draws.
+void choose_seed(const CLI::App& app, AnswerOptions& options) {
+  generate::SamplerOptions& sampler = options.text.generate.sampler;
+  options.is_seed_new = app.count("--seed") == 0 && sampler.temperature > 0;
+  if (options.is_seed_new) sampler.seed = std::random_device()();
+}
+
 bool asks_once(const ChatOptions& options) {
   return !options.prompt.empty() || !options.prompt_file.empty();
 }
@@ -115,6 +124,7 @@ std::optional<ChatOptions> parse_chat(const Args& args) {
   add_answer_flags(app, options.answer, "print one JSON object; needs -p");
   if (!parse_flags(app, args)) return std::nullopt;
   check_answer_flags(options.answer);
+  choose_seed(app, options.answer);
   check_one_of("--prompt", options.prompt, "--file", options.prompt_file);
   check_one_of("--system-prompt", options.system, "--system-prompt-file", options.system_file);
   check<ConfigError>(!options.answer.is_json || asks_once(options),
@@ -136,6 +146,7 @@ std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
                      "generate: --prompt is required, or --file");
   check_one_of("--prompt", options.prompt, "--file", options.prompt_file);
   check_answer_flags(options.answer);
+  choose_seed(app, options.answer);
   return options;
 }
 

@@ -95,6 +95,7 @@ int chat_on_ranks(const ModelOptions& model, const dist::World& world, const Cha
   const std::string system =
       options.system_file.empty() ? options.system : given_text(session, "", options.system_file);
   generate::TextGenerator generator = make_generator(session, options.answer);
+  show_new_seed(session, options.answer);
   generate::Chat chat(generator, std::move(chat_template), system);
   const bool talks = options.prompt.empty() && options.prompt_file.empty();
   return talks ? talk(chat, generator, session, options)
