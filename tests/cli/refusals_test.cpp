@@ -62,7 +62,7 @@ TEST(Refusals, OfFlagsNameTheFlag) {
       {joined(kGenerate, {"--tp", "64"}), 2, "64"},
       {joined(kGenerate, {"--tp"}), 2, "--tp"},
       {joined(kGenerate, {"--threads", "0"}), 2, "--threads"},
-      {joined(kGenerate, {"-n", "-1"}), 2, "got '-1'"},
+      {joined(kGenerate, {"-n", "-2"}), 2, "got '-2'"},
       {joined(kGenerate, {"-n", "99999999999999999999"}), 2, "got '99999999999999999999'"},
       {joined(kGenerate, {"--ctx-size", "0"}), 2, "--ctx-size"},
       {joined(kGenerate, {"--top-k", "-1"}), 2, "--top-k"},

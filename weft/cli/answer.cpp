@@ -43,7 +43,7 @@ std::string given_text(const Session& session, const std::string& text, const st
   constexpr uint64_t kMostBytes = uint64_t{64} << 20;
   if (!session.is_root()) return "";
   if (!file.empty()) return without_last_break(core::read_text_file(file, kMostBytes));
-  return text == "-" ? read_stdin() : text;
+  return text == "-" ? without_last_break(read_stdin()) : text;
 }
 
 void show_new_seed(const Session& session, const AnswerOptions& options) {

@@ -74,7 +74,7 @@ std::string read_stdin() {
     const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR && !is_interrupted()) continue;
     if (got < 0) core::fail_errno("stdin", "cannot read", errno);
-    if (got == 0) return without_last_break(std::move(text));
+    if (got == 0) return text;
     text.append(buffer.data(), static_cast<size_t>(got));
     core::check<core::ConfigError>(text.size() <= kMaxStdinBytes, "stdin: more than ",
                                    kMaxStdinBytes, " bytes; give a shorter prompt");

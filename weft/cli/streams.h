@@ -28,11 +28,10 @@ class TextOutput {
   bool write(const std::string& text);
 };
 
-/// `text` without a line break at its end.
+/// `text` without a line break at its end: `echo` and editors write it, nobody asks with it.
 std::string without_last_break(std::string text);
 
-/// The whole of stdin, at most 64 MiB, without the line break that ends it: `echo` and editors
-/// write it, nobody asks with it. Throws ConfigError above that, IoError.
+/// The whole of stdin, at most 64 MiB. Throws ConfigError above that, IoError.
 std::string read_stdin();
 
 }  // namespace weft::cli

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <sstream>
 #include <string_view>
+
+#include "weft/cli/streams.h"
 
 namespace weft::cli {
 namespace {
@@ -158,8 +159,7 @@ HelpCapture::~HelpCapture() { current_capture = nullptr; }
 
 void show_help(const CLI::App& app) {
   if (current_capture == nullptr) {
-    std::fputs(help_text(app).c_str(), stdout);
-    std::fflush(stdout);
+    TextOutput().write(help_text(app));
     return;
   }
   current_capture->help_ = {app.get_name(), "", usage_text(app), app.get_description(),
