@@ -75,16 +75,15 @@ void choose_utf8() {
   if (std::strcmp(::nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-// What of the words begins like the text, and is the same in all that do.
+// What all words that begin like the text have behind it; a blank ends the only one.
 std::string common_rest(const std::vector<std::string>& words, const std::string& text) {
   std::string common;
-  bool is_first = true;
+  size_t num_found = 0;
   for (const std::string& word : words) {
     if (!word.starts_with(text)) continue;
-    if (is_first) common = word;
-    is_first = false;
+    if (num_found++ == 0) common = word + " ";
     const auto differ = std::mismatch(common.begin(), common.end(), word.begin(), word.end());
-    common.erase(differ.first, common.end());
+    if (num_found > 1) common.erase(differ.first, common.end());
   }
   return common.substr(std::min(common.size(), text.size()));
 }
