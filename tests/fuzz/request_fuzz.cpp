@@ -35,8 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   testing::run_input([&] {
     const core::Json body = core::parse_json(bytes, "body");
-    ask([&] { serve::read_chat_request(body); });
-    ask([&] { serve::read_completion_request(body); });
+    ask([&] { serve::read_chat_request(body, bytes); });
+    ask([&] { serve::read_completion_request(body, bytes); });
   });
   serve::HttpRequest request;
   std::istringstream lines(bytes);
