@@ -118,6 +118,8 @@ class Campaign:
         except Exception:  # A mistake of an attack is a failure of its trial, not the end of the others.
             failure = "the campaign itself: " + " | ".join(traceback.format_exc(limit=-3).splitlines())
         trial.end_all()
+        if self.args.only is not None:
+            print("; ".join(trial.notes))
         with self.lock:
             row = self.rows[name]
             row.trials += 1

@@ -34,7 +34,7 @@ SHORT = {
     "tokenize": ["tokenize", "MODEL", "-p", "-"],
 }
 ALONE = {"convert", "shard", "fuse", "plot", "inspect", "doctor", "tokenize"}
-KILLED_S, STOPPED_S, START_S = 2.0, 10.0, 3.0
+KILLED_S, STOPPED_S, START_S, MEETING_S = 2.0, 10.0, 3.0, 5.0
 
 
 def ranks(trial):
@@ -181,6 +181,7 @@ def send(pid, number):
 
 
 def attack_signals(trial):
+    trial.env["WEFT_START_TIMEOUT_S"] = str(round(MEETING_S * trial.load.factor()))
     verb, launcher, commands, envs = draw_job(trial)
     name = trial.rng.choice(["KILL", "KILL", "STOP", "INT", "TERM", "HUP"])
     # A process that a person stops goes on when they say so; only a rank's peers must not wait.
@@ -207,9 +208,13 @@ def attack_signals(trial):
 def judge_end(trial, verb, launcher, started, sent):
     name, target, pid = sent
     limit = STOPPED_S if name == "STOP" else KILLED_S
-    if name in ("INT", "TERM", "HUP") or launcher in FOREIGN:
-        # What was asked may be finished first: a step, a checkpoint; mpirun waits before it kills.
+    if name in ("INT", "TERM", "HUP") or launcher not in ("own", "launch"):
+        # What was asked may be finished first: a step, a checkpoint. Between hosts, silence alone
+        # tells of an end; mpirun waits before it kills.
         limit = 10.0
+    if launcher in ("hosts", "shell", "hand"):
+        # Others that have not met it yet wait for it as long as a start may take.
+        limit += MEETING_S
     begun, results = time.monotonic(), []
     for process in started:
         if process.pid == pid and name == "STOP":
