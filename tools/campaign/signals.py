@@ -181,7 +181,7 @@ def send(pid, number):
 
 
 def attack_signals(trial):
-    trial.env["WEFT_START_TIMEOUT_S"] = str(round(MEETING_S * trial.load.factor()))
+    trial.env["WEFT_START_TIMEOUT_S"] = str(round(MEETING_S * min(3, trial.load.factor())))
     verb, launcher, commands, envs = draw_job(trial)
     name = trial.rng.choice(["KILL", "KILL", "STOP", "INT", "TERM", "HUP"])
     # A process that a person stops goes on when they say so; only a rank's peers must not wait.

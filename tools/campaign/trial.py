@@ -119,6 +119,8 @@ class Load:
     """
 
     INTERVAL = 5
+    # Beyond it, what looks like a hang is called one.
+    MOST = 12.0
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -136,7 +138,7 @@ class Load:
             with open("/proc/loadavg") as file:
                 words = file.read().split()
             waiting = max(float(words[0]), float(words[3].split("/")[0])) / os.cpu_count()
-            self.value = max(1.0, stretched, waiting)
+            self.value = min(self.MOST, max(1.0, stretched, waiting))
             self.when = time.monotonic()
             self.highest = max(self.highest, self.value)
             self.sum, self.count = self.sum + self.value, self.count + 1
