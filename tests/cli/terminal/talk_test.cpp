@@ -12,7 +12,8 @@ class TalkOnTerminal : public ::testing::TestWithParam<std::string> {};
 TEST_P(TalkOnTerminal, EditsPastesStopsForgetsAndSaves) {
   const testing::TempDir dir;
   const auto result = test::run_command({"python3", WEFT_SOURCE_DIR "/tests/cli/terminal/talk.py",
-                                         kWeft, kModel, GetParam(), dir.path()});
+                                         kWeft, kModel, GetParam(), dir.path()},
+                                        {.timeout = std::chrono::minutes(5)});
   EXPECT_EQ(result.out, "talked\n") << result.err;
 }
 

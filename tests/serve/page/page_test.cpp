@@ -105,8 +105,9 @@ TEST(Page, IsUsedInABrowser) {
   const std::string port = cli::free_port();
   test::BackgroundCommand server(cli::weft_command({"serve", "--port", port}), cli::with_model());
   ASSERT_TRUE(server.wait_for_output("/v1"));
-  const auto used = test::run_command({"python3", WEFT_SOURCE_DIR "/tests/serve/page/browser.py",
-                                       "http://127.0.0.1:" + port + "/"});
+  const auto used = test::run_command(
+      {"python3", WEFT_SOURCE_DIR "/tests/serve/page/browser.py", "http://127.0.0.1:" + port + "/"},
+      {.timeout = std::chrono::minutes(5)});
   EXPECT_EQ(used.out, "used\n") << used.err;
 }
 
