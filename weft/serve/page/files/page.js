@@ -266,7 +266,8 @@ function start() {
   find("stop").addEventListener("click", () => { stop(); find("question").focus(); });
   find("new-chat").addEventListener("click", () => openChat(store.newChat()));
   find("open-settings").addEventListener("click", openSettings);
-  find("settings").addEventListener("close", () => { if (find("settings").returnValue === "save") saveSettings(); });
+  find("settings-form").addEventListener("submit", saveSettings);
+  find("close-settings").addEventListener("click", () => find("settings").close());
   find("open-sidebar").addEventListener("click", () => toggleSidebar(true));
   find("close-sidebar").addEventListener("click", () => { toggleSidebar(false); find("open-sidebar").focus(); });
   document.addEventListener("keydown", obeyKeys);
