@@ -14,7 +14,7 @@ NUMBERS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP, "INT": signal.SIGINT,
 BACKENDS = ["shm", "gloo", "mpi", "hierarchical"]
 # Verbs that run until something ends them, then those that end by themselves within a second.
 ENDLESS = {
-    "bench": ["bench", "MODEL", "-p", "48", "-n", "48", "-r", "1000"],
+    "bench": ["bench", "MODEL", "-p", "32", "-n", "24", "-r", "1000"],
     "train": ["train", "endless.toml"],
     "serve": ["serve", "MODEL", "--port", "0"],
     "chat": ["chat", "MODEL"],
