@@ -52,9 +52,11 @@ void show_new_seed(const Session& session, const AnswerOptions& options) {
                static_cast<unsigned long long>(options.text.generate.sampler.seed));
 }
 
-generate::TextSink answer_sink(const AnswerOptions& options) {
-  return [is_streamed = !options.is_json](const std::string& text) {
-    return !is_interrupted() && (!is_streamed || TextOutput().write(text));
+generate::TextSink answer_sink(const Session& session, const AnswerOptions& options) {
+  return [&session, &options, is_first = true](const std::string& text) mutable {
+    if (is_first) show_new_seed(session, options);
+    is_first = false;
+    return !is_interrupted() && (options.is_json || TextOutput().write(text));
   };
 }
 

@@ -21,8 +21,9 @@ std::string given_text(const Session& session, const std::string& text, const st
 void show_new_seed(const Session& session, const AnswerOptions& options);
 
 /// Writes an answer's text to stdout as it comes, unless an object is printed at the end; ends the
-/// answer after Ctrl-C and once the reader has gone.
-generate::TextSink answer_sink(const AnswerOptions& options);
+/// answer after Ctrl-C and once the reader has gone. A new seed is shown before the first text, so
+/// that a run which fails before it says nothing but its error. Both arguments must outlive it.
+generate::TextSink answer_sink(const Session& session, const AnswerOptions& options);
 
 /// Prints, on rank 0, what follows an answer: the end of its line, or the object of --json (text,
 /// tokens, prompt_tokens, finish_reason, seed, timings, tp, speculation). Returns the exit code:

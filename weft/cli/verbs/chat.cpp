@@ -26,7 +26,8 @@ text::ChatTemplate required_template(const Session& session) {
 
 int ask(generate::Chat& chat, int64_t context, const Session& session, const ChatOptions& options) {
   const std::string question = given_text(session, options.prompt, options.prompt_file);
-  const auto answer = chat.reply(question, options.answer.text, answer_sink(options.answer));
+  const auto answer =
+      chat.reply(question, options.answer.text, answer_sink(session, options.answer));
   const int status = finish_answer(answer, session, options.answer);
   if (session.is_root() && !options.answer.is_json) {
     note_if_cut(answer.result, options.answer, context, "-n");
@@ -72,6 +73,7 @@ void share_signals(const Session& session, const std::optional<Talk>& talk) {
 int talk(generate::Chat& chat, generate::TextGenerator& generator, const Session& session,
          const ChatOptions& options) {
   AnswerOptions answer = options.answer;
+  show_new_seed(session, answer);
   std::optional<Talk> led;
   if (session.is_root()) led.emplace(chat, generator, answer, session.path);
   share_signals(session, led);
@@ -95,7 +97,6 @@ int chat_on_ranks(const ModelOptions& model, const dist::World& world, const Cha
   const std::string system =
       options.system_file.empty() ? options.system : given_text(session, "", options.system_file);
   generate::TextGenerator generator = make_generator(session, options.answer);
-  show_new_seed(session, options.answer);
   generate::Chat chat(generator, std::move(chat_template), system);
   const bool talks = options.prompt.empty() && options.prompt_file.empty();
   return talks ? talk(chat, generator, session, options)

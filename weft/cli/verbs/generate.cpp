@@ -11,9 +11,9 @@ int generate_on_ranks(const ModelOptions& model, const dist::World& world,
   watch_interrupt();
   const Session session = open_session(model, world);
   generate::TextGenerator generator = make_generator(session, options.answer);
-  show_new_seed(session, options.answer);
   const std::string prompt = given_text(session, options.prompt, options.prompt_file);
-  const auto answer = generator.complete(prompt, options.answer.text, answer_sink(options.answer));
+  const auto answer =
+      generator.complete(prompt, options.answer.text, answer_sink(session, options.answer));
   return finish_answer(answer, session, options.answer);
 }
 
