@@ -44,9 +44,10 @@ class OnTwoHosts : public testing::Test {
 
   test::TwoHosts& hosts() { return *hosts_; }
 
-  // Two ranks of `weft ARGS…` on this host, beside two on the other.
-  Strings half(int host, const Strings& args) const {
-    const Strings launch = joined(weft_command({"launch", "-n", "2"}), hosts_->launch_flags(host));
+  // Ranks of `weft ARGS…` on this host, beside as many on the other.
+  Strings half(int host, const Strings& args, const std::string& ranks = "2") const {
+    const Strings launch =
+        joined(weft_command({"launch", "-n", ranks}), hosts_->launch_flags(host));
     return hosts_->on(host, joined(joined(launch, {"--"}), weft_command(args)));
   }
 
@@ -81,6 +82,24 @@ TEST_F(OnTwoHosts, AKilledRankEndsBothWithTheSameLine) {
   EXPECT_TRUE(std::regex_match(
       of_right.err, std::regex("weft launch: CommError: rank 3 \\(pid [0-9]+, host right\\) was "
                                "killed by SIGKILL .+; the other ranks were ended\n")))
+      << of_right.err;
+  EXPECT_EQ(of_left.err, of_right.err);
+}
+
+TEST_F(OnTwoHosts, AStoppedRankEndsBothWithTheSameLine) {
+  const Strings args = {"generate", "-p", "The quick brown fox jumps over", "-n", "100000"};
+  BackgroundCommand right(half(1, args, "1"), with_model());
+  BackgroundCommand left(half(0, args, "1"), with_model());
+  EXPECT_TRUE(left.wait_for_output("[0]  a lazy dog"));
+  kill(ranks_of(right.pid()).at("1"), SIGSTOP);
+  const CommandResult of_left = left.finish();
+  const CommandResult of_right = right.finish();
+  EXPECT_EQ(of_left.status, 4);
+  EXPECT_EQ(of_right.status, 4);
+  EXPECT_TRUE(std::regex_match(
+      of_right.err,
+      std::regex("weft launch: CommError: rank 1 \\(pid [0-9]+, host right\\) has not answered for "
+                 "[0-9]+ s \\(stopped or stuck\\) .+; the other ranks were ended\n")))
       << of_right.err;
   EXPECT_EQ(of_left.err, of_right.err);
 }

@@ -293,7 +293,7 @@ void Job::note_end(int rank) {
 void Job::note_failure(int rank, int status, const std::string& what) {
   if (ended_by_us_) return;
   const Rank& entry = ranks_[static_cast<size_t>(rank)];
-  const bool exited = !entry.alive && WIFEXITED(entry.wait_status);
+  const bool exited = has_exited(entry);
   const bool lost_peer = !entry.alive && WIFSIGNALED(entry.wait_status) &&
                          WTERMSIG(entry.wait_status) == SIGPIPE && !out_.is_broken();
   const bool complains = lost_peer || (exited && status == kCommErrorStatus);

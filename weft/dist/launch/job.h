@@ -108,6 +108,7 @@ class Job {
   bool has_failed() const { return failed_rank_ >= 0 || asked_signal_ != 0; }
   void agree_on_cause();
   void wait_for_other_hosts();
+  static bool has_exited(const Rank& rank);
   bool all_ended_alike() const;
   std::string name_of(int rank) const;
 

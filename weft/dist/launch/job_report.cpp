@@ -20,9 +20,12 @@ constexpr auto kReasonTime = 3s;
 
 }  // namespace
 
+// Before its end a rank has no wait status.
+bool Job::has_exited(const Rank& rank) { return !rank.alive && WIFEXITED(rank.wait_status); }
+
 bool Job::all_ended_alike() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [this](const Rank& rank) {
-    return WIFEXITED(rank.wait_status) && rank.wait_status == ranks_[0].wait_status;
+    return has_exited(rank) && rank.wait_status == ranks_[0].wait_status;
   });
 }
 
@@ -64,7 +67,7 @@ std::string Job::last_words_of_ranks() const {
 
 // Empty if there is nobody to name: all said the same by themselves.
 std::string Job::report_text() const {
-  const bool exited = WIFEXITED(ranks_[static_cast<size_t>(failed_rank_)].wait_status);
+  const bool exited = has_exited(ranks_[static_cast<size_t>(failed_rank_)]);
   std::string text = exited ? last_words_of_ranks() : "";
   if (!text.empty() || (all_ended_alike() && !ended_by_us_)) return text;
   const char* type = status_ == kCommErrorStatus ? "CommError: " : "";
