@@ -1,7 +1,9 @@
 #include "weft/core/files/atomic_folder.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::error_text;
+using testing::in_child;
 using testing::replaced;
 using testing::TempDir;
 
@@ -176,6 +179,22 @@ TEST(AtomicFolder, RemovesWhatIsOlderThanTheProcessOfItsNumber) {
   AtomicFile(dir.at("f"), 1).commit();
   EXPECT_TRUE(fs::exists(old));
   EXPECT_EQ(dir.num_files(), 4U);
+}
+
+TEST(AtomicFolder, IsRemovedWithoutAFreeDescriptor) {
+  const TempDir dir;
+  const std::string left = in_child([&] {
+    {
+      AtomicFolder folder(dir.at("m"), false, kModel);
+      write(folder.temporary_path() + "/config.json", "half");
+      const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      ::close(next);
+      const rlimit none = {static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+      EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    }
+    return std::to_string(dir.num_files());
+  });
+  EXPECT_EQ(left, "0");
 }
 
 TEST(AtomicFolder, TakesThePlaceOfAnEmptyFolder) {

@@ -90,6 +90,8 @@ AtomicFolder::AtomicFolder(const std::string& path, bool replaces, ReplaceableFo
 }
 
 AtomicFolder::~AtomicFolder() {
+  // Removing a folder takes a descriptor, and there may be no other.
+  held_.reset();
   if (!is_committed_) remove_quietly(temporary_path_);
 }
 
