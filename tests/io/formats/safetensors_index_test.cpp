@@ -72,6 +72,11 @@ TEST_F(Index, AWrongTotalSizeIsOnlyLogged) {
   EXPECT_EQ(replaced(::testing::internal::GetCapturedStderr(), dir_.path(), "DIR"),
             "weft: warn: DIR/model.safetensors.index.json: total_size is 9, the tensors have 8 "
             "bytes\n");
+  std::string list = "[9";
+  for (int i = 0; i < 1000; ++i) list += ",9";
+  ::testing::internal::CaptureStderr();
+  json_error(core::join(R"({"metadata":{"total_size":)", list, R"(]},"weight_map":)", kGood, "}"));
+  EXPECT_LT(::testing::internal::GetCapturedStderr().size(), 300U + dir_.path().size());
 }
 
 TEST_F(Index, RefusesToLeaveItsFolder) {

@@ -70,8 +70,10 @@ void compare_total_size(const std::string& path, const core::Json& index,
   uint64_t sum = 0;
   for (const TensorMeta& tensor : builder.tensors()) sum += tensor.num_bytes;
   if (total->is_number() && total->get<double>() == static_cast<double>(sum)) return;
-  core::log(core::LogLevel::kWarn, path, ": total_size is ", total->dump(), ", the tensors have ",
-            sum, " bytes");
+  const std::string said =
+      total->is_number() ? total->dump() : core::quote(core::dump_json(*total));
+  core::log(core::LogLevel::kWarn, path, ": total_size is ", said, ", the tensors have ", sum,
+            " bytes");
 }
 
 }  // namespace
