@@ -174,6 +174,23 @@ struct Kept {
   }
 };
 
+// What one thread hands to another, begun here and ended there, stays in order.
+TEST(HttpServer, BeginsAStreamBeforeItsPiecesWhateverThreadWritesThem) {
+  const HttpServer server(small_options(),
+                          [](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
+                            reply->begin_stream({200, "text/event-stream", "", {}});
+                            std::thread([&] {
+                              reply->write("one");
+                              reply->end();
+                            }).join();
+                          });
+  Client client(server);
+  client.send(post("", "Connection: close\r\n"));
+  const std::string answer = client.read_all();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n3\r\none\r\n0\r\n\r\n")) << answer;
+}
+
 TEST(HttpServer, SaysWhenAClientGoesOrReadsNothing) {
   Kept kept;
   const HttpServer server(small_options(), kept.handler());

@@ -10,6 +10,8 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <deque>
+#include <mutex>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -127,16 +129,26 @@ class Exchange : public HttpReply, public std::enable_shared_from_this<Exchange>
     answer.fields.insert(answer.fields.end(), fields_.begin(), fields_.end());
     return answer;
   }
-  template <class Action>
-  void on_thread(Action action) {
-    asio::post(executor_, [self = shared_from_this(), action = std::move(action)] {
-      if (self->is_gone_ || self->is_over_ || self->has_ended_) return;
-      action(*self);
-      if (self->unsent_.size() > self->shared_->options.max_unsent_bytes && self->is_stream_) {
-        return self->go();
-      }
-      self->changed_.cancel();
-    });
+  // Asio keeps no order between what its own thread posts and what others do, so actions wait in a
+  // queue of their own: a stream that the server's thread begins comes before another's pieces.
+  void on_thread(std::function<void(Exchange&)> action) {
+    {
+      const std::lock_guard lock(mutex_);
+      actions_.push_back(std::move(action));
+    }
+    asio::post(executor_, [self = shared_from_this()] { self->run_next(); });
+  }
+  void run_next() {
+    std::function<void(Exchange&)> action;
+    {
+      const std::lock_guard lock(mutex_);
+      action = std::move(actions_.front());
+      actions_.pop_front();
+    }
+    if (is_gone_ || is_over_ || has_ended_) return;
+    action(*this);
+    if (unsent_.size() > shared_->options.max_unsent_bytes && is_stream_) return go();
+    changed_.cancel();
   }
   void add(std::string text) { unsent_ = unsent_.empty() ? std::move(text) : unsent_ + text; }
 
@@ -152,6 +164,9 @@ class Exchange : public HttpReply, public std::enable_shared_from_this<Exchange>
   bool is_over_ = false;
   std::string unsent_;
   std::function<void()> on_gone_;
+
+  std::mutex mutex_;
+  std::deque<std::function<void(Exchange&)>> actions_;
 };
 
 // Closes a socket when a wait has taken too long.
