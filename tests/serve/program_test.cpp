@@ -42,15 +42,17 @@ TEST(Serve, AnswersItsClientsOnAnyNumberOfRanksAndEndsWhenAsked) {
   std::filesystem::remove(keys);
 }
 
-TEST(Serve, ShowsAnyNameOnOneLineAndEndsAtAHangup) {
+TEST(Serve, ShowsAnyNameOnOneLineAndEndsAtAHangupOfOneRank) {
   test::CommandOptions options = with_model();
   // The name of this host is no address to listen on.
   options.variables.emplace_back("WEFT_HOST", "node7");
   test::BackgroundCommand server(
-      weft_command({"serve", "--no-page", "--port", "0", "--alias", "a\nb\x1b[31m"}), options);
+      weft_command({"serve", "--tp", "2", "--no-page", "--port", "0", "--alias", "a\nb\x1b[31m"}),
+      options);
   ASSERT_TRUE(server.wait_for_output("weft serve: a\\x0ab\\x1b[31m on http://127.0.0.1:"));
-  server.signal(SIGHUP);
+  kill(ranks_of(server.pid()).at("1"), SIGHUP);
   const test::CommandResult result = server.finish();
+  EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.status, 129) << result.err;
   EXPECT_EQ(num_lines(result.err), 1) << result.err;
 }

@@ -80,9 +80,10 @@ class Front {
 
   serve::Scheduler* scheduler() { return scheduler_.get(); }
 
-  // The first signal lets what was asked for be answered, the second does not.
+  // The first signal, which may have come to another rank alone, lets what was asked for be
+  // answered; a second one to this rank does not.
   void obey_signals() {
-    if (num_signals() == 0) return;
+    if (caught_signal() == 0) return;
     scheduler_->drain();
     if (num_signals() > 1) scheduler_->end_all("");
   }
