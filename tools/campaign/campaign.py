@@ -12,6 +12,7 @@ import pathlib
 import random
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ import strangers
 import surroundings
 import writers
 from inputs import Inputs
-from trial import Failure, Load, Trial
+from trial import MARKER, Failure, Load, Trial, processes
 
 ATTACKS = (files, signals, surroundings, writers, strangers)
 CLASSES = {name: attack for attacks in ATTACKS for name, attack in attacks.CLASSES.items()}
@@ -164,9 +165,19 @@ class Campaign:
         return failures
 
 
+def end_programs(number, frame):
+    """Whoever ends the campaign ends what it has started."""
+    del frame
+    for pid in processes(f"{MARKER}={os.getpid()}/".encode()):
+        os.kill(pid, signal.SIGKILL)
+    os._exit(128 + number)
+
+
 def main():
     args = options()
     can_mount = enter_own_mounts()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end_programs)
     with tempfile.TemporaryDirectory(prefix="weft-campaign-", ignore_cleanup_errors=True) as folder:
         campaign = Campaign(args, folder, can_mount)
         campaign.run()

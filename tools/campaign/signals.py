@@ -16,7 +16,7 @@ BACKENDS = ["shm", "gloo", "mpi", "hierarchical"]
 ENDLESS = {
     "bench": ["bench", "MODEL", "-p", "32", "-n", "24", "-r", "1000"],
     "train": ["train", "endless.toml"],
-    "serve": ["serve", "MODEL", "--port", "0"],
+    "serve": ["serve", "MODEL", "--port", "0", "--no-restart"],
     "chat": ["chat", "MODEL"],
 }
 SHORT = {

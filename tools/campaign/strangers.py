@@ -132,14 +132,14 @@ def attack_place(trial):
 
 
 def ask(port, path, body, timeout):
-    """POST or GET; returns (status, body), or None where the server ends the connection."""
+    """POST or GET; returns (status, body), or (0, why) where the server ends the connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
         connection.request("GET" if body is None else "POST", path, body)
         answer = connection.getresponse()
         return answer.status, answer.read()
-    except (http.client.HTTPException, ConnectionError):
-        return None
+    except (http.client.HTTPException, ConnectionError) as error:
+        return 0, repr(error).encode()
     finally:
         connection.close()
 
@@ -175,7 +175,6 @@ def disturb(trial, port):
         content, words = mutations.json_bytes(rng, json.dumps(body).encode())
         answer = ask(port, path, content, limit)
         trial.note(f"{path} {words}")
-        trial.expect(answer is not None, "no answer")
         trial.expect(answer[0] in (200, 400, 404, 413, 422, 429), f"status {answer[0]}: {answer[1][:200]!r}")
         if answer[0] != 200:
             message = json.loads(answer[1])["error"]["message"]
@@ -206,7 +205,7 @@ def attack_serve(trial):
         try:
             if ask(port, "/health", None, 5)[0] == 200:
                 break
-        except (OSError, TypeError):
+        except OSError:
             pass
         trial.expect(time.monotonic() < deadline and process.poll() is None, "the server does not start")
         time.sleep(0.1)
@@ -223,7 +222,7 @@ def attack_serve(trial):
 
 
 def choices_of(answer):
-    return answer and (answer[0], json.loads(answer[1])["choices"])
+    return (answer[0], json.loads(answer[1])["choices"]) if answer[0] == 200 else answer
 
 
 CLASSES = {"strangers": attack_job, "taken_place": attack_place, "serve": attack_serve}

@@ -84,8 +84,8 @@ def attack_streams(trial):
     writes_text = verb not in ("convert", "gguf", "quantize", "quantize2", "shard", "plot", "fuse", "logits", "train", "lora",
                                "perplexity", "launch", "launch_gloo", "chat", "bench", "doctor")
     if stdout in (">&-", ">/dev/full") and writes_text:
-        trial.expect(result.status == 5 or "</" in (stdin, ) or verb == "tokenize" and stdin != "</dev/null",
-                     f"status {result.status} without a stdout")
+        # A text of nothing has no tokens to show.
+        trial.expect(result.status == 5 or verb == "tokenize", f"status {result.status} without a stdout")
     trial.leaves_nothing()
 
 

@@ -60,7 +60,7 @@ def text_of(raw, what):
 
 
 def processes(marker):
-    """Ids of the processes whose environment has the marker; a dead one that waits has none."""
+    """Ids of the processes whose environment has an item that begins so; a dead one that waits has none."""
     found = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
@@ -69,7 +69,7 @@ def processes(marker):
             environ = pathlib.Path(entry.path, "environ").read_bytes()
         except OSError:
             continue
-        if marker in environ.split(b"\0"):
+        if any(item.startswith(marker) for item in environ.split(b"\0")):
             found.append(int(entry.name))
     return found
 
@@ -158,10 +158,12 @@ class Trial:
         self.notes, self.words, self.slowest = [], set(), 0.0
         self.temporary = self.folder / "tmp"
         self.temporary.mkdir(parents=True)
-        self.marker = f"{MARKER}={name}".encode()
+        # The mark ends in a sign that no name has, so that signals-1 is not found in signals-10.
+        mark = f"{os.getpid()}/{name}/"
+        self.marker = f"{MARKER}={mark}".encode()
         self.shm_before = shared_memory()
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("WEFT_")}
-        self.env.update({MARKER: name, "TMPDIR": str(self.temporary), "WEFT_THREADS": "1",
+        self.env.update({MARKER: mark, "TMPDIR": str(self.temporary), "WEFT_THREADS": "1",
                          # In place of the model of set-up, which takes long.
                          "WEFT_MODEL": str(self.folder / "none"), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                          "OMPI_MCA_rmaps_base_oversubscribe": "1"})
