@@ -12,6 +12,7 @@
 #include "weft/quant/formats/awq_gptq.h"
 #include "weft/quant/formats/gguf_blocks.h"
 #include "weft/quant/large_tensor.h"
+#include "weft/quant/panels/gguf_panels.h"
 #include "weft/quant/torch_dtype.h"
 
 namespace weft::io {
@@ -276,6 +277,24 @@ LoadedMatrix load_matrix(const TensorFile& file, const MatrixSource& matrix,
                          at::ScalarType dense_dtype, ReadStats* stats) {
   const Decoder& decoder = kDecoders[static_cast<size_t>(matrix.format.kind)];
   return decoder.load({file, matrix, dense_dtype, stats});
+}
+
+std::optional<quant::PanelMatrix> load_panels(const TensorFile& file, const MatrixSource& matrix,
+                                              int64_t activation_bits, ReadStats* stats) {
+  if (matrix.format.kind != MatrixKind::kGgufBlocks) return std::nullopt;
+  const View& view = matrix.parts[0]->result;
+  const auto columns = within(matrix.wanted.columns, matrix.format.in_unit);
+  if (!is_all(columns, view.size(1)) || !quant::has_gguf_panels(view.dtype(), view.size(1))) {
+    return std::nullopt;
+  }
+  quant::PanelMatrix panels =
+      quant::empty_gguf_panels(view.dtype(), view.size(0), view.size(1), activation_bits);
+  core::ReadBuffer buffer;
+  for_each_chunk(*matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
+    at::Tensor stored = read_chunk(file, chunk, buffer, stats);
+    quant::write_gguf_rows(view.dtype(), bytes_of(stored), start, panels);
+  });
+  return panels;
 }
 
 at::Tensor load_tensor(const TensorFile& file, const ShardRecipe& recipe, at::ScalarType dtype,

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -10,6 +11,7 @@
 
 #include "weft/io/matrix_format.h"
 #include "weft/io/views/read_view.h"
+#include "weft/quant/panels/panel_layout.h"
 #include "weft/quant/quantized_matrix.h"
 
 namespace weft::io {
@@ -36,6 +38,11 @@ struct MatrixSource {
 /// lossless. Throws FormatError, IoError, ShapeError (edges that cut a run of 8 packed elements).
 LoadedMatrix load_matrix(const TensorFile& file, const MatrixSource& matrix,
                          at::ScalarType dense_dtype, ReadStats* stats = nullptr);
+
+/// Reads blocks of a GGUF file straight into panels (quant::has_gguf_panels); nullopt, and nothing
+/// is read, where the matrix is stored otherwise or its slice cuts blocks. Throws as load_matrix.
+std::optional<quant::PanelMatrix> load_panels(const TensorFile& file, const MatrixSource& matrix,
+                                              int64_t activation_bits, ReadStats* stats = nullptr);
 
 /// Reads a floating tensor of any shape, converted to `dtype`. Throws FormatError for other types.
 at::Tensor load_tensor(const TensorFile& file, const ShardRecipe& recipe, at::ScalarType dtype,

@@ -2,6 +2,7 @@
 
 #include "tests/quant/quant_cases.h"
 #include "weft/core/error.h"
+#include "weft/quant/panels/gguf_panels.h"
 #include "weft/quant/panels/panel_layout.h"
 
 namespace weft::quant {
@@ -39,6 +40,40 @@ TEST_P(GgufBlocks, EqualTheGgufPackagesValues) {
   EXPECT_EQ(w.is_symmetric(), info().is_symmetric);
   EXPECT_EQ(w.scales.scalar_type(), info().scale_dtype());
   EXPECT_TRUE(at::equal(dequantize(w, at::kFloat), expected));
+}
+
+TEST_P(GgufBlocks, GoStraightIntoPanels) {
+  if (GetParam() == Dtype::kMXFP4) {
+    EXPECT_FALSE(has_gguf_panels(GetParam(), kColumns));
+    return;
+  }
+  auto file = golden();
+  const auto blocks = file.take_bytes(golden_bytes(GetParam()));
+  const auto values = file.take({kRows, kColumns}, at::kFloat);
+  // Pieces that begin and end within panels, the last of which is not full.
+  constexpr int64_t kPieces = 13;
+  PanelMatrix panels = empty_gguf_panels(GetParam(), kPieces * kRows, kColumns, 16);
+  for (int64_t i = 0; i < kPieces; ++i) {
+    write_gguf_rows(GetParam(), blocks, i * kRows, panels);
+  }
+  EXPECT_EQ(panels.activation_bits, 16);
+  EXPECT_TRUE(at::equal(panel_values(panels), values.repeat({kPieces, 1})));
+  const PanelMatrix decoded = to_panels(from_gguf_blocks(GetParam(), blocks, kRows, kColumns));
+  PanelMatrix straight = empty_gguf_panels(GetParam(), kRows, kColumns, 8);
+  write_gguf_rows(GetParam(), blocks, 0, straight);
+  EXPECT_EQ(straight.form.numbers, decoded.form.numbers);
+  EXPECT_EQ(straight.num_bytes(), decoded.num_bytes());
+  if (info().has_float_scales) return;
+  EXPECT_TRUE(at::equal(straight.data, decoded.data));
+}
+
+TEST(GgufPanels, RefuseRowsThatAreNotTheMatrixs) {
+  PanelMatrix panels = empty_gguf_panels(Dtype::kQ4_0, 4, 64, 8);
+  const std::vector<std::byte> blocks(size_t{72} * 2);
+  EXPECT_EQ(message_of<ShapeError>([&] { write_gguf_rows(Dtype::kQ4_0, blocks, 1, panels); }),
+            "quant.write_gguf_rows: 144 bytes from row 1, expected whole rows of 36 within 4");
+  EXPECT_EQ(message_of<ShapeError>([&] { empty_gguf_panels(Dtype::kQ4K, 4, 64, 8); }),
+            "quant.empty_gguf_panels: [4, 64] of Q4_K, expected rows of whole blocks");
 }
 
 TEST_P(GgufBlocks, KeepTheirValuesInPanelsOfAboutTheirSize) {

@@ -16,19 +16,21 @@ TEST(TwoLevelBlock, HasTheFirstHalfOfQ6InTheLowNibbles) {
   block[128] = 0b11'10'01'00;  // high bits of elements 0, 32, 64, 96
   block[192] = 0xFF;           // scale of elements 0 to 15: -1
   block[209] = 0x3C;           // d = 1
-  std::array<uint8_t, 256> codes{};
-  std::array<float, 16> scales{};
-  decode_two_level_block(core::Dtype::kQ6K, block.data(), {codes.data(), scales.data(), nullptr});
-  EXPECT_EQ(codes[0], 0x0A);
-  EXPECT_EQ(codes[32], 0x10);
-  EXPECT_EQ(codes[64], 0x25);
-  EXPECT_EQ(codes[96], 0x30);
-  EXPECT_EQ(scales[0], -1.0F);
+  TwoLevelBlock parts{};
+  decode_two_level_block(core::Dtype::kQ6K, block.data(), parts);
+  EXPECT_EQ(parts.codes[0], 0x0A);
+  EXPECT_EQ(parts.codes[32], 0x10);
+  EXPECT_EQ(parts.codes[64], 0x25);
+  EXPECT_EQ(parts.codes[96], 0x30);
+  EXPECT_EQ(parts.scales[0], -1);
+  EXPECT_EQ(parts.scale, 1.0F);
 }
 
 TEST(TwoLevelBlock, RefusesOneLevelKinds) {
-  const auto message = test::message_of<core::InternalError>(
-      [] { decode_two_level_block(core::Dtype::kQ4_0, nullptr, {}); });
+  const auto message = test::message_of<core::InternalError>([] {
+    TwoLevelBlock parts{};
+    decode_two_level_block(core::Dtype::kQ4_0, nullptr, parts);
+  });
   EXPECT_EQ(message,
             "quant.decode_two_level_block: type, expected a K-quant, got Q4_0; report this");
 }

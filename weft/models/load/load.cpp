@@ -52,10 +52,16 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
   for (size_t i = 0; i < weight.parts.size(); ++i) {
     source.parts.push_back(&plan().recipe(weight, i, rank()));
   }
+  at::Tensor bias = with_bias ? vector_or_undefined(base + ".bias") : at::Tensor();
   io::ReadStats own;
+  if (place_.panel_activation_bits != 0 && !place_.on_cuda) {
+    if (auto panels = io::load_panels(file_, source, place_.panel_activation_bits, &own)) {
+      report(own);
+      return nn::in_panels(std::move(*panels), bias);
+    }
+  }
   io::LoadedMatrix loaded = io::load_matrix(file_, source, matrix_dtype(weight), &own);
   report(own);
-  at::Tensor bias = with_bias ? vector_or_undefined(base + ".bias") : at::Tensor();
   if (auto* dense = std::get_if<at::Tensor>(&loaded)) {
     return in_order(std::make_shared<nn::DenseLinearImpl>(std::move(*dense), std::move(bias)));
   }

@@ -16,18 +16,18 @@ namespace {
 
 constexpr char kPanelLinear[] = "nn.PanelLinear";
 
-// The bias as products in panels add it; undefined if there is none.
-at::Tensor in_float(const LinearLike& linear) {
-  const at::Tensor bias = linear.bias_or_undefined();
-  return bias.defined() ? bias.detach().to(at::kFloat).contiguous() : bias;
-}
-
 }  // namespace
+
+// Products in panels add biases in float32.
+std::shared_ptr<LinearLike> in_panels(quant::PanelMatrix weight, const at::Tensor& bias) {
+  return std::make_shared<PanelLinearImpl>(
+      std::move(weight), bias.defined() ? bias.detach().to(at::kFloat).contiguous() : bias);
+}
 
 std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits) {
   if (const auto* dense = dynamic_cast<const DenseLinearImpl*>(&linear)) {
     if (!quant::fits_panels(dense->weight)) return nullptr;
-    return std::make_shared<PanelLinearImpl>(quant::to_panels(dense->weight), in_float(*dense));
+    return in_panels(quant::to_panels(dense->weight), dense->bias);
   }
   const auto* quantized = dynamic_cast<const QuantizedLinearImpl*>(&linear);
   if (quantized == nullptr) return nullptr;
@@ -35,13 +35,11 @@ std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activati
     if (floats->bits() != 4) return nullptr;
     const quant::AffineTensor integers = quant::to_affine(*floats);
     if (!quant::fits_panels(integers)) return nullptr;
-    return std::make_shared<PanelLinearImpl>(quant::to_panels(integers, activation_bits),
-                                             in_float(*quantized));
+    return in_panels(quant::to_panels(integers, activation_bits), quantized->bias);
   }
   const auto* affine = std::get_if<quant::AffineTensor>(&quantized->weight);
   if (affine == nullptr || !quant::fits_panels(*affine)) return nullptr;
-  return std::make_shared<PanelLinearImpl>(quant::to_panels(*affine, activation_bits),
-                                           in_float(*quantized));
+  return in_panels(quant::to_panels(*affine, activation_bits), quantized->bias);
 }
 
 PanelLinearImpl::PanelLinearImpl(quant::PanelMatrix weight_in, at::Tensor bias_in)

@@ -45,6 +45,9 @@ TORCH_MODULE(PanelLinear);
 /// if its weight doesn't fit (quant::fits_panels).
 std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits);
 
+/// A layer of panels and a bias of any floating type, or none.
+std::shared_ptr<LinearLike> in_panels(quant::PanelMatrix weight, const at::Tensor& bias);
+
 /// Replaces every linear of the module that fits (quant::fits_panels) by one in panels, one after
 /// another, so that at most one weight is in memory twice. Others stay as they are. Returns how
 /// many. Activations of quantized ones get `activation_bits`, 8 or 16. Not collective.

@@ -24,8 +24,6 @@ using core::check;
 using core::Dtype;
 using core::ShapeError;
 
-constexpr const char* kFromGgufBlocks = "quant.from_gguf_blocks";
-
 constexpr GgufBlockInfo kBlocks[] = {
     {Dtype::kQ4_0, 4, 32, true, false}, {Dtype::kQ4_1, 4, 32, false, false},
     {Dtype::kQ5_0, 5, 32, true, false}, {Dtype::kQ5_1, 5, 32, false, false},
@@ -34,40 +32,6 @@ constexpr GgufBlockInfo kBlocks[] = {
     {Dtype::kQ5K, 5, 32, false, true},  {Dtype::kQ6K, 6, 16, true, true},
     {Dtype::kMXFP4, 5, 32, true, true},
 };
-
-void check_size(Dtype dtype, size_t given, int64_t out, int64_t in) {
-  const core::DtypeInfo& type = core::info(dtype);
-  check<ShapeError>(out > 0 && in > 0 && in % type.block_elements == 0, kFromGgufBlocks, ": ",
-                    type.name, " matrix, expected rows of whole blocks of ", type.block_elements,
-                    " columns, got shape [", out, ", ", in, "]; cut between blocks");
-  const auto row_bytes = core::checked_mul(in / type.block_elements, type.block_bytes);
-  const auto bytes = row_bytes ? core::checked_mul(*row_bytes, out) : std::nullopt;
-  check<ShapeError>(bytes == given, kFromGgufBlocks, ": ", type.name, " blocks of a [", out, ", ",
-                    in, "] matrix, expected ",
-                    bytes ? core::join(*bytes) : "more than fit in memory", " bytes, got ", given,
-                    "; check the shape");
-}
-
-/// The codes of a one-level block, whose scale and offset (2 bytes each) come first, then five-bit
-/// kinds' high bits. The low nibble of byte j is element j, the high one element j + 16.
-void decode_codes(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes) {
-  const uint8_t* rest = block + (info.is_symmetric ? 2 : 4);
-  if (info.bits == 8) {
-    for (int e = 0; e < 32; ++e) codes[e] = rest[e] ^ 0x80;
-    return;
-  }
-  uint32_t fifths = 0;
-  if (info.bits == 5) {
-    fifths = rest[0] | rest[1] << 8 | rest[2] << 16 | static_cast<uint32_t>(rest[3]) << 24;
-    rest += 4;
-  }
-  for (int j = 0; j < 16; ++j) {
-    codes[j] = rest[j] & 15;
-    codes[j + 16] = rest[j] >> 4;
-  }
-  if (info.bits == 4) return;
-  for (int j = 0; j < 32; ++j) codes[j] |= static_cast<uint8_t>((fifths >> j & 1) << 4);
-}
 
 /// A byte of exponent, 16 bytes of E2M1 elements in the nibbles' order of the others. The code of
 /// an element is twice its value and 16. Source: OCP Microscaling Formats (MX) Specification v1.0.
@@ -89,19 +53,29 @@ struct Parts {
   uint8_t* offsets = nullptr;
 };
 
+void convert_two_levels(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes,
+                        const Parts& to) {
+  TwoLevelBlock parts;
+  decode_two_level_block(info.dtype, block, parts);
+  std::ranges::copy(parts.codes, codes);
+  const auto groups = static_cast<size_t>(core::info(info.dtype).block_elements / info.group_size);
+  for (size_t i = 0; i < groups; ++i) {
+    const float scale = parts.scale * static_cast<float>(parts.scales[i]);
+    std::memcpy(to.scales + i * sizeof(float), &scale, sizeof(float));
+    if (to.offsets == nullptr) continue;
+    const float offset = parts.offset * static_cast<float>(parts.offsets[i]);
+    std::memcpy(to.offsets + i * sizeof(float), &offset, sizeof(float));
+  }
+}
+
 void convert_block(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes,
                    const Parts& to) {
   if (info.dtype == Dtype::kMXFP4) {
     decode_mxfp4(block, codes, reinterpret_cast<float*>(to.scales));
     return;
   }
-  if (info.has_float_scales) {
-    decode_two_level_block(
-        info.dtype, block,
-        {codes, reinterpret_cast<float*>(to.scales), reinterpret_cast<float*>(to.offsets)});
-    return;
-  }
-  decode_codes(info, block, codes);
+  if (info.has_float_scales) return convert_two_levels(info, block, codes, to);
+  decode_one_level_codes(info, block, codes);
   std::memcpy(to.scales, block, 2);
   if (to.offsets != nullptr) std::memcpy(to.offsets, block + 2, 2);
 }
@@ -131,10 +105,41 @@ const GgufBlockInfo& gguf_block_info(Dtype dtype) {
   return *row;
 }
 
+void check_gguf_size(Dtype dtype, size_t given, int64_t out, int64_t in, const char* where) {
+  const core::DtypeInfo& type = core::info(dtype);
+  check<ShapeError>(out > 0 && in > 0 && in % type.block_elements == 0, where, ": ", type.name,
+                    " matrix, expected rows of whole blocks of ", type.block_elements,
+                    " columns, got shape [", out, ", ", in, "]; cut between blocks");
+  const auto row_bytes = core::checked_mul(in / type.block_elements, type.block_bytes);
+  const auto bytes = row_bytes ? core::checked_mul(*row_bytes, out) : std::nullopt;
+  check<ShapeError>(bytes == given, where, ": ", type.name, " blocks of a [", out, ", ", in,
+                    "] matrix, expected ", bytes ? core::join(*bytes) : "more than fit in memory",
+                    " bytes, got ", given, "; check the shape");
+}
+
+void decode_one_level_codes(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes) {
+  const uint8_t* rest = block + (info.is_symmetric ? 2 : 4);
+  if (info.bits == 8) {
+    for (int e = 0; e < 32; ++e) codes[e] = rest[e] ^ 0x80;
+    return;
+  }
+  uint32_t fifths = 0;
+  if (info.bits == 5) {
+    fifths = rest[0] | rest[1] << 8 | rest[2] << 16 | static_cast<uint32_t>(rest[3]) << 24;
+    rest += 4;
+  }
+  for (int j = 0; j < 16; ++j) {
+    codes[j] = rest[j] & 15;
+    codes[j + 16] = rest[j] >> 4;
+  }
+  if (info.bits == 4) return;
+  for (int j = 0; j < 32; ++j) codes[j] |= static_cast<uint8_t>((fifths >> j & 1) << 4);
+}
+
 AffineTensor from_gguf_blocks(Dtype dtype, std::span<const std::byte> blocks, int64_t out,
                               int64_t in) {
   const GgufBlockInfo& info = gguf_block_info(dtype);
-  check_size(dtype, blocks.size(), out, in);
+  check_gguf_size(dtype, blocks.size(), out, in, "quant.from_gguf_blocks");
   const int64_t groups = in / info.group_size;
   // The allocator of small memory could not use again what one of many such tensors leaves.
   AffineTensor w{info.bits,

@@ -27,6 +27,14 @@ struct GgufBlockInfo {
 /// The row of a block type. Throws InternalError for other types.
 const GgufBlockInfo& gguf_block_info(core::Dtype dtype);
 
+/// The codes, 32, of a one-level block, whose scale and offset (2 bytes each) come first, then
+/// five-bit kinds' high bits. The low nibble of byte j is element j, the high one element j + 16.
+void decode_one_level_codes(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes);
+
+/// Throws ShapeError naming `where` unless `bytes` bytes are blocks of `dtype` of a matrix
+/// [out, in] whose rows are whole blocks.
+void check_gguf_size(core::Dtype dtype, size_t bytes, int64_t out, int64_t in, const char* where);
+
 /// Converts the blocks of a matrix [out, in], or of a rank's part of one, row after row as in the
 /// file. Lossless: dequantized in float32, all values equal those of the blocks (a zero may have
 /// another sign). Scales are float16 for Q4_0 to Q8_0 and float32 for K-quants and MXFP4, whose

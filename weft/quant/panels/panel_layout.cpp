@@ -14,6 +14,7 @@
 #include "weft/quant/formats/two_level_scales.h"
 #include "weft/quant/large_tensor.h"
 #include "weft/quant/panels/panel_codes.h"
+#include "weft/quant/panels/panel_places.h"
 #include "weft/quant/view.h"
 
 namespace weft::quant {
@@ -29,19 +30,7 @@ using kernels::PanelNumbers;
 using kernels::Panels;
 using kernels::PanelScales;
 
-int64_t num_panels(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
-
 constexpr int64_t kHalf = kBlockColumns / 2;
-
-// Where a block has row `row`'s first scale, first offset and codes.
-struct BlockRow {
-  BlockRow(const PanelForm& form, int64_t row)
-      : scale_size(form.scale_bytes() / kPanelRows),
-        scale(scale_size * row),
-        offset(form.scale_bytes() + scale_size * row),
-        codes(form.header_bytes() + 4 * row) {}
-  int64_t scale_size, scale, offset, codes;
-};
 
 // Scales, or offsets, as panels have them: one for each group and, with two levels, what
 // kSharedBlocks blocks share.
@@ -206,31 +195,6 @@ void fill_dense_panel(const at::Tensor& w, const PanelForm& form, int64_t first,
   }
 }
 
-PanelForm form_of(const AffineTensor& w, PanelScales scales) {
-  PanelForm form;
-  form.numbers = w.bits <= 4   ? PanelNumbers::kCodes4
-                 : w.bits <= 6 ? PanelNumbers::kCodes6
-                               : PanelNumbers::kCodes8;
-  form.has_offsets = !w.is_symmetric();
-  form.zero = static_cast<float>(int64_t{1} << (w.bits - 1));
-  form.groups = w.group_size % kBlockColumns == 0 ? 1 : 2;
-  form.scales = scales;
-  return form;
-}
-
-PanelMatrix empty_panels(int64_t out, int64_t in, const PanelForm& form) {
-  PanelMatrix made;
-  made.out_features = out;
-  made.in_features = in;
-  made.form = form;
-  const int64_t bytes = Panels{nullptr, form, in / kBlockColumns}.panel_bytes();
-  made.data = large_tensor({num_panels(out) * bytes}, at::kByte);
-  // The last panel's rows beyond w are zeros.
-  std::memset(made.data.mutable_data_ptr<uint8_t>() + (num_panels(out) - 1) * bytes, 0,
-              static_cast<size_t>(bytes));
-  return made;
-}
-
 // Runs `fill`(panel's number, its memory) for all panels.
 template <class Fill>
 void fill_panels(PanelMatrix& made, Fill&& fill) {
@@ -288,7 +252,9 @@ PanelMatrix to_panels(const AffineTensor& w, int64_t activation_bits) {
   check<ShapeError>(activation_bits == 8 || activation_bits == 16,
                     "quant.to_panels: activations of ", activation_bits, " bits, expected 8 or 16");
   const Scales scales = scales_of(w);
-  PanelMatrix made = empty_panels(w.out_features(), w.in_features(), form_of(w, scales.type));
+  PanelMatrix made =
+      empty_panels(w.out_features(), w.in_features(),
+                   coded_form({w.bits, w.group_size, !w.is_symmetric(), scales.type}));
   made.activation_bits = activation_bits;
   const Panels panels = view_of(made);
   fill_panels(made, [&](int64_t i, uint8_t* panel) {
