@@ -9,6 +9,7 @@
 #include "weft/core/error.h"
 #include "weft/core/memory/new_memory.h"
 #include "weft/io/matrix_rules.h"
+#include "weft/io/views/span_plan.h"
 #include "weft/quant/formats/awq_gptq.h"
 #include "weft/quant/formats/gguf_blocks.h"
 #include "weft/quant/large_tensor.h"
@@ -109,10 +110,28 @@ quant::AffineTensor trimmed_columns(const quant::AffineTensor& read, const Matri
   return is_all(columns, read.in_features()) ? read : quant::select_affine(read, 1, columns);
 }
 
+// Whether the system reads no page for the whole span that it would not read for the pieces.
+bool fills_its_pages(const ReadSpan& span) {
+  constexpr uint64_t kLeastPage = 4096;
+  uint64_t end = 0;
+  for (const SpanPiece& piece : span.pieces) {
+    if (piece.offset_in_span > end + kLeastPage) return false;
+    end = std::max(end, piece.offset_in_span + piece.num_bytes);
+  }
+  return true;
+}
+
+// Has the system read what comes next from the disk while this thread decodes.
+void read_ahead(const TensorFile& file, const View& view) {
+  for_each_span(std::span(&view, 1), SpanOptions(), [&](const ReadSpan& span) {
+    if (fills_its_pages(span)) file.will_need(span.file, span.offset, span.num_bytes);
+  });
+}
+
 // Visits the rows in chunks, so that what is read and not yet decoded stays small: each chunk's
 // first row and recipe. What an eager function makes can't be had in pieces.
 template <class Visit>
-void for_each_chunk(const ShardRecipe& recipe, const Visit& visit) {
+void for_each_chunk(const TensorFile& file, const ShardRecipe& recipe, const Visit& visit) {
   constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
   const View& view = recipe.result;
   const uint64_t bytes = view.num_bytes();
@@ -124,6 +143,8 @@ void for_each_chunk(const ShardRecipe& recipe, const Visit& visit) {
   const auto chunks = static_cast<int64_t>(bytes / kChunkBytes) + 1;
   const int64_t step = std::max<int64_t>(1, rows / chunks);
   for (int64_t start = 0; start < rows; start += step) {
+    const int64_t next = start + step;
+    if (next < rows) read_ahead(file, view.narrow(0, next, std::min(step, rows - next)));
     visit(start, {{}, view.narrow(0, start, std::min(step, rows - start))});
   }
 }
@@ -146,7 +167,7 @@ LoadedMatrix load_blocks(const MatrixRead& read) {
   const View& view = matrix.parts[0]->result;
   quant::AffineTensor whole;
   core::ReadBuffer buffer;
-  for_each_chunk(*matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
+  for_each_chunk(read.file, *matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
     at::Tensor stored = read_chunk(read.file, chunk, buffer, read.stats);
     const View& rows = chunk.result;
     const quant::AffineTensor part = trimmed_columns(
@@ -174,7 +195,7 @@ at::Tensor load_floating(const TensorFile& file, const ShardRecipe& recipe, at::
   }
   at::Tensor loaded = quant::large_tensor(view.shape(), dtype);
   core::ReadBuffer buffer;
-  for_each_chunk(recipe, [&](int64_t start, const ShardRecipe& chunk) {
+  for_each_chunk(file, recipe, [&](int64_t start, const ShardRecipe& chunk) {
     const at::Tensor stored = read_chunk(file, chunk, buffer, stats);
     loaded.narrow(0, start, stored.size(0)).copy_(stored);
   });
@@ -290,7 +311,7 @@ std::optional<quant::PanelMatrix> load_panels(const TensorFile& file, const Matr
   quant::PanelMatrix panels =
       quant::empty_gguf_panels(view.dtype(), view.size(0), view.size(1), activation_bits);
   core::ReadBuffer buffer;
-  for_each_chunk(*matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
+  for_each_chunk(file, *matrix.parts[0], [&](int64_t start, const ShardRecipe& chunk) {
     at::Tensor stored = read_chunk(file, chunk, buffer, stats);
     quant::write_gguf_rows(view.dtype(), bytes_of(stored), start, panels);
   });
