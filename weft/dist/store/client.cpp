@@ -43,10 +43,10 @@ void StoreClient::set(const std::string& key, const std::vector<uint8_t>& value)
 }
 
 std::vector<uint8_t> StoreClient::compareSet(const std::string& key,
-                                             const std::vector<uint8_t>& currentValue,
-                                             const std::vector<uint8_t>& newValue) {
+                                             const std::vector<uint8_t>& current_value,
+                                             const std::vector<uint8_t>& new_value) {
   MessageWriter request;
-  request.op(StoreOp::kCompareSet).text(key).text(text_of(currentValue)).text(text_of(newValue));
+  request.op(StoreOp::kCompareSet).text(key).text(text_of(current_value)).text(text_of(new_value));
   return bytes_of(ask(request).text());
 }
 

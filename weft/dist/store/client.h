@@ -40,8 +40,8 @@ class StoreClient : public c10d::Store {
   using c10d::Store::compareSet;
   using c10d::Store::set;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
-  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& currentValue,
-                                  const std::vector<uint8_t>& newValue) override;
+  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& current_value,
+                                  const std::vector<uint8_t>& new_value) override;
   /// Waits for the key.
   std::vector<uint8_t> get(const std::string& key) override;
   int64_t add(const std::string& key, int64_t value) override;
