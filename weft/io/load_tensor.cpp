@@ -115,7 +115,7 @@ bool fills_its_pages(const ReadSpan& span) {
   constexpr uint64_t kLeastPage = 4096;
   uint64_t end = 0;
   for (const SpanPiece& piece : span.pieces) {
-    if (piece.offset_in_span > end + kLeastPage) return false;
+    if (piece.offset_in_span >= end + kLeastPage) return false;
     end = std::max(end, piece.offset_in_span + piece.num_bytes);
   }
   return true;
