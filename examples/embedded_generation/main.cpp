@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   const auto loaded = weft::models::load_model(*file, world);
 
   std::vector<int64_t> prompt;
-  for (const auto id : tokenizer.encode(argv[2])) prompt.push_back(id);
+  for (const auto id : tokenizer.encode_prompt(argv[2])) prompt.push_back(id);
   weft::generate::Engine engine(loaded.model, /*context=*/512);
   weft::generate::GenerateOptions options;
   options.max_tokens = 16;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "tests/core/error_text.h"
 #include "tests/support/run_ranks.h"
 #include "tests/text/byte_vocabulary.h"
@@ -21,6 +24,12 @@ constexpr char kPrompt[] = "The fox";
 TextGenerator make_generator(const dist::World& world) {
   auto model = models::load_model(*io::TensorFile::open(kFolder), world.group()).model;
   return {std::move(model), text::Tokenizer::make(testing::byte_vocabulary(), "test"), 128};
+}
+
+// See tools/make_bos_goldens.py.
+nlohmann::json bos_goldens() {
+  std::ifstream in(WEFT_SOURCE_DIR "/tests/generate/data/bos.json");
+  return nlohmann::json::parse(in);
 }
 
 TextOptions options_of(std::vector<std::string> stops = {}) {
@@ -57,6 +66,24 @@ TEST(TextGenerator, ContinuesRankZerosPrompt) {
     EXPECT_EQ(share_tokens(world.group(), answer.result.tokens), answer.result.tokens);
     EXPECT_EQ(answer.text.empty(), world.rank() != 0);
   });
+}
+
+TEST(TextGenerator, ContinuesATextAsTransformersDoesWithItsBosAndWithout) {
+  for (const int n : {1, 2, 3}) {
+    run_ranks(n, [](dist::World& world) {
+      for (const nlohmann::json& golden : bos_goldens()) {
+        text::Vocabulary vocabulary = testing::byte_vocabulary();
+        vocabulary.bos = golden.at("bos");
+        vocabulary.add_bos = golden.at("adds_bos");
+        auto model = models::load_model(*io::TensorFile::open(kFolder), world.group()).model;
+        TextGenerator generator(std::move(model), text::Tokenizer::make(vocabulary, "test"), 128);
+        const TextResult answer =
+            generator.complete(golden.at("prompt").get<std::string>(), options_of(), accept);
+        EXPECT_EQ(answer.result.tokens, golden.at("greedy").get<std::vector<int64_t>>());
+        EXPECT_EQ(answer.result.num_prompt_tokens, golden.at("tokens").size());
+      }
+    });
+  }
 }
 
 TEST(TextGenerator, EndsBeforeAStopTextOnAllRanks) {

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
@@ -87,6 +88,37 @@ TEST(GgufTokenizer, OfSentencePieceNeedsScores) {
   keys.erase(keys.begin() + 2);
   const std::string error = testing::error_text([&] { tokenizer_of(keys); });
   EXPECT_TRUE(error.ends_with("m.gguf: missing key 'tokenizer.ggml.scores'")) << error;
+}
+
+// The defaults of llama.cpp's llama_vocab: files of these families often lack the key.
+TEST(GgufTokenizer, OfBytesBeginsTextsWithBosWhereItsFamilyOrItsKeysSaySo) {
+  const auto prefix_of = [](const std::string& family, std::optional<bool> adds_bos) {
+    std::string tokens;
+    for (const char* token : {"a", "<s>"}) tokens += gguf_text(token);
+    std::vector<std::string> keys = {
+        gguf_key("tokenizer.ggml.model", GgufType::kString, gguf_text("gpt2")),
+        gguf_key("tokenizer.ggml.pre", GgufType::kString, gguf_text(family)),
+        gguf_key("tokenizer.ggml.tokens", GgufType::kArray,
+                 gguf_array(GgufType::kString, 2, tokens)),
+        gguf_key("tokenizer.ggml.token_type", GgufType::kArray,
+                 gguf_array(GgufType::kI32, 2, raw(int32_t{1}) + raw(int32_t{3}))),
+        gguf_key("tokenizer.ggml.merges", GgufType::kArray, gguf_array(GgufType::kString, 0, "")),
+        gguf_key("tokenizer.ggml.bos_token_id", GgufType::kU32, raw(uint32_t{1}))};
+    if (adds_bos) {
+      keys.push_back(gguf_key("tokenizer.ggml.add_bos_token", GgufType::kBool,
+                              raw(static_cast<char>(*adds_bos))));
+    }
+    return tokenizer_of(keys).encode_prompt("a");
+  };
+  using Ids = std::vector<text::TokenId>;
+  for (const char* family : {"llama-bpe", "llama3", "llama-v3", "tekken"}) {
+    EXPECT_EQ(prefix_of(family, std::nullopt), (Ids{1, 0})) << family;
+    EXPECT_EQ(prefix_of(family, false), Ids{0}) << family;
+  }
+  for (const char* family : {"gpt-2", "qwen2", "smollm", "gpt-4o"}) {
+    EXPECT_EQ(prefix_of(family, std::nullopt), Ids{0}) << family;
+    EXPECT_EQ(prefix_of(family, true), (Ids{1, 0})) << family;
+  }
 }
 
 }  // namespace

@@ -202,6 +202,8 @@ struct TokenizeOptions {
   std::string model;
   /// "-": stdin.
   std::string prompt;
+  /// With what the tokenizer puts around a text, e.g. bos.
+  bool adds_special = false;
   bool is_json = false;
 };
 

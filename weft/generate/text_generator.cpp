@@ -65,7 +65,7 @@ GenerateOptions TextGenerator::with_grammar(const TextOptions& options) {
 TextResult TextGenerator::complete(std::string_view prompt, const TextOptions& options,
                                    const TextSink& sink) {
   std::vector<int64_t> tokens;
-  if (group().rank() == 0) tokens = to_tokens(tokenizer_.encode(prompt));
+  if (group().rank() == 0) tokens = to_tokens(tokenizer_.encode_prompt(prompt));
   return complete_tokens(tokens, options, sink);
 }
 

@@ -37,9 +37,10 @@ class TextGenerator {
 
   static constexpr int64_t kDefaultContext = 4096;
 
-  /// Continues a text; special tokens are neither added nor parsed. Collective: `prompt` and `sink`
-  /// are rank 0's, the options are the same on all ranks. Throws ConfigError as Engine::generate
-  /// and grammar::Compiler::compile, and for a stop text that is empty.
+  /// Continues a text, before which come the tokens that the tokenizer puts there, e.g. bos; no
+  /// special token is parsed out of it. Collective: `prompt` and `sink` are rank 0's, the options
+  /// are the same on all ranks. Throws ConfigError as Engine::generate and
+  /// grammar::Compiler::compile, and for a stop text that is empty.
   TextResult complete(std::string_view prompt, const TextOptions& options, const TextSink& sink);
 
   /// The same for a prompt of tokens, which are rank 0's.

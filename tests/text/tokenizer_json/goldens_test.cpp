@@ -80,6 +80,9 @@ TEST_P(TokenizerJsonGoldens, PutTheSameIdsAroundAText) {
   for (const TokenId id : tokenizer.encode_with_special("a")) ids.push_back(id);
   ids.insert(ids.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
   EXPECT_EQ(ids, results_of(GetParam()).at("around").get<Ids>());
+  EXPECT_EQ(tokenizer.encode_whole("a"), ids);
+  ids.resize(ids.size() - tokenizer.suffix().size());
+  EXPECT_EQ(tokenizer.encode_prompt("a"), ids);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, TokenizerJsonGoldens, ::testing::ValuesIn(shape_names()),

@@ -133,7 +133,7 @@ std::optional<ChatOptions> parse_chat(const Args& args) {
 }
 
 std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
-  CLI::App app("Continues a text: no chat template, no special tokens.", "generate");
+  CLI::App app("Continues a text, without a chat template.", "generate");
   GenerateVerbOptions options;
   options.model.command = command_of("generate", args);
   options.model.activations = kFastActivations;

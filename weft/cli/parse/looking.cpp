@@ -6,11 +6,12 @@
 namespace weft::cli {
 
 std::optional<TokenizeOptions> parse_tokenize(const Args& args) {
-  CLI::App app("Shows the tokens of a text; special tokens are neither added nor parsed.",
-               "tokenize");
+  CLI::App app("Shows the tokens of a text; no special token is parsed out of it.", "tokenize");
   TokenizeOptions options;
   app.add_option("model,-m,--model", options.model, "the model whose tokenizer is used");
   app.add_option("-p,--prompt", options.prompt, "the text; - reads stdin");
+  app.add_flag("--add-special", options.adds_special,
+               "also those that the tokenizer puts around a text, e.g. bos");
   app.add_flag("--json", options.is_json, "print {\"tokens\": […]}");
   if (!parse_flags(app, args, {"--prompt"})) return std::nullopt;
   return options;

@@ -29,9 +29,8 @@ std::vector<int64_t> read_tokens(const Session& session, const PerplexityVerbOpt
   if (session.is_root()) {
     const text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
     prefix = {tokenizer.prefix().begin(), tokenizer.prefix().end()};
-    tokens = prefix;
-    const auto ids = tokenizer.encode(core::read_text_file(options.file, kMaxTextBytes));
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    const auto ids = tokenizer.encode_prompt(core::read_text_file(options.file, kMaxTextBytes));
+    tokens = {ids.begin(), ids.end()};
   }
   prefix = generate::share_tokens(session.group(), prefix);
   first_token = prefix.empty() ? -1 : prefix.front();

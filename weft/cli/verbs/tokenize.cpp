@@ -12,8 +12,9 @@ namespace weft::cli {
 int run_tokenize(const TokenizeOptions& options) {
   const text::Tokenizer tokenizer =
       models::load_tokenizer(*io::TensorFile::open(model_path(options.model)));
+  const std::string text = options.prompt == "-" ? read_stdin() : options.prompt;
   const std::vector<text::TokenId> ids =
-      tokenizer.encode(options.prompt == "-" ? read_stdin() : options.prompt);
+      options.adds_special ? tokenizer.encode_whole(text) : tokenizer.encode(text);
   std::string out;
   if (options.is_json) {
     out = core::dump_json({{"tokens", ids}}) + "\n";

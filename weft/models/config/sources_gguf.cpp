@@ -4,6 +4,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/sources.h"
+#include "weft/text/tokenizer/pre_tokenizer.h"
 
 namespace weft::models {
 namespace {
@@ -132,6 +133,12 @@ void add_sentencepiece(const GgufKeys& keys, text::Vocabulary& vocabulary) {
   vocabulary.add_space_prefix = keys.flag_or("tokenizer.ggml.add_space_prefix", true);
 }
 
+// Many files of such a family lack the key.
+bool adds_bos(const text::Vocabulary& vocabulary, const std::string& where) {
+  return vocabulary.model == "gpt2" &&
+         text::find_pre_tokenizer(vocabulary.pre_tokenizer, where).adds_bos;
+}
+
 }  // namespace
 
 text::Tokenizer tokenizer_from_gguf(const io::TensorFile& file) {
@@ -147,7 +154,8 @@ text::Tokenizer tokenizer_from_gguf(const io::TensorFile& file) {
   vocabulary.bos = token_id(keys, "bos", is_sentencepiece ? 1 : -1, file.path());
   vocabulary.eos = token_id(keys, "eos", is_sentencepiece ? 2 : -1, file.path());
   vocabulary.unknown = token_id(keys, "unknown", is_sentencepiece ? 0 : -1, file.path());
-  vocabulary.add_bos = keys.flag_or("tokenizer.ggml.add_bos_token", is_sentencepiece);
+  vocabulary.add_bos = keys.flag_or("tokenizer.ggml.add_bos_token",
+                                    is_sentencepiece || adds_bos(vocabulary, file.path()));
   vocabulary.add_eos = keys.flag_or("tokenizer.ggml.add_eos_token", false);
   return text::Tokenizer::make(std::move(vocabulary), file.path());
 }

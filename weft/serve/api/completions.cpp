@@ -158,7 +158,7 @@ Completions::Tokens Completions::prompt_of(const PromptInput& input) const {
   if (const auto* tokens = std::get_if<Tokens>(&input)) return *tokens;
   const auto& text = std::get<std::string>(input);
   check_bytes(text.size());
-  const auto ids = model_.tokenizer.encode(text);
+  const auto ids = model_.tokenizer.encode_prompt(text);
   return {ids.begin(), ids.end()};
 }
 
@@ -178,9 +178,11 @@ void Completions::check_biases(const generate::SamplerOptions& options) const {
   }
 }
 
-std::string Completions::text_of(const Tokens& prompt) const {
+// What an echo begins with: a text as it was given, without what the tokenizer puts before it.
+std::string Completions::text_of(const PromptInput& input) const {
+  if (const auto* given = std::get_if<std::string>(&input)) return *given;
   std::string text;
-  for (const int64_t token : prompt) {
+  for (const int64_t token : std::get<Tokens>(input)) {
     if (token >= static_cast<int64_t>(model_.tokenizer.vocab_size())) continue;
     text += model_.tokenizer.bytes(static_cast<text::TokenId>(token));
   }
@@ -224,12 +226,13 @@ Completions::Job Completions::job_of(const CompletionRequest& request,
   job.answer =
       std::make_shared<Answer>(request, head_of(request, model_.name), reply,
                                Answer::Context{model_.tokenizer, metrics_, parsing_of(request)});
-  for (const Tokens& prompt : prompts) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const Tokens& prompt = prompts[i];
     job.usage.num_prompt += std::ssize(prompt);
     for (int64_t choice = 0; choice < request.num_choices; ++choice) {
       SequenceRequest sequence{prompt, request.options, request.num_logprobs};
       sequence.options.generate.sampler.seed = seed_of(request, choice);
-      job.first_texts.push_back(request.echoes ? text_of(prompt) : "");
+      job.first_texts.push_back(request.echoes ? text_of(request.prompts[i]) : "");
       const auto sink = [answer = job.answer, index = job.sequences.size()](
                             const SequenceEvent& event) { answer->take(index, event); };
       job.sequences.emplace_back(std::move(sequence), sink);

@@ -58,7 +58,7 @@ class Completions {
   Tokens prompt_of(const PromptInput& input) const;
   std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
   void check_biases(const generate::SamplerOptions& options) const;
-  std::string text_of(const Tokens& prompt) const;
+  std::string text_of(const PromptInput& input) const;
   /// What is queued for a request, and who tells its client.
   struct Job {
     std::shared_ptr<Answer> answer;

@@ -165,7 +165,9 @@ void Service::tokenize(const HttpRequest& request, const Reply& reply) {
   Fields fields(body);
   const auto content = fields.string("content");
   if (!content) throw ApiError::invalid("content", "missing, expected a text");
-  send_json(reply, {{"tokens", served.tokenizer.encode(*content)}});
+  const bool adds_special = fields.boolean("add_special").value_or(false);
+  send_json(reply, {{"tokens", adds_special ? served.tokenizer.encode_whole(*content)
+                                            : served.tokenizer.encode(*content)}});
 }
 
 void Service::detokenize(const HttpRequest& request, const Reply& reply) {

@@ -19,12 +19,16 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {.name = "command-r", .nfc = true, .isolate_digits = true},
     {.name = "gpt-2"},
     {.name = "phi-2"},
-    {.name = "llama-bpe", .pattern = Pattern::kLlama3, .ignore_merges = true},
-    {.name = "llama3", .pattern = Pattern::kLlama3, .ignore_merges = true},
-    {.name = "llama-v3", .pattern = Pattern::kLlama3, .ignore_merges = true},
+    {.name = "llama-bpe", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "llama3", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "llama-v3", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
     {.name = "qwen2", .pattern = Pattern::kLlama3, .nfc = true, .max_digits = 1},
     {.name = "gpt-4o", .pattern = Pattern::kGpt4o, .ignore_merges = true},
-    {.name = "tekken", .pattern = Pattern::kTekken, .max_digits = 1, .ignore_merges = true},
+    {.name = "tekken",
+     .pattern = Pattern::kTekken,
+     .max_digits = 1,
+     .ignore_merges = true,
+     .adds_bos = true},
 };
 
 size_t next_end(const PreTokenizer& row, CharSpan chars, size_t begin) {

@@ -24,6 +24,8 @@ struct PreTokenizer {
   size_t max_digits = 3;
   /// A piece that is a token as a whole is that token, whatever the merges say.
   bool ignore_merges = false;
+  /// Files that do not say otherwise mean that texts begin with bos, as llama.cpp has it.
+  bool adds_bos = false;
 
   /// Cuts valid UTF-8 into pieces, in order, without gaps. Linear. The views point into `text`.
   std::vector<std::string_view> split(std::string_view text) const;

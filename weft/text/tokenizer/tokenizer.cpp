@@ -41,6 +41,19 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
   return impl_->encode(valid, Stretches(valid.size(), false));
 }
 
+std::vector<TokenId> Tokenizer::encode_prompt(std::string_view text) const {
+  std::vector<TokenId> ids = prefix();
+  const std::vector<TokenId> own = encode(text);
+  ids.insert(ids.end(), own.begin(), own.end());
+  return ids;
+}
+
+std::vector<TokenId> Tokenizer::encode_whole(std::string_view text) const {
+  std::vector<TokenId> ids = encode_prompt(text);
+  ids.insert(ids.end(), suffix().begin(), suffix().end());
+  return ids;
+}
+
 std::vector<TokenId> Tokenizer::encode_with_special(std::string_view text) const {
   check_size(text.size());
   const std::string valid = to_valid_utf8(text);

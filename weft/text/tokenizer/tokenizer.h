@@ -65,6 +65,11 @@ class Tokenizer {
   /// no character of them was typed by a user; the text between them is encoded across the pieces'
   /// borders, so the ids equal those of the whole prompt wherever users type no such spelling.
   std::vector<TokenId> encode_chat(const std::vector<ChatPiece>& pieces) const;
+  /// A text that a model is to continue: `prefix()`, then `encode`.
+  std::vector<TokenId> encode_prompt(std::string_view text) const;
+  /// A text that is complete: `prefix()`, `encode` and `suffix()`, as HF encodes with
+  /// `add_special_tokens`.
+  std::vector<TokenId> encode_whole(std::string_view text) const;
   /// What the file's post-processor puts before (after) the ids of a text, e.g. bos. `encode` does
   /// not; chat templates write it themselves.
   const std::vector<TokenId>& prefix() const;
