@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "tests/core/error_text.h"
 #include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
+#include "tests/text/byte_vocabulary.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/load/load.h"
 #include "weft/models/reads_each.h"
@@ -104,7 +106,8 @@ SequenceRequest request_of(int64_t prompt, int64_t first, int64_t tokens, double
 }
 
 std::vector<Seen> serve_all(StepRunner& runner, const text::Tokenizer& tokenizer,
-                            const std::vector<Client>& clients, const SchedulerOptions& options) {
+                            const std::vector<Client>& clients, const SchedulerOptions& options,
+                            SchedulerState* state = nullptr) {
   std::vector<Seen> seen(clients.size());
   if (runner.group().rank() != 0) {
     run_steps(runner, nullptr, options, nullptr);
@@ -134,6 +137,7 @@ std::vector<Seen> serve_all(StepRunner& runner, const text::Tokenizer& tokenizer
     }
     if (step++ == last) scheduler.drain();
   });
+  if (state != nullptr) *state = scheduler.state();
   return seen;
 }
 
@@ -189,25 +193,158 @@ TEST(Scheduler, ReadsWholePiecesOfAPromptOnce) {
     SchedulerOptions options;
     options.context = 512;
     options.slots = 2;
+    options.prefix.num_pages = 8;
     Client first{request_of(300, 5, 4, 0), 0, -1};
-    Client again = first;
-    again.first_step = 12;
-    Client longer = again;
+    Client beside = first;
+    Client later = first;
+    later.first_step = 12;
+    Client longer = later;
     longer.request.prompt.resize(256);
     longer.request.prompt.push_back(1);
     longer.first_step = 20;
     StepRunner runner(loaded.model, options.context, options.slots);
-    const auto seen = serve_all(runner, loaded.tokenizer, {first, again, longer}, options);
+    EXPECT_EQ(runner.page_bytes(), loaded.model->make_cache(1, kPieceTokens).num_bytes());
+    const auto seen = serve_all(runner, loaded.tokenizer, {first, beside, later, longer}, options);
     EXPECT_EQ(seen[0].num_reused, 0);
-    EXPECT_EQ(seen[1].num_reused, 256);
-    EXPECT_EQ(seen[2].num_reused, 256);
-    EXPECT_EQ(seen[1].text, seen[0].text);
+    for (const size_t i : {1, 2, 3}) EXPECT_EQ(seen[i].num_reused, 256) << i;
+    for (const size_t i : {1, 2}) EXPECT_EQ(seen[i].text, seen[0].text) << i;
     StepRunner fresh(loaded.model, options.context, options.slots);
     longer.first_step = 0;
     const auto alone = serve_all(fresh, loaded.tokenizer, {longer}, options);
     EXPECT_EQ(alone[0].num_reused, 0);
-    EXPECT_EQ(alone[0].text, seen[2].text);
+    EXPECT_EQ(alone[0].text, seen[3].text);
   });
+}
+
+// Prompts that begin with one of three texts and go on with one of two, some of whole pieces alone.
+std::vector<Client> clients_that_begin_alike() {
+  std::vector<Client> clients;
+  for (int64_t i = 0; i < 12; ++i) {
+    Client client;
+    client.request = request_of(i % 3 == 2 ? 128 : 256, 7 * (i % 3), 4, i % 2 == 0 ? 0 : 0.7);
+    const auto end = some_tokens(i % 4 == 0 ? 128 : 20 + i, 1000 + i % 2);
+    auto& prompt = client.request.prompt;
+    prompt.insert(prompt.end(), end.begin(), end.end());
+    client.request.num_logprobs = 1;
+    client.first_step = i / 4;
+    clients.push_back(client);
+  }
+  return clients;
+}
+
+TEST(Scheduler, GivesTheSameBitsHoweverManyPagesThereAre) {
+  for (const int n : {1, 2, 3}) {
+    run_ranks(n, [](dist::World& world) {
+      const Loaded loaded = real_model(world);
+      SchedulerOptions options;
+      options.context = 512;
+      options.slots = 4;
+      const std::vector<Client> clients = clients_that_begin_alike();
+      std::vector<Seen> without;
+      // Two pages give way all the time.
+      for (const int64_t pages : {0, 2, 40}) {
+        options.prefix.num_pages = pages;
+        StepRunner runner(loaded.model, options.context, options.slots);
+        const auto seen = serve_all(runner, loaded.tokenizer, clients, options);
+        if (pages == 0) without = seen;
+        if (world.rank() != 0) continue;
+        int64_t num_reused = 0;
+        for (size_t i = 0; i < clients.size(); ++i) {
+          EXPECT_EQ(seen[i].text, without[i].text) << pages << " pages, client " << i;
+          EXPECT_EQ(seen[i].logprobs, without[i].logprobs) << pages << " pages, client " << i;
+          num_reused += seen[i].num_reused;
+        }
+        EXPECT_EQ(num_reused > 0, pages > 0);
+      }
+    });
+  }
+}
+
+// A small model, whose prompts are texts of 256 letters.
+constexpr char kTiny[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
+
+Client random_client(std::mt19937& random) {
+  Client client;
+  client.request.options.ignores_end = true;
+  client.request.options.generate.max_tokens = 1 + random() % 4;
+  const auto length = static_cast<int64_t>(100 + random() % 350);
+  const auto beginning = static_cast<int64_t>(random() % 5);
+  for (int64_t i = 0; i < length; ++i) {
+    client.request.prompt.push_back((i / 128 * 31 + beginning * 7 + i) % 256);
+  }
+  client.first_step = random() % 700;
+  if (random() % 3 == 0) client.cancelled_at = client.first_step + random() % 4;
+  return client;
+}
+
+TEST(Scheduler, LosesNoPageOverAThousandRequestsOfWhichAThirdGoes) {
+  run_ranks(1, [](dist::World& world) {
+    const auto model = models::load_model(*io::TensorFile::open(kTiny), world.group()).model;
+    const auto tokenizer = text::Tokenizer::make(testing::byte_vocabulary(), "test");
+    SchedulerOptions options;
+    options.context = 512;
+    options.max_queue = 1000;
+    options.prefix.num_pages = 7;
+    StepRunner runner(model, options.context, options.slots);
+    std::mt19937 random(3);
+    std::vector<Client> clients(1000);
+    for (Client& client : clients) client = random_client(random);
+    Client last = random_client(random);
+    last.first_step = 720;
+    last.cancelled_at = -1;
+    clients.push_back(last);
+    SchedulerState state;
+    const auto seen = serve_all(runner, tokenizer, clients, options, &state);
+    for (size_t i = 0; i < clients.size(); ++i) ASSERT_TRUE(seen[i].end.has_value()) << i;
+    EXPECT_EQ(state.num_running + state.num_waiting, 0);
+    EXPECT_EQ(state.prefix.num_pages, 7);
+    EXPECT_GT(state.prefix.num_evicted, 50);
+    EXPECT_GT(state.prefix.num_saved, 20'000);
+    EXPECT_EQ(runner.num_pages(), 7);
+    StepRunner fresh(model, options.context, options.slots);
+    last.first_step = 0;
+    EXPECT_EQ(serve_all(fresh, tokenizer, {last}, options)[0].text, seen.back().text);
+  });
+}
+
+std::vector<PieceKey> some_keys(const PrefixCache& cache, int64_t pieces, int64_t first) {
+  return cache.keys_of(some_tokens(pieces * kPieceTokens, first));
+}
+
+TEST(PrefixCache, GivesThePagesOfEndsBeforeThoseOfBeginnings) {
+  PrefixCache cache({3, 1, "model"});
+  const auto keys = some_keys(cache, 4, 1);
+  ASSERT_EQ(keys.size(), 4U);
+  const auto first = [&](size_t count) { return std::span(keys).first(count); };
+  EXPECT_EQ(cache.add(first(2)), std::nullopt) << "what stands before is missing";
+  for (const int64_t page : {0, 1, 2}) {
+    EXPECT_EQ(cache.add(first(static_cast<size_t>(page) + 1)), page);
+  }
+  EXPECT_EQ(cache.add(first(3)), std::nullopt) << "it is there already";
+  EXPECT_EQ(cache.add(first(4)), std::nullopt) << "its own beginning takes all pages";
+  const auto others = some_keys(cache, 2, 2);
+  EXPECT_EQ(cache.add(std::span(others).first(1)), 2) << "the last piece of the first prompt";
+  EXPECT_EQ(cache.find(keys[2]), std::nullopt);
+  EXPECT_EQ(cache.find(keys[0]), 0);
+  cache.use(first(2));
+  const auto third = some_keys(cache, 1, 3);
+  EXPECT_EQ(cache.add(third), 2) << "the least recently used";
+  EXPECT_EQ(cache.state().num_evicted, 2);
+  EXPECT_EQ(cache.state().num_pages, 3);
+}
+
+TEST(PrefixCache, TellsPromptsAndModelsApart) {
+  const PrefixCache cache({1, 1, "model"}), other({1, 1, "another"}), off({0, 1, "model"});
+  EXPECT_TRUE(off.keys_of(some_tokens(300, 1)).empty());
+  EXPECT_EQ(cache.keys_of(some_tokens(300, 1)).size(), 2U);
+  EXPECT_NE(some_keys(cache, 1, 1), some_keys(other, 1, 1));
+  // The same piece behind another one is another piece.
+  auto tokens = some_tokens(2 * kPieceTokens, 1);
+  const auto keys = cache.keys_of(tokens);
+  tokens.front() += 1;
+  const auto changed = cache.keys_of(tokens);
+  EXPECT_NE(keys[0], changed[0]);
+  EXPECT_NE(keys[1], changed[1]);
 }
 
 TEST(Scheduler, EndsASequenceThatFillsItsContextAndRefusesWhatDoesNotFit) {

@@ -124,6 +124,8 @@ struct ServeVerbOptions {
   int64_t max_queue = 128;
   /// 0: room for every sequence's next token and four pieces of prompts.
   int64_t step_tokens = 0;
+  /// Of all ranks together; 0: no keys and values are kept for other prompts.
+  int64_t prefix_cache_mb = 1024;
   /// Start ranks again where one is lost.
   bool restarts = true;
 };

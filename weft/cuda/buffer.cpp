@@ -48,4 +48,12 @@ void Buffer::download(void* to, int64_t bytes) const {
   check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
 }
 
+void copy_rows(const RowCopy& call) {
+  check_cuda(
+      cudaMemcpy2DAsync(call.to, static_cast<size_t>(call.to_stride), call.from,
+                        static_cast<size_t>(call.from_stride), static_cast<size_t>(call.bytes),
+                        static_cast<size_t>(call.rows), cudaMemcpyDeviceToDevice, stream()),
+      "cudaMemcpy2DAsync");
+}
+
 }  // namespace weft::cuda

@@ -96,6 +96,10 @@ class CausalLM : public torch::nn::Module {
   virtual void set_cache_dtype(std::optional<at::ScalarType> dtype) = 0;
   /// A cache for `capacity` positions of `batch` sequences, with this rank's kv heads.
   virtual nn::KvCache make_cache(int64_t batch, int64_t capacity) const = 0;
+  /// Whether what a cache keeps of some positions can be forgotten and copied apart from what
+  /// stands before them (KvCache::truncate, append_copy), as keys and values can. Else a cache can
+  /// only be emptied: prompts share nothing.
+  virtual bool has_cache_of_positions() const { return true; }
   /// Bytes of this rank's weights as they are held.
   virtual int64_t weight_bytes() const = 0;
 };

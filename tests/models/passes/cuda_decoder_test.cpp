@@ -101,6 +101,23 @@ at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
 
 class CudaDecoderPass : public test::NeedsCuda {};
 
+TEST_F(CudaDecoderPass, GoesOnFromPositionsThatWereCopied) {
+  const c10::InferenceMode inference;
+  const Models models("qwen3", {}, true);
+  const at::Tensor ids_BT = ids_of(2, 12);
+  nn::KvCache whole = models.moved->make_cache(2, 12);
+  models.moved->forward(ids_BT.narrow(1, 0, 11), &whole);
+  nn::KvCache page = models.moved->make_cache(2, 7);
+  page.append_copy(whole, 2, 7);
+  nn::KvCache other = models.moved->make_cache(2, 20);
+  other.append_copy(whole, 0, 2);
+  other.append_copy(page, 0, 7);
+  other.append_copy(whole, 9, 2);
+  const at::Tensor last_B1 = ids_BT.narrow(1, 11, 1);
+  EXPECT_TRUE(
+      at::equal(models.moved->forward(last_B1, &other), models.moved->forward(last_B1, &whole)));
+}
+
 TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
   const c10::InferenceMode inference;
   for (const std::string family :

@@ -56,6 +56,28 @@ TEST(KvCache, ForgetsWhatIsTruncated) {
             "InternalError: nn.KvCache: truncate to 3 of 2");
 }
 
+TEST(KvCache, TakesOverPositionsOfAnother) {
+  KvCache whole = make_cache();
+  for (const int64_t layer : {0, 1}) whole.append(layer, tokens(6, layer), tokens(6, 10 + layer));
+  whole.advance(6);
+  KvCache page({.num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .capacity = 2});
+  page.append_copy(whole, 3, 2);
+  EXPECT_EQ(page.length(), 2);
+  KvCache other = make_cache();
+  other.append_copy(whole, 0, 3);
+  other.append_copy(page, 0, 2);
+  for (const int64_t layer : {0, 1}) {
+    const auto [k, v] = other.append(layer, tokens(1, 5), tokens(1, 6));
+    EXPECT_TRUE(at::equal(k.narrow(2, 0, 5), tokens(6, layer).narrow(2, 0, 5)));
+    EXPECT_TRUE(at::equal(v.narrow(2, 0, 5), tokens(6, 10 + layer).narrow(2, 0, 5)));
+  }
+  EXPECT_EQ(error_text([&] { page.append_copy(whole, 0, 1); }),
+            "ConfigError: nn.KvCache: 3 positions, expected at most 2; use a larger --ctx-size or "
+            "fewer tokens");
+  EXPECT_EQ(error_text([&] { other.append_copy(whole, 5, 2); }),
+            "InternalError: nn.KvCache.append_copy: positions 5 to 7 of 6");
+}
+
 TEST(KvCache, RefusesMoreThanItsCapacity) {
   KvCache cache = make_cache();
   cache.append(0, tokens(8, 1), tokens(8, 2));

@@ -70,6 +70,11 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
                  "the most tokens that are read in a step: every running sequence's next one, then "
                  "prompts in pieces of 128 (default: --parallel + 512)")
       ->check(whole_number(1, 1 << 20));
+  app.add_option(
+         "--prefix-cache-mb,--cache-ram", options.prefix_cache_mb,
+         "MiB of all ranks together for keys and values of prompts, from which prompts that "
+         "begin alike go on; 0: none (default: 1024)")
+      ->check(whole_number(0, 1 << 24));
   app.add_flag("--restart,!--no-restart", options.restarts,
                "with --tp: when a rank is lost, start all of them again (default: on)");
 }

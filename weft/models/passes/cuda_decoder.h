@@ -34,6 +34,7 @@ class CudaKvStore : public nn::KvStore {
   };
   explicit CudaKvStore(const Sizes& sizes);
   int64_t num_bytes() const override { return keys_.num_bytes() + values_.num_bytes(); }
+  void copy(int64_t to, const KvStore& from, int64_t start, int64_t count) override;
   const Sizes& sizes() const { return sizes_; }
   float* keys(int64_t layer) const { return keys_.as<float>() + layer * sizes_.of_layer(); }
   float* values(int64_t layer) const { return values_.as<float>() + layer * sizes_.of_layer(); }

@@ -52,6 +52,23 @@ void KvCache::check_room(int64_t tokens) const {
                                  "; use a larger --ctx-size or fewer tokens");
 }
 
+void KvCache::append_copy(const KvCache& from, int64_t start, int64_t count) {
+  check_room(count);
+  core::check<core::InternalError>(start >= 0 && count >= 0 && start + count <= from.length_,
+                                   "nn.KvCache.append_copy: positions ", start, " to ",
+                                   start + count, " of ", from.length_);
+  core::check<core::InternalError>(
+      (store_ == nullptr) == (from.store_ == nullptr),
+      "nn.KvCache.append_copy: one cache lies on a GPU, expected both");
+  if (store_ != nullptr) {
+    store_->copy(length_, *from.store_, start, count);
+  } else {
+    keys_.narrow(3, length_, count).copy_(from.keys_.narrow(3, start, count));
+    values_.narrow(3, length_, count).copy_(from.values_.narrow(3, start, count));
+  }
+  advance(count);
+}
+
 void KvCache::truncate(int64_t length) {
   core::check<core::InternalError>(length >= 0 && length <= length_, "nn.KvCache: truncate to ",
                                    length, " of ", length_);

@@ -15,6 +15,9 @@ class KvStore {
  public:
   virtual ~KvStore() = default;
   virtual int64_t num_bytes() const = 0;
+  /// Copies positions start to start + count of `from`, a store of the same pass and batch, to `to`
+  /// and behind it. All of them are within the capacities.
+  virtual void copy(int64_t to, const KvStore& from, int64_t start, int64_t count) = 0;
 };
 
 /// Keys and values of all positions so far, for this rank's kv heads. One sequence batch; memory
@@ -49,6 +52,9 @@ class KvCache {
   KvStore* store() const { return store_.get(); }
   /// Counts `tokens` more positions, once all layers have appended theirs.
   void advance(int64_t tokens) { length_ += tokens; }
+  /// Takes over positions start to start + count of `from`, behind its own: the same bits. Both are
+  /// caches of one model as it is now, of equal batches. Throws ConfigError without room.
+  void append_copy(const KvCache& from, int64_t start, int64_t count);
   /// Forgets all positions from `length` on.
   void truncate(int64_t length);
 

@@ -23,6 +23,16 @@ std::string labelled(const std::string& name, const std::string& label, const Ma
   return text;
 }
 
+// In tokens, as vLLM counts them, and in pages.
+std::string prefix_text(const PrefixCacheState& state, const PrefixCacheOptions& options) {
+  return single("prefix_cache_queries_total", "counter", state.num_asked) +
+         single("prefix_cache_hits_total", "counter", state.num_saved) +
+         single("prefix_cache_evictions_total", "counter", state.num_evicted) +
+         single("prefix_cache_pages", "gauge", state.num_pages) +
+         single("prefix_cache_bytes", "gauge", state.num_pages * options.page_bytes) +
+         single("prefix_cache_limit_bytes", "gauge", options.num_pages * options.page_bytes);
+}
+
 }  // namespace
 
 void Histogram::add(double seconds) {
@@ -86,6 +96,7 @@ std::string Metrics::text(const SchedulerState& state, const SchedulerOptions& o
          single("kv_cache_usage_perc", "gauge", kept) +
          single("prompt_tokens_total", "counter", prompt_tokens_) +
          single("prompt_tokens_cached_total", "counter", reused_tokens_) +
+         prefix_text(state.prefix, options.prefix) +
          single("generation_tokens_total", "counter", drawn_tokens_) +
          single("requests_cancelled_total", "counter", cancelled_) +
          labelled("request_success_total", "finished_reason", answers_) +

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/serve/engine/scheduler.h"
 
 namespace weft::serve {
 
@@ -37,9 +36,25 @@ RunningSequence::RunningSequence(uint64_t number, SequenceRequest request, Seque
       sampler_(request_.options.generate.sampler),
       stream_(tokenizer, request_.options) {}
 
-void RunningSequence::begin(int64_t num_reused) {
-  num_read_ = num_reused_ = num_reused;
+void RunningSequence::begin(std::vector<PieceKey> keys) {
+  keys_ = std::move(keys);
   sampler_.begin(request_.prompt);
+}
+
+std::span<const PieceKey> RunningSequence::keys_to(int64_t start) const {
+  const auto count = static_cast<size_t>(start / kPieceTokens + 1);
+  return std::span(keys_).first(std::min(count, keys_.size()));
+}
+
+const PieceKey* RunningSequence::next_key() const {
+  const auto index = static_cast<size_t>(num_read_ / kPieceTokens);
+  const bool has_last_token = num_read_ + kPieceTokens >= std::ssize(request_.prompt);
+  return index < keys_.size() && !has_last_token ? &keys_[index] : nullptr;
+}
+
+void RunningSequence::skip_piece() {
+  num_read_ += kPieceTokens;
+  num_reused_ += kPieceTokens;
 }
 
 Wanted RunningSequence::wanted() const {

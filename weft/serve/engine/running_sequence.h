@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "weft/generate/sampler.h"
 #include "weft/generate/text_stream.h"
+#include "weft/serve/engine/prefix_cache.h"
 #include "weft/serve/engine/sequence.h"
 #include "weft/serve/engine/step_plan.h"
 #include "weft/serve/engine/step_runner.h"
@@ -24,8 +26,15 @@ class RunningSequence {
   int64_t num_read() const { return num_read_; }
   bool reads_prompt() const { return num_read_ < std::ssize(request_.prompt); }
 
-  /// Begins behind `num_reused` tokens of the prompt that its slot has.
-  void begin(int64_t num_reused);
+  /// Begins to read. `keys`: of the prompt's whole pieces, or none.
+  void begin(std::vector<PieceKey> keys);
+  /// The keys of the pieces up to and with the one at `start`.
+  std::span<const PieceKey> keys_to(int64_t start) const;
+  /// The key of the piece that is read next, if a page can take its place: what follows the
+  /// prompt's last token is wanted, so that one is read.
+  const PieceKey* next_key() const;
+  /// Goes on behind that piece, which a page has.
+  void skip_piece();
   /// What it reads next: its last token, or the next piece of its prompt.
   StepPart next_part(int64_t slot) const;
   /// Takes what its part has given and tells the sink. True if it has ended; `context`: the most
@@ -45,6 +54,7 @@ class RunningSequence {
   SequenceSink sink_;
   generate::Sampler sampler_;
   generate::TextStream stream_;
+  std::vector<PieceKey> keys_;
   int64_t num_read_ = 0;
   int64_t num_reused_ = 0;
   int64_t num_drawn_ = 0;

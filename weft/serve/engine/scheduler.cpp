@@ -28,21 +28,13 @@ SchedulerOptions checked_options(const SchedulerOptions& options) {
   return options;
 }
 
-// How many tokens of `prompt` a slot with these pieces need not read: whole pieces, but never its
-// last token, as what follows it is wanted.
-int64_t num_shared(const std::vector<int64_t>& pieces, const std::vector<int64_t>& prompt) {
-  const auto most = std::min(pieces.size(), prompt.size() - 1);
-  const auto differ =
-      std::mismatch(pieces.begin(), pieces.begin() + static_cast<int64_t>(most), prompt.begin());
-  return (differ.first - pieces.begin()) / kPieceTokens * kPieceTokens;
-}
-
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, text::Tokenizer tokenizer)
     : options_(checked_options(options)),
       tokenizer_(std::move(tokenizer)),
-      slots_(static_cast<size_t>(options.slots)) {}
+      slots_(static_cast<size_t>(options.slots)),
+      prefixes_(options.prefix) {}
 
 Scheduler::~Scheduler() = default;
 
@@ -104,63 +96,88 @@ void Scheduler::take_cancelled() {
   }
   for (const auto& sequence : ended) sequence->end(SequenceEnd::kCancelled, "");
   for (Slot& slot : slots_) {
-    if (slot.sequence == nullptr) continue;
-    if (std::ranges::find(cancelled, slot.sequence->number()) == cancelled.end()) continue;
-    slot.sequence->end(SequenceEnd::kCancelled, "");
-    release(slot);
+    if (slot == nullptr) continue;
+    if (std::ranges::find(cancelled, slot->number()) == cancelled.end()) continue;
+    slot->end(SequenceEnd::kCancelled, "");
+    slot.reset();
   }
-}
-
-// Of the free slots the one that saves most, and of those the one that was used least recently.
-Scheduler::Slot& Scheduler::best_slot(const std::vector<int64_t>& prompt) {
-  Slot* best = nullptr;
-  int64_t most = -1;
-  for (Slot& slot : slots_) {
-    if (slot.sequence != nullptr) continue;
-    const int64_t shared = num_shared(slot.pieces, prompt);
-    if (shared < most || (shared == most && slot.last_use >= best->last_use)) continue;
-    most = shared;
-    best = &slot;
-  }
-  return *best;
 }
 
 void Scheduler::fill_slots() {
-  const std::lock_guard lock(mutex_);
-  auto free = std::ranges::count_if(slots_, [](const Slot& s) { return s.sequence == nullptr; });
-  for (; free > 0 && !queue_.empty(); --free) {
-    auto sequence = std::move(queue_.front());
-    queue_.pop_front();
-    Slot& slot = best_slot(sequence->prompt());
-    const int64_t shared = num_shared(slot.pieces, sequence->prompt());
-    slot.pieces.resize(static_cast<size_t>(shared));
-    slot.last_use = ++uses_;
-    sequence->begin(shared);
-    slot.sequence = std::move(sequence);
+  for (Slot& slot : slots_) {
+    if (slot != nullptr) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (queue_.empty()) return;
+      slot = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    slot->begin(prefixes_.keys_of(slot->prompt()));
+    prefixes_.count_asked(std::ssize(slot->prompt()));
   }
 }
 
-StepPlan Scheduler::make_plan() const {
+// Takes pages for what the slot's sequence would read next. False if it is better to wait for a
+// piece that another one reads in this step.
+bool Scheduler::load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan) {
+  RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
+  const int64_t start = sequence.num_read();
+  const PieceKey* key = sequence.next_key();
+  for (; key != nullptr && !being_read.contains(*key); key = sequence.next_key()) {
+    const auto page = prefixes_.find(*key);
+    if (!page) break;
+    plan.loads.push_back({slot, sequence.num_read(), *page});
+    sequence.skip_piece();
+  }
+  if (sequence.num_read() > start) {
+    prefixes_.use(sequence.keys_to(sequence.num_read() - kPieceTokens));
+    prefixes_.count_saved(sequence.num_read() - start);
+  }
+  return key == nullptr || !being_read.contains(*key);
+}
+
+// Reads the next piece of a slot's prompt, if there is room for it, and keeps it. `being_read`:
+// pieces that the plan stores, which nobody can load before the next one.
+void Scheduler::add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan,
+                          int64_t& left) {
+  if (!load_pages(slot, being_read, plan)) return;
+  const RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
+  StepPart part = sequence.next_part(slot);
+  const int64_t tokens = std::ssize(part.tokens);
+  if (tokens > left) {
+    left = 0;
+    return;
+  }
+  left -= tokens;
+  const auto keys = sequence.keys_to(part.start);
+  if (tokens == kPieceTokens && !keys.empty()) {
+    if (const auto page = prefixes_.add(keys)) {
+      plan.stores.push_back({slot, part.start, *page});
+      being_read.insert(keys.back());
+    }
+  }
+  plan.parts.push_back(std::move(part));
+}
+
+StepPlan Scheduler::make_plan() {
   StepPlan plan;
   int64_t left = options_.step_tokens;
-  std::vector<std::pair<uint64_t, StepPart>> pieces;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const RunningSequence* const sequence = slots_[i].sequence.get();
-    if (sequence == nullptr) continue;
-    StepPart part = sequence->next_part(static_cast<int64_t>(i));
-    if (sequence->reads_prompt()) {
-      pieces.emplace_back(sequence->number(), std::move(part));
+  std::vector<int64_t> readers;
+  for (int64_t i = 0; i < std::ssize(slots_); ++i) {
+    const Slot& slot = slots_[static_cast<size_t>(i)];
+    if (slot == nullptr) continue;
+    if (slot->reads_prompt()) {
+      readers.push_back(i);
     } else {
-      plan.parts.push_back(std::move(part));
+      plan.parts.push_back(slot->next_part(i));
       --left;
     }
   }
-  std::ranges::sort(pieces, {}, &std::pair<uint64_t, StepPart>::first);
-  for (auto& [number, part] : pieces) {
-    const int64_t tokens = std::ssize(part.tokens);
-    if (tokens > left) break;
-    left -= tokens;
-    plan.parts.push_back(std::move(part));
+  std::ranges::sort(readers, {},
+                    [this](int64_t slot) { return slots_[static_cast<size_t>(slot)]->number(); });
+  std::set<PieceKey> being_read;
+  for (const int64_t slot : readers) {
+    if (left > 0) add_piece(slot, being_read, plan, left);
   }
   return plan;
 }
@@ -181,25 +198,13 @@ StepPlan Scheduler::next_plan(std::chrono::milliseconds most) {
 }
 
 void Scheduler::take(const StepPlan& plan, const std::vector<PartScores>& scores) {
-  for (size_t i = 0; i < plan.parts.size(); ++i) take_part(plan.parts[i], scores[i]);
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    const StepPart& part = plan.parts[i];
+    Slot& slot = slots_[static_cast<size_t>(part.slot)];
+    if (slot->take(part, scores[i], options_.context)) slot.reset();
+  }
   const std::lock_guard lock(mutex_);
   step_start_.reset();
-}
-
-void Scheduler::take_part(const StepPart& part, const PartScores& scores) {
-  Slot& slot = slots_[static_cast<size_t>(part.slot)];
-  const bool is_whole_piece = slot.sequence->reads_prompt() &&
-                              std::ssize(part.tokens) == kPieceTokens &&
-                              part.start % kPieceTokens == 0;
-  if (is_whole_piece) {
-    slot.pieces.insert(slot.pieces.end(), part.tokens.begin(), part.tokens.end());
-  }
-  if (slot.sequence->take(part, scores, options_.context)) release(slot);
-}
-
-void Scheduler::release(Slot& slot) {
-  slot.sequence.reset();
-  slot.last_use = ++uses_;
 }
 
 void Scheduler::end_all(const std::string& error) {
@@ -211,9 +216,9 @@ void Scheduler::end_all(const std::string& error) {
   }
   for (const auto& sequence : waiting) sequence->end(end, error);
   for (Slot& slot : slots_) {
-    if (slot.sequence == nullptr) continue;
-    slot.sequence->end(end, error);
-    release(slot);
+    if (slot == nullptr) continue;
+    slot->end(end, error);
+    slot.reset();
   }
 }
 
@@ -221,10 +226,11 @@ void Scheduler::note_state() {
   const std::lock_guard lock(mutex_);
   state_.num_running = state_.num_kept = 0;
   for (const Slot& slot : slots_) {
-    if (slot.sequence == nullptr) continue;
+    if (slot == nullptr) continue;
     ++state_.num_running;
-    state_.num_kept += slot.sequence->num_read();
+    state_.num_kept += slot->num_read();
   }
+  state_.prefix = prefixes_.state();
   if (state_.num_running > 0) step_start_ = Clock::now();
 }
 

@@ -7,9 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "weft/serve/engine/prefix_cache.h"
 #include "weft/serve/engine/sequence.h"
 #include "weft/serve/engine/step_plan.h"
 #include "weft/text/tokenizer/tokenizer.h"
@@ -18,10 +20,6 @@ namespace weft::serve {
 
 struct PartScores;
 class RunningSequence;
-
-/// Prompts are read in pieces that begin at multiples of so many tokens, whatever else a step has:
-/// how a prompt is cut is part of how its sums are rounded.
-inline constexpr int64_t kPieceTokens = 128;
 
 /// What a server keeps and does at once.
 struct SchedulerOptions {
@@ -34,6 +32,8 @@ struct SchedulerOptions {
   /// The most tokens of a step, at least kPieceTokens more than slots: every running sequence's
   /// next one, then pieces of prompts as far as there is room, the oldest prompt's first.
   int64_t step_tokens = 512;
+  /// Keys and values of prompts that are kept for others.
+  PrefixCacheOptions prefix = {};
 };
 
 /// What a scheduler is doing, for those who watch it.
@@ -45,11 +45,12 @@ struct SchedulerState {
   /// How long the step takes that runs now; 0: none.
   double step_seconds = 0;
   bool is_draining = false;
+  PrefixCacheState prefix = {};
 };
 
 /// Decides, on rank 0 alone, what each step does: sequences wait in the order in which they came,
-/// get a slot, read their prompts and are continued until they end or are cancelled. A slot's keys
-/// and values serve the next sequence as far as its prompt begins with the same whole pieces.
+/// get a slot, read their prompts and are continued until they end or are cancelled. Whole pieces
+/// of a prompt are read once and kept in pages; for prompts that begin alike they are copied.
 /// `submit`, `cancel`, `drain` and `state` may be called on any thread, the others on one.
 class Scheduler {
  public:
@@ -81,26 +82,20 @@ class Scheduler {
   const SchedulerOptions& options() const { return options_; }
 
  private:
-  struct Slot {
-    /// What was read as whole pieces of a prompt, from the first position on.
-    std::vector<int64_t> pieces;
-    std::unique_ptr<RunningSequence> sequence;
-    uint64_t last_use = 0;
-  };
+  using Slot = std::unique_ptr<RunningSequence>;
 
   void take_cancelled();
   void fill_slots();
-  Slot& best_slot(const std::vector<int64_t>& prompt);
-  StepPlan make_plan() const;
-  void take_part(const StepPart& part, const PartScores& scores);
-  void release(Slot& slot);
+  StepPlan make_plan();
+  void add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan, int64_t& left);
+  bool load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan);
   void note_state();
 
   SchedulerOptions options_;
   text::Tokenizer tokenizer_;
   /// Only for the thread of the steps.
   std::vector<Slot> slots_;
-  uint64_t uses_ = 0;
+  PrefixCache prefixes_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -5,30 +5,47 @@
 #include <algorithm>
 #include <vector>
 
-#include "weft/core/error.h"
-
 namespace weft::serve {
 namespace {
 
-// Numbers that come before a plan's parts, and before a part's tokens.
-constexpr int64_t kPlanHead = 2;
+// Numbers that come before a plan's copies and parts, and before a part's tokens.
+constexpr int64_t kPlanHead = 5;
 constexpr int64_t kPartHead = 4;
+constexpr int64_t kCopyNumbers = 3;
 
+void append(std::vector<int64_t>& numbers, const std::vector<PageCopy>& copies) {
+  for (const PageCopy& copy : copies) {
+    numbers.insert(numbers.end(), {copy.slot, copy.start, copy.page});
+  }
+}
+
+// The first number says how many there are.
 std::vector<int64_t> encode(const StepPlan& plan) {
-  std::vector<int64_t> numbers = {plan.ends ? 1 : 0, std::ssize(plan.parts)};
+  std::vector<int64_t> numbers = {0, plan.ends ? 1 : 0, std::ssize(plan.loads),
+                                  std::ssize(plan.parts), std::ssize(plan.stores)};
+  append(numbers, plan.loads);
   for (const StepPart& part : plan.parts) {
     numbers.insert(numbers.end(), {part.slot, part.start, static_cast<int64_t>(part.wanted),
                                    std::ssize(part.tokens)});
     numbers.insert(numbers.end(), part.tokens.begin(), part.tokens.end());
   }
+  append(numbers, plan.stores);
+  numbers.front() = std::ssize(numbers);
   return numbers;
 }
 
-StepPlan decode(const int64_t* numbers) {
+const int64_t* decode(const int64_t* numbers, int64_t count, std::vector<PageCopy>& copies) {
+  for (int64_t i = 0; i < count; ++i, numbers += kCopyNumbers) {
+    copies.push_back({numbers[0], numbers[1], numbers[2]});
+  }
+  return numbers;
+}
+
+StepPlan decode(const std::vector<int64_t>& encoded) {
   StepPlan plan;
-  plan.ends = numbers[0] != 0;
-  plan.parts.resize(static_cast<size_t>(numbers[1]));
-  numbers += kPlanHead;
+  plan.ends = encoded[1] != 0;
+  plan.parts.resize(static_cast<size_t>(encoded[3]));
+  const int64_t* numbers = decode(encoded.data() + kPlanHead, encoded[2], plan.loads);
   for (StepPart& part : plan.parts) {
     part.slot = numbers[0];
     part.start = numbers[1];
@@ -36,24 +53,36 @@ StepPlan decode(const int64_t* numbers) {
     part.tokens.assign(numbers + kPartHead, numbers + kPartHead + numbers[3]);
     numbers += kPartHead + numbers[3];
   }
+  decode(numbers, encoded[4], plan.stores);
   return plan;
+}
+
+// Sends rank 0's numbers from `begin` to `end` to all ranks, which have as many.
+void broadcast(const dist::Group& group, std::vector<int64_t>& numbers, int64_t begin,
+               int64_t end) {
+  at::Tensor shared = at::empty({end - begin}, at::kLong);
+  auto* const data = shared.mutable_data_ptr<int64_t>();
+  std::copy(numbers.begin() + begin, numbers.begin() + end, data);
+  group.broadcast(shared, 0);
+  std::copy_n(data, end - begin, numbers.begin() + begin);
 }
 
 }  // namespace
 
-StepPlan share_plan(const dist::Group& group, const StepPlan& plan, int64_t most_parts,
-                    int64_t most_tokens) {
+StepPlan share_plan(const dist::Group& group, const StepPlan& plan, int64_t usual_parts,
+                    int64_t usual_tokens) {
   if (group.size() == 1) return plan;
-  at::Tensor shared = at::empty({kPlanHead + most_parts * kPartHead + most_tokens}, at::kLong);
-  auto* const data = shared.mutable_data_ptr<int64_t>();
-  if (group.rank() == 0) {
-    const std::vector<int64_t> numbers = encode(plan);
-    core::check<core::InternalError>(std::ssize(numbers) <= shared.numel(), "serve: a plan of ",
-                                     numbers.size(), " numbers, expected at most ", shared.numel());
-    std::ranges::copy(numbers, data);
+  const int64_t usual = kPlanHead + usual_parts * (kPartHead + kCopyNumbers) + usual_tokens;
+  std::vector<int64_t> numbers;
+  if (group.rank() == 0) numbers = encode(plan);
+  numbers.resize(static_cast<size_t>(std::max(usual, std::ssize(numbers))));
+  broadcast(group, numbers, 0, usual);
+  const int64_t count = numbers.front();
+  if (count > usual) {
+    numbers.resize(static_cast<size_t>(count));
+    broadcast(group, numbers, usual, count);
   }
-  group.broadcast(shared, 0);
-  return decode(data);
+  return decode(numbers);
 }
 
 }  // namespace weft::serve

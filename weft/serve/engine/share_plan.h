@@ -7,9 +7,10 @@
 
 namespace weft::serve {
 
-/// Rank 0's plan on all ranks, by one broadcast of a fixed size; what the others pass is ignored.
-/// No plan has more than `most_parts` parts and `most_tokens` tokens. Collective.
-StepPlan share_plan(const dist::Group& group, const StepPlan& plan, int64_t most_parts,
-                    int64_t most_tokens);
+/// Rank 0's plan on all ranks; what the others pass is ignored. By one broadcast of a fixed size
+/// where the plan has at most `usual_parts` parts and copies and `usual_tokens` tokens, else by a
+/// second one. Collective.
+StepPlan share_plan(const dist::Group& group, const StepPlan& plan, int64_t usual_parts,
+                    int64_t usual_tokens);
 
 }  // namespace weft::serve

@@ -5,6 +5,10 @@
 
 namespace weft::serve {
 
+/// Prompts are read in pieces that begin at multiples of so many tokens, whatever else a step has:
+/// how a prompt is cut is part of how its sums are rounded.
+inline constexpr int64_t kPieceTokens = 128;
+
 /// What rank 0 wants to know of a part's last token.
 enum class Wanted : int64_t { kNothing, kLikeliest, kLogits };
 
@@ -18,11 +22,23 @@ struct StepPart {
   std::vector<int64_t> tokens;
 };
 
-/// All that the ranks do in a step: at most one part of each sequence. Rank 0 decides it.
+/// Keys and values of one piece, which go from a page to a slot or back.
+struct PageCopy {
+  int64_t slot = 0;
+  /// The piece's first position.
+  int64_t start = 0;
+  int64_t page = 0;
+};
+
+/// All that the ranks do in a step, in this order: pages are copied to slots, behind the positions
+/// that these keep, parts are read, at most one of each sequence, and what was read goes to pages.
+/// Rank 0 decides it.
 struct StepPlan {
-  /// The last one; it has no parts.
+  /// The last one; it has nothing else.
   bool ends = false;
+  std::vector<PageCopy> loads;
   std::vector<StepPart> parts;
+  std::vector<PageCopy> stores;
 };
 
 }  // namespace weft::serve

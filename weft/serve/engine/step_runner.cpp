@@ -20,11 +20,30 @@ StepRunner::StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context,
                                  " tokens, expected 1 to ", limit, " for this model");
 }
 
-nn::KvCache& StepRunner::cache_of(const StepPart& part) {
-  auto& cache = caches_[static_cast<size_t>(part.slot)];
+// A slot's cache with its first `length` positions.
+nn::KvCache& StepRunner::cache_of(int64_t slot, int64_t length) {
+  auto& cache = caches_[static_cast<size_t>(slot)];
   if (cache == nullptr) cache = std::make_unique<nn::KvCache>(model_->make_cache(1, context_));
-  cache->truncate(part.start);
+  cache->truncate(length);
   return *cache;
+}
+
+int64_t StepRunner::page_bytes() const {
+  at::Tensor bytes = at::tensor({model_->make_cache(1, kPieceTokens).num_bytes()}, at::kLong);
+  group().all_reduce(bytes);
+  return bytes.item<int64_t>();
+}
+
+void StepRunner::load(const PageCopy& copy) {
+  const nn::KvCache& page = pages_[static_cast<size_t>(copy.page)];
+  cache_of(copy.slot, copy.start).append_copy(page, 0, kPieceTokens);
+}
+
+void StepRunner::store(const PageCopy& copy) {
+  const auto page = static_cast<size_t>(copy.page);
+  if (page == pages_.size()) pages_.push_back(model_->make_cache(1, kPieceTokens));
+  pages_[page].truncate(0);
+  pages_[page].append_copy(*caches_[static_cast<size_t>(copy.slot)], copy.start, kPieceTokens);
 }
 
 // In one pass where the model can.
@@ -50,7 +69,7 @@ void StepRunner::read_tokens(const StepPlan& plan) {
     if (plan.parts[i].tokens.size() != 1) continue;
     indices.push_back(i);
     ids.push_back(plan.parts[i].tokens.front());
-    caches.push_back(&cache_of(plan.parts[i]));
+    caches.push_back(&cache_of(plan.parts[i].slot, plan.parts[i].start));
   }
   if (ids.empty()) return;
   const at::Tensor x_B1D = read_each(at::tensor(ids, at::kLong), caches);
@@ -61,7 +80,7 @@ void StepRunner::read_tokens(const StepPlan& plan) {
 
 void StepRunner::read_piece(const StepPart& part, size_t index) {
   const at::Tensor ids_1T = at::tensor(part.tokens, at::kLong).unsqueeze(0);
-  const at::Tensor x_1TD = model_->forward(ids_1T, &cache_of(part));
+  const at::Tensor x_1TD = model_->forward(ids_1T, &cache_of(part.slot, part.start));
   last_11D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
 }
 
@@ -90,10 +109,12 @@ void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScor
 std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   const c10::InferenceMode inference;
   last_11D_.assign(plan.parts.size(), {});
+  for (const PageCopy& copy : plan.loads) load(copy);
   read_tokens(plan);
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     if (plan.parts[i].tokens.size() > 1) read_piece(plan.parts[i], i);
   }
+  for (const PageCopy& copy : plan.stores) store(copy);
   std::vector<PartScores> scores(plan.parts.size());
   score(plan, Wanted::kLikeliest, scores);
   score(plan, Wanted::kLogits, scores);

@@ -30,16 +30,24 @@ class StepRunner {
   /// Throws ConfigError unless the model has as many positions.
   StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context, int64_t slots);
 
-  /// One element for each part. Collective: all ranks pass the same plan.
+  /// One element for each part. Collective: all ranks pass the same plan, in which a page that is
+  /// stored has at most the number of those that were stored before it.
   std::vector<PartScores> run(const StepPlan& plan);
+
+  /// What a page takes on all ranks together. Collective.
+  int64_t page_bytes() const;
 
   const dist::Group& group() const { return model_->group(); }
   const models::CausalLM& model() const { return *model_; }
   int64_t context() const { return context_; }
   int64_t num_slots() const { return std::ssize(caches_); }
+  /// Pages whose memory has been taken.
+  int64_t num_pages() const { return std::ssize(pages_); }
 
  private:
-  nn::KvCache& cache_of(const StepPart& part);
+  nn::KvCache& cache_of(int64_t slot, int64_t length);
+  void load(const PageCopy& copy);
+  void store(const PageCopy& copy);
   at::Tensor read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches);
   void read_tokens(const StepPlan& plan);
   void read_piece(const StepPart& part, size_t index);
@@ -49,6 +57,8 @@ class StepRunner {
   int64_t context_;
   /// Of each slot, once it is used.
   std::vector<std::unique_ptr<nn::KvCache>> caches_;
+  /// One piece each, from the first page that was used on.
+  std::vector<nn::KvCache> pages_;
   /// Of the step's parts: the last token's hidden state, [1, 1, D].
   std::vector<at::Tensor> last_11D_;
   at::Tensor logits_BV_;

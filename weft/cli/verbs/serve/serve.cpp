@@ -54,6 +54,21 @@ serve::SchedulerOptions scheduler_options(const ServeVerbOptions& options, const
   return scheduler;
 }
 
+// As many pages as fit into what was asked for. Collective.
+serve::PrefixCacheOptions prefix_options(const ServeVerbOptions& options, const Session& session,
+                                         const serve::StepRunner& runner) {
+  constexpr int64_t kMiB = 1 << 20;
+  serve::PrefixCacheOptions prefix;
+  if (options.prefix_cache_mb == 0 || !runner.model().has_cache_of_positions()) return prefix;
+  prefix.model = session.path + '\n' + options.model.adapter;
+  prefix.page_bytes = runner.page_bytes();
+  prefix.num_pages = options.prefix_cache_mb * kMiB / prefix.page_bytes;
+  core::check<core::ConfigError>(
+      prefix.num_pages > 0, "--prefix-cache-mb: ", options.prefix_cache_mb,
+      ", expected 0 or at least ", (prefix.page_bytes + kMiB - 1) / kMiB, " for this model");
+  return prefix;
+}
+
 // What rank 0 alone has: the clients, and who decides what is done for them.
 class Front {
  public:
@@ -133,8 +148,9 @@ int serve_on_ranks(const ModelOptions& model, const dist::World& world,
   if (world.rank() == 0) front.emplace(options);
   try {
     const Session session = open_session(model, world);
-    const serve::SchedulerOptions scheduler = scheduler_options(options, session);
+    serve::SchedulerOptions scheduler = scheduler_options(options, session);
     serve::StepRunner runner(session.loaded.model, scheduler.context, scheduler.slots);
+    scheduler.prefix = prefix_options(options, session, runner);
     if (front) front->open(options, session, scheduler);
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
                      [&] { front->obey_signals(); });
