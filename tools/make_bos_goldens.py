@@ -42,7 +42,7 @@ def main():
     goldens = []
     for adds_bos in (True, False):
         inputs = make_tokenizer(adds_bos)(PROMPT, return_tensors="pt")
-        found = model.generate(**inputs, max_new_tokens=NUM_NEW_TOKENS, do_sample=False)
+        found = model.generate(inputs["input_ids"], max_new_tokens=NUM_NEW_TOKENS, do_sample=False)
         tokens = inputs["input_ids"][0].tolist()
         goldens.append({"bos": BOS, "adds_bos": adds_bos, "prompt": PROMPT, "tokens": tokens,
                         "greedy": found[0][len(tokens):].tolist()})

@@ -1,8 +1,10 @@
 """Asks a running `weft serve` what clients ask: client.py PORT KEY. Ends with 1 at the first surprise."""
 
+import base64
 import concurrent.futures
 import http.client
 import json
+import struct
 import sys
 import time
 
@@ -91,6 +93,38 @@ def check_tools():
     assert content(messages=history, tools=tools)
 
 
+def check_embeddings():
+    def embed(inputs, **more):
+        status, text = ask("/v1/embeddings", {"input": inputs, "model": "model", **more})
+        assert status == 200, (status, text)
+        return json.loads(text)
+
+    texts = ["Paris is in France.", "Rome is in Italy.", "x = y + 1"]
+    whole = embed(texts)
+    vectors = [each["embedding"] for each in whole["data"]]
+    assert [each["index"] for each in whole["data"]] == [0, 1, 2] and whole["model"] == "model", whole
+    assert whole["usage"]["prompt_tokens"] == len(tokens_of(*texts)), whole["usage"]
+    assert len(vectors[0]) == 576 and abs(sum(x * x for x in vectors[0]) - 1) < 1e-5, vectors[0]
+    likeness = [sum(x * y for x, y in zip(vectors[0], other)) for other in vectors[1:]]
+    assert likeness[0] > likeness[1], likeness
+    packed = base64.b64decode(embed([tokens_of(texts[1])], encoding_format="base64")["data"][0]["embedding"])
+    assert struct.unpack(f"<{len(packed) // 4}f", packed) == struct.unpack("<576f", struct.pack("<576f", *vectors[1]))
+
+
+def check_pages():
+    """Prompts that begin alike read that once, and answers stay the same."""
+    def numbers(name):
+        return [float(line.split()[1]) for line in ask("/metrics")[1].splitlines() if line.startswith(f"weft:{name} ")][0]
+
+    body = {"prompt": "All human beings are born free and equal. " * 40, "max_tokens": 6, "temperature": 0}
+    saved = numbers("prefix_cache_hits_total")
+    answers = [json.loads(ask("/v1/completions", body)[1]) for _ in range(2)]
+    assert answers[0]["choices"] == answers[1]["choices"], answers
+    assert answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"] == 256, answers[1]["usage"]
+    assert numbers("prefix_cache_hits_total") >= saved + 256
+    assert 0 < numbers("prefix_cache_bytes") <= numbers("prefix_cache_limit_bytes")
+
+
 def check_neighbours(answer):
     drawn = content(temperature=1, seed=3)
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -104,6 +138,8 @@ def check_refusals():
             ("/v1/chat/completions", "{", 400, None),
             ("/v1/chat/completions", {"messages": QUESTION, "model": "other"}, 404, "model"),
             ("/v1/completions", {"prompt": [1] * 5000}, 400, None),
+            ("/v1/embeddings", {"input": ["a", [49152]]}, 400, "input"),
+            ("/v1/embeddings", {"input": "a", "dimensions": 3}, 400, "dimensions"),
             ("/v1/completions", {"prompt": "a", "logit_bias": {"70000": 1}}, 400, "logit_bias"),
             ("/v1/chat/completions", {"messages": QUESTION, "grammar": "root ::= none"}, 400, "response_format"),
             ("/v1/chat/completions", {"messages": QUESTION, "tool_choice": "required"}, 400, "tool_choice"),
@@ -135,6 +171,8 @@ assert json.loads(ask("/v1/models")[1])["data"][0]["id"] == "model"
 check_neighbours(check_answers())
 check_forms()
 check_tools()
+check_embeddings()
+check_pages()
 check_refusals()
 check_leaving()
 print("answered")

@@ -126,6 +126,8 @@ struct ServeVerbOptions {
   int64_t step_tokens = 0;
   /// Of all ranks together; 0: no keys and values are kept for other prompts.
   int64_t prefix_cache_mb = 1024;
+  /// How texts become embeddings: "last" or "mean".
+  std::string pooling = "last";
   /// Start ranks again where one is lost.
   bool restarts = true;
 };

@@ -75,6 +75,10 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
          "MiB of all ranks together for keys and values of prompts, from which prompts that "
          "begin alike go on; 0: none (default: 1024)")
       ->check(whole_number(0, 1 << 24));
+  app.add_option("--pooling", options.pooling,
+                 "what an embedding is: the hidden state of the text's last token, or the mean of "
+                 "all (default: last)")
+      ->check(CLI::IsMember({"last", "mean"}));
   app.add_flag("--restart,!--no-restart", options.restarts,
                "with --tp: when a rank is lost, start all of them again (default: on)");
 }

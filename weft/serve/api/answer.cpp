@@ -48,9 +48,8 @@ Answer::Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr
       includes_usage_(request.includes_usage),
       tells_logprobs_(request.num_logprobs >= 0) {}
 
-std::optional<std::vector<uint64_t>> Answer::start(
-    const std::vector<std::string>& first_texts, const Usage& usage,
-    const std::function<std::optional<std::vector<uint64_t>>()>& submit) {
+std::vector<uint64_t> Answer::start(const std::vector<std::string>& first_texts, const Usage& usage,
+                                    const std::function<std::vector<uint64_t>()>& submit) {
   const std::lock_guard lock(mutex_);
   usage_ = usage;
   choices_.resize(first_texts.size());
@@ -59,7 +58,7 @@ std::optional<std::vector<uint64_t>> Answer::start(
   num_drawn_.resize(first_texts.size());
   for (Choice& choice : choices_) choice.tells_logprobs = tells_logprobs_;
   auto numbers = submit();
-  if (numbers) begin(first_texts);
+  begin(first_texts);
   return numbers;
 }
 

@@ -35,10 +35,10 @@ class Answer {
          const Context& context);
 
   /// Calls `submit`, which queues a sequence for each of `first_texts`, with which choices begin,
-  /// or gives nothing, and begins the answer if they are queued. Events wait until it has.
-  std::optional<std::vector<uint64_t>> start(
-      const std::vector<std::string>& first_texts, const Usage& usage,
-      const std::function<std::optional<std::vector<uint64_t>>()>& submit);
+  /// or throws, and begins the answer once they are queued. Events wait until it has. Returns what
+  /// `submit` does: the sequences' numbers.
+  std::vector<uint64_t> start(const std::vector<std::string>& first_texts, const Usage& usage,
+                              const std::function<std::vector<uint64_t>()>& submit);
   void take(size_t choice, const SequenceEvent& event);
 
  private:

@@ -231,31 +231,6 @@ text::Message read_message(const json& message, size_t index) {
   return read;
 }
 
-bool is_token_list(const json& value) {
-  return value.is_array() && !value.empty() &&
-         std::ranges::all_of(value, [](const json& each) { return each.is_number_integer(); });
-}
-
-PromptInput read_prompt(const json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (is_token_list(value)) return value.get<std::vector<int64_t>>();
-  throw ApiError::invalid("prompt", "expected a string, token ids, or a list of either");
-}
-
-void read_prompts(Fields& fields, CompletionRequest& request) {
-  const json* const prompt = fields.get("prompt");
-  if (prompt == nullptr) throw ApiError::invalid("prompt", "missing, expected a text");
-  if (!prompt->is_array() || is_token_list(*prompt)) {
-    request.prompts.push_back(read_prompt(*prompt));
-    return;
-  }
-  if (prompt->empty() || prompt->size() > kMostPrompts) {
-    throw ApiError::invalid("prompt", core::join("a list of ", prompt->size(),
-                                                 " prompts, expected 1 to ", kMostPrompts));
-  }
-  for (const json& each : *prompt) request.prompts.push_back(read_prompt(each));
-}
-
 }  // namespace
 
 CompletionRequest read_chat_request(const json& body, const std::string& text) {
@@ -293,7 +268,7 @@ CompletionRequest read_completion_request(const json& body, const std::string& t
   CompletionRequest request;
   Fields fields(body);
   read_common(fields, text, request);
-  read_prompts(fields, request);
+  request.prompts = read_inputs(fields, "prompt", kMostPrompts);
   request.num_logprobs = fields.integer("logprobs", 0, kMostLogprobs).value_or(-1);
   request.echoes = fields.boolean("echo").value_or(false);
   if (request.echoes && request.num_logprobs >= 0) {

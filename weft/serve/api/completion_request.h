@@ -4,17 +4,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "weft/generate/options.h"
+#include "weft/serve/api/prompts.h"
 #include "weft/serve/chat/tool_format.h"
 #include "weft/text/chat_template.h"
 
 namespace weft::serve {
-
-/// A text, or its tokens.
-using PromptInput = std::variant<std::string, std::vector<int64_t>>;
 
 /// What /v1/chat/completions and /v1/completions are asked for.
 struct CompletionRequest {

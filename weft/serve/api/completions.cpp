@@ -10,6 +10,7 @@
 #include "weft/core/log.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/replies.h"
+#include "weft/serve/api/submit.h"
 
 namespace weft::serve {
 namespace {
@@ -29,17 +30,6 @@ ReplyHead head_of(const CompletionRequest& request, const std::string& model) {
           std::chrono::duration_cast<std::chrono::seconds>(now).count(), model};
 }
 
-[[noreturn]] void refuse_length(size_t got, const char* unit, int64_t context) {
-  throw ApiError(400, "exceed_context_size_error",
-                 core::join("a prompt of ", got, unit, ", expected at most ", context, " tokens"),
-                 "", "context_length_exceeded");
-}
-
-[[noreturn]] void refuse_queue() {
-  throw ApiError(429, error_type_of(429), "too many requests wait; come back later", "",
-                 "queue_full");
-}
-
 uint64_t seed_of(const CompletionRequest& request, int64_t choice) {
   return request.seed ? static_cast<uint64_t>(*request.seed) + static_cast<uint64_t>(choice)
                       : random_number();
@@ -56,13 +46,10 @@ void refuse(const ApiError& error, const std::shared_ptr<HttpReply>& reply, Metr
 
 Completions::Completions(ServedModel model, Metrics& metrics)
     : model_(std::move(model)),
+      prompts_(model_),
       metrics_(metrics),
       grammars_(model_.tokenizer, model_.vocab_size),
       worker_(static_cast<size_t>(model_.scheduler->options().max_queue)) {
-  for (size_t id = 0; id < model_.tokenizer.vocab_size(); ++id) {
-    const auto bytes = model_.tokenizer.bytes(static_cast<text::TokenId>(id));
-    longest_token_ = std::max(longest_token_, bytes.size());
-  }
   if (!model_.chat_template) return;
   tool_format_ = tool_format_of(*model_.chat_template);
   knows_tools_ = model_.chat_template->mentions("tools");
@@ -73,25 +60,6 @@ Completions::Completions(ServedModel model, Metrics& metrics)
   }
 }
 
-// A text that is longer than the longest tokens could make it need not be cut into tokens.
-void Completions::check_bytes(size_t num_bytes) const {
-  const int64_t context = model_.scheduler->options().context;
-  if (num_bytes > static_cast<size_t>(context) * longest_token_) {
-    refuse_length(num_bytes, " bytes", context);
-  }
-}
-
-void Completions::check_prompt(const Tokens& prompt) const {
-  const int64_t context = model_.scheduler->options().context;
-  if (prompt.empty()) throw ApiError::invalid("prompt", "no tokens, expected at least one");
-  if (std::ssize(prompt) > context) refuse_length(prompt.size(), " tokens", context);
-  for (const int64_t token : prompt) {
-    if (token >= 0 && token < model_.vocab_size) continue;
-    throw ApiError::invalid("prompt",
-                            core::join("token ", token, ", expected 0 to ", model_.vocab_size - 1));
-  }
-}
-
 Completions::Tokens Completions::chat_prompt(const CompletionRequest& request) const {
   if (!model_.chat_template) {
     throw ApiError(400, error_type_of(400), "this model has no chat template; use /v1/completions");
@@ -99,7 +67,7 @@ Completions::Tokens Completions::chat_prompt(const CompletionRequest& request) c
   size_t num_bytes = 0;
   for (const text::Message& message : request.messages) num_bytes += message.content.size();
   for (const Tool& tool : request.tools) num_bytes += tool.json.size();
-  check_bytes(num_bytes);
+  prompts_.check_bytes(num_bytes);
   const auto ids = model_.tokenizer.encode_chat(render(request));
   return {ids.begin(), ids.end()};
 }
@@ -154,19 +122,11 @@ void Completions::add_tool_grammar(CompletionRequest& request) const {
                              structural_tag_of(tool_format_, request.tools, request.tool_choice)};
 }
 
-Completions::Tokens Completions::prompt_of(const PromptInput& input) const {
-  if (const auto* tokens = std::get_if<Tokens>(&input)) return *tokens;
-  const auto& text = std::get<std::string>(input);
-  check_bytes(text.size());
-  const auto ids = model_.tokenizer.encode_prompt(text);
-  return {ids.begin(), ids.end()};
-}
-
 std::vector<Completions::Tokens> Completions::prompts_of(const CompletionRequest& request) const {
   std::vector<Tokens> prompts;
   if (request.is_chat) prompts.push_back(chat_prompt(request));
-  for (const PromptInput& input : request.prompts) prompts.push_back(prompt_of(input));
-  for (const Tokens& prompt : prompts) check_prompt(prompt);
+  for (const PromptInput& input : request.prompts) prompts.push_back(prompts_.to_continue(input));
+  for (const Tokens& prompt : prompts) prompts_.check(prompt, "prompt");
   return prompts;
 }
 
@@ -201,11 +161,7 @@ void Completions::warn_unknown(const std::vector<std::string>& names) {
 }
 
 void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply) {
-  if (!request.model.empty() && request.model != model_.name) {
-    throw ApiError(404, error_type_of(404),
-                   core::join("model ", core::quote(request.model), ", expected ", model_.name),
-                   "model", "model_not_found");
-  }
+  prompts_.check_model(request.model);
   warn_unknown(request.unknown);
   check_biases(request.options.generate.sampler);
   const int64_t most = request.is_chat ? model_.scheduler->options().context : kCompletionTokens;
@@ -243,15 +199,8 @@ Completions::Job Completions::job_of(const CompletionRequest& request,
 
 void Completions::submit(Job job, const std::shared_ptr<HttpReply>& reply) const {
   Scheduler& scheduler = *model_.scheduler;
-  const auto numbers = job.answer->start(
-      job.first_texts, job.usage, [&] { return scheduler.submit(std::move(job.sequences)); });
-  if (!numbers && scheduler.state().is_draining) {
-    throw ApiError(503, error_type_of(503), "the server is about to end");
-  }
-  if (!numbers) refuse_queue();
-  reply->on_gone([&scheduler, numbers = *numbers] {
-    for (const uint64_t number : numbers) scheduler.cancel(number);
-  });
+  const auto submit = [&] { return submit_all(scheduler, std::move(job.sequences)); };
+  cancel_when_gone(scheduler, job.answer->start(job.first_texts, job.usage, submit), reply);
 }
 
 void Completions::submit_with_grammar(Job job, const std::shared_ptr<HttpReply>& reply) {

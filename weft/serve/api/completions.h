@@ -12,24 +12,13 @@
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/completion_request.h"
 #include "weft/serve/api/metrics.h"
+#include "weft/serve/api/prompts.h"
+#include "weft/serve/api/served_model.h"
 #include "weft/serve/api/worker.h"
-#include "weft/serve/engine/scheduler.h"
 #include "weft/serve/http/server.h"
 #include "weft/text/chat_template.h"
-#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::serve {
-
-/// A model that is loaded, as its clients see it.
-struct ServedModel {
-  std::string name;
-  /// Outlives what is served by it.
-  Scheduler* scheduler = nullptr;
-  text::Tokenizer tokenizer;
-  std::optional<text::ChatTemplate> chat_template;
-  /// The model's own, which may be more or less than the tokenizer's.
-  int64_t vocab_size = 0;
-};
 
 /// Answers a request with an error, and counts it.
 void refuse(const ApiError& error, const std::shared_ptr<HttpReply>& reply, Metrics& metrics);
@@ -41,21 +30,21 @@ class Completions {
   Completions(ServedModel model, Metrics& metrics);
 
   const ServedModel& model() const { return model_; }
+  const Prompts& prompts() const { return prompts_; }
   /// Queues the request's sequences, whose answer comes by and by; a grammar is compiled before, on
   /// another thread, and one that is wrong gets 400. Throws ApiError: 404 for another
   /// model's name, 400 for a prompt that does not fit, 429 while too many wait, 503 at the end.
   void answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply);
+  /// Logs names of fields that mean nothing here, each of them once.
+  void warn_unknown(const std::vector<std::string>& names);
 
  private:
-  using Tokens = std::vector<int64_t>;
+  using Tokens = Prompts::Tokens;
 
-  void check_bytes(size_t num_bytes) const;
-  void check_prompt(const Tokens& prompt) const;
   std::vector<text::ChatPiece> render(const CompletionRequest& request) const;
   Tokens chat_prompt(const CompletionRequest& request) const;
   AnswerParser::Options parsing_of(const CompletionRequest& request) const;
   void add_tool_grammar(CompletionRequest& request) const;
-  Tokens prompt_of(const PromptInput& input) const;
   std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
   void check_biases(const generate::SamplerOptions& options) const;
   std::string text_of(const PromptInput& input) const;
@@ -69,11 +58,10 @@ class Completions {
   Job job_of(const CompletionRequest& request, const std::shared_ptr<HttpReply>& reply) const;
   void submit(Job job, const std::shared_ptr<HttpReply>& reply) const;
   void submit_with_grammar(Job job, const std::shared_ptr<HttpReply>& reply);
-  void warn_unknown(const std::vector<std::string>& names);
 
   ServedModel model_;
+  Prompts prompts_;
   Metrics& metrics_;
-  size_t longest_token_ = 1;
   ToolFormat tool_format_ = ToolFormat::kHermes;
   /// Whether the template says tools itself.
   bool knows_tools_ = false;

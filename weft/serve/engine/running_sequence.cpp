@@ -49,7 +49,9 @@ std::span<const PieceKey> RunningSequence::keys_to(int64_t start) const {
 const PieceKey* RunningSequence::next_key() const {
   const auto index = static_cast<size_t>(num_read_ / kPieceTokens);
   const bool has_last_token = num_read_ + kPieceTokens >= std::ssize(request_.prompt);
-  return index < keys_.size() && !has_last_token ? &keys_[index] : nullptr;
+  // Pages have no hidden states, of which a mean needs all.
+  const bool is_wanted = has_last_token || request_.pooling == Pooling::kMean;
+  return index < keys_.size() && !is_wanted ? &keys_[index] : nullptr;
 }
 
 void RunningSequence::skip_piece() {
@@ -58,6 +60,8 @@ void RunningSequence::skip_piece() {
 }
 
 Wanted RunningSequence::wanted() const {
+  if (request_.pooling == Pooling::kLast) return Wanted::kHidden;
+  if (request_.pooling == Pooling::kMean) return Wanted::kHiddenSum;
   const bool needs_logits = sampler_.needs_logits() || request_.num_logprobs >= 0;
   return needs_logits ? Wanted::kLogits : Wanted::kLikeliest;
 }
@@ -68,7 +72,8 @@ StepPart RunningSequence::next_part(int64_t slot) const {
   const auto& prompt = request_.prompt;
   const int64_t end = std::min((num_read_ / kPieceTokens + 1) * kPieceTokens, std::ssize(prompt));
   part.tokens.assign(prompt.begin() + num_read_, prompt.begin() + end);
-  if (end < std::ssize(prompt)) part.wanted = Wanted::kNothing;
+  const bool is_last = end == std::ssize(prompt);
+  if (!is_last && request_.pooling != Pooling::kMean) part.wanted = Wanted::kNothing;
   return part;
 }
 
@@ -100,13 +105,29 @@ bool RunningSequence::take_token(int64_t token, int64_t context, SequenceEvent& 
   return true;
 }
 
+// True once the prompt has been read. Throws ConfigError if the numbers are none.
+bool RunningSequence::take_hidden(std::span<const float> hidden, SequenceEvent& event) {
+  sum_.resize(hidden.size());
+  for (size_t i = 0; i < hidden.size(); ++i) sum_[i] += hidden[i];
+  if (reads_prompt()) return false;
+  const double squares = std::inner_product(sum_.begin(), sum_.end(), sum_.begin(), 0.0);
+  core::check<core::ConfigError>(std::isfinite(squares) && squares > 0,
+                                 "serve: the model's hidden states, expected finite numbers; its "
+                                 "weights are damaged");
+  for (const double each : sum_) {
+    event.embedding.push_back(static_cast<float>(each / std::sqrt(squares)));
+  }
+  event.end = SequenceEnd::kStop;
+  return true;
+}
+
 bool RunningSequence::take(const StepPart& part, const PartScores& scores, int64_t context) {
   num_read_ += std::ssize(part.tokens);
   if (part.wanted == Wanted::kNothing) return false;
   SequenceEvent event;
   try {
-    const int64_t token = draw(scores, event);
-    const bool is_over = take_token(token, context, event);
+    const bool is_over = request_.pooling ? take_hidden(scores.hidden, event)
+                                          : take_token(draw(scores, event), context, event);
     tell(event);
     return is_over;
   } catch (const core::Error& error) {

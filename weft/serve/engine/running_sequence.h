@@ -47,6 +47,7 @@ class RunningSequence {
   Wanted wanted() const;
   int64_t draw(const PartScores& scores, SequenceEvent& event);
   bool take_token(int64_t token, int64_t context, SequenceEvent& event);
+  bool take_hidden(std::span<const float> hidden, SequenceEvent& event);
   void tell(SequenceEvent& event);
 
   uint64_t number_;
@@ -55,6 +56,8 @@ class RunningSequence {
   generate::Sampler sampler_;
   generate::TextStream stream_;
   std::vector<PieceKey> keys_;
+  /// With a pooling: hidden states so far.
+  std::vector<double> sum_;
   int64_t num_read_ = 0;
   int64_t num_reused_ = 0;
   int64_t num_drawn_ = 0;

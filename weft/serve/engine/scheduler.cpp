@@ -49,8 +49,7 @@ std::optional<std::vector<uint64_t>> Scheduler::submit(
   std::vector<std::unique_ptr<RunningSequence>> made;
   std::vector<uint64_t> numbers;
   const std::lock_guard lock(mutex_);
-  const auto waiting = std::ssize(queue_) + std::ssize(sequences);
-  if (state_.is_draining || waiting > options_.max_queue) return std::nullopt;
+  if (state_.is_draining || std::ssize(queue_) >= options_.max_queue) return std::nullopt;
   for (auto& [request, sink] : sequences) {
     made.push_back(std::make_unique<RunningSequence>(last_number_ + 1, std::move(request),
                                                      std::move(sink), tokenizer_));

@@ -27,7 +27,7 @@ struct SchedulerOptions {
   int64_t context = 4096;
   /// The most sequences that run at once.
   int64_t slots = 8;
-  /// The most sequences that wait.
+  /// Once so many sequences wait, no more are taken.
   int64_t max_queue = 128;
   /// The most tokens of a step, at least kPieceTokens more than slots: every running sequence's
   /// next one, then pieces of prompts as far as there is room, the oldest prompt's first.

@@ -15,13 +15,19 @@ namespace weft::serve {
 /// The most tokens whose probabilities are told beside the one that was drawn.
 inline constexpr int64_t kMostLogprobs = 20;
 
-/// One sequence to continue.
+/// How a text becomes one vector: the hidden state of its last token, which alone has seen all
+/// others, or the mean of all.
+enum class Pooling { kLast, kMean };
+
+/// One sequence to continue, or to make a vector of.
 struct SequenceRequest {
   /// At least one token, all of the vocabulary.
   std::vector<int64_t> prompt;
   generate::TextOptions options;
   /// How many of the likeliest tokens to tell with each one, and its own probability; -1: neither.
   int64_t num_logprobs = -1;
+  /// Given: the sequence ends with its prompt, and its vector is told.
+  std::optional<Pooling> pooling = {};
 };
 
 /// A token and ln of its probability under the model itself, whatever the sampler makes of it.
@@ -48,6 +54,8 @@ struct SequenceEvent {
   /// In the last event.
   std::optional<SequenceEnd> end;
   std::string error;
+  /// In the last event of one with a pooling: of length 1.
+  std::vector<float> embedding = {};
   /// Tokens of the prompt that were read for an earlier sequence, and tokens drawn so far.
   int64_t num_reused = 0;
   int64_t num_drawn = 0;

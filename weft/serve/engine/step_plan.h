@@ -9,8 +9,9 @@ namespace weft::serve {
 /// how a prompt is cut is part of how its sums are rounded.
 inline constexpr int64_t kPieceTokens = 128;
 
-/// What rank 0 wants to know of a part's last token.
-enum class Wanted : int64_t { kNothing, kLikeliest, kLogits };
+/// What rank 0 wants to know of a part: nothing, what may follow its last token, that one's hidden
+/// state, or the sum of all its tokens'.
+enum class Wanted : int64_t { kNothing, kLikeliest, kLogits, kHidden, kHiddenSum };
 
 /// Tokens that one sequence reads in a step.
 struct StepPart {

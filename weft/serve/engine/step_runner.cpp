@@ -82,6 +82,7 @@ void StepRunner::read_piece(const StepPart& part, size_t index) {
   const at::Tensor ids_1T = at::tensor(part.tokens, at::kLong).unsqueeze(0);
   const at::Tensor x_1TD = model_->forward(ids_1T, &cache_of(part.slot, part.start));
   last_11D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
+  if (part.wanted == Wanted::kHiddenSum) hidden_D_[index] = x_1TD[0].to(at::kFloat).sum(0);
 }
 
 void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores) {
@@ -106,9 +107,21 @@ void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScor
   }
 }
 
+void StepRunner::tell_hidden(const StepPlan& plan, std::vector<PartScores>& scores) {
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    const Wanted wanted = plan.parts[i].wanted;
+    if (wanted != Wanted::kHidden && wanted != Wanted::kHiddenSum) continue;
+    at::Tensor& hidden_D = hidden_D_[i];
+    // The sum of one token's.
+    if (!hidden_D.defined()) hidden_D = last_11D_[i].flatten().to(at::kFloat).contiguous();
+    scores[i].hidden = {hidden_D.const_data_ptr<float>(), static_cast<size_t>(hidden_D.numel())};
+  }
+}
+
 std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   const c10::InferenceMode inference;
   last_11D_.assign(plan.parts.size(), {});
+  hidden_D_.assign(plan.parts.size(), {});
   for (const PageCopy& copy : plan.loads) load(copy);
   read_tokens(plan);
   for (size_t i = 0; i < plan.parts.size(); ++i) {
@@ -118,6 +131,7 @@ std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   std::vector<PartScores> scores(plan.parts.size());
   score(plan, Wanted::kLikeliest, scores);
   score(plan, Wanted::kLogits, scores);
+  tell_hidden(plan, scores);
   return scores;
 }
 

@@ -14,11 +14,13 @@
 
 namespace weft::serve {
 
-/// What is known of a part's last token; which, its plan says.
+/// What is known of a part; which, its plan says.
 struct PartScores {
   nn::Largest likeliest = {};
   /// Of the whole vocabulary, until the runner's next step.
   std::span<const float> logits = {};
+  /// As wide as the model, until the runner's next step.
+  std::span<const float> hidden = {};
 };
 
 /// Runs steps of several sequences through a model that is cut over ranks. Parts of one token go
@@ -52,6 +54,7 @@ class StepRunner {
   void read_tokens(const StepPlan& plan);
   void read_piece(const StepPart& part, size_t index);
   void score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores);
+  void tell_hidden(const StepPlan& plan, std::vector<PartScores>& scores);
 
   std::shared_ptr<models::CausalLM> model_;
   int64_t context_;
@@ -61,6 +64,8 @@ class StepRunner {
   std::vector<nn::KvCache> pages_;
   /// Of the step's parts: the last token's hidden state, [1, 1, D].
   std::vector<at::Tensor> last_11D_;
+  /// Of parts whose hidden states are wanted.
+  std::vector<at::Tensor> hidden_D_;
   at::Tensor logits_BV_;
 };
 

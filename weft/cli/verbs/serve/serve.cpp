@@ -17,8 +17,8 @@
 #include "weft/core/terminal/printable.h"
 #include "weft/generate/text_generator.h"
 #include "weft/models/config/sources.h"
-#include "weft/serve/api/service.h"
 #include "weft/serve/engine/run_steps.h"
+#include "weft/serve/routes/service.h"
 
 namespace weft::cli {
 namespace {
@@ -80,9 +80,14 @@ class Front {
             const serve::SchedulerOptions& scheduler) {
     text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
     scheduler_ = std::make_unique<serve::Scheduler>(scheduler, tokenizer);
-    serve::ServedModel model{name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
-                             models::load_chat_template(*session.file),
-                             session.loaded.model->config().vocab_size};
+    serve::ServedModel model{
+        name_of(options, session.path),
+        scheduler_.get(),
+        std::move(tokenizer),
+        models::load_chat_template(*session.file),
+        session.loaded.model->config().vocab_size,
+        session.loaded.model->config().width,
+        options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast};
     const std::string name = core::printable(model.name);
     service_.open(std::move(model));
     std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", name.c_str(), options.host.c_str(),

@@ -1,4 +1,4 @@
-#include "weft/serve/api/service.h"
+#include "weft/serve/routes/service.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -9,6 +9,7 @@
 #include "weft/core/log.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/fields.h"
+#include "weft/serve/embeddings/embeddings.h"
 #include "weft/serve/page/page.h"
 
 namespace weft::serve {
@@ -58,6 +59,7 @@ const std::vector<Service::Route>& Service::routes() {
       {"POST", "/detokenize", &Service::detokenize},
       {"POST", "/v1/chat/completions", &Service::chat},
       {"POST", "/v1/completions", &Service::complete},
+      {"POST", "/v1/embeddings", &Service::embed},
   };
   return table;
 }
@@ -197,6 +199,13 @@ void Service::chat(const HttpRequest& request, const Reply& reply) {
 void Service::complete(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
   own.answer(read_completion_request(body_of(request), request.body), reply);
+}
+
+void Service::embed(const HttpRequest& request, const Reply& reply) {
+  Completions& own = completions();
+  const EmbeddingRequest wanted = read_embedding_request(body_of(request));
+  own.warn_unknown(wanted.unknown);
+  answer_embeddings(wanted, own.model(), own.prompts(), metrics_, reply);
 }
 
 }  // namespace weft::serve

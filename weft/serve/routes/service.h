@@ -47,6 +47,7 @@ class Service {
   void detokenize(const HttpRequest& request, const Reply& reply);
   void chat(const HttpRequest& request, const Reply& reply);
   void complete(const HttpRequest& request, const Reply& reply);
+  void embed(const HttpRequest& request, const Reply& reply);
 
   AccessOptions access_;
   bool has_page_;

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/models/model_files.h"
+#include "tests/text/byte_vocabulary.h"
+#include "weft/models/config/sources.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/panel_linear.h"
+#include "weft/serve/engine/run_steps.h"
+
+namespace weft::serve::test {
+
+using weft::test::model_data;
+using weft::test::smollm2_path;
+
+/// A model and its tokenizer.
+struct Loaded {
+  std::shared_ptr<models::CausalLM> model;
+  text::Tokenizer tokenizer;
+};
+
+/// The model of set-up in panels.
+inline Loaded real_model(const dist::World& world) {
+  const auto file = io::TensorFile::open(test::smollm2_path());
+  auto model = models::load_model(*file, world.group()).model;
+  nn::put_in_panels(*model, 16);
+  return {std::move(model), models::load_tokenizer(*file)};
+}
+
+/// A small one of float32, whose tokens are bytes.
+inline Loaded byte_model(const dist::World& world) {
+  const auto file = io::TensorFile::open(model_data("mlx/plain_f32"));
+  return {models::load_model(*file, world.group()).model,
+          text::Tokenizer::make(testing::byte_vocabulary(), "test")};
+}
+
+inline std::vector<int64_t> some_tokens(int64_t count, int64_t first) {
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back((first + i) * 997 % 49000);
+  return tokens;
+}
+
+/// What a sequence's client has seen.
+struct Seen {
+  std::string text;
+  std::vector<double> logprobs;
+  std::vector<float> embedding;
+  std::optional<SequenceEnd> end;
+  int64_t num_drawn = 0;
+  int64_t num_reused = 0;
+};
+
+/// Rank 0's clients: what each asks for, and at which step.
+struct Client {
+  SequenceRequest request;
+  int64_t first_step = 0;
+  /// -1: it stays.
+  int64_t cancelled_at = -1;
+};
+
+inline SequenceRequest request_of(int64_t prompt, int64_t first, int64_t tokens,
+                                  double temperature) {
+  SequenceRequest request;
+  request.prompt = some_tokens(prompt, first);
+  request.options.generate.max_tokens = tokens;
+  request.options.generate.sampler.temperature = temperature;
+  request.options.generate.sampler.seed = 7;
+  request.options.ignores_end = true;
+  return request;
+}
+
+/// Steps until all have ended, on all ranks; what was seen is rank 0's.
+inline std::vector<Seen> serve_all(StepRunner& runner, const text::Tokenizer& tokenizer,
+                                   const std::vector<Client>& clients,
+                                   const SchedulerOptions& options,
+                                   SchedulerState* state = nullptr) {
+  std::vector<Seen> seen(clients.size());
+  if (runner.group().rank() != 0) {
+    run_steps(runner, nullptr, options, nullptr);
+    return seen;
+  }
+  Scheduler scheduler(options, tokenizer);
+  std::map<size_t, uint64_t> numbers;
+  int64_t step = 0, last = 0;
+  for (const Client& client : clients) {
+    last = std::max({last, client.first_step, client.cancelled_at});
+  }
+  run_steps(runner, &scheduler, options, [&] {
+    for (size_t i = 0; i < clients.size(); ++i) {
+      if (clients[i].first_step == step) {
+        const auto sink = [&seen, i](const SequenceEvent& event) {
+          seen[i].text += event.text;
+          if (event.token) seen[i].logprobs.push_back(event.token->drawn.logprob);
+          seen[i].embedding = event.embedding;
+          seen[i].end = event.end;
+          seen[i].num_drawn = event.num_drawn;
+          seen[i].num_reused = event.num_reused;
+        };
+        const auto given = scheduler.submit({{clients[i].request, sink}});
+        ASSERT_TRUE(given.has_value());
+        numbers[i] = given->front();
+      }
+      if (clients[i].cancelled_at == step) scheduler.cancel(numbers.at(i));
+    }
+    if (step++ == last) scheduler.drain();
+  });
+  if (state != nullptr) *state = scheduler.state();
+  return seen;
+}
+
+}  // namespace weft::serve::test
