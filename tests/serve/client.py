@@ -93,6 +93,40 @@ def check_tools():
     assert content(messages=history, tools=tools)
 
 
+def check_responses():
+    body = {"input": QUESTION[0]["content"], "temperature": 0, "max_output_tokens": 24}
+    status, text = ask("/v1/responses", body)
+    whole = json.loads(text)
+    assert status == 200 and whole["object"] == "response", text
+    said = whole["output"][0]["content"][0]["text"]
+    assert said == content() and whole["output"][0]["role"] == "assistant", whole
+    turns = [{"role": "user", "content": [{"type": "input_text", "text": QUESTION[0]["content"]}]}]
+    events = [dict(line.split(": ", 1) for line in each.split("\n"))
+              for each in ask("/v1/responses", {**body, "input": turns, "stream": True})[1].split("\n\n") if each]
+    told = [json.loads(each["data"]) for each in events]
+    assert [each["type"] for each in told] == [each["event"] for each in events]
+    assert [each["sequence_number"] for each in told] == list(range(len(told)))
+    assert "".join(each["delta"] for each in told if each["type"] == "response.output_text.delta") == said
+    kinds = [each["type"].removeprefix("response.") for each in told]
+    assert kinds[:4] == ["created", "in_progress", "output_item.added", "content_part.added"], kinds
+    ends = ["output_text.done", "content_part.done", "output_item.done", whole["status"]]
+    assert kinds[-4:] == ends and told[-1]["response"]["usage"] == whole["usage"], told[-1]
+    cut = json.loads(ask("/v1/responses", {**body, "max_output_tokens": 2})[1])
+    assert cut["status"] == "incomplete" and cut["incomplete_details"]["reason"] == "max_output_tokens", cut
+    form = {"type": "json_schema", "name": "city", "schema": {
+        "type": "object", "properties": {"z": {"type": "boolean"}, "a": {"type": "boolean"}}, "required": ["z", "a"]}}
+    formed = json.loads(ask("/v1/responses", {**body, "text": {"format": form}})[1])
+    assert list(json.loads(formed["output"][0]["content"][0]["text"])) == ["z", "a"], formed
+    tool = {"type": "function", "name": "weather", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}}
+    more = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False, "max_output_tokens": 120}
+    call = json.loads(ask("/v1/responses", {**body, **more})[1])["output"][0]
+    assert call["type"] == "function_call" and list(json.loads(call["arguments"])) == ["city"], call
+    answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "It rains."}
+    status, text = ask("/v1/responses", {**body, **more, "tool_choice": "auto", "input": [*turns, call, answer]})
+    assert status == 200, text
+
+
 def check_embeddings():
     def embed(inputs, **more):
         status, text = ask("/v1/embeddings", {"input": inputs, "model": "model", **more})
@@ -138,6 +172,7 @@ def check_refusals():
             ("/v1/chat/completions", "{", 400, None),
             ("/v1/chat/completions", {"messages": QUESTION, "model": "other"}, 404, "model"),
             ("/v1/completions", {"prompt": [1] * 5000}, 400, None),
+            ("/v1/responses", {"input": "a", "previous_response_id": "resp_1"}, 400, "previous_response_id"),
             ("/v1/embeddings", {"input": ["a", [49152]]}, 400, "input"),
             ("/v1/embeddings", {"input": "a", "dimensions": 3}, 400, "dimensions"),
             ("/v1/completions", {"prompt": "a", "logit_bias": {"70000": 1}}, 400, "logit_bias"),
@@ -171,6 +206,7 @@ assert json.loads(ask("/v1/models")[1])["data"][0]["id"] == "model"
 check_neighbours(check_answers())
 check_forms()
 check_tools()
+check_responses()
 check_embeddings()
 check_pages()
 check_refusals()

@@ -7,6 +7,7 @@
 #include "weft/serve/api/access.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/completion_request.h"
+#include "weft/serve/responses/response_request.h"
 
 namespace weft::serve {
 namespace {
@@ -231,6 +232,80 @@ TEST(CompletionRequest, TakesTextsAndTokensForPrompts) {
   EXPECT_EQ(prompts({1, 2}), (std::vector<PromptInput>{Tokens{1, 2}}));
   EXPECT_EQ(prompts({"a", "b"}), (std::vector<PromptInput>{"a", "b"}));
   EXPECT_EQ(prompts({{1}, {2, 3}}), (std::vector<PromptInput>{Tokens{1}, Tokens{2, 3}}));
+}
+
+ResponseRequest read_response(const std::string& members) {
+  const std::string text = "{" + members + "}";
+  return read_response_request(json::parse(text), text);
+}
+
+TEST(ResponseRequest, BecomesAChat) {
+  const CompletionRequest plain = read_response(R"("input": "Hi", "instructions": "Be brief.",
+      "max_output_tokens": 9, "temperature": 0.5, "store": true)")
+                                      .completion;
+  ASSERT_EQ(plain.messages.size(), 2U);
+  EXPECT_EQ(plain.messages[0].role, "system");
+  EXPECT_EQ(plain.messages[1].content, "Hi");
+  EXPECT_EQ(plain.max_tokens, 9);
+  EXPECT_EQ(plain.options.generate.sampler.temperature, 0.5);
+  EXPECT_TRUE(plain.unknown.empty());
+  const ResponseRequest full = read_response(R"("input": [
+      {"role": "developer", "content": "a"},
+      {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "b"}]},
+      {"type": "reasoning", "summary": []},
+      {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "c"}]},
+      {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+      {"type": "function_call_output", "call_id": "1", "output": "d"}],
+      "tools": [{"type": "function", "name": "f", "parameters": {"z": 1, "a": 2}}],
+      "tool_choice": {"type": "function", "name": "f"}, "best": 1, "metadata": {"k": "v"})");
+  const CompletionRequest& chat = full.completion;
+  ASSERT_EQ(chat.messages.size(), 4U);
+  EXPECT_EQ(chat.messages[2].content, "c");
+  EXPECT_EQ(chat.messages[2].tool_calls.at(0).name, "f");
+  EXPECT_EQ(chat.messages[3].role, "tool");
+  EXPECT_EQ(chat.messages[3].tool_call_id, "1");
+  EXPECT_EQ(chat.tools.at(0).parameters, R"({"z": 1, "a": 2})");
+  EXPECT_EQ(chat.tool_choice.name, "f");
+  EXPECT_EQ(chat.unknown, std::vector<std::string>{"best"});
+  EXPECT_EQ(full.echo.at("metadata").at("k"), "v");
+  const std::string schema = R"({"type": "object", "properties": {"z": {}, "a": {}}})";
+  EXPECT_EQ(read_response(R"("input": "a", "text": {"format": {"type": "json_schema", "schema": )" +
+                          schema + "}}")
+                .completion.options.grammar,
+            (grammar::Source{grammar::Form::kJsonSchema, schema}));
+}
+
+TEST(ResponseRequest, RefusesByItsNameWhatIsNotDone) {
+  const auto refused = [](const std::string& members) {
+    return refusal([&] { read_response(members); });
+  };
+  const std::string end = ": not supported by this server; leave it out";
+  for (const std::string member :
+       {R"("previous_response_id": "resp_1")", R"("conversation": "c")", R"("background": true)",
+        R"("truncation": "auto")", R"("reasoning": {"effort": "low"})",
+        R"("include": ["message.output_text.logprobs"])"}) {
+    const std::string name = member.substr(1, member.find('"', 1) - 1);
+    EXPECT_EQ(refused(R"("input": "a", )" + member), "400 " + name + " " + name + end);
+  }
+  EXPECT_EQ(refused(""), "400 input input: missing, expected a text or a list");
+  EXPECT_EQ(refused(R"("input": [{"type": "item_reference", "id": "x"}])"),
+            "400 input[0].type input[0].type: got 'item_reference', expected message, "
+            "function_call, function_call_output or reasoning");
+  EXPECT_EQ(refused(R"("input": [{"role": "user", "content": [{"type": "input_image"}]}])"),
+            "400 input[0].content[0].type input[0].content[0].type: got 'input_image', expected "
+            "input_text or output_text; this model reads nothing else");
+  EXPECT_EQ(refused(R"("input": [{"role": "robot", "content": "a"}])"),
+            "400 input[0].role input[0].role: got 'robot', expected user, assistant, system or "
+            "developer");
+  EXPECT_EQ(refused(R"("input": "a", "tools": [{"type": "web_search"}])"),
+            "400 tools[0].type tools[0].type: got 'web_search', expected function; there are no "
+            "other tools");
+  EXPECT_EQ(refused(R"("input": "a", "text": {"format": {"type": "xml"}})"),
+            "400 text.format.type text.format.type: got 'xml', expected text, json_object or "
+            "json_schema");
+  EXPECT_EQ(refused(R"("input": "a", "max_output_tokens": 0)"),
+            "400 max_output_tokens max_output_tokens: got 0, expected a whole number from 1 to "
+            "2147483647");
 }
 
 TEST(Access, IsForThoseWithAKeyAndForNoForeignPage) {

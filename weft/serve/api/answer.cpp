@@ -39,13 +39,13 @@ std::string random_call_id() {
 
 }  // namespace
 
-Answer::Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr<HttpReply> reply,
-               const Context& context)
-    : head_(std::move(head)),
+Answer::Answer(const CompletionRequest& request, std::unique_ptr<ReplyForm> form,
+               std::shared_ptr<HttpReply> reply, const Context& context)
+    : form_(std::move(form)),
       reply_(std::move(reply)),
       context_(context),
+      is_chat_(request.is_chat),
       is_stream_(request.is_stream),
-      includes_usage_(request.includes_usage),
       tells_logprobs_(request.num_logprobs >= 0) {}
 
 std::vector<uint64_t> Answer::start(const std::vector<std::string>& first_texts, const Usage& usage,
@@ -71,16 +71,8 @@ void Answer::begin(const std::vector<std::string>& first_texts) {
   head.content_type = "text/event-stream";
   head.fields = {{"Cache-Control", "no-cache"}};
   reply_->begin_stream(head);
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    if (!head_.is_chat && first_texts[i].empty()) continue;
-    Choice first;
-    first.text = first_texts[i];
-    write_event(reply_chunk(head_, i, first, true, context_.tokenizer));
-  }
-}
-
-void Answer::write_event(const nlohmann::json& json) {
-  reply_->write("data: " + core::dump_json(json) + "\n\n");
+  const std::string events = form_->begin_stream(first_texts);
+  if (!events.empty()) reply_->write(events);
 }
 
 void Answer::take(size_t choice, const SequenceEvent& event) {
@@ -122,7 +114,7 @@ Choice Answer::news_of(size_t choice, const SequenceEvent& event) {
   news.tells_logprobs = tells_logprobs_;
   if (event.token) news.tokens.push_back(*event.token);
   if (event.end == SequenceEnd::kStop || event.end == SequenceEnd::kLength) news.end = event.end;
-  if (!head_.is_chat) {
+  if (!is_chat_) {
     news.text = event.text;
     return news;
   }
@@ -143,7 +135,7 @@ Choice Answer::news_of(size_t choice, const SequenceEvent& event) {
 void Answer::send(size_t choice, const Choice& news) {
   const bool is_empty = news.text.empty() && news.reasoning.empty() && news.calls.empty();
   if (is_empty && news.tokens.empty() && !news.end) return;
-  write_event(reply_chunk(head_, choice, news, false, context_.tokenizer));
+  reply_->write(form_->stream_news(choice, news));
 }
 
 void Answer::finish() {
@@ -156,23 +148,21 @@ void Answer::finish() {
   } else {
     context_.metrics.add_answer(end, seconds);
   }
-  core::log(core::LogLevel::kInfo, "serve: ", head_.id, ": ", usage_.num_prompt,
+  core::log(core::LogLevel::kInfo, "serve: ", form_->id(), ": ", usage_.num_prompt,
             " tokens of prompt, ", usage_.num_reused, " of them reused, ", usage_.num_drawn,
             " new in ", seconds, " s: ", end);
   is_stream_ ? finish_stream() : finish_whole();
 }
 
 void Answer::finish_stream() {
-  if (!error_.empty()) write_event(ApiError(500, error_type_of(500), error_).json());
-  if (includes_usage_) write_event(usage_chunk(head_, usage_));
-  reply_->write("data: [DONE]\n\n");
+  reply_->write(form_->end_stream(choices_, usage_, error_));
   reply_->end();
 }
 
 void Answer::finish_whole() {
   HttpAnswer answer;
   if (error_.empty()) {
-    answer.body = core::dump_json(whole_reply(head_, choices_, usage_, context_.tokenizer));
+    answer.body = form_->whole(choices_, usage_);
   } else {
     answer = ApiError(500, error_type_of(500), error_).answer();
   }

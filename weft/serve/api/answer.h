@@ -5,8 +5,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +14,6 @@
 #include "weft/serve/chat/answer_parser.h"
 #include "weft/serve/engine/sequence.h"
 #include "weft/serve/http/server.h"
-#include "weft/text/tokenizer/tokenizer.h"
 
 namespace weft::serve {
 
@@ -26,13 +23,12 @@ class Answer {
  public:
   /// What an answer needs beside its request; what is not copied outlives it.
   struct Context {
-    const text::Tokenizer& tokenizer;
     Metrics& metrics;
     /// Of a chat's choices.
     AnswerParser::Options parsing = {};
   };
-  Answer(const CompletionRequest& request, ReplyHead head, std::shared_ptr<HttpReply> reply,
-         const Context& context);
+  Answer(const CompletionRequest& request, std::unique_ptr<ReplyForm> form,
+         std::shared_ptr<HttpReply> reply, const Context& context);
 
   /// Calls `submit`, which queues a sequence for each of `first_texts`, with which choices begin,
   /// or throws, and begins the answer once they are queued. Events wait until it has. Returns what
@@ -51,12 +47,11 @@ class Answer {
   void finish();
   void finish_stream();
   void finish_whole();
-  void write_event(const nlohmann::json& json);
 
-  ReplyHead head_;
+  std::unique_ptr<ReplyForm> form_;
   std::shared_ptr<HttpReply> reply_;
   Context context_;
-  bool is_stream_, includes_usage_, tells_logprobs_;
+  bool is_chat_, is_stream_, tells_logprobs_;
   Clock::time_point start_ = Clock::now();
 
   std::mutex mutex_;

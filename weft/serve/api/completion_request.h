@@ -39,6 +39,8 @@ struct CompletionRequest {
   generate::TextOptions options;
   /// As SequenceRequest has it.
   int64_t num_logprobs = -1;
+  /// What an error of the grammar names.
+  std::string grammar_field = "response_format";
   /// Fields that mean nothing here.
   std::vector<std::string> unknown;
 };

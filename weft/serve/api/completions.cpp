@@ -1,7 +1,6 @@
 #include "weft/serve/api/completions.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 #include <utility>
 #include <variant>
@@ -21,13 +20,6 @@ constexpr int64_t kCompletionTokens = 16;
 uint64_t random_number() {
   static thread_local std::mt19937_64 random{std::random_device{}()};
   return random();
-}
-
-ReplyHead head_of(const CompletionRequest& request, const std::string& model) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {request.is_chat,
-          core::join(request.is_chat ? "chatcmpl-" : "cmpl-", std::hex, random_number()),
-          std::chrono::duration_cast<std::chrono::seconds>(now).count(), model};
 }
 
 uint64_t seed_of(const CompletionRequest& request, int64_t choice) {
@@ -161,6 +153,14 @@ void Completions::warn_unknown(const std::vector<std::string>& names) {
 }
 
 void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply) {
+  const char* const prefix = request.is_chat ? "chatcmpl-" : "cmpl-";
+  auto form = completion_form(new_reply_head(prefix, request.is_chat, model_.name),
+                              request.includes_usage, model_.tokenizer);
+  answer_as(std::move(form), std::move(request), reply);
+}
+
+void Completions::answer_as(std::unique_ptr<ReplyForm> form, CompletionRequest request,
+                            const std::shared_ptr<HttpReply>& reply) {
   prompts_.check_model(request.model);
   warn_unknown(request.unknown);
   check_biases(request.options.generate.sampler);
@@ -170,18 +170,18 @@ void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpRe
     request.options.spelled = spelled_;
     add_tool_grammar(request);
   }
-  Job job = job_of(request, reply);
-  request.options.grammar ? submit_with_grammar(std::move(job), reply)
+  Job job = job_of(std::move(form), request, reply);
+  request.options.grammar ? submit_with_grammar(std::move(job), request.grammar_field, reply)
                           : submit(std::move(job), reply);
 }
 
-Completions::Job Completions::job_of(const CompletionRequest& request,
+Completions::Job Completions::job_of(std::unique_ptr<ReplyForm> form,
+                                     const CompletionRequest& request,
                                      const std::shared_ptr<HttpReply>& reply) const {
   const std::vector<Tokens> prompts = prompts_of(request);
   Job job;
-  job.answer =
-      std::make_shared<Answer>(request, head_of(request, model_.name), reply,
-                               Answer::Context{model_.tokenizer, metrics_, parsing_of(request)});
+  job.answer = std::make_shared<Answer>(request, std::move(form), reply,
+                                        Answer::Context{metrics_, parsing_of(request)});
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Tokens& prompt = prompts[i];
     job.usage.num_prompt += std::ssize(prompt);
@@ -203,8 +203,10 @@ void Completions::submit(Job job, const std::shared_ptr<HttpReply>& reply) const
   cancel_when_gone(scheduler, job.answer->start(job.first_texts, job.usage, submit), reply);
 }
 
-void Completions::submit_with_grammar(Job job, const std::shared_ptr<HttpReply>& reply) {
-  const auto compile_and_submit = [this, reply, job = std::make_shared<Job>(std::move(job))] {
+void Completions::submit_with_grammar(Job job, const std::string& field,
+                                      const std::shared_ptr<HttpReply>& reply) {
+  const auto compile_and_submit = [this, reply, field,
+                                   job = std::make_shared<Job>(std::move(job))] {
     try {
       const auto grammar = grammars_.compile(*job->sequences.front().first.options.grammar);
       for (auto& [sequence, sink] : job->sequences) {
@@ -214,7 +216,7 @@ void Completions::submit_with_grammar(Job job, const std::shared_ptr<HttpReply>&
     } catch (const ApiError& error) {
       refuse(error, reply, metrics_);
     } catch (const core::ConfigError& error) {
-      refuse(ApiError::invalid("response_format", error.what()), reply, metrics_);
+      refuse(ApiError::invalid(field, error.what()), reply, metrics_);
     } catch (const std::exception& error) {
       refuse(ApiError(500, error_type_of(500), error.what()), reply, metrics_);
     }

@@ -35,6 +35,9 @@ class Completions {
   /// another thread, and one that is wrong gets 400. Throws ApiError: 404 for another
   /// model's name, 400 for a prompt that does not fit, 429 while too many wait, 503 at the end.
   void answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply);
+  /// The same in another form.
+  void answer_as(std::unique_ptr<ReplyForm> form, CompletionRequest request,
+                 const std::shared_ptr<HttpReply>& reply);
   /// Logs names of fields that mean nothing here, each of them once.
   void warn_unknown(const std::vector<std::string>& names);
 
@@ -55,9 +58,11 @@ class Completions {
     Usage usage;
     std::vector<std::pair<SequenceRequest, SequenceSink>> sequences;
   };
-  Job job_of(const CompletionRequest& request, const std::shared_ptr<HttpReply>& reply) const;
+  Job job_of(std::unique_ptr<ReplyForm> form, const CompletionRequest& request,
+             const std::shared_ptr<HttpReply>& reply) const;
   void submit(Job job, const std::shared_ptr<HttpReply>& reply) const;
-  void submit_with_grammar(Job job, const std::shared_ptr<HttpReply>& reply);
+  void submit_with_grammar(Job job, const std::string& field,
+                           const std::shared_ptr<HttpReply>& reply);
 
   ServedModel model_;
   Prompts prompts_;

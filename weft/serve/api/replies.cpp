@@ -1,7 +1,13 @@
 #include "weft/serve/api/replies.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
+
+#include "weft/core/error.h"
+#include "weft/core/json.h"
+#include "weft/serve/api/api_error.h"
 
 namespace weft::serve {
 namespace {
@@ -99,7 +105,90 @@ json choice_json(const ReplyHead& head, size_t index, const Choice& choice,
           {"finish_reason", finish_reason_json(choice)}};
 }
 
+class CompletionForm : public ReplyForm {
+ public:
+  CompletionForm(ReplyHead head, bool includes_usage, const text::Tokenizer& tokenizer)
+      : head_(std::move(head)), includes_usage_(includes_usage), tokenizer_(tokenizer) {}
+
+  const std::string& id() const override { return head_.id; }
+
+  std::string begin_stream(const std::vector<std::string>& first_texts) override {
+    std::string events;
+    for (size_t i = 0; i < first_texts.size(); ++i) {
+      if (!head_.is_chat && first_texts[i].empty()) continue;
+      Choice first;
+      first.text = first_texts[i];
+      events += event_text(chunk(i, first, true));
+    }
+    return events;
+  }
+
+  std::string stream_news(size_t index, const Choice& news) override {
+    return event_text(chunk(index, news, false));
+  }
+
+  std::string end_stream(const std::vector<Choice>& /*choices*/, const Usage& usage,
+                         const std::string& error) override {
+    std::string events;
+    if (!error.empty()) events += event_text(ApiError(500, error_type_of(500), error).json());
+    if (includes_usage_) events += event_text(usage_chunk(usage));
+    return events + "data: [DONE]\n\n";
+  }
+
+  std::string whole(const std::vector<Choice>& choices, const Usage& usage) override {
+    json reply = base_json(head_, "chat.completion");
+    for (size_t i = 0; i < choices.size(); ++i) {
+      json choice = choice_json(head_, i, choices[i], tokenizer_);
+      if (head_.is_chat) {
+        choice["message"] = message_json(choices[i]);
+      } else {
+        choice["text"] = choices[i].text;
+      }
+      reply["choices"].push_back(std::move(choice));
+    }
+    reply["usage"] = usage_json(usage);
+    return core::dump_json(reply);
+  }
+
+ private:
+  static std::string event_text(const json& event) {
+    return "data: " + core::dump_json(event) + "\n\n";
+  }
+
+  // chat.completion.chunk or text_completion of what is new in one choice. `is_first`: it says the
+  // role, too.
+  json chunk(size_t index, const Choice& news, bool is_first) const {
+    json reply = base_json(head_, "chat.completion.chunk");
+    json choice = choice_json(head_, index, news, tokenizer_);
+    if (head_.is_chat) {
+      choice["delta"] = delta_json(news, is_first);
+    } else {
+      choice["text"] = news.text;
+    }
+    reply["choices"].push_back(std::move(choice));
+    return reply;
+  }
+
+  // Without choices.
+  json usage_chunk(const Usage& usage) const {
+    json reply = base_json(head_, "chat.completion.chunk");
+    reply["usage"] = usage_json(usage);
+    return reply;
+  }
+
+  ReplyHead head_;
+  bool includes_usage_;
+  const text::Tokenizer& tokenizer_;
+};
+
 }  // namespace
+
+ReplyHead new_reply_head(const std::string& prefix, bool is_chat, const std::string& model) {
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {is_chat, core::join(prefix, std::hex, random()),
+          std::chrono::duration_cast<std::chrono::seconds>(now).count(), model};
+}
 
 json finish_reason_json(const Choice& choice) {
   const bool calls = choice.first_call + choice.calls.size() > 0;
@@ -115,39 +204,9 @@ json usage_json(const Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.num_reused}}}};
 }
 
-json whole_reply(const ReplyHead& head, const std::vector<Choice>& choices, const Usage& usage,
-                 const text::Tokenizer& tokenizer) {
-  json reply = base_json(head, "chat.completion");
-  for (size_t i = 0; i < choices.size(); ++i) {
-    json choice = choice_json(head, i, choices[i], tokenizer);
-    if (head.is_chat) {
-      choice["message"] = message_json(choices[i]);
-    } else {
-      choice["text"] = choices[i].text;
-    }
-    reply["choices"].push_back(std::move(choice));
-  }
-  reply["usage"] = usage_json(usage);
-  return reply;
-}
-
-json reply_chunk(const ReplyHead& head, size_t index, const Choice& news, bool is_first,
-                 const text::Tokenizer& tokenizer) {
-  json reply = base_json(head, "chat.completion.chunk");
-  json choice = choice_json(head, index, news, tokenizer);
-  if (head.is_chat) {
-    choice["delta"] = delta_json(news, is_first);
-  } else {
-    choice["text"] = news.text;
-  }
-  reply["choices"].push_back(std::move(choice));
-  return reply;
-}
-
-json usage_chunk(const ReplyHead& head, const Usage& usage) {
-  json reply = base_json(head, "chat.completion.chunk");
-  reply["usage"] = usage_json(usage);
-  return reply;
+std::unique_ptr<ReplyForm> completion_form(ReplyHead head, bool includes_usage,
+                                           const text::Tokenizer& tokenizer) {
+  return std::make_unique<CompletionForm>(std::move(head), includes_usage, tokenizer);
 }
 
 }  // namespace weft::serve

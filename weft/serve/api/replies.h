@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -19,6 +21,9 @@ struct ReplyHead {
   int64_t created = 0;
   std::string model;
 };
+
+/// That of a new answer; `prefix` begins its id.
+ReplyHead new_reply_head(const std::string& prefix, bool is_chat, const std::string& model);
 
 /// Tokens that an answer took.
 struct Usage {
@@ -46,16 +51,26 @@ nlohmann::json finish_reason_json(const Choice& choice);
 /// OpenAI's usage object.
 nlohmann::json usage_json(const Usage& usage);
 
-/// chat.completion or text_completion.
-nlohmann::json whole_reply(const ReplyHead& head, const std::vector<Choice>& choices,
-                           const Usage& usage, const text::Tokenizer& tokenizer);
+/// How an answer's parts become what one path of the API sends. For one answer.
+class ReplyForm {
+ public:
+  virtual ~ReplyForm() = default;
+  virtual const std::string& id() const = 0;
+  /// The events that begin a stream, given the texts that its choices begin with; empty for none.
+  virtual std::string begin_stream(const std::vector<std::string>& first_texts) = 0;
+  /// The events that tell what is new in one choice.
+  virtual std::string stream_news(size_t index, const Choice& news) = 0;
+  /// The events that end a stream, of whose choices texts are not kept. `error` is empty unless it
+  /// failed.
+  virtual std::string end_stream(const std::vector<Choice>& choices, const Usage& usage,
+                                 const std::string& error) = 0;
+  /// The body of an answer that is sent whole.
+  virtual std::string whole(const std::vector<Choice>& choices, const Usage& usage) = 0;
+};
 
-/// chat.completion.chunk or text_completion of what is new in one choice. `is_first`: it says the
-/// role, too.
-nlohmann::json reply_chunk(const ReplyHead& head, size_t index, const Choice& news, bool is_first,
-                           const text::Tokenizer& tokenizer);
-
-/// The chunk without choices that ends a stream whose client wants to know its usage.
-nlohmann::json usage_chunk(const ReplyHead& head, const Usage& usage);
+/// Of chat.completion and text_completion. `tokenizer` outlives it; `includes_usage`: a stream ends
+/// with that.
+std::unique_ptr<ReplyForm> completion_form(ReplyHead head, bool includes_usage,
+                                           const text::Tokenizer& tokenizer);
 
 }  // namespace weft::serve

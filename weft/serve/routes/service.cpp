@@ -11,6 +11,8 @@
 #include "weft/serve/api/fields.h"
 #include "weft/serve/embeddings/embeddings.h"
 #include "weft/serve/page/page.h"
+#include "weft/serve/responses/response_form.h"
+#include "weft/serve/responses/response_request.h"
 
 namespace weft::serve {
 namespace {
@@ -60,6 +62,7 @@ const std::vector<Service::Route>& Service::routes() {
       {"POST", "/v1/chat/completions", &Service::chat},
       {"POST", "/v1/completions", &Service::complete},
       {"POST", "/v1/embeddings", &Service::embed},
+      {"POST", "/v1/responses", &Service::respond},
   };
   return table;
 }
@@ -206,6 +209,13 @@ void Service::embed(const HttpRequest& request, const Reply& reply) {
   const EmbeddingRequest wanted = read_embedding_request(body_of(request));
   own.warn_unknown(wanted.unknown);
   answer_embeddings(wanted, own.model(), own.prompts(), metrics_, reply);
+}
+
+void Service::respond(const HttpRequest& request, const Reply& reply) {
+  Completions& own = completions();
+  ResponseRequest wanted = read_response_request(body_of(request), request.body);
+  auto form = response_form(new_reply_head("resp_", true, own.model().name), wanted.echo);
+  own.answer_as(std::move(form), std::move(wanted.completion), reply);
 }
 
 }  // namespace weft::serve

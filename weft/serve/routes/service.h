@@ -48,6 +48,7 @@ class Service {
   void chat(const HttpRequest& request, const Reply& reply);
   void complete(const HttpRequest& request, const Reply& reply);
   void embed(const HttpRequest& request, const Reply& reply);
+  void respond(const HttpRequest& request, const Reply& reply);
 
   AccessOptions access_;
   bool has_page_;

@@ -1,0 +1,211 @@
+#include "weft/serve/responses/response_form.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "weft/core/error.h"
+#include "weft/core/json.h"
+
+namespace weft::serve {
+namespace {
+
+using nlohmann::json;
+
+// The two kinds of items that are told piece by piece.
+struct TextKind {
+  const char *type, *prefix, *part_type, *events;
+};
+constexpr TextKind kMessage = {"message", "msg_", "output_text", "response.output_text."};
+constexpr TextKind kReasoning = {"reasoning", "rs_", "reasoning_text", "response.reasoning_text."};
+
+json part_json(const TextKind& kind, const std::string& text) {
+  json part = {{"type", kind.part_type}, {"text", text}};
+  if (&kind == &kMessage)
+    part.update({{"annotations", json::array()}, {"logprobs", json::array()}});
+  return part;
+}
+
+json item_json(const TextKind& kind, const std::string& id, const char* status, json parts) {
+  json item = {{"type", kind.type}, {"id", id}, {"status", status}, {"content", std::move(parts)}};
+  if (&kind == &kMessage) {
+    item["role"] = "assistant";
+  } else {
+    item["summary"] = json::array();
+  }
+  return item;
+}
+
+json call_json(const text::ToolCall& call, const char* status, const std::string& arguments) {
+  return {{"type", "function_call"}, {"id", "fc_" + call.id},  {"call_id", call.id},
+          {"name", call.name},       {"arguments", arguments}, {"status", status}};
+}
+
+json response_usage(const Usage& usage) {
+  return {{"input_tokens", usage.num_prompt},
+          {"input_tokens_details", {{"cached_tokens", usage.num_reused}}},
+          {"output_tokens", usage.num_drawn},
+          {"output_tokens_details", {{"reasoning_tokens", 0}}},
+          {"total_tokens", usage.num_prompt + usage.num_drawn}};
+}
+
+class ResponseForm : public ReplyForm {
+ public:
+  ResponseForm(ReplyHead head, json echo) : head_(std::move(head)), echo_(std::move(echo)) {}
+
+  const std::string& id() const override { return head_.id; }
+
+  std::string begin_stream(const std::vector<std::string>& /*first_texts*/) override {
+    const json begun = response("in_progress", nullptr);
+    return event("response.created", {{"response", begun}}) +
+           event("response.in_progress", {{"response", begun}});
+  }
+
+  std::string stream_news(size_t /*index*/, const Choice& news) override {
+    std::string events;
+    if (!news.reasoning.empty()) events += text_events(kReasoning, news.reasoning);
+    if (!news.text.empty()) events += text_events(kMessage, news.text);
+    for (const text::ToolCall& call : news.calls) events += call_events(call);
+    return events;
+  }
+
+  std::string end_stream(const std::vector<Choice>& choices, const Usage& usage,
+                         const std::string& error) override {
+    const bool is_cut = choices.front().end == SequenceEnd::kLength;
+    std::string events = close(is_cut ? "incomplete" : "completed");
+    if (!error.empty()) {
+      json failed = response("failed", usage);
+      failed["error"] = {{"code", "server_error"}, {"message", error}};
+      return events + event("response.failed", {{"response", std::move(failed)}});
+    }
+    return events + event(is_cut ? "response.incomplete" : "response.completed",
+                          {{"response", ended(is_cut, usage)}});
+  }
+
+  std::string whole(const std::vector<Choice>& choices, const Usage& usage) override {
+    const Choice& choice = choices.front();
+    const bool is_cut = choice.end == SequenceEnd::kLength;
+    const char* const status = is_cut ? "incomplete" : "completed";
+    const auto add = [&](const TextKind& kind, const std::string& text) {
+      if (text.empty()) return;
+      output_.push_back(item_json(kind, next_id(kind), status, {part_json(kind, text)}));
+    };
+    add(kReasoning, choice.reasoning);
+    add(kMessage, choice.text);
+    for (const text::ToolCall& call : choice.calls) {
+      output_.push_back(call_json(call, "completed", call.arguments));
+    }
+    return core::dump_json(ended(is_cut, usage));
+  }
+
+ private:
+  std::string next_id(const TextKind& kind) const {
+    return core::join(kind.prefix, head_.id.substr(head_.id.find('_') + 1), "_", output_.size());
+  }
+
+  json response(const char* status, const json& usage) const {
+    json object = echo_;
+    object.update({{"id", head_.id},
+                   {"object", "response"},
+                   {"created_at", head_.created},
+                   {"status", status},
+                   {"background", false},
+                   {"error", nullptr},
+                   {"incomplete_details", nullptr},
+                   {"model", head_.model},
+                   {"output", output_},
+                   {"previous_response_id", nullptr},
+                   {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
+                   {"store", false},
+                   {"truncation", "disabled"},
+                   {"usage", usage}});
+    return object;
+  }
+
+  json response(const char* status, const Usage& usage) const {
+    return response(status, response_usage(usage));
+  }
+
+  json ended(bool is_cut, const Usage& usage) const {
+    json object = response(is_cut ? "incomplete" : "completed", usage);
+    if (is_cut) object["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    return object;
+  }
+
+  std::string event(const std::string& type, json members) {
+    members["type"] = type;
+    members["sequence_number"] = num_events_++;
+    return "event: " + type + "\ndata: " + core::dump_json(members) + "\n\n";
+  }
+
+  std::string event_of_part(const std::string& type, json members) {
+    members.update({{"item_id", open_id_}, {"output_index", output_.size()}, {"content_index", 0}});
+    return event(type, std::move(members));
+  }
+
+  std::string text_events(const TextKind& kind, const std::string& text) {
+    std::string events;
+    if (open_ != &kind) {
+      events = close("completed");
+      open_ = &kind;
+      open_id_ = next_id(kind);
+      events += event("response.output_item.added",
+                      {{"output_index", output_.size()},
+                       {"item", item_json(kind, open_id_, "in_progress", json::array())}});
+      events += event_of_part("response.content_part.added", {{"part", part_json(kind, "")}});
+    }
+    open_text_ += text;
+    json delta = {{"delta", text}};
+    if (&kind == &kMessage) delta["logprobs"] = json::array();
+    return events + event_of_part(core::join(kind.events, "delta"), std::move(delta));
+  }
+
+  // Ends the item that is being told, if there is one.
+  std::string close(const char* status) {
+    if (open_ == nullptr) return "";
+    const TextKind& kind = *std::exchange(open_, nullptr);
+    const json part = part_json(kind, open_text_);
+    json done = {{"text", open_text_}};
+    if (&kind == &kMessage) done["logprobs"] = json::array();
+    std::string events = event_of_part(core::join(kind.events, "done"), std::move(done)) +
+                         event_of_part("response.content_part.done", {{"part", part}});
+    open_text_.clear();
+    return events + finish_item(item_json(kind, open_id_, status, {part}));
+  }
+
+  std::string finish_item(json item) {
+    std::string events =
+        event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
+    output_.push_back(std::move(item));
+    return events;
+  }
+
+  std::string call_events(const text::ToolCall& call) {
+    std::string events = close("completed");
+    const json place = {{"item_id", "fc_" + call.id}, {"output_index", output_.size()}};
+    events += event("response.output_item.added", {{"output_index", output_.size()},
+                                                   {"item", call_json(call, "in_progress", "")}});
+    json delta = place, done = place;
+    delta["delta"] = call.arguments;
+    done.update({{"arguments", call.arguments}, {"name", call.name}});
+    events += event("response.function_call_arguments.delta", std::move(delta));
+    events += event("response.function_call_arguments.done", std::move(done));
+    return events + finish_item(call_json(call, "completed", call.arguments));
+  }
+
+  ReplyHead head_;
+  json echo_;
+  /// Items that are complete.
+  json output_ = json::array();
+  /// The item that is being told; null: none.
+  const TextKind* open_ = nullptr;
+  std::string open_id_, open_text_;
+  int64_t num_events_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ReplyForm> response_form(ReplyHead head, json echo) {
+  return std::make_unique<ResponseForm>(std::move(head), std::move(echo));
+}
+
+}  // namespace weft::serve
