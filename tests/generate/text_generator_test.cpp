@@ -26,7 +26,7 @@ TextGenerator make_generator(const dist::World& world) {
   return {std::move(model), text::Tokenizer::make(testing::byte_vocabulary(), "test"), 128};
 }
 
-// See tools/make_bos_goldens.py.
+// See tools/goldens/tiny_model.py.
 nlohmann::json bos_goldens() {
   std::ifstream in(WEFT_SOURCE_DIR "/tests/generate/data/bos.json");
   return nlohmann::json::parse(in);

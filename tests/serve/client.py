@@ -159,6 +159,18 @@ def check_pages():
     assert 0 < numbers("prefix_cache_bytes") <= numbers("prefix_cache_limit_bytes")
 
 
+def check_slots():
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+    body = json.dumps({"prompt": [1, 2, 3], "max_tokens": 60, "ignore_eos": True, "stream": True})
+    connection.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {KEY}"})
+    answer = connection.getresponse()
+    answer.read(10)
+    slots = json.loads(ask("/slots")[1])
+    used = [slot for slot in slots if slot["is_processing"]]
+    assert len(slots) == 8 and len(used) == 1 and used[0]["n_prompt_tokens"] == 3 and used[0]["n_decoded"] > 0, slots
+    answer.read()
+
+
 def check_neighbours(answer):
     drawn = content(temperature=1, seed=3)
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -209,6 +221,7 @@ check_tools()
 check_responses()
 check_embeddings()
 check_pages()
+check_slots()
 check_refusals()
 check_leaving()
 print("answered")

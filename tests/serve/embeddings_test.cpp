@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using weft::test::run_ranks;
 
-// See tools/make_embedding_goldens.py.
+// See tools/goldens/tiny_model.py.
 json goldens() {
   std::ifstream in(WEFT_SOURCE_DIR "/tests/serve/data/embeddings.json");
   return json::parse(in);

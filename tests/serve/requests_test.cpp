@@ -332,6 +332,8 @@ TEST(Access, IsForThoseWithAKeyAndForNoForeignPage) {
   for (const char* wrong : {"", "Bearer ", "Bearer on", "Bearer onee", "one", "Basic one"}) {
     EXPECT_EQ(ask(keyed, from("any.example", wrong)), "401") << wrong;
   }
+  EXPECT_EQ(client_of(from("a", "Bearer two"), keyed), 1U);
+  EXPECT_EQ(client_of(from("a", "Bearer two"), open), 0U);
   EXPECT_TRUE(cors_fields(from("a", "", "https://evil"), keyed).empty());
   EXPECT_EQ(cors_fields(from("a", "", "https://mine"), keyed).front().second, "https://mine");
 }

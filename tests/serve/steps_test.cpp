@@ -11,6 +11,7 @@
 #include "tests/serve/serve_steps.h"
 #include "tests/support/run_ranks.h"
 #include "weft/models/reads_each.h"
+#include "weft/serve/engine/share_plan.h"
 
 namespace weft::serve {
 namespace {
@@ -261,6 +262,60 @@ TEST(PrefixCache, TellsPromptsAndModelsApart) {
   const auto changed = cache.keys_of(tokens);
   EXPECT_NE(keys[0], changed[0]);
   EXPECT_NE(keys[1], changed[1]);
+}
+
+TEST(SharePlan, GivesRankZerosPlanToAllRanksHoweverLongItIs) {
+  run_ranks(3, [](dist::World& world) {
+    for (const int64_t copies : {0, 2, 500}) {
+      StepPlan plan;
+      if (world.rank() == 0) {
+        for (int64_t i = 0; i < copies; ++i) plan.loads.push_back({i % 4, 128 * i, i});
+        plan.parts = {{3, 7, Wanted::kHidden, {5, 6}}, {1, 0, Wanted::kNothing, {9}}};
+        for (int64_t i = 0; i < copies; ++i) plan.stores.push_back({1, i, 2 * i});
+      }
+      const StepPlan got = share_plan(world.group(), plan, 4, 100);
+      EXPECT_FALSE(got.ends);
+      ASSERT_EQ(got.parts.size(), 2U);
+      EXPECT_EQ(got.parts[0].tokens, (std::vector<int64_t>{5, 6}));
+      EXPECT_EQ(got.parts[1].slot, 1);
+      ASSERT_EQ(std::ssize(got.loads), copies);
+      ASSERT_EQ(std::ssize(got.stores), copies);
+      if (copies == 0) continue;
+      EXPECT_EQ(got.loads.back().start, 128 * (copies - 1));
+      EXPECT_EQ(got.stores.back().page, 2 * (copies - 1));
+    }
+  });
+}
+
+TEST(Scheduler, LetsAClientInWhoseFewestRun) {
+  run_ranks(1, [](dist::World& world) {
+    const auto [model, tokenizer] = test::byte_model(world);
+    SchedulerOptions options;
+    options.context = 64;
+    options.slots = 2;
+    options.max_queue = 20;
+    Scheduler scheduler(options, tokenizer);
+    std::vector<size_t> ended;
+    const auto submit = [&](size_t client) {
+      SequenceRequest request;
+      request.prompt = {1, 2, 3};
+      request.client = client;
+      request.options.ignores_end = true;
+      request.options.generate.max_tokens = 2;
+      return scheduler.submit({{request, [&ended, client](const SequenceEvent& event) {
+                                  if (event.end == SequenceEnd::kLength) ended.push_back(client);
+                                }}});
+    };
+    while (submit(0)) continue;
+    EXPECT_EQ(scheduler.state().num_waiting, 20) << "one client's wait is full, another's is not";
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(submit(7).has_value());
+    scheduler.drain();
+    StepRunner runner(model, options.context, options.slots);
+    run_steps(runner, &scheduler, options, [] {});
+    ASSERT_EQ(ended.size(), 23U);
+    ended.resize(6);
+    EXPECT_EQ(std::ranges::count(ended, 7U), 3);
+  });
 }
 
 TEST(Scheduler, EndsASequenceThatFillsItsContextAndRefusesWhatDoesNotFit) {

@@ -118,6 +118,8 @@ struct ServeVerbOptions {
   std::vector<std::string> cors_origins;
   /// Without the chat page at /.
   bool has_no_page = false;
+  /// A line of JSON for each request rather than words.
+  bool logs_json = false;
   /// As generate::TextGenerator takes it.
   int64_t context = 0;
   int64_t slots = 8;

@@ -47,14 +47,15 @@ class Buffer {
   int64_t num_bytes_ = 0;
 };
 
-/// Runs of `bytes` within this GPU's memory, which don't overlap: row i goes from
-/// `from + i * from_stride` to `to + i * to_stride`.
+/// Runs of `bytes` within this GPU's memory: row i goes from `from + i * from_stride` to
+/// `to + i * to_stride`.
 struct RowCopy {
   void* to = nullptr;
   const void* from = nullptr;
   int64_t rows = 0, bytes = 0;
   int64_t to_stride = 0, from_stride = 0;
 };
+/// Copies the rows, which don't overlap.
 void copy_rows(const RowCopy& call);
 
 }  // namespace weft::cuda

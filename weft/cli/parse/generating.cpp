@@ -57,6 +57,8 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
                  "times (default: none)")
       ->allow_extra_args(false);
   app.add_flag("--no-page", options.has_no_page, "no chat page at /");
+  app.add_flag("--log-json", options.logs_json,
+               "write a JSON object on a line of stderr for each request");
   app.add_option("-c,--ctx-size", options.context,
                  "the most tokens of a sequence, prompt and answer together (default: the model's, "
                  "at most 4096)")

@@ -46,15 +46,21 @@ bool is_own_name(std::string_view name) {
   return name.empty() || name == "localhost" || name.starts_with('[') || is_ipv4;
 }
 
-void check_key(const HttpRequest& request, const AccessOptions& options) {
+// The last of the keys that the request has, counted from 1; 0: none.
+size_t find_key(const HttpRequest& request, const AccessOptions& options) {
   constexpr std::string_view kBearer = "Bearer ";
   const std::string_view given = request.authorization;
-  bool is_known = options.api_keys.empty();
-  for (const std::string& key : options.api_keys) {
-    is_known |=
-        given.starts_with(kBearer) && equal_in_constant_time(given.substr(kBearer.size()), key);
+  if (!given.starts_with(kBearer)) return 0;
+  size_t found = 0;
+  for (size_t i = 0; i < options.api_keys.size(); ++i) {
+    if (equal_in_constant_time(given.substr(kBearer.size()), options.api_keys[i])) found = i + 1;
   }
-  if (is_known) return;
+  return found;
+}
+
+void check_key(const HttpRequest& request, const AccessOptions& options) {
+  if (options.api_keys.empty() || find_key(request, options) != 0) return;
+  const std::string_view given = request.authorization;
   throw ApiError(
       401, error_type_of(401),
       given.empty() ? "no API key; send the header Authorization: Bearer KEY" : "wrong API key", "",
@@ -74,6 +80,11 @@ void check_access(const HttpRequest& request, const AccessOptions& options, bool
                    core::join("web pages of ", core::quote(request.origin), " may not ask"));
   }
   if (needs_key) check_key(request, options);
+}
+
+size_t client_of(const HttpRequest& request, const AccessOptions& options) {
+  const size_t key = find_key(request, options);
+  return key == 0 ? 0 : key - 1;
 }
 
 std::vector<std::pair<std::string, std::string>> cors_fields(const HttpRequest& request,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,9 @@ struct AccessOptions {
 /// Throws ApiError: 403 for a web page or a host that may not ask, 401 for a request without a key
 /// that needs one. Keys are compared in a time that says nothing of them.
 void check_access(const HttpRequest& request, const AccessOptions& options, bool needs_key);
+
+/// Which of the keys a request has, by its place; 0 for one without.
+size_t client_of(const HttpRequest& request, const AccessOptions& options);
 
 /// Header fields that let the request's web page read the answer; none for others.
 std::vector<std::pair<std::string, std::string>> cors_fields(const HttpRequest& request,

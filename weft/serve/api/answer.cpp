@@ -8,7 +8,6 @@
 
 #include "weft/core/clock.h"
 #include "weft/core/json.h"
-#include "weft/core/log.h"
 #include "weft/serve/api/api_error.h"
 
 namespace weft::serve {
@@ -101,6 +100,7 @@ void Answer::note_token(size_t choice) {
   const double seconds = std::chrono::duration<double>(now - last_token_[choice]).count();
   if (num_drawn_[choice]++ == 0) {
     context_.metrics.add_first_token(seconds);
+    if (!first_token_seconds_) first_token_seconds_ = seconds;
   } else {
     context_.metrics.add_next_token(seconds);
   }
@@ -140,17 +140,9 @@ void Answer::send(size_t choice, const Choice& news) {
 
 void Answer::finish() {
   usage_.num_drawn = std::accumulate(num_drawn_.begin(), num_drawn_.end(), int64_t{0});
-  const char* const end = name_of(*choices_.front().end);
-  const double seconds = core::seconds_since(start_);
-  context_.metrics.add_prompt(usage_.num_prompt, usage_.num_reused);
-  if (choices_.front().end == SequenceEnd::kCancelled) {
-    context_.metrics.add_cancelled();
-  } else {
-    context_.metrics.add_answer(end, seconds);
-  }
-  core::log(core::LogLevel::kInfo, "serve: ", form_->id(), ": ", usage_.num_prompt,
-            " tokens of prompt, ", usage_.num_reused, " of them reused, ", usage_.num_drawn,
-            " new in ", seconds, " s: ", end);
+  context_.metrics.add_request({form_->id(), usage_.num_prompt, usage_.num_reused, usage_.num_drawn,
+                                first_token_seconds_, core::seconds_since(start_),
+                                name_of(*choices_.front().end)});
   is_stream_ ? finish_stream() : finish_whole();
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,8 @@ class Answer {
   /// Of each choice: when its last token came, and how many it has.
   std::vector<Clock::time_point> last_token_;
   std::vector<int64_t> num_drawn_;
+  /// Of the choice that got one first.
+  std::optional<double> first_token_seconds_;
   Usage usage_;
   size_t num_ended_ = 0;
   std::string error_;

@@ -16,6 +16,8 @@ namespace weft::serve {
 /// What /v1/chat/completions and /v1/completions are asked for.
 struct CompletionRequest {
   bool is_chat = false;
+  /// As SequenceRequest has it; not the body's.
+  size_t client = 0;
   /// Empty: whichever is served.
   std::string model;
   /// Of a chat.

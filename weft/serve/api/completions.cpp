@@ -30,9 +30,7 @@ uint64_t seed_of(const CompletionRequest& request, int64_t choice) {
 }  // namespace
 
 void refuse(const ApiError& error, const std::shared_ptr<HttpReply>& reply, Metrics& metrics) {
-  metrics.add_refused(error.status());
-  core::log(core::LogLevel::kInfo, "serve: refused with ", error.status(), ": ",
-            core::quote(error.what()));
+  metrics.add_refused(error.status(), error.what());
   reply->send(error.answer());
 }
 
@@ -188,6 +186,7 @@ Completions::Job Completions::job_of(std::unique_ptr<ReplyForm> form,
     for (int64_t choice = 0; choice < request.num_choices; ++choice) {
       SequenceRequest sequence{prompt, request.options, request.num_logprobs};
       sequence.options.generate.sampler.seed = seed_of(request, choice);
+      sequence.client = request.client;
       job.first_texts.push_back(request.echoes ? text_of(request.prompts[i]) : "");
       const auto sink = [answer = job.answer, index = job.sequences.size()](
                             const SequenceEvent& event) { answer->take(index, event); };

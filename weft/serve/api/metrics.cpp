@@ -1,6 +1,13 @@
 #include "weft/serve/api/metrics.h"
 
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
 #include "weft/core/error.h"
+#include "weft/core/json.h"
+#include "weft/core/log.h"
 
 namespace weft::serve {
 namespace {
@@ -33,6 +40,25 @@ std::string prefix_text(const PrefixCacheState& state, const PrefixCacheOptions&
          single("prefix_cache_limit_bytes", "gauge", options.num_pages * options.page_bytes);
 }
 
+nlohmann::json json_of(const RequestRecord& record) {
+  nlohmann::json line = {{"id", record.id},
+                         {"prompt_tokens", record.num_prompt},
+                         {"cached_tokens", record.num_reused},
+                         {"completion_tokens", record.num_drawn},
+                         {"seconds", record.seconds},
+                         {"finish_reason", record.end}};
+  if (record.first_token_seconds) line["first_token_seconds"] = *record.first_token_seconds;
+  return line;
+}
+
+// `time`: seconds since 1970.
+void write_json_line(nlohmann::json line) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  line["time"] = std::chrono::duration<double>(now).count();
+  const std::string text = core::dump_json(line) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 }  // namespace
 
 void Histogram::add(double seconds) {
@@ -50,31 +76,36 @@ std::string Histogram::text(const std::string& name) const {
                            sum_, "\nweft:", name, "_count ", count_, "\n");
 }
 
-void Metrics::add_prompt(int64_t tokens, int64_t reused) {
-  const std::lock_guard lock(mutex_);
-  prompt_tokens_ += tokens;
-  reused_tokens_ += reused;
-}
-
 void Metrics::add_drawn(int64_t tokens) {
   const std::lock_guard lock(mutex_);
   drawn_tokens_ += tokens;
 }
 
-void Metrics::add_answer(const std::string& finish_reason, double seconds) {
-  const std::lock_guard lock(mutex_);
-  ++answers_[finish_reason];
-  of_request_.add(seconds);
+void Metrics::add_request(const RequestRecord& record) {
+  {
+    const std::lock_guard lock(mutex_);
+    prompt_tokens_ += record.num_prompt;
+    reused_tokens_ += record.num_reused;
+    if (record.end == "cancelled") {
+      ++cancelled_;
+    } else {
+      ++answers_[record.end];
+      of_request_.add(record.seconds);
+    }
+  }
+  if (logs_json_) return write_json_line(json_of(record));
+  core::log(core::LogLevel::kInfo, "serve: ", record.id, ": ", record.num_prompt,
+            " tokens of prompt, ", record.num_reused, " of them reused, ", record.num_drawn,
+            " new in ", record.seconds, " s: ", record.end);
 }
 
-void Metrics::add_cancelled() {
-  const std::lock_guard lock(mutex_);
-  ++cancelled_;
-}
-
-void Metrics::add_refused(int status) {
-  const std::lock_guard lock(mutex_);
-  ++refused_[status];
+void Metrics::add_refused(int status, const std::string& message) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++refused_[status];
+  }
+  if (logs_json_) return write_json_line({{"status", status}, {"error", message}});
+  core::log(core::LogLevel::kInfo, "serve: refused with ", status, ": ", core::quote(message));
 }
 
 void Metrics::add_first_token(double seconds) {

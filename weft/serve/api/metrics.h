@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "weft/serve/engine/scheduler.h"
@@ -25,16 +26,30 @@ class Histogram {
   double sum_ = 0;
 };
 
+/// A request that is over.
+struct RequestRecord {
+  std::string id;
+  int64_t num_prompt = 0;
+  int64_t num_reused = 0;
+  int64_t num_drawn = 0;
+  /// To its first token, unless none came, and to its end.
+  std::optional<double> first_token_seconds = {};
+  double seconds = 0;
+  /// "stop", "length", "failed" or "cancelled".
+  std::string end;
+};
+
 /// What a server has done since it began; for any thread.
 class Metrics {
  public:
-  void add_prompt(int64_t tokens, int64_t reused);
+  /// `logs_json`: a line on stderr for each request is a JSON object rather than words.
+  explicit Metrics(bool logs_json = false) : logs_json_(logs_json) {}
+
   void add_drawn(int64_t tokens);
-  /// A request was answered: "stop", "length" or what went wrong.
-  void add_answer(const std::string& finish_reason, double seconds);
-  void add_cancelled();
-  /// A request got an error.
-  void add_refused(int status);
+  /// Counts and logs a request that was taken, once it is over.
+  void add_request(const RequestRecord& record);
+  /// The same of one that got an error.
+  void add_refused(int status, const std::string& message);
   void add_first_token(double seconds);
   void add_next_token(double seconds);
 
@@ -42,6 +57,7 @@ class Metrics {
   std::string text(const SchedulerState& state, const SchedulerOptions& options) const;
 
  private:
+  bool logs_json_;
   mutable std::mutex mutex_;
   int64_t prompt_tokens_ = 0, reused_tokens_ = 0, drawn_tokens_ = 0, cancelled_ = 0;
   std::map<std::string, int64_t> answers_;

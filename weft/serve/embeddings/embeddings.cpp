@@ -12,6 +12,7 @@
 #include "weft/core/json.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/fields.h"
+#include "weft/serve/api/replies.h"
 #include "weft/serve/api/submit.h"
 
 namespace weft::serve {
@@ -50,6 +51,7 @@ class Collected {
   Collected(const EmbeddingRequest& request, std::string model, Metrics& metrics,
             std::shared_ptr<HttpReply> reply)
       : is_base64_(request.is_base64),
+        id_(new_reply_head("embd-", false, model).id),
         model_(std::move(model)),
         metrics_(metrics),
         reply_(std::move(reply)),
@@ -68,12 +70,9 @@ class Collected {
 
  private:
   void finish() {
-    metrics_.add_prompt(num_tokens_, num_reused_);
-    if (is_cancelled_) {
-      metrics_.add_cancelled();
-    } else {
-      metrics_.add_answer(error_.empty() ? "stop" : "failed", core::seconds_since(start_));
-    }
+    const char* const end = is_cancelled_ ? "cancelled" : error_.empty() ? "stop" : "failed";
+    metrics_.add_request(
+        {id_, num_tokens_, num_reused_, 0, std::nullopt, core::seconds_since(start_), end});
     if (is_cancelled_ && error_.empty()) error_ = "the server is about to end";
     HttpAnswer answer;
     if (error_.empty()) {
@@ -100,7 +99,7 @@ class Collected {
   }
 
   bool is_base64_;
-  std::string model_;
+  std::string id_, model_;
   Metrics& metrics_;
   std::shared_ptr<HttpReply> reply_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -166,6 +165,7 @@ void answer_embeddings(const EmbeddingRequest& request, const ServedModel& model
     sequence.prompt = prompts.whole(input);
     prompts.check(sequence.prompt, "input");
     sequence.pooling = model.pooling;
+    sequence.client = request.client;
     collected->count_tokens(std::ssize(sequence.prompt));
     const auto sink = [collected, index = sequences.size()](const SequenceEvent& event) {
       collected->take(index, event);

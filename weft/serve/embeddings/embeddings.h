@@ -14,6 +14,8 @@ namespace weft::serve {
 
 /// What /v1/embeddings is asked for.
 struct EmbeddingRequest {
+  /// As SequenceRequest has it; not the body's.
+  size_t client = 0;
   /// Empty: whichever is served.
   std::string model;
   std::vector<PromptInput> inputs;

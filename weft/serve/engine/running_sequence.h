@@ -21,9 +21,12 @@ class RunningSequence {
                   const text::Tokenizer& tokenizer);
 
   uint64_t number() const { return number_; }
+  size_t client() const { return request_.client; }
   const std::vector<int64_t>& prompt() const { return request_.prompt; }
-  /// Positions that are kept.
+  /// Positions that are kept, those of them that pages had, and tokens that were drawn.
   int64_t num_read() const { return num_read_; }
+  int64_t num_reused() const { return num_reused_; }
+  int64_t num_drawn() const { return num_drawn_; }
   bool reads_prompt() const { return num_read_ < std::ssize(request_.prompt); }
 
   /// Begins to read. `keys`: of the prompt's whole pieces, or none.

@@ -1,6 +1,7 @@
 #include "weft/serve/engine/scheduler.h"
 
 #include <algorithm>
+#include <map>
 
 #include "weft/core/clock.h"
 #include "weft/core/error.h"
@@ -49,7 +50,10 @@ std::optional<std::vector<uint64_t>> Scheduler::submit(
   std::vector<std::unique_ptr<RunningSequence>> made;
   std::vector<uint64_t> numbers;
   const std::lock_guard lock(mutex_);
-  if (state_.is_draining || std::ssize(queue_) >= options_.max_queue) return std::nullopt;
+  const bool is_full =
+      !sequences.empty() && std::ranges::count(queue_, sequences.front().first.client,
+                                               &RunningSequence::client) >= options_.max_queue;
+  if (state_.is_draining || is_full) return std::nullopt;
   for (auto& [request, sink] : sequences) {
     made.push_back(std::make_unique<RunningSequence>(last_number_ + 1, std::move(request),
                                                      std::move(sink), tokenizer_));
@@ -102,15 +106,28 @@ void Scheduler::take_cancelled() {
   }
 }
 
+// Null where nothing waits.
+Scheduler::Slot Scheduler::take_next() {
+  std::map<size_t, int64_t> num_running;
+  for (const Slot& slot : slots_) {
+    if (slot != nullptr) ++num_running[slot->client()];
+  }
+  const std::lock_guard lock(mutex_);
+  const auto next = std::ranges::min_element(queue_, {}, [&](const Slot& waiting) {
+    const auto found = num_running.find(waiting->client());
+    return found == num_running.end() ? 0 : found->second;
+  });
+  if (next == queue_.end()) return nullptr;
+  Slot taken = std::move(*next);
+  queue_.erase(next);
+  return taken;
+}
+
 void Scheduler::fill_slots() {
   for (Slot& slot : slots_) {
     if (slot != nullptr) continue;
-    {
-      const std::lock_guard lock(mutex_);
-      if (queue_.empty()) return;
-      slot = std::move(queue_.front());
-      queue_.pop_front();
-    }
+    slot = take_next();
+    if (slot == nullptr) return;
     slot->begin(prefixes_.keys_of(slot->prompt()));
     prefixes_.count_asked(std::ssize(slot->prompt()));
   }
@@ -224,8 +241,12 @@ void Scheduler::end_all(const std::string& error) {
 void Scheduler::note_state() {
   const std::lock_guard lock(mutex_);
   state_.num_running = state_.num_kept = 0;
-  for (const Slot& slot : slots_) {
+  state_.slots.assign(slots_.size(), {});
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
     if (slot == nullptr) continue;
+    state_.slots[i] = {slot->number(), std::ssize(slot->prompt()), slot->num_read(),
+                       slot->num_reused(), slot->num_drawn()};
     ++state_.num_running;
     state_.num_kept += slot->num_read();
   }

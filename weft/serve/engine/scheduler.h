@@ -27,13 +27,24 @@ struct SchedulerOptions {
   int64_t context = 4096;
   /// The most sequences that run at once.
   int64_t slots = 8;
-  /// Once so many sequences wait, no more are taken.
+  /// Once so many sequences of a client wait, no more of its are taken.
   int64_t max_queue = 128;
   /// The most tokens of a step, at least kPieceTokens more than slots: every running sequence's
   /// next one, then pieces of prompts as far as there is room, the oldest prompt's first.
   int64_t step_tokens = 512;
   /// Keys and values of prompts that are kept for others.
   PrefixCacheOptions prefix = {};
+};
+
+/// What a slot is doing.
+struct SlotState {
+  /// Of its sequence; 0: none, and the rest means nothing.
+  uint64_t number = 0;
+  int64_t num_prompt = 0;
+  /// Positions that are kept, and those of them that pages had.
+  int64_t num_kept = 0;
+  int64_t num_reused = 0;
+  int64_t num_drawn = 0;
 };
 
 /// What a scheduler is doing, for those who watch it.
@@ -46,12 +57,14 @@ struct SchedulerState {
   double step_seconds = 0;
   bool is_draining = false;
   PrefixCacheState prefix = {};
+  std::vector<SlotState> slots = {};
 };
 
-/// Decides, on rank 0 alone, what each step does: sequences wait in the order in which they came,
-/// get a slot, read their prompts and are continued until they end or are cancelled. Whole pieces
-/// of a prompt are read once and kept in pages; for prompts that begin alike they are copied.
-/// `submit`, `cancel`, `drain` and `state` may be called on any thread, the others on one.
+/// Decides, on rank 0 alone, what each step does: sequences wait until a slot is free, those of the
+/// client first of whose fewest run, and of one client's the oldest; they read their prompts and
+/// are continued until they end or are cancelled. Whole pieces of a prompt are read once and kept
+/// in pages; for prompts that begin alike they are copied. `submit`, `cancel`, `drain` and `state`
+/// may be called on any thread, the others on one.
 class Scheduler {
  public:
   /// `tokenizer` turns tokens to text. Throws ConfigError for options out of range.
@@ -60,9 +73,9 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Queues sequences, all or none, and returns their numbers; none if the queue has no room, or
-  /// once it drains. Throws ConfigError as generate::TextStream and generate::Sampler, for an empty
-  /// prompt and for one that leaves no room in the context.
+  /// Queues sequences of one client, all or none, and returns their numbers; none if too many of
+  /// its wait, or once it drains. Throws ConfigError as generate::TextStream and generate::Sampler,
+  /// for an empty prompt and for one that leaves no room in the context.
   std::optional<std::vector<uint64_t>> submit(
       std::vector<std::pair<SequenceRequest, SequenceSink>> sequences);
   /// Ends a sequence before the next step, if it has not ended; its sink sees kCancelled.
@@ -86,6 +99,7 @@ class Scheduler {
 
   void take_cancelled();
   void fill_slots();
+  Slot take_next();
   StepPlan make_plan();
   void add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan, int64_t& left);
   bool load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan);

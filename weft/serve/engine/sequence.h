@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -26,6 +27,8 @@ struct SequenceRequest {
   generate::TextOptions options;
   /// How many of the likeliest tokens to tell with each one, and its own probability; -1: neither.
   int64_t num_logprobs = -1;
+  /// Who asks: those who run least go first.
+  size_t client = 0;
   /// Given: the sequence ends with its prompt, and its vector is told.
   std::optional<Pooling> pooling = {};
 };

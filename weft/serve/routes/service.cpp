@@ -1,5 +1,6 @@
 #include "weft/serve/routes/service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -57,6 +58,7 @@ const std::vector<Service::Route>& Service::routes() {
       {"GET", "/v1/health", &Service::health, false},
       {"GET", "/metrics", &Service::metrics},
       {"GET", "/v1/models", &Service::models},
+      {"GET", "/slots", &Service::slots},
       {"POST", "/tokenize", &Service::tokenize},
       {"POST", "/detokenize", &Service::detokenize},
       {"POST", "/v1/chat/completions", &Service::chat},
@@ -67,8 +69,8 @@ const std::vector<Service::Route>& Service::routes() {
   return table;
 }
 
-Service::Service(AccessOptions access, bool has_page)
-    : access_(std::move(access)), has_page_(has_page) {}
+Service::Service(AccessOptions access, bool has_page, bool logs_json)
+    : access_(std::move(access)), has_page_(has_page), metrics_(logs_json) {}
 
 void Service::open(ServedModel model) {
   auto completions = std::make_unique<Completions>(std::move(model), metrics_);
@@ -164,6 +166,27 @@ void Service::models(const HttpRequest& /*request*/, const Reply& reply) {
                        {"max_model_len", served.scheduler->options().context}}}}});
 }
 
+// In llama-server's words, without anything of what clients say.
+void Service::slots(const HttpRequest& /*request*/, const Reply& reply) {
+  const Scheduler& scheduler = *model().scheduler;
+  json list = json::array();
+  for (const SlotState& slot : scheduler.state().slots) {
+    const bool is_used = slot.number != 0;
+    json each = {{"id", list.size()},
+                 {"id_task", is_used ? json(slot.number) : json(-1)},
+                 {"n_ctx", scheduler.options().context},
+                 {"is_processing", is_used}};
+    if (is_used) {
+      each.update({{"n_prompt_tokens", slot.num_prompt},
+                   {"n_prompt_tokens_processed", std::min(slot.num_kept, slot.num_prompt)},
+                   {"n_prompt_tokens_cache", slot.num_reused},
+                   {"n_decoded", slot.num_drawn}});
+    }
+    list.push_back(std::move(each));
+  }
+  send_json(reply, list);
+}
+
 void Service::tokenize(const HttpRequest& request, const Reply& reply) {
   const ServedModel& served = model();
   const json body = body_of(request);
@@ -196,17 +219,22 @@ void Service::detokenize(const HttpRequest& request, const Reply& reply) {
 
 void Service::chat(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
-  own.answer(read_chat_request(body_of(request), request.body), reply);
+  CompletionRequest wanted = read_chat_request(body_of(request), request.body);
+  wanted.client = client_of(request, access_);
+  own.answer(std::move(wanted), reply);
 }
 
 void Service::complete(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
-  own.answer(read_completion_request(body_of(request), request.body), reply);
+  CompletionRequest wanted = read_completion_request(body_of(request), request.body);
+  wanted.client = client_of(request, access_);
+  own.answer(std::move(wanted), reply);
 }
 
 void Service::embed(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
-  const EmbeddingRequest wanted = read_embedding_request(body_of(request));
+  EmbeddingRequest wanted = read_embedding_request(body_of(request));
+  wanted.client = client_of(request, access_);
   own.warn_unknown(wanted.unknown);
   answer_embeddings(wanted, own.model(), own.prompts(), metrics_, reply);
 }
@@ -214,6 +242,7 @@ void Service::embed(const HttpRequest& request, const Reply& reply) {
 void Service::respond(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
   ResponseRequest wanted = read_response_request(body_of(request), request.body);
+  wanted.completion.client = client_of(request, access_);
   auto form = response_form(new_reply_head("resp_", true, own.model().name), wanted.echo);
   own.answer_as(std::move(form), std::move(wanted.completion), reply);
 }

@@ -17,8 +17,8 @@ namespace weft::serve {
 /// while a scheduler runs on another.
 class Service {
  public:
-  /// `has_page`: also answers with the chat page, at /.
-  explicit Service(AccessOptions access, bool has_page = true);
+  /// `has_page`: also answers with the chat page, at /. `logs_json`: as Metrics.
+  Service(AccessOptions access, bool has_page, bool logs_json);
 
   /// Answers a request, now or later; never throws.
   void handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept;
@@ -43,6 +43,7 @@ class Service {
   void health(const HttpRequest& request, const Reply& reply);
   void metrics(const HttpRequest& request, const Reply& reply);
   void models(const HttpRequest& request, const Reply& reply);
+  void slots(const HttpRequest& request, const Reply& reply);
   void tokenize(const HttpRequest& request, const Reply& reply);
   void detokenize(const HttpRequest& request, const Reply& reply);
   void chat(const HttpRequest& request, const Reply& reply);

@@ -73,7 +73,7 @@ serve::PrefixCacheOptions prefix_options(const ServeVerbOptions& options, const 
 class Front {
  public:
   explicit Front(const ServeVerbOptions& options)
-      : service_(access_of(options), !options.has_no_page),
+      : service_(access_of(options), !options.has_no_page, options.logs_json),
         server_(http_options(options), handler()) {}
 
   void open(const ServeVerbOptions& options, const Session& session,
