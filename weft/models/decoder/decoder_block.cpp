@@ -1,5 +1,7 @@
 #include "weft/models/decoder/decoder_block.h"
 
+#include <utility>
+
 #include "weft/models/decoder/layer_parts.h"
 
 namespace weft::models {
@@ -26,13 +28,14 @@ DecoderBlockImpl::DecoderBlockImpl(const ModelConfig& config, const WeightSource
       residual_scale_(config.residual_scale),
       attention_norms_(
           make_norms(config, source, layer, Part::kInputNorm, Part::kAttentionOutNorm)),
-      attention_(config, source, layer, group),
       ffn_norms_(make_norms(config, source, layer, Part::kFfnNorm, Part::kFfnOutNorm)) {
   const auto add_norm = [&](Part part, const nn::RMSNorm& norm) {
     if (!norm.is_empty()) register_module(module_name(config, {part, layer}), norm);
   };
   add_norm(Part::kInputNorm, attention_norms_.before);
-  register_module(outer_module_name(config, {Part::kQuery, layer}), attention_);
+  auto [name, mixer] = make_token_mixer(config, source, layer, group);
+  mixer_ = register_module(std::move(name), std::move(mixer));
+  attention_ = AttentionLayer(std::dynamic_pointer_cast<AttentionLayerImpl>(mixer_));
   add_norm(Part::kAttentionOutNorm, attention_norms_.after);
   add_norm(Part::kFfnNorm, ffn_norms_.before);
   if (config.has_experts(layer)) {
@@ -58,8 +61,8 @@ at::Tensor DecoderBlockImpl::added(const at::Tensor& y_BTD, LayerNorms& norms,
 at::Tensor DecoderBlockImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
   // Also where backward computes the block again.
   const nn::PlaceScope scope(pass.place);
-  const at::Tensor attended_BTD = attention_->forward(taken(x_BTD, attention_norms_), pass);
-  const at::Tensor h_BTD = x_BTD + added(attended_BTD, attention_norms_, pass, 1);
+  const at::Tensor mixed_BTD = mixer_->forward(taken(x_BTD, attention_norms_), pass);
+  const at::Tensor h_BTD = x_BTD + added(mixed_BTD, attention_norms_, pass, 1);
   const at::Tensor taken_BTD = taken(h_BTD, ffn_norms_);
   const at::Tensor y_BTD =
       mlp_.is_empty() ? experts_->forward(taken_BTD) : mlp_->forward(taken_BTD, pass.rows);

@@ -4,21 +4,23 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "weft/models/decoder/attention_layer.h"
 #include "weft/models/decoder/feed_forward_layer.h"
+#include "weft/models/decoder/token_mixer.h"
 #include "weft/nn/layers/norm.h"
 
 namespace weft::models {
 
-/// The norms around attention or a feed-forward layer; empty where there is none.
+/// The norms around a token mixer or a feed-forward layer; empty where there is none.
 struct LayerNorms {
   nn::RMSNorm before{nullptr};
   nn::RMSNorm after{nullptr};
 };
 
-/// One layer: x + scale * after(attention(before(x))), then the same with the feed-forward layer,
-/// each with its own norms before or after it, or both.
+/// One layer: x + scale * after(mixer(before(x))), then the same with the feed-forward layer, each
+/// with its own norms before or after it, or both.
 class DecoderBlockImpl : public torch::nn::Module {
  public:
   DecoderBlockImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
@@ -26,6 +28,7 @@ class DecoderBlockImpl : public torch::nn::Module {
   /// x_BTD, whole, or this rank's rows of it (pass.rows). Returns the same shape. Collective.
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
   const LayerNorms& attention_norms() const { return attention_norms_; }
+  /// Empty in a layer whose token mixer is of another kind.
   const AttentionLayer& attention() const { return attention_; }
   const LayerNorms& ffn_norms() const { return ffn_norms_; }
   /// Empty in a layer with experts.
@@ -40,7 +43,8 @@ class DecoderBlockImpl : public torch::nn::Module {
   int64_t layer_;
   double residual_scale_;
   LayerNorms attention_norms_;
-  AttentionLayer attention_;
+  std::shared_ptr<TokenMixerImpl> mixer_;
+  AttentionLayer attention_{nullptr};
   LayerNorms ffn_norms_;
   FeedForwardLayer mlp_{nullptr};
   nn::MixtureOfExperts experts_{nullptr};

@@ -35,6 +35,7 @@ struct BlockLinears : AttentionLinears<Impl>, FeedForwardLinears<Impl> {
 /// The linears that a fused pass has taken out of modules, which may exchange them meanwhile.
 class HeldLinears {
  public:
+  /// Those of a block whose token mixer is attention.
   template <class Impl>
   AttentionLinears<Impl> take_attention(const DecoderBlock& block) {
     const AttentionParts& parts = block->attention()->parts();
@@ -47,7 +48,7 @@ class HeldLinears {
     return {take<Impl>(*ffn->gate_proj()), take<Impl>(*ffn->up_proj()),
             take<Impl>(*ffn->down_proj())};
   }
-  /// Those of a block whose feed-forward layer is not empty.
+  /// Those of a block whose attention and feed-forward layer are not empty.
   template <class Impl>
   BlockLinears<Impl> take_all(const DecoderBlock& block) {
     return {take_attention<Impl>(block), take_feed_forward<Impl>(block->feed_forward())};

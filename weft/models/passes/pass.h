@@ -8,8 +8,8 @@
 
 #include "weft/dist/group.h"
 #include "weft/models/config/config.h"
-#include "weft/models/decoder/attention_layer.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/decoder/token_mixer.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/layers/norm.h"
 

@@ -10,12 +10,19 @@
 namespace weft::models {
 namespace {
 
-// All linears of a model are moved together, so the first tells.
+// Null where there is none that all families have.
+std::shared_ptr<nn::LinearLike> usual_linear(const PassParts& parts) {
+  for (const DecoderBlock& block : parts.blocks) {
+    if (!block->attention().is_empty()) return block->attention()->parts().q_proj->inner();
+    if (!block->feed_forward().is_empty()) return block->feed_forward()->gate_proj()->inner();
+  }
+  return nullptr;
+}
+
+// All linears of a model are moved together, so one tells.
 template <class Impl>
 bool holds_linears_as(const PassParts& parts) {
-  if (parts.blocks.empty()) return false;
-  const auto inner = parts.blocks.front()->attention()->parts().q_proj->inner();
-  return std::dynamic_pointer_cast<Impl>(inner) != nullptr;
+  return std::dynamic_pointer_cast<Impl>(usual_linear(parts)) != nullptr;
 }
 
 template <class Made>

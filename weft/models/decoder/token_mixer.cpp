@@ -1,0 +1,14 @@
+#include "weft/models/decoder/token_mixer.h"
+
+#include "weft/models/decoder/attention_layer.h"
+#include "weft/models/decoder/decoder_names.h"
+
+namespace weft::models {
+
+NamedTokenMixer make_token_mixer(const ModelConfig& config, const WeightSource& source,
+                                 int64_t layer, const dist::Group& group) {
+  return {outer_module_name(config, {Part::kQuery, layer}),
+          std::make_shared<AttentionLayerImpl>(config, source, layer, group)};
+}
+
+}  // namespace weft::models
