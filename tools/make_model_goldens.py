@@ -46,7 +46,13 @@ AFTER = {"post_attention_layernorm": "post_attention_norm",
 GEMMA_NAMES = AFTER | {"pre_feedforward_layernorm": "ffn_norm"}
 LATE = {"post_attention_layernorm": "post_attention_norm"}
 GLM = {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"}
-OWN_LAYER_NAMES = {"gpt-oss": LATE, "glm4moe": LATE, "glm4": GLM, "olmo2": AFTER, "gemma2": GEMMA_NAMES, "gemma3": GEMMA_NAMES}
+LFM2 = {"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
+        "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm",
+        "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
+        "conv.out_proj": "shortconv.out_proj", "feed_forward.w1": "ffn_gate",
+        "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down"}
+OWN_LAYER_NAMES = {"gpt-oss": LATE, "glm4moe": LATE, "glm4": GLM, "olmo2": AFTER,
+                   "gemma2": GEMMA_NAMES, "gemma3": GEMMA_NAMES, "lfm2": LFM2}
 # Whose GGUF has 1 added to the weights of norms.
 ADDED = ("gemma2", "gemma3")
 # Architectures whose rope turns pairs of neighbours, so that q and k have other rows.
@@ -54,7 +60,8 @@ PAIRED = ("llama", "smollm3", "granite", "mistral3")
 EXPERT_NAMES = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "down_proj": "down",
                 "up_proj": "up"}
 GLOBAL_NAMES = {"model.embed_tokens.weight": "token_embd.weight",
-                "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
+                "model.norm.weight": "output_norm.weight",
+                "model.embedding_norm.weight": "token_embd_norm.weight", "lm_head.weight": "output.weight"}
 
 
 def make_model(kind, values, seed):
@@ -226,26 +233,37 @@ def write_mlx(folder, config, model):
     (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")
 
 
+def add_lfm2_keys(writer, config):
+    width = int(2 * config.intermediate_size / 3)
+    multiple = config.block_multiple_of
+    writer.add_feed_forward_length(multiple * ((width + multiple - 1) // multiple))
+    writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0
+                              for kind in config.layer_types])
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_shortconv_l_cache(config.conv_L_cache)
+
+
 def add_keys(writer, config, dim):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
+    if config.model_type == "lfm2":
+        add_lfm2_keys(writer, config)
+    else:
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = getattr(config, "rope_parameters", None) or {}
     writer.add_rope_freq_base(rope.get("rope_theta") or config.rope_theta)
     writer.add_rope_dimension_count(int(dim * getattr(config, "partial_rotary_factor", 1.0)))
     writer.add_key_length(dim)
     writer.add_value_length(dim)
     writer.add_vocab_size(config.vocab_size)
-    if config.model_type == "mistral":
+    if config.model_type in ("mistral", "gpt_oss") or config.model_type.startswith("gemma"):
         writer.add_sliding_window(config.sliding_window)
     if config.model_type == "phi3":
         writer.add_sliding_window(config.sliding_window or 0)
-    if config.model_type.startswith("gemma"):
-        writer.add_sliding_window(config.sliding_window)
     if config.model_type == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
@@ -262,7 +280,6 @@ def add_keys(writer, config, dim):
         writer.add_expert_weights_norm(config.norm_topk_prob)
         writer.add_expert_group_count(config.n_group)
     if config.model_type == "gpt_oss":
-        writer.add_sliding_window(config.sliding_window)
         writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "granite":
         writer.add_embedding_scale(config.embedding_multiplier)
@@ -298,8 +315,8 @@ def write_gguf(path, architecture, config, state, matrix_kind):
         if numbers.ndim == 1:
             writer.add_tensor(name, numbers)
             continue
-        is_bias = name.endswith("bias")
-        kind = gguf.GGMLQuantizationType.F32 if is_bias else matrix_kind
+        is_exact = name.endswith(("bias", "shortconv.conv.weight"))
+        kind = gguf.GGMLQuantizationType.F32 if is_exact else matrix_kind
         if "ffn_gate_inp" in name or ("mxfp4" in str(path) and "exps" not in name):
             kind = gguf.GGMLQuantizationType.BF16
         blocks = gguf.quants.quantize(np.ascontiguousarray(numbers), kind)

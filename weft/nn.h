@@ -23,3 +23,4 @@
 #include "weft/nn/parallel/shard_linear.h"
 #include "weft/nn/parallel/vocab_cross_entropy.h"
 #include "weft/nn/parallel/vocab_parallel.h"
+#include "weft/nn/recurrent/short_convolution.h"

@@ -89,6 +89,36 @@ TEST(Engine, ForgetsWhatAPromptDoesNotShare) {
   });
 }
 
+// A recurrent layer's state can't go back: what a prompt shares with the sequence before it is read
+// again, and nothing is guessed.
+TEST(Engine, AnswersWithRecurrentLayersAsIfEachPromptWereTheFirst) {
+  for (const int n : {1, 2}) {
+    run_ranks(n, [](dist::World& world) {
+      const auto make = [&] {
+        const std::string path = WEFT_SOURCE_DIR "/tests/models/data/families/lfm2";
+        return Engine(models::load_model(*io::TensorFile::open(path), world.group()).model, 64);
+      };
+      const auto alone = [&](const Tokens& prompt) {
+        Engine fresh = make();
+        return generate(fresh, prompt);
+      };
+      Engine engine = make();
+      const Tokens prompt = {3, 14, 15, 9, 26, 5, 35, 8, 9, 7}, other = {3, 14, 15, 50};
+      const Tokens answer = generate(engine, prompt);
+      EXPECT_EQ(answer, alone(prompt));
+      const Tokens longer = joined(joined(prompt, answer), {9, 8, 7});
+      EXPECT_EQ(generate(engine, longer), alone(longer));
+      EXPECT_EQ(generate(engine, other), alone(other));
+      EXPECT_EQ(generate(engine, prompt), answer);
+      EXPECT_EQ(generate(engine, prompt), answer);
+      const auto guessed =
+          engine.generate(prompt, {.max_tokens = 16, .sampler = {}, .speculate = 4}, go_on);
+      EXPECT_EQ(guessed.tokens, answer);
+      EXPECT_EQ(guessed.num_guessed, 0);
+    });
+  }
+}
+
 TEST(Engine, ReadsAPromptOfManyPieces) {
   run_ranks(1, [](dist::World& world) {
     Tokens prompt;

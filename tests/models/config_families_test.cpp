@@ -355,15 +355,17 @@ ModelConfig gguf_config(const std::string& name) {
 // The forms of one checkpoint say the same, but for what GGUF does not know.
 TEST(FamilyConfig, ReadsTheSameFromGgufAsFromConfigJson) {
   for (const char* name :
-       {"llama",   "llama_bias", "llama_linear", "llama_yarn", "mistral", "qwen2",   "qwen3",
-        "mixtral", "qwen2_moe",  "qwen3_moe",    "smollm3",    "granite", "phi3",    "olmo2",
-        "gemma2",  "gemma3",     "gpt_oss",      "ministral3", "glm4",    "glm4_moe"}) {
+       {"llama",   "llama_bias", "llama_linear", "llama_yarn", "mistral", "qwen2",    "qwen3",
+        "mixtral", "qwen2_moe",  "qwen3_moe",    "smollm3",    "granite", "phi3",     "olmo2",
+        "gemma2",  "gemma3",     "gpt_oss",      "ministral3", "glm4",    "glm4_moe", "lfm2"}) {
     SCOPED_TRACE(name);
     const ModelConfig folder = FamilyFolder(name).config(), gguf = gguf_config(name);
     EXPECT_EQ(gguf.family, folder.family == "mistral" ? "llama" : folder.family);
     EXPECT_EQ(gguf.vocab_size, folder.vocab_size);
     EXPECT_EQ(gguf.head_dim, folder.head_dim);
     EXPECT_EQ(gguf.num_kv_heads, folder.num_kv_heads);
+    EXPECT_EQ(gguf.ffn_width, folder.ffn_width);
+    EXPECT_EQ(gguf.recurrent, folder.recurrent);
     EXPECT_EQ(gguf.windows, folder.windows);
     EXPECT_EQ(gguf.is_tied, folder.is_tied);
     EXPECT_EQ(gguf.has_qkv_bias, folder.has_qkv_bias);

@@ -62,6 +62,48 @@ TEST(ReadsEach, GivesEachSequenceWhatItGetsAloneBitForBit) {
   }
 }
 
+// Which token each part's last one is followed by.
+std::vector<int64_t> followers(StepRunner& runner, const StepPlan& plan) {
+  std::vector<int64_t> tokens;
+  for (const PartScores& scores : runner.run(plan)) tokens.push_back(scores.likeliest.place);
+  return tokens;
+}
+
+// Layers that keep a state of each sequence, whose slots are taken again.
+TEST(StepRunner, GivesSequencesWithStatesWhatTheyGetAlone) {
+  for (const int n : {1, 2, 3}) {
+    run_ranks(n, [](dist::World& world) {
+      const auto model =
+          models::load_model(*io::TensorFile::open(test::model_data("families/lfm2")),
+                             world.group())
+              .model;
+      StepRunner runner(model, 32, 3);
+      for (const int64_t round : {0, 1}) {
+        std::vector<std::vector<int64_t>> read;
+        StepPlan plan;
+        for (const int64_t length : {9, 1, 4}) {
+          std::vector<int64_t> prompt;
+          for (int64_t i = 0; i < length; ++i) prompt.push_back((7 * i + length + 3 * round) % 61);
+          plan.parts.push_back({std::ssize(read), 0, Wanted::kLikeliest, prompt});
+          read.push_back(prompt);
+        }
+        for (int64_t step = 0; step < 4; ++step) {
+          const auto next = followers(runner, plan);
+          for (size_t i = 0; i < read.size(); ++i) {
+            StepRunner alone(model, 32, 1);
+            EXPECT_EQ(next[i],
+                      followers(alone, {false, {}, {{0, 0, Wanted::kLikeliest, read[i]}}, {}})[0])
+                << "round " << round << ", step " << step << ", sequence " << i;
+            plan.parts[i].start = std::ssize(read[i]);
+            plan.parts[i].tokens = {next[i]};
+            read[i].push_back(next[i]);
+          }
+        }
+      }
+    });
+  }
+}
+
 // Prompts of all lengths, a third of them with draws, that come at several steps; some go early.
 std::vector<Client> sixteen_clients() {
   std::vector<Client> clients;

@@ -85,4 +85,9 @@ CASES = {
         num_hidden_layers=3, intermediate_size=20, moe_intermediate_size=12, n_routed_experts=8,
         num_experts_per_tok=3, n_group=2, topk_group=1, n_shared_experts=2, head_dim=8,
         routed_scaling_factor=1.5, use_qk_norm=True, attention_bias=True), "glm4moe"),
+    # Convolutions around one layer of attention; the ffn width is made of the file's.
+    "lfm2": ("Lfm2", UNEVEN | dict(
+        hidden_size=26, num_hidden_layers=4, head_dim=8, conv_L_cache=4, block_multiple_of=8,
+        layer_types=["conv", "full_attention", "conv", "conv"], rope_theta=300.0, pad_token_id=0),
+        "lfm2"),
 }

@@ -9,6 +9,7 @@
 
 #include "weft/core/clock.h"
 #include "weft/core/error.h"
+#include "weft/core/log.h"
 #include "weft/core/profile.h"
 #include "weft/generate/likeliest_tokens.h"
 #include "weft/generate/prompt_lookup.h"
@@ -30,11 +31,13 @@ int64_t checked_context(const models::CausalLM& model, int64_t context) {
   return context;
 }
 
-// With dynamic rope a token's angles depend on the tokens that are read with it.
+// With dynamic rope a token's angles depend on the tokens that are read with it, and the state of a
+// recurrent layer can't forget a wrong guess.
 int64_t most_guesses(const GenerateOptions& options, const models::ModelConfig& config) {
   check<ConfigError>(options.speculate >= 0 && options.speculate <= kMostGuesses,
                      "--speculate: ", options.speculate, ", expected 0 to ", kMostGuesses);
-  return config.rope_scaling.type == nn::RopeType::kDynamic ? 0 : options.speculate;
+  const bool is_dynamic = config.rope_scaling.type == nn::RopeType::kDynamic;
+  return is_dynamic || !config.recurrent.layers.empty() ? 0 : options.speculate;
 }
 
 FinishReason reason_of(Verdict verdict) {
@@ -80,9 +83,10 @@ void Engine::check_prompt(const std::vector<int64_t>& prompt) const {
 size_t Engine::reuse_prefix(const std::vector<int64_t>& prompt) {
   const auto differ = std::mismatch(read_.begin(), read_.end(), prompt.begin(), prompt.end());
   const size_t shared = std::min<size_t>(differ.second - prompt.begin(), prompt.size() - 1);
-  cache_.truncate(static_cast<int64_t>(shared));
-  read_.resize(shared);
-  return shared;
+  const int64_t kept = cache_.most_kept(static_cast<int64_t>(shared));
+  cache_.truncate(kept);
+  read_.resize(static_cast<size_t>(kept));
+  return static_cast<size_t>(kept);
 }
 
 // Reads the tokens and scores what may follow each of the last `num_rows`, which fit into one
@@ -149,6 +153,16 @@ size_t Engine::keep(const Drawn& drawn, size_t num_guesses, GenerateResult& resu
   return right;
 }
 
+// Once.
+void Engine::say_if_unguessed(const GenerateOptions& options) {
+  const bool has_states = !model_->config().recurrent.layers.empty();
+  if (options.speculate == 0 || !has_states || has_said_ || model_->group().rank() != 0) return;
+  has_said_ = true;
+  core::log(core::LogLevel::kWarn,
+            "generate: --speculate: no tokens are guessed, as the states of recurrent layers can't "
+            "forget wrong ones");
+}
+
 // How many guesses may follow the token that is read next: reading it and the guesses yields one
 // token more than there are guesses.
 int64_t Engine::room_for_guesses(const GenerateOptions& options,
@@ -163,6 +177,7 @@ GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const Genera
   check_prompt(prompt);
   check_biases(options.sampler, model_->config().vocab_size);
   PromptLookup lookup(prompt, most_guesses(options, model_->config()));
+  say_if_unguessed(options);
   Sampler sampler(options.sampler);
   sampler.begin(prompt);
   GenerateResult result;

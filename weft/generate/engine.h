@@ -36,9 +36,9 @@ enum class Verdict { kContinue, kStop, kCancel };
 using TokenSink = std::function<Verdict(int64_t token)>;
 
 /// Runs one sequence through a model that is cut over ranks: one prefill, then a token at a time,
-/// or several where guesses were right. Tokens are drawn on rank 0 and broadcast, so ranks never
-/// diverge. What a prompt shares with the sequence before it is not read again, so a chat costs
-/// only its new words.
+/// or several where guesses were right (none are made for dynamic rope and recurrent layers).
+/// Tokens are drawn on rank 0 and broadcast, so ranks never diverge. What a prompt shares with the
+/// sequence before it is not read again, so a chat costs only its new words.
 class Engine {
  public:
   /// `context` is the most positions kept; at most the model's. Collective.
@@ -76,12 +76,14 @@ class Engine {
              const TokenSink& sink) const;
   Drawn share(const Drawn& drawn, size_t most) const;
   size_t keep(const Drawn& drawn, size_t num_guesses, GenerateResult& result);
+  void say_if_unguessed(const GenerateOptions& options);
   int64_t room_for_guesses(const GenerateOptions& options, const GenerateResult& result) const;
 
   std::shared_ptr<models::CausalLM> model_;
   nn::KvCache cache_;
   /// The tokens at the cache's positions.
   std::vector<int64_t> read_;
+  bool has_said_ = false;
 };
 
 }  // namespace weft::generate

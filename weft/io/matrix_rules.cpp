@@ -32,7 +32,31 @@ shard::Layout expert_layout(const DimSplit& split, int64_t n, const std::string&
   return layout;
 }
 
+shard::Layout segments_layout(const DimSplit& split, int64_t n, const std::string& where) {
+  const bool is_fine = split.num_fine_runs > 0 && split.num_runs < n;
+  const shard::NamedSplit runs{where, is_fine ? split.num_fine_runs : split.num_runs, 1};
+  shard::Layout layout{0, split.size, {}};
+  for (int64_t rank = 0; rank < n; ++rank) {
+    layout.ranges.push_back(segment_ranges(split.segments, runs.size, runs.range(n, rank)));
+  }
+  return layout;
+}
+
 }  // namespace
+
+std::vector<Range> segment_ranges(const std::vector<int64_t>& segments, int64_t num_runs,
+                                  const Range& runs) {
+  std::vector<Range> ranges;
+  int64_t start = 0;
+  for (const int64_t length : segments) {
+    check<core::ShapeError>(num_runs >= 1 && length % num_runs == 0, "a segment of ", length,
+                            " elements in ", num_runs, " runs, expected a multiple");
+    const int64_t each = length / num_runs;
+    ranges.push_back({start + runs.start * each, runs.length * each});
+    start += length;
+  }
+  return ranges;
+}
 
 shard::Layout DimSplit::layout(int64_t n, const std::string& where) const {
   if (kind == Kind::kEven) {
@@ -40,6 +64,7 @@ shard::Layout DimSplit::layout(int64_t n, const std::string& where) const {
     return shard::make_layout({0, {}, is_fine ? fine_unit : unit}, size, n, where);
   }
   if (kind == Kind::kExpert) return expert_layout(*this, n, where);
+  if (kind == Kind::kSegments) return segments_layout(*this, n, where);
   const int64_t heads = kind == Kind::kQueryHeads ? num_heads : num_kv_heads;
   auto layouts = shard::head_layouts(num_heads, num_kv_heads, size / heads, n, head_split);
   return kind == Kind::kQueryHeads ? std::move(layouts.query) : std::move(layouts.kv);
@@ -54,7 +79,13 @@ ShardStep DimSplit::step(int64_t dim, int64_t per, int64_t cover) const {
     step.arguments.emplace_back(num_experts);
     return step;
   }
-  if (kind == Kind::kEven) {
+  if (kind == Kind::kSegments) {
+    step.function = kSegmentRuns;
+    step.arguments.emplace_back(segments);
+    step.arguments.emplace_back(num_runs);
+    const bool is_scaled = per > 1 || cover > 1;
+    if (num_fine_runs > 0 || is_scaled) step.arguments.emplace_back(num_fine_runs);
+  } else if (kind == Kind::kEven) {
     const bool is_scaled = per > 1 || cover > 1;
     step.function = "shard";
     if (unit > 1 || fine_unit > 0 || is_scaled) step.arguments.emplace_back(unit);

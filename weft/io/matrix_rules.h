@@ -13,6 +13,8 @@ namespace weft::io {
 /// Shard functions of attention heads, by shard::HeadSplit::kKv and kEven.
 inline constexpr char kHeads[] = "shard_heads";
 inline constexpr char kEvenHeads[] = "shard_heads_evenly";
+/// The shard function of DimSplit::Kind::kSegments.
+inline constexpr char kSegmentRuns[] = "shard_segment_runs";
 
 /// How the weights that share a name ("heads", "ffn") are cut, for any number of ranks. All of them
 /// are cut at the same elements.
@@ -26,6 +28,8 @@ struct DimSplit {
     kKvHeads,
     /// Of one expert of several: all of it on the rank that holds the expert, nothing elsewhere.
     kExpert,
+    /// Each of several segments by itself, all at the same of so many runs.
+    kSegments,
   };
   Kind kind = Kind::kEven;
   /// Elements of the whole.
@@ -41,6 +45,11 @@ struct DimSplit {
   /// kExpert: how many there are, dealt out evenly in their order, and which one it is.
   int64_t num_experts = 0;
   int64_t expert = 0;
+  /// kSegments: their lengths, the number of equal runs of each that are never cut, and the number
+  /// to take instead where that would leave a rank with nothing (0: none).
+  std::vector<int64_t> segments = {};
+  int64_t num_runs = 0;
+  int64_t num_fine_runs = 0;
 
   /// What each of n ranks holds. Throws ConfigError, beginning with `where`, if one would hold
   /// nothing.
@@ -59,6 +68,11 @@ enum class Cut { kWhole, kRows, kColumns };
 std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat& format,
                                     const std::vector<ShardStep>& reorder, Cut cut,
                                     const DimSplit* split, int64_t stack_index);
+
+/// Where some of `num_runs` equal runs of every segment lie, in elements of all of them. Throws
+/// ShapeError for a segment that is no multiple of so many.
+std::vector<shard::Range> segment_ranges(const std::vector<int64_t>& segments, int64_t num_runs,
+                                         const shard::Range& runs);
 
 /// The ranges moved outward to multiples of `cover`: what is read for them.
 std::vector<shard::Range> covering(const std::vector<shard::Range>& ranges, int64_t cover);

@@ -51,6 +51,9 @@ TEST(ShardFunctions, ShardsAreTheWholeEachElementOnce) {
     Ints segments = all_elements("shard_segments", {0, Ints{16, 8, 8}}, tensor({32, 3}), n);
     std::sort(segments.begin(), segments.end());
     EXPECT_EQ(segments, NaiveArray::of({32, 3}).values);
+    Ints runs = all_elements("shard_segment_runs", {0, Ints{16, 8, 8}, 2, 8}, tensor({32, 3}), n);
+    std::sort(runs.begin(), runs.end());
+    EXPECT_EQ(runs, NaiveArray::of({32, 3}).values);
   }
 }
 
@@ -59,6 +62,26 @@ TEST(ShardFunctions, SegmentsAreCutEachByItself) {
   EXPECT_EQ(unit_numbers(apply("shard_segments", {0, Ints{4, 4}}, tensor({8, 1}), 2, 0)),
             (Ints{0, 1, 4, 5}));
   EXPECT_EQ(unit_numbers(apply("shard", {0}, tensor({8, 1}), 2, 0)), (Ints{0, 1, 2, 3}));
+}
+
+TEST(ShardFunctions, SegmentsAreCutTogetherAtTheSameRuns) {
+  // 3 runs of 2, 2 and 1 rows: two for rank 0.
+  const Ints segments = {6, 6, 3};
+  EXPECT_EQ(unit_numbers(apply("shard_segment_runs", {0, segments, 3}, tensor({15, 1}), 2, 0)),
+            (Ints{0, 1, 2, 3, 6, 7, 8, 9, 12, 13}));
+  EXPECT_EQ(unit_numbers(apply("shard_segment_runs", {0, segments, 3}, tensor({15, 1}), 2, 1)),
+            (Ints{4, 5, 10, 11, 14}));
+  // Fine runs where the others don't suffice.
+  EXPECT_EQ(unit_numbers(apply("shard_segment_runs", {0, Ints{4, 4}, 1, 4}, tensor({8, 1}), 2, 1)),
+            (Ints{2, 3, 6, 7}));
+  EXPECT_EQ(error_text([&] {
+              apply("shard_segment_runs", {0, segments, 2}, tensor({15, 1}), 2, 0);
+            }),
+            "ShapeError: a segment of 3 elements in 2 runs, expected a multiple");
+  EXPECT_EQ(error_text([&] {
+              apply("shard_segment_runs", {0, segments, 3}, tensor({16, 1}), 2, 0);
+            }),
+            "ShapeError: dim 0: segments [6, 6, 3] sum to 15, expected 16");
 }
 
 TEST(ShardFunctions, UnevenSharesInWholeUnits) {

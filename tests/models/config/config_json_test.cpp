@@ -23,7 +23,7 @@ TEST(ConfigJson, SaysEveryFamilysConfiguration) {
         "mixtral",        "qwen2_moe",  "qwen3_moe",    "qwen3_moe_mixed", "smollm3",
         "smollm3_window", "granite",    "phi3",         "olmo2",           "gemma2",
         "gemma2_scalar",  "gemma3",     "gpt_oss",      "ministral3",      "glm4",
-        "glm4_moe"}) {
+        "glm4_moe",       "lfm2"}) {
     const ModelConfig config = config_of(name);
     const nlohmann::json object = config_json(config);
     EXPECT_EQ(config_from_json(object, name), config) << name << object.dump();

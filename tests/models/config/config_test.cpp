@@ -159,7 +159,7 @@ TEST(ReadConfig, RefusesKeysOfAGgufThatItDoesNotSupport) {
       {"general.architecture", text("mamba"),
        "ConfigError: FILE: architecture 'mamba' is not supported, expected one of [llama, qwen2, "
        "qwen3, qwen2moe, qwen3moe, smollm3, granite, phi3, olmo2, gemma2, gemma3, gpt-oss, "
-       "mistral3, glm4, glm4moe]"},
+       "mistral3, glm4, glm4moe, lfm2]"},
   });
 }
 
@@ -259,7 +259,7 @@ TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
       {"model_type", "gpt2",
        "ConfigError: DIR/config.json: model_type 'gpt2' is not supported, expected one of [llama, "
        "mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, smollm3, granite, phi3, olmo2, "
-       "gemma2, gemma3_text, gpt_oss, ministral3, glm4, glm4_moe]"},
+       "gemma2, gemma3_text, gpt_oss, ministral3, glm4, glm4_moe, lfm2]"},
   };
   const Folder folder;
   for (const Bad& bad : cases) {

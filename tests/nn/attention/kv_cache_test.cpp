@@ -78,6 +78,45 @@ TEST(KvCache, TakesOverPositionsOfAnother) {
             "InternalError: nn.KvCache.append_copy: positions 5 to 7 of 6");
 }
 
+// Layers 0 and 2 have keys, layer 1 a state of two tensors.
+KvCache make_mixed_cache() {
+  return KvCache({.num_layers = 3,
+                  .batch = 2,
+                  .num_kv_heads = 3,
+                  .head_dim = 4,
+                  .capacity = 8,
+                  .states = {{}, {{5}, {2, 3}}, {}}});
+}
+
+TEST(KvCache, KeepsStatesBesideKeys) {
+  KvCache cache = make_mixed_cache();
+  EXPECT_EQ(cache.num_bytes(), 2 * 2 * 2 * 3 * 8 * 4 * 4 + 2 * (5 + 6) * 4);
+  EXPECT_TRUE(cache.state(0).empty());
+  ASSERT_EQ(cache.state(1).size(), 2U);
+  EXPECT_EQ(cache.state(1)[1].sizes(), (at::IntArrayRef{2, 2, 3}));
+  const at::Tensor first = seeded({2, 3, 2, 4}, 1, at::kFloat);
+  const at::Tensor last = seeded({2, 3, 2, 4}, 2, at::kFloat);
+  cache.append(0, first, first);
+  EXPECT_TRUE(at::equal(cache.append(2, last, last).first, last));
+  EXPECT_TRUE(at::equal(cache.append(0, first, first).second, first)) << "has its own place";
+}
+
+TEST(KvCache, KeepsAllOrNothingOfStates) {
+  KvCache cache = make_mixed_cache();
+  cache.state(1)[0].fill_(7);
+  cache.advance(5);
+  EXPECT_EQ(cache.most_kept(5), 5);
+  EXPECT_EQ(cache.most_kept(4), 0);
+  EXPECT_EQ(make_cache().most_kept(4), 4);
+  cache.truncate(5);
+  EXPECT_EQ(cache.state(1)[0].sum().item<float>(), 70);
+  EXPECT_EQ(error_text([&] { cache.truncate(4); }),
+            "InternalError: nn.KvCache: truncate to 4 of 5 with states, expected all or none");
+  cache.truncate(0);
+  EXPECT_EQ(cache.length(), 0);
+  EXPECT_EQ(cache.state(1)[0].sum().item<float>(), 0);
+}
+
 TEST(KvCache, RefusesMoreThanItsCapacity) {
   KvCache cache = make_cache();
   cache.append(0, tokens(8, 1), tokens(8, 2));

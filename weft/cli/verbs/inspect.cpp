@@ -38,7 +38,7 @@ json tensor_json(const LoadPlan& plan, const PlannedWeight& weight) {
                  {"file_name", rule.file_name},
                  {"cut", cut_text(rule)},
                  {"dtype", weight.format.text}};
-  tensor["shape"] = rule.is_vector() ? json{rule.in} : json{rule.out, rule.in};
+  tensor["shape"] = rule.is_vector() ? json(rule.vector_shape(rule.in)) : json{rule.out, rule.in};
   tensor["split"] = rule.split.empty() ? json() : json(rule.split);
   for (int64_t rank = 0; rank < plan.num_ranks(); ++rank) {
     const shard::Range range = held(plan, weight, rank);

@@ -72,6 +72,19 @@ View shard_segments(const FunctionCall& call) {
                             call.rank);
 }
 
+View shard_segment_runs(const FunctionCall& call) {
+  const int64_t dim = call.integer(0), runs = call.integer(2), fine_runs = call.integer_or(3, 0);
+  const std::vector<int64_t>& segments = call.list(1);
+  const Scale scale(call, 4);
+  const int64_t size = num_elements(call.input(), dim, scale.per);
+  // Checks the segments.
+  shard::slices({dim, segments, 1}, size, 1, 0, core::join("dim ", dim));
+  const bool is_fine = fine_runs > 0 && runs < call.num_ranks;
+  const int64_t count = is_fine ? fine_runs : runs;
+  const Range own = shard::part(count, call.num_ranks, call.rank);
+  return take(call.input(), dim, segment_ranges(segments, count, own), scale);
+}
+
 Range scaled(const Range& range, int64_t start, int64_t head_dim) {
   return {start + range.start * head_dim, range.length * head_dim};
 }
@@ -156,6 +169,11 @@ std::vector<ViewFunction> shard_functions() {
           shard_dim),
       row("shard_segments", shard, "dim lengths[] unit?", "each part of a fused dim by itself",
           shard_segments),
+      row(kSegmentRuns, shard, "dim lengths[] runs fine_runs? per? cover?",
+          "each part of a fused dim by itself, all at the same of so many runs, or of fine ones "
+          "where "
+          "those don't suffice",
+          shard_segment_runs),
       row(kHeads, shard, "dim heads kv_heads what: per? cover?",
           "whole heads of 'q', 'kv' or 'qkv'; kv heads are replicated beyond their number",
           shard_heads),

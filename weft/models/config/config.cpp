@@ -13,6 +13,7 @@ using core::check;
 using core::FormatError;
 
 constexpr int64_t kMaxExperts = 10'000;
+constexpr int64_t kMaxTaps = 1'000;
 constexpr int64_t kMaxSize = int64_t{1} << 31;
 
 void check_size(int64_t value, int64_t limit, const char* name, const std::string& where) {
@@ -52,6 +53,19 @@ void check_windows(const ModelConfig& config, const std::string& where) {
     check<FormatError>(window >= 0, where, ": config: sliding window is ", window,
                        ", expected at least 1");
   }
+}
+
+void check_recurrent(const ModelConfig& config, const std::string& where) {
+  const RecurrentConfig& recurrent = config.recurrent;
+  if (recurrent.layers.empty()) return;
+  int64_t last = -1;
+  for (const int64_t layer : recurrent.layers) {
+    check<FormatError>(layer > last && layer < config.num_layers, where,
+                       ": config: recurrent layer ", layer, ", expected ascending numbers up to ",
+                       config.num_layers - 1);
+    last = layer;
+  }
+  check_size(recurrent.num_taps, kMaxTaps, "number of a convolution's taps", where);
 }
 
 void check_rope(const ModelConfig& config, const std::string& where) {
@@ -108,6 +122,10 @@ bool ModelConfig::has_experts(int64_t layer) const {
          std::find(plain.begin(), plain.end(), layer) == plain.end();
 }
 
+bool ModelConfig::is_recurrent(int64_t layer) const {
+  return std::ranges::binary_search(recurrent.layers, layer);
+}
+
 void check_config(const ModelConfig& config, const std::string& where) {
   check_size(config.vocab_size, kMaxSize, "vocabulary size", where);
   check_size(config.width, kMaxSize, "width", where);
@@ -132,6 +150,7 @@ void check_config(const ModelConfig& config, const std::string& where) {
   check_scales(config, where);
   check_windows(config, where);
   check_experts(config.experts, config.num_layers, where);
+  check_recurrent(config, where);
 }
 
 ModelConfig read_config(const io::TensorFile& file) {

@@ -53,6 +53,23 @@ struct ExpertsConfig {
   bool operator==(const ExpertsConfig&) const = default;
 };
 
+/// What recurrent layers have in the place of attention.
+enum class RecurrentKind {
+  /// A gated convolution along a few tokens (LFM2).
+  kShortConvolution,
+};
+
+/// The layers that keep a state of fixed size instead of keys and values, where a model has some.
+struct RecurrentConfig {
+  /// Their numbers, ascending; empty: all layers have attention.
+  std::vector<int64_t> layers;
+  RecurrentKind kind = RecurrentKind::kShortConvolution;
+  /// How many tokens a convolution sees, the newest included.
+  int64_t num_taps = 0;
+
+  bool operator==(const RecurrentConfig&) const = default;
+};
+
 /// Where a block has its norms.
 enum class NormPlacement {
   /// Before attention and before the feed-forward layer.
@@ -135,10 +152,13 @@ struct ModelConfig {
   /// Each head has a number beside its scores in the softmax, whose share is given to no position.
   bool has_sinks = false;
   ExpertsConfig experts;
+  RecurrentConfig recurrent;
 
   /// How many positions a query of the layer sees, itself included; 0: all.
   int64_t window(int64_t layer) const;
   bool has_experts(int64_t layer) const;
+  bool has_plain_ffn(int64_t layer) const { return !has_experts(layer); }
+  bool is_recurrent(int64_t layer) const;
 
   bool operator==(const ModelConfig&) const = default;
 };

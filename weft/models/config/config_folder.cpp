@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
+#include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/json_keys.h"
@@ -138,7 +139,7 @@ void read_sizes(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& con
     if (key.needed != Needed::kNowhere) continue;
     config.*key.member = keys.integer_or(key.folder, config.*key.member);
   }
-  config.norm_eps = keys.real(kNormEpsFolderKey);
+  if (!family.recurrent) config.norm_eps = keys.real(kNormEpsFolderKey);
   config.is_tied = keys.flag_or("tie_word_embeddings", family.is_tied);
 }
 
@@ -294,6 +295,7 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   const FamilyInfo& family = find_folder_family(config.family, where);
   check_known_options(keys, family);
   read_sizes(keys, family, config);
+  read_recurrent(keys, family, config);
   take_family_traits(config);
   read_rope(keys, {family.max_positions, family.rope_base}, config);
   read_partial_rope(keys, family, config);

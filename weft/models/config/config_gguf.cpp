@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/sources.h"
@@ -35,6 +36,7 @@ class Reader {
     read_rope(keys_, name_, config_);
     read_options();
     read_window();
+    read_recurrent(keys_, name_, config_);
     read_experts();
     config_.is_tied = file_.find("output.weight") == nullptr;
     config_.has_qkv_bias = file_.find("blk.0.attn_q.bias") != nullptr;
@@ -69,6 +71,7 @@ class Reader {
     }
     for (const SizeKey& size : kSizeKeys) {
       if (size.needed == Needed::kInAll) continue;
+      if (size.member == &ModelConfig::num_kv_heads && family_.recurrent) continue;
       config_.*size.member = keys_.integer_or(key(size.gguf), config_.*size.member);
     }
     if (family_.has_further_layers) {

@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/config.h"
+#include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/sources.h"
 
@@ -197,6 +198,7 @@ json config_json(const ModelConfig& config) {
   }
   add_windows(config, family.windows, object);
   add_experts(config.experts, family.experts, object);
+  add_recurrent(config, family, object);
   add_options(config, family, object);
   check_is_read_back(config, family, object);
   return object;

@@ -176,6 +176,14 @@ constexpr FamilyInfo kFamilies[] = {
      .has_head_norms_key = true,
      .has_late_ffn_norm_name = true,
      .has_further_layers = true},
+    {.name = "lfm2",
+     .transformers_class = "Lfm2ForCausalLM",
+     .gguf = "lfm2",
+     .max_positions = 128'000,
+     .rope_base = 1e6,
+     .is_tied = true,
+     .head_norms = HeadNorms::kEachHead,
+     .recurrent = RecurrentKind::kShortConvolution},
 };
 
 }  // namespace

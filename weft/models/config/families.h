@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -163,6 +164,8 @@ struct FamilyInfo {
   bool has_late_ffn_norm_name = false;
   /// Files may hold layers behind the model's own, which it does without.
   bool has_further_layers = false;
+  /// What `layer_types` may give a layer instead of attention (config_recurrent.h).
+  std::optional<RecurrentKind> recurrent = std::nullopt;
 };
 
 /// All families, in the order in which messages list them.

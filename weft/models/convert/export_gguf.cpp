@@ -111,6 +111,9 @@ class Chooser {
     if (weight.rule.is_vector() || place.part == Part::kSharedRouter) {
       output.spec.shape = {weight.rule.in};
     }
+    if (!weight.rule.element_shape.empty()) {
+      output.spec.shape.push_back(weight.rule.element_shape.back());
+    }
     const int64_t heads = pairs_rows ? heads_of(place.part) : 0;
     const double offset = is_norm_part(place.part) ? config_.norm_offset : 0;
     output.sources.push_back({&weight, heads, offset});

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "weft/core/error.h"
+#include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/families.h"
 #include "weft/nn/attention/rope_frequencies.h"
 
@@ -87,8 +90,22 @@ void check_uniform_windows(const ModelConfig& config, const FamilyInfo& family,
                      "folder");
 }
 
+void add_recurrent(const ModelConfig& config, GgufKeyList& keys) {
+  std::vector<int64_t> kv_heads;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    kv_heads.push_back(config.is_recurrent(layer) ? 0 : config.num_kv_heads);
+  }
+  keys.add({keys.own("attention.head_count_kv"), io::GgufType::kI32, std::move(kv_heads)});
+  keys.number(keys.own(kTapsGgufKey), config.recurrent.num_taps);
+}
+
 void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
-  for (const SizeKey& size : kSizeKeys) keys.number(keys.own(size.gguf), config.*size.member);
+  const bool has_recurrent = family_info(config).recurrent.has_value();
+  for (const SizeKey& size : kSizeKeys) {
+    const bool is_by_layer = has_recurrent && size.member == &ModelConfig::num_kv_heads;
+    if (!is_by_layer) keys.number(keys.own(size.gguf), config.*size.member);
+  }
+  if (has_recurrent) add_recurrent(config, keys);
   keys.number(keys.own("context_length"), config.max_positions);
   keys.number(keys.own("attention.value_length"), config.head_dim);
   keys.real(keys.own(kNormEpsGgufKey), config.norm_eps);

@@ -73,14 +73,14 @@ AttentionLayerImpl::AttentionLayerImpl(const ModelConfig& config, const WeightSo
   register_module("q_proj", parts_.q_proj);
   register_module("k_proj", parts_.k_proj);
   register_module("v_proj", parts_.v_proj);
-  register_module("o_proj", parts_.o_proj);
-  const auto add = [this](const char* name, const QueryKeyNorm& norm) {
-    if (!norm.each.is_empty()) register_module(name, norm.each);
-    if (!norm.all.is_empty()) register_module(name, norm.all);
+  register_module(module_name(config, {Part::kOutput, layer}), parts_.o_proj);
+  const auto add = [&](Part part, const QueryKeyNorm& norm) {
+    if (!norm.each.is_empty()) register_module(module_name(config, {part, layer}), norm.each);
+    if (!norm.all.is_empty()) register_module(module_name(config, {part, layer}), norm.all);
   };
   if (!parts_.sinks.is_empty()) register_module("sinks", parts_.sinks);
-  add("q_norm", parts_.q_norm);
-  add("k_norm", parts_.k_norm);
+  add(Part::kQueryNorm, parts_.q_norm);
+  add(Part::kKeyNorm, parts_.k_norm);
 }
 
 at::Tensor AttentionLayerImpl::heads(const at::Tensor& x, const PassContext& pass) const {

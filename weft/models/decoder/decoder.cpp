@@ -52,6 +52,9 @@ constexpr const char* kOfOwnRows[] = {"input_layernorm.weight",
                                       "post_mlp_layernorm.weight",
                                       "post_feedforward_layernorm.weight",
                                       "model.norm.weight",
+                                      "operator_norm.weight",
+                                      "ffn_norm.weight",
+                                      "embedding_norm.weight",
                                       "o_proj.bias",
                                       "down_proj.bias"};
 
@@ -74,7 +77,8 @@ class Decoder : public CausalLM, public ReadsEach {
                                                      DecoderBlock(config, source, layer, group)));
     }
     if (stage.is_last) {
-      parts.last_norm = body->register_module("norm", norm(config, source, {Part::kFinalNorm}));
+      parts.last_norm = body->register_module(module_name(config, {Part::kFinalNorm}),
+                                              norm(config, source, {Part::kFinalNorm}));
     }
     parts.config = config;
     parts.is_whole = stage.is_first && stage.is_last;
@@ -211,6 +215,7 @@ class Decoder : public CausalLM, public ReadsEach {
     return passes_->best().make_cache({batch, capacity, cache_dtype_});
   }
 
+  bool has_cache_of_positions() const override { return config_.recurrent.layers.empty(); }
   int64_t weight_bytes() const override {
     int64_t bytes = 0;
     std::vector<const torch::nn::Module*> seen;

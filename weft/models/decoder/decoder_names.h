@@ -25,6 +25,10 @@ enum class Part {
   kQueryNorm,
   kKeyNorm,
   kSinks,
+  /// Of a gated convolution: its input's and its gates', its taps, and its output's.
+  kConvolutionIn,
+  kConvolution,
+  kConvolutionOut,
   kGate,
   kUp,
   kDown,

@@ -73,6 +73,7 @@ class RulesBuilder {
     }
     split(kKvSplit) = head_split(config_, DimSplit::Kind::kKvHeads);
     split(kVocabSplit) = even_split(config_.vocab_size, 1);
+    add_channel_splits();
     const int64_t plain_unit = down_unit(Part::kDown, false);
     if (plain_unit > 0) split(kFfnSplit) = even_split(config_.ffn_width, plain_unit);
     const int64_t expert_unit = down_unit(Part::kExpertDown, true);
@@ -83,13 +84,32 @@ class RulesBuilder {
     }
   }
 
+  // The convolution's channels, and those of its gates and input together.
+  void add_channel_splits() {
+    const int64_t unit = column_unit(Part::kConvolutionOut, &ModelConfig::is_recurrent);
+    if (unit == 0) return;
+    const DimSplit channels = split(kChannelSplit) = even_split(config_.width, unit);
+    DimSplit& gated = split(kGatedChannelSplit);
+    gated.kind = DimSplit::Kind::kSegments;
+    gated.segments.assign(3, config_.width);
+    gated.size = 3 * config_.width;
+    gated.num_runs = config_.width / channels.unit;
+    if (channels.fine_unit > 0) gated.num_fine_runs = config_.width / channels.fine_unit;
+  }
+
   DimSplit& split(std::string_view name) { return rules_.splits[std::string(name)]; }
 
   // The run that no quant group of the layers' down projections is cut by; 0 without such layers.
   int64_t down_unit(Part part, bool of_experts) const {
+    return of_experts ? column_unit(part, &ModelConfig::has_experts)
+                      : column_unit(part, &ModelConfig::has_plain_ffn);
+  }
+
+  // The same of matrices that are cut by columns, in the layers that have them.
+  int64_t column_unit(Part part, bool (ModelConfig::*is_in)(int64_t) const) const {
     int64_t unit = 0;
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
-      if (config_.has_experts(layer) != of_experts) continue;
+      if (!(config_.*is_in)(layer)) continue;
       const io::MatrixRef down = place_in_file({part, layer}).matrix();
       const int64_t own = is_stored(down.base) ? io::matrix_format(file_, down).in_unit : 1;
       unit = unit == 0 ? own : std::lcm(unit, own);
@@ -145,6 +165,10 @@ class RulesBuilder {
     rule.out = size_of(config_, row.shape.out);
     rule.in = size_of(config_, row.shape.in);
     if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + ".weight";
+    if (row.shape.array != WeightDim::kNone) {
+      rule.element_shape = {size_of(config_, row.shape.array)};
+      if (!file_.is_gguf()) rule.element_shape.insert(rule.element_shape.begin(), 1);
+    }
     if (is_bare_part(place.part)) find_bare(place, rule);
     if (row.is_of_expert() && !find_fused_expert(place, rule)) find_expert(place, rule);
     find_fused(place, rule);

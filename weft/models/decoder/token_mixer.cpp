@@ -2,11 +2,16 @@
 
 #include "weft/models/decoder/attention_layer.h"
 #include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/mixers/short_convolution_layer.h"
 
 namespace weft::models {
 
 NamedTokenMixer make_token_mixer(const ModelConfig& config, const WeightSource& source,
                                  int64_t layer, const dist::Group& group) {
+  if (config.is_recurrent(layer)) {
+    return {outer_module_name(config, {Part::kConvolutionIn, layer}),
+            std::make_shared<ShortConvolutionLayerImpl>(config, source, layer, group)};
+  }
   return {outer_module_name(config, {Part::kQuery, layer}),
           std::make_shared<AttentionLayerImpl>(config, source, layer, group)};
 }

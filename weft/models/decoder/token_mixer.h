@@ -46,6 +46,8 @@ class TokenMixerImpl : public torch::nn::Module {
   /// x_BTD, whole, or this rank's rows of it (pass.rows). Adds to the cache if there is one.
   /// Returns the same shape. Collective.
   virtual at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass) = 0;
+  /// The state that it keeps in a cache; empty: keys and values.
+  virtual nn::StateSizes state_sizes() const { return {}; }
 };
 
 /// A token mixer and what it is called in its block.

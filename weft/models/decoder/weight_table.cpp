@@ -5,11 +5,12 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
+#include "weft/models/decoder/weights/recurrent_rows.h"
+#include "weft/models/decoder/weights/weight_shapes.h"
 
 namespace weft::models {
 namespace {
 
-using io::Cut;
 using Dim = WeightDim;
 
 bool has_mixtral_names(const ModelConfig& config) {
@@ -20,14 +21,18 @@ bool has_usual_names(const ModelConfig& config) {
   const FamilyInfo* family = find_family_info(config.family);
   return family == nullptr || family->experts.names == ExpertNames::kUsual;
 }
+bool is_unlike_lfm2(const ModelConfig& config) { return !is_lfm2(config); }
 bool is_untied(const ModelConfig& config) { return !config.is_tied; }
-bool norms_before(const ModelConfig& config) { return has_norms_before(config.norm_placement); }
+bool norms_before(const ModelConfig& config) {
+  return has_norms_before(config.norm_placement) && !is_lfm2(config);
+}
 bool has_late_ffn_norm_name(const ModelConfig& config) {
   const FamilyInfo* family = find_family_info(config.family);
   return family != nullptr && family->has_late_ffn_norm_name;
 }
 bool norms_before_alone(const ModelConfig& config) {
-  return config.norm_placement == NormPlacement::kBefore && !has_late_ffn_norm_name(config);
+  return config.norm_placement == NormPlacement::kBefore && !has_late_ffn_norm_name(config) &&
+         !is_lfm2(config);
 }
 bool is_glm4(const ModelConfig& config) {
   const FamilyInfo* family = find_family_info(config.family);
@@ -40,7 +45,7 @@ bool norms_after_unlike_glm4(const ModelConfig& config) {
   return has_norms_after(config.norm_placement) && !is_glm4(config);
 }
 bool norms_each_head(const ModelConfig& config) {
-  return config.head_norms == HeadNorms::kEachHead;
+  return config.head_norms == HeadNorms::kEachHead && !is_lfm2(config);
 }
 bool norms_all_heads(const ModelConfig& config) {
   return config.head_norms == HeadNorms::kAllHeads;
@@ -61,45 +66,27 @@ bool has_choice_bias(const ModelConfig& config) { return config.experts.has_choi
 bool has_experts(const ModelConfig& config, int64_t layer) { return config.has_experts(layer); }
 bool is_plain(const ModelConfig& config, int64_t layer) { return !config.has_experts(layer); }
 
-constexpr WeightPresence kAlways = {};
 constexpr WeightPresence kUntied = {is_untied};
+constexpr WeightPresence kAttention = {nullptr, has_attention};
+constexpr WeightPresence kUsualOutput = {is_unlike_lfm2, has_attention};
+constexpr WeightPresence kUsualFinalNorm = {is_unlike_lfm2};
+constexpr WeightPresence kLfm2FinalNorm = {is_lfm2};
 constexpr WeightPresence kNormsBefore = {norms_before};
 constexpr WeightPresence kNormsAfter = {norms_after_unlike_glm4};
 constexpr WeightPresence kNormsOfGlm4 = {is_glm4};
 constexpr WeightPresence kNormsBeforeAlone = {norms_before_alone};
 constexpr WeightPresence kNormsBoth = {norms_both};
-constexpr WeightPresence kNormsEachHead = {norms_each_head};
-constexpr WeightPresence kNormsAllHeads = {norms_all_heads};
-constexpr WeightPresence kSinks = {has_sinks};
+constexpr WeightPresence kNormsEachHead = {norms_each_head, has_attention};
+constexpr WeightPresence kNormsAllHeads = {norms_all_heads, has_attention};
+constexpr WeightPresence kSinks = {has_sinks, has_attention};
 constexpr WeightPresence kLateFfnNorm = {has_late_ffn_norm_name};
 constexpr WeightPresence kOssExperts = {is_oss, has_experts};
-constexpr WeightPresence kPlainLayers = {nullptr, is_plain};
+constexpr WeightPresence kPlainLayers = {is_unlike_lfm2, is_plain};
 constexpr WeightPresence kUsualExperts = {has_usual_names, has_experts};
 constexpr WeightPresence kMixtralExperts = {has_mixtral_names, has_experts};
 constexpr WeightPresence kSharedExpert = {has_shared_expert, has_experts};
 constexpr WeightPresence kWholeSharedExpert = {has_whole_shared_expert, has_experts};
 constexpr WeightPresence kChosenWithBias = {has_choice_bias, has_experts};
-
-constexpr WeightShape kVocabulary = {Dim::kVocabulary, Dim::kWidth, Cut::kRows, kVocabSplit};
-constexpr WeightShape kOfWidth = {Dim::kNone, Dim::kWidth};
-constexpr WeightShape kOfHead = {Dim::kNone, Dim::kHead};
-constexpr WeightShape kOfHeads = {Dim::kNone, Dim::kHeads, Cut::kRows, kHeadsSplit};
-constexpr WeightShape kOfKvHeads = {Dim::kNone, Dim::kKvHeads, Cut::kRows, kKvSplit};
-constexpr WeightShape kToHeads = {Dim::kHeads, Dim::kWidth, Cut::kRows, kHeadsSplit};
-constexpr WeightShape kToKvHeads = {Dim::kKvHeads, Dim::kWidth, Cut::kRows, kKvSplit};
-constexpr WeightShape kOfHeadCount = {Dim::kNone, Dim::kHeadCount, Cut::kRows, kHeadCountSplit};
-constexpr WeightShape kFromHeads = {Dim::kWidth, Dim::kHeads, Cut::kColumns, kHeadsSplit};
-constexpr WeightShape kToFfn = {Dim::kFfn, Dim::kWidth, Cut::kRows, kFfnSplit};
-constexpr WeightShape kFromFfn = {Dim::kWidth, Dim::kFfn, Cut::kColumns, kFfnSplit};
-constexpr WeightShape kToExperts = {Dim::kExperts, Dim::kWidth};
-constexpr WeightShape kOfExperts = {Dim::kNone, Dim::kExperts};
-constexpr WeightShape kOneRow = {Dim::kOne, Dim::kWidth};
-constexpr WeightShape kToExpertFfn = {Dim::kExpertFfn, Dim::kWidth, Cut::kRows, kExpertFfnSplit};
-constexpr WeightShape kFromExpertFfn = {Dim::kWidth, Dim::kExpertFfn, Cut::kColumns,
-                                        kExpertFfnSplit};
-constexpr WeightShape kToSharedFfn = {Dim::kSharedFfn, Dim::kWidth, Cut::kRows, kSharedFfnSplit};
-constexpr WeightShape kFromSharedFfn = {Dim::kWidth, Dim::kSharedFfn, Cut::kColumns,
-                                        kSharedFfnSplit};
 
 constexpr BiasFlag kQkvBias = [](const ModelConfig& config) { return config.has_qkv_bias; };
 constexpr BiasFlag kOutputBias = [](const ModelConfig& config) { return config.has_output_bias; };
@@ -111,14 +98,14 @@ constexpr BiasFlag kExpertBias = [](const ModelConfig& config) { return config.e
 
 // In the model's order. Of several rows of a part a configuration has one; experts' rows stand
 // together.
-constexpr WeightRow kRows[] = {
+constexpr WeightRow kUsualRows[] = {
     {Part::kEmbedding, "model.embed_tokens", "token_embd", kVocabulary},
     {Part::kInputNorm, "model.layers.*.input_layernorm", "blk.*.attn_norm", kOfWidth, kNormsBefore},
-    {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToHeads, kAlways, kQkvBias,
-     true},
-    {Part::kKey, "model.layers.*.self_attn.k_proj", "blk.*.attn_k", kToKvHeads, kAlways, kQkvBias,
-     true},
-    {Part::kValue, "model.layers.*.self_attn.v_proj", "blk.*.attn_v", kToKvHeads, kAlways,
+    {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToHeads, kAttention,
+     kQkvBias, true},
+    {Part::kKey, "model.layers.*.self_attn.k_proj", "blk.*.attn_k", kToKvHeads, kAttention,
+     kQkvBias, true},
+    {Part::kValue, "model.layers.*.self_attn.v_proj", "blk.*.attn_v", kToKvHeads, kAttention,
      kQkvBias},
     {Part::kQueryNorm, "model.layers.*.self_attn.q_norm", "blk.*.attn_q_norm", kOfHead,
      kNormsEachHead},
@@ -128,8 +115,8 @@ constexpr WeightRow kRows[] = {
      kNormsAllHeads},
     {Part::kKeyNorm, "model.layers.*.self_attn.k_norm", "blk.*.attn_k_norm", kOfKvHeads,
      kNormsAllHeads},
-    {Part::kOutput, "model.layers.*.self_attn.o_proj", "blk.*.attn_output", kFromHeads, kAlways,
-     kOutputBias},
+    {Part::kOutput, "model.layers.*.self_attn.o_proj", "blk.*.attn_output", kFromHeads,
+     kUsualOutput, kOutputBias},
     {Part::kSinks, "model.layers.*.self_attn.sinks", "blk.*.attn_sinks", kOfHeadCount, kSinks},
     {Part::kAttentionOutNorm, "model.layers.*.post_attention_layernorm",
      "blk.*.post_attention_norm", kOfWidth, kNormsAfter},
@@ -197,7 +184,8 @@ constexpr WeightRow kRows[] = {
      kToSharedFfn, kWholeSharedExpert},
     {Part::kSharedDown, "model.layers.*.mlp.shared_experts.down_proj", "blk.*.ffn_down_shexp",
      kFromSharedFfn, kWholeSharedExpert},
-    {Part::kFinalNorm, "model.norm", "output_norm", kOfWidth},
+    {Part::kFinalNorm, "model.norm", "output_norm", kOfWidth, kUsualFinalNorm},
+    {Part::kFinalNorm, "model.embedding_norm", "token_embd_norm", kOfWidth, kLfm2FinalNorm},
     {Part::kHead, "lm_head", "output", kVocabulary, kUntied},
 };
 
@@ -224,6 +212,17 @@ bool is_in_layer(const WeightRow& row, const ModelConfig& config, int64_t layer)
 }
 
 using Row = const WeightRow*;
+
+// Those of recurrent families among the rows of layers.
+const std::vector<WeightRow>& all_rows() {
+  static const std::vector<WeightRow> rows = [] {
+    std::vector<WeightRow> all(std::begin(kUsualRows), std::end(kUsualRows));
+    const auto first = std::ranges::find(all, Part::kGate, &WeightRow::part);
+    all.insert(first, recurrent_rows().begin(), recurrent_rows().end());
+    return all;
+  }();
+  return rows;
+}
 
 // Those of the rows that a layer has.
 void add_rows(const ModelConfig& config, int64_t layer, int64_t expert,
@@ -253,7 +252,7 @@ void add_layer(const ModelConfig& config, int64_t layer, Row first, Row last,
 
 const WeightRow& weight_row(const ModelConfig& config, Part part) {
   Row usual = nullptr;
-  for (const WeightRow& row : kRows) {
+  for (const WeightRow& row : all_rows()) {
     if (row.part != part) continue;
     if (is_in_model(row, config)) return row;
     if (usual == nullptr) usual = &row;
@@ -316,25 +315,32 @@ int64_t size_of(const ModelConfig& config, WeightDim dim) {
       return config.experts.ffn_width;
     case Dim::kSharedFfn:
       return config.experts.shared_ffn_width;
+    case Dim::kChannels:
+      return config.width;
+    case Dim::kGatedChannels:
+      return 3 * config.width;
+    case Dim::kTaps:
+      return config.recurrent.num_taps;
   }
   core::fail<core::InternalError>("models: an unknown dim of a weight");
 }
 
 std::vector<PartPlace> weight_places(const ModelConfig& config) {
   const auto is_of_layer = [](const WeightRow& row) { return row.is_of_layer(); };
-  const Row first_of_layer = std::find_if(std::begin(kRows), std::end(kRows), is_of_layer);
-  const Row behind_layer = std::find_if_not(first_of_layer, std::end(kRows), is_of_layer);
+  const Row begin = all_rows().data(), end = begin + all_rows().size();
+  const Row first_of_layer = std::find_if(begin, end, is_of_layer);
+  const Row behind_layer = std::find_if_not(first_of_layer, end, is_of_layer);
   std::vector<PartPlace> places;
   const auto add = [&](Row first, Row last) {
     for (Row row = first; row != last; ++row) {
       if (is_in_model(*row, config)) places.push_back({row->part});
     }
   };
-  add(std::begin(kRows), first_of_layer);
+  add(begin, first_of_layer);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     add_layer(config, layer, first_of_layer, behind_layer, places);
   }
-  add(behind_layer, std::end(kRows));
+  add(behind_layer, end);
   return places;
 }
 

@@ -29,6 +29,11 @@ enum class WeightDim {
   kExperts,
   kExpertFfn,
   kSharedFfn,
+  /// The channels of a convolution, those of what is multiplied around it as well, and the tokens
+  /// that it sees.
+  kChannels,
+  kGatedChannels,
+  kTaps,
 };
 
 /// Named splits of a decoder (WeightRules::splits).
@@ -39,6 +44,8 @@ inline constexpr std::string_view kVocabSplit = "vocab";
 inline constexpr std::string_view kFfnSplit = "ffn";
 inline constexpr std::string_view kExpertFfnSplit = "expert_ffn";
 inline constexpr std::string_view kSharedFfnSplit = "shared_ffn";
+inline constexpr std::string_view kChannelSplit = "channels";
+inline constexpr std::string_view kGatedChannelSplit = "gated_channels";
 
 /// Whether a configuration gives a matrix a bias.
 using BiasFlag = bool (*)(const ModelConfig& config);
@@ -49,6 +56,8 @@ struct WeightShape {
   WeightDim in = WeightDim::kWidth;
   io::Cut cut = io::Cut::kWhole;
   std::string_view split = {};
+  /// Of a vector of arrays: the elements of each.
+  WeightDim array = WeightDim::kNone;
 };
 
 /// Which configurations have a weight, and in which layers; null: all.

@@ -50,8 +50,8 @@ ModelConfig complete_config(ModelConfig config) {
 std::shared_ptr<const io::TensorFile> header_of(const ModelConfig& config) {
   io::TensorFileBuilder builder(kMakeModel);
   for (const WeightRule& rule : rules_of(config).weights) {
-    std::vector<int64_t> shape = {rule.in};
-    if (!rule.is_vector()) shape.insert(shape.begin(), rule.out);
+    std::vector<int64_t> shape = {rule.out, rule.in};
+    if (rule.is_vector()) shape = rule.vector_shape(rule.in);
     builder.add_header(rule.file_name, io::Dtype::kF32, std::move(shape));
   }
   return builder.finish();
@@ -84,9 +84,26 @@ std::shared_ptr<nn::LinearLike> InitialWeights::linear(const std::string& base,
 }
 
 at::Tensor InitialWeights::vector(const std::string& name) const {
+  const WeightRule& rule = plan().require(name).rule;
   const io::MatrixSlice wanted = plan().slice(plan().require(name), rank());
+  if (!rule.element_shape.empty()) return arrays(rule, wanted.columns);
   const double value = name.ends_with(".bias") ? 0 : norm_weight_;
   return at::full({shard::total_length(wanted.columns)}, value, options_.dtype);
+}
+
+// Of a vector of arrays.
+at::Tensor InitialWeights::arrays(const WeightRule& rule,
+                                  const std::vector<shard::Range>& own) const {
+  int64_t each = 1;
+  for (const int64_t size : rule.element_shape) each *= size;
+  nn::ShardSpec spec;
+  spec.sizes = {rule.in, each};
+  spec.dim = 0;
+  spec.ranges = own;
+  spec.dtype = options_.dtype;
+  const at::Tensor values =
+      nn::make_shard(nn::Init::normal(0, options_.std), spec, options_.seed, stream_of(rule.name));
+  return values.reshape(rule.vector_shape(values.size(0)));
 }
 
 AgreedModel agree_on(const ModelConfig& config, const dist::Group& group,

@@ -56,6 +56,8 @@ class InitialWeights : public WeightSource {
   at::Tensor vector(const std::string& name) const override;
 
  private:
+  at::Tensor arrays(const WeightRule& rule, const std::vector<shard::Range>& own) const;
+
   InitOptions options_;
   /// With which a norm changes nothing.
   double norm_weight_;

@@ -165,7 +165,8 @@ void LoadPlan::check_shapes(const PlannedWeight& weight, const std::string& wher
       std::vector<int64_t> expected = {num_indices(wanted.rows, format.out_unit, part.per_out),
                                        num_indices(wanted.columns, format.in_unit, part.per_in)};
       if (part.out_dim == 1) std::swap(expected[0], expected[1]);
-      if (weight.rule.is_vector() || part.out_dim < 0) expected = {expected[1]};
+      if (part.out_dim < 0) expected = {expected[1]};
+      if (weight.rule.is_vector()) expected = weight.rule.vector_shape(expected[1]);
       if (type.shape == expected) continue;
       fail<ShapeError>(where, ": parameter ", quote(param_name(weight.rule, part)), ": rank ", rank,
                        " of ", num_ranks(), " gets ", io::to_text(type), ", expected ",

@@ -26,7 +26,7 @@ io::ShardInfo floating_info(const io::TensorFile& file, const WeightRules& rules
     if (!names.contains(weight.file_name) || weight.cut == Cut::kWhole) continue;
     io::ParamRule& rule = info.params.emplace_back();
     rule.name = weight.file_name;
-    rule.shape = weight.is_vector() ? std::vector<int64_t>{weight.in}
+    rule.shape = weight.is_vector() ? weight.vector_shape(weight.in)
                                     : std::vector<int64_t>{weight.out, weight.in};
     const bool is_by_columns = weight.cut == Cut::kColumns && !weight.is_vector();
     rule.steps.push_back(rules.splits.at(weight.split).step(is_by_columns ? 1 : 0, 1, 1));
@@ -34,10 +34,12 @@ io::ShardInfo floating_info(const io::TensorFile& file, const WeightRules& rules
   return info;
 }
 
-const io::ShardStep* even_cut(const io::RuleIndex& rules, const std::string& name) {
+// How a tensor was cut, if by units or runs.
+const io::ShardStep* unit_cut(const io::RuleIndex& rules, const std::string& name) {
   const io::ParamRule* rule = rules.find(name);
   if (rule == nullptr || rule->steps.empty()) return nullptr;
-  return rule->steps.back().function == "shard" ? &rule->steps.back() : nullptr;
+  const std::string& function = rule->steps.back().function;
+  return function == "shard" || function == io::kSegmentRuns ? &rule->steps.back() : nullptr;
 }
 
 // The units were chosen by how the wholes were stored, which pieces don't show.
@@ -49,9 +51,14 @@ void take_units(const io::ShardInfo& info, WeightRules& rules) {
   };
   const io::RuleIndex cuts(info);
   for (const WeightRule& weight : rules.weights) {
-    const io::ShardStep* step = even_cut(cuts, weight.file_name);
+    const io::ShardStep* step = unit_cut(cuts, weight.file_name);
     if (weight.split.empty() || step == nullptr) continue;
     DimSplit& split = rules.splits.at(weight.split);
+    if (split.kind == DimSplit::Kind::kSegments) {
+      split.num_runs = argument(*step, 2, 1);
+      split.num_fine_runs = argument(*step, 3, 0);
+      continue;
+    }
     split.unit = argument(*step, 1, 1);
     split.fine_unit = argument(*step, 2, 0);
   }

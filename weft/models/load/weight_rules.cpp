@@ -22,7 +22,8 @@ std::string without_weight(const std::string& name) {
 io::ParamRule vector_rule(const io::TensorFile& file, const WeightRule& weight,
                           const WeightRules& rules) {
   const io::TensorMeta& tensor = file.require(weight.file_name);
-  std::vector<int64_t> expected = {weight.stored_rows > 0 ? weight.stored_rows : weight.in};
+  std::vector<int64_t> expected =
+      weight.vector_shape(weight.stored_rows > 0 ? weight.stored_rows : weight.in);
   if (weight.stack_size > 0) expected.insert(expected.begin(), weight.stack_size);
   check<FormatError>(tensor.shape == expected, file.path(), ": tensor ", quote(tensor.name),
                      ": shape ", core::list_text(tensor.shape), ", expected ",
@@ -85,6 +86,12 @@ bool same_steps(const io::ParamRule& a, const io::ParamRule& b) {
 }  // namespace
 
 std::string WeightRule::base() const { return without_weight(name); }
+
+std::vector<int64_t> WeightRule::vector_shape(int64_t length) const {
+  std::vector<int64_t> shape = {length};
+  shape.insert(shape.end(), element_shape.begin(), element_shape.end());
+  return shape;
+}
 
 io::MatrixRef WeightRule::matrix() const {
   return {without_weight(file_name), stored_rows > 0 ? stored_rows : out, in, stack_size};

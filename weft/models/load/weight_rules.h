@@ -25,6 +25,9 @@ struct WeightRule {
   /// Rows of the tensor in the file if they are not these alone (q, k and v as one); `reorder`
   /// takes these out. 0: as many as `out`.
   int64_t stored_rows = 0;
+  /// Of a vector whose elements are arrays (the taps of a convolution's channels): their shape in
+  /// the file.
+  std::vector<int64_t> element_shape;
   /// For one matrix of several that a tensor of the file stacks (experts): how many, and which.
   int64_t stack_size = 0;
   int64_t stack_index = -1;
@@ -37,6 +40,8 @@ struct WeightRule {
   std::string split;
 
   bool is_vector() const { return out == 0; }
+  /// Of a vector of `length` elements: its shape in the file.
+  std::vector<int64_t> vector_shape(int64_t length) const;
   /// The name without ".weight".
   std::string base() const;
   io::MatrixRef matrix() const;

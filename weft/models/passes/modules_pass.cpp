@@ -38,6 +38,7 @@ constexpr OptionSet kModulesKnow = {
     Option::kTurnsNeighbours,
     Option::kSigmoidRouting,
     Option::kUngatedSharedExpert,
+    Option::kShortConvolutions,
 };
 static_assert(OptionSet::all().without(kModulesKnow).is_empty(),
               "no pass comes after the modules: they have to know every option");
@@ -46,8 +47,15 @@ static_assert(OptionSet::all().without(kModulesKnow).is_empty(),
 
 nn::KvCache ModulesPass::make_cache(const CacheRequest& request) const {
   const ModelConfig& config = parts_.config;
-  return nn::KvCache({config.num_layers, request.batch, parts_.num_kv_heads, config.head_dim,
-                      request.capacity, request.dtype.value_or(at::kFloat)});
+  nn::KvCache::Options options = {config.num_layers,   request.batch,
+                                  parts_.num_kv_heads, config.head_dim,
+                                  request.capacity,    request.dtype.value_or(at::kFloat)};
+  if (!config.recurrent.layers.empty()) {
+    for (const DecoderBlock& block : parts_.blocks) {
+      options.states.push_back(block->mixer().state_sizes());
+    }
+  }
+  return nn::KvCache(options);
 }
 
 at::Tensor ModulesPass::run(const at::Tensor& x_BTD, const PassContext& context) {

@@ -8,7 +8,7 @@
 namespace weft::models {
 namespace {
 
-constexpr std::array<std::pair<Option, std::string_view>, 27> kOptionNames = {{
+constexpr std::array<std::pair<Option, std::string_view>, 28> kOptionNames = {{
     {Option::kWindows, "sliding windows"},
     {Option::kQkvBias, "biases of queries, keys and values"},
     {Option::kOutputBias, "biases of attention's output"},
@@ -36,6 +36,7 @@ constexpr std::array<std::pair<Option, std::string_view>, 27> kOptionNames = {{
     {Option::kTurnsNeighbours, "rope of neighbours"},
     {Option::kSigmoidRouting, "routing by sigmoids or groups"},
     {Option::kUngatedSharedExpert, "a shared expert without gate"},
+    {Option::kShortConvolutions, "short convolutions"},
 }};
 
 }  // namespace
@@ -49,7 +50,7 @@ OptionSet options_in_use(const ModelConfig& config) {
                window_rope_base, turns_neighbours, query_growth, windows, is_tied, has_qkv_bias,
                has_output_bias, has_mlp_bias, head_norms, norm_placement, rope_dims,
                layers_without_rope, embedding_scale, attention_scale, residual_scale, logits_scale,
-               score_cap, logits_cap, has_sinks, experts] = config;
+               score_cap, logits_cap, has_sinks, experts, recurrent] = config;
   const auto& [num_experts, experts_per_token, expert_ffn_width, shared_ffn_width,
                normalizes_weights, layer_step, plain_layers, scores, has_router_bias,
                has_expert_bias, has_choice_bias, num_groups, groups_per_token, weights_scale,
@@ -81,6 +82,10 @@ OptionSet options_in_use(const ModelConfig& config) {
   add_if(query_growth != 0, Option::kQueryGrowth);
   add_if(has_sinks, Option::kSinks);
   add_if(turns_neighbours, Option::kTurnsNeighbours);
+  const auto& [recurrent_layers, recurrent_kind, num_taps] = recurrent;
+  if (!recurrent_layers.empty()) {
+    add_if(recurrent_kind == RecurrentKind::kShortConvolution, Option::kShortConvolutions);
+  }
   if (num_experts == 0) return used;
   used.add(Option::kExperts);
   add_if(has_router_bias, Option::kRouterBias);

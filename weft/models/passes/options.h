@@ -38,9 +38,10 @@ enum class Option : uint8_t {
   kTurnsNeighbours,
   kSigmoidRouting,
   kUngatedSharedExpert,
+  kShortConvolutions,
 };
 
-inline constexpr Option kLastOption = Option::kUngatedSharedExpert;
+inline constexpr Option kLastOption = Option::kShortConvolutions;
 
 /// Some of them; a value of 4 bytes.
 class OptionSet {

@@ -1,6 +1,7 @@
 #include "weft/nn/attention/kv_cache.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <array>
 #include <utility>
@@ -21,13 +22,29 @@ int64_t checked_capacity(int64_t capacity) {
 
 KvCache::KvCache(const Options& options)
     : dtype_(options.dtype), capacity_(checked_capacity(options.capacity)) {
-  const std::array<int64_t, 5> shape = {options.num_layers, options.batch, options.num_kv_heads,
+  const std::array<int64_t, 5> shape = {make_states(options), options.batch, options.num_kv_heads,
                                         capacity_, options.head_dim};
   keys_ = at::empty(shape, dtype_);
   values_ = at::empty(shape, dtype_);
   keys_data_ = static_cast<std::byte*>(keys_.mutable_data_ptr());
   values_data_ = static_cast<std::byte*>(values_.mutable_data_ptr());
   layer_bytes_ = keys_.stride(0) * static_cast<int64_t>(keys_.element_size());
+}
+
+// Returns how many layers have keys and values.
+int64_t KvCache::make_states(const Options& options) {
+  if (options.states.empty()) return options.num_layers;
+  int64_t with_keys = 0;
+  for (const StateSizes& sizes : options.states) {
+    key_layers_.push_back(with_keys);
+    std::vector<at::Tensor>& state = states_.emplace_back();
+    if (sizes.empty()) ++with_keys;
+    for (std::vector<int64_t> shape : sizes) {
+      shape.insert(shape.begin(), options.batch);
+      state.push_back(at::zeros(shape));
+    }
+  }
+  return with_keys;
 }
 
 KvCache::KvCache(int64_t capacity, std::shared_ptr<KvStore> store)
@@ -40,7 +57,8 @@ std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tenso
                                  "nn.KvCache.append: the cache lies on a GPU, expected one of "
                                  "tensors; make a new one of the model as it is now");
   check_room(tokens);
-  const at::Tensor keys = keys_.select(0, layer), values = values_.select(0, layer);
+  const int64_t own = key_layers_.empty() ? layer : key_layers_[static_cast<size_t>(layer)];
+  const at::Tensor keys = keys_.select(0, own), values = values_.select(0, own);
   keys.narrow(2, length_, tokens).copy_(k_BkTH);
   values.narrow(2, length_, tokens).copy_(v_BkTH);
   return {keys.narrow(2, 0, length_ + tokens), values.narrow(2, 0, length_ + tokens)};
@@ -57,6 +75,9 @@ void KvCache::append_copy(const KvCache& from, int64_t start, int64_t count) {
   core::check<core::InternalError>(start >= 0 && count >= 0 && start + count <= from.length_,
                                    "nn.KvCache.append_copy: positions ", start, " to ",
                                    start + count, " of ", from.length_);
+  core::check<core::InternalError>(states_.empty() && from.states_.empty(),
+                                   "nn.KvCache.append_copy: a cache with states, expected keys and "
+                                   "values alone");
   core::check<core::InternalError>(
       (store_ == nullptr) == (from.store_ == nullptr),
       "nn.KvCache.append_copy: one cache lies on a GPU, expected both");
@@ -72,12 +93,25 @@ void KvCache::append_copy(const KvCache& from, int64_t start, int64_t count) {
 void KvCache::truncate(int64_t length) {
   core::check<core::InternalError>(length >= 0 && length <= length_, "nn.KvCache: truncate to ",
                                    length, " of ", length_);
+  core::check<core::InternalError>(most_kept(length) == length, "nn.KvCache: truncate to ", length,
+                                   " of ", length_, " with states, expected all or none");
+  if (length == 0) clear_states();
   length_ = length;
+}
+
+void KvCache::clear_states() {
+  for (const std::vector<at::Tensor>& state : states_) {
+    for (const at::Tensor& part : state) part.zero_();
+  }
 }
 
 int64_t KvCache::num_bytes() const {
   if (store_ != nullptr) return store_->num_bytes();
-  return static_cast<int64_t>(keys_.nbytes() + values_.nbytes());
+  size_t bytes = keys_.nbytes() + values_.nbytes();
+  for (const std::vector<at::Tensor>& state : states_) {
+    for (const at::Tensor& part : state) bytes += part.nbytes();
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 }  // namespace weft::nn

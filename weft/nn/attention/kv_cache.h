@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace weft::nn {
 
@@ -20,21 +21,34 @@ class KvStore {
   virtual void copy(int64_t to, const KvStore& from, int64_t start, int64_t count) = 0;
 };
 
-/// Keys and values of all positions so far, for this rank's kv heads. One sequence batch; memory
-/// for `capacity` positions is taken at the start.
+/// The sizes of each tensor of a layer's state, of one sequence.
+using StateSizes = std::vector<std::vector<int64_t>>;
+
+/// What a model's layers keep of all positions so far, for this rank's heads: most of them keys and
+/// values, a recurrent one a state of fixed size. One sequence batch; memory for `capacity`
+/// positions is taken at the start.
 class KvCache {
  public:
   struct Options {
+    /// Of those with keys and values and those with a state.
     int64_t num_layers = 0;
     int64_t batch = 1;
     int64_t num_kv_heads = 0;
     int64_t head_dim = 0;
     int64_t capacity = 0;
     at::ScalarType dtype = at::kFloat;
+    /// By layer; empty for one with keys and values. Left out: all layers have these.
+    std::vector<StateSizes> states = {};
   };
   explicit KvCache(const Options& options);
   /// Counts positions only; their keys and values are in `store`, and append throws ConfigError.
   KvCache(int64_t capacity, std::shared_ptr<KvStore> store);
+
+  /// The state of a layer that has one, float32 [B, sizes...], which the layer overwrites; zeros
+  /// before the first position.
+  const std::vector<at::Tensor>& state(int64_t layer) const {
+    return states_[static_cast<size_t>(layer)];
+  }
 
   /// Appends k_BkTH and v_BkTH of `layer` to the positions so far and returns views of all, up to
   /// and with them, of dtype(). Throws ConfigError when they don't fit into the capacity.
@@ -45,7 +59,7 @@ class KvCache {
   /// Sequences of tensors; 0 where there is a store.
   int64_t batch() const { return keys_.defined() ? keys_.size(1) : 0; }
   /// Memory for all positions of a layer, [B, k, capacity, H] of dtype() without gaps: for a caller
-  /// that writes the positions after length() itself.
+  /// that writes the positions after length() itself. Of a cache without states.
   void* keys(int64_t layer) const { return keys_data_ + layer * layer_bytes_; }
   void* values(int64_t layer) const { return values_data_ + layer * layer_bytes_; }
   /// Null where keys and values are tensors.
@@ -55,8 +69,14 @@ class KvCache {
   /// Takes over positions start to start + count of `from`, behind its own: the same bits. Both are
   /// caches of one model as it is now, of equal batches. Throws ConfigError without room.
   void append_copy(const KvCache& from, int64_t start, int64_t count);
-  /// Forgets all positions from `length` on.
+  /// Forgets all positions from `length` on. Throws InternalError where most_kept(length) says that
+  /// it can't.
   void truncate(int64_t length);
+  /// The most positions, at most `length`, that truncate can leave: `length` itself, but with
+  /// states either all positions or none.
+  int64_t most_kept(int64_t length) const {
+    return states_.empty() || length == length_ ? length : 0;
+  }
 
   /// The type of keys and values.
   at::ScalarType dtype() const { return dtype_; }
@@ -65,14 +85,20 @@ class KvCache {
   int64_t num_bytes() const;
 
  private:
+  int64_t make_states(const Options& options);
+  void clear_states();
+
   at::ScalarType dtype_ = at::kFloat;
   int64_t capacity_;
   int64_t length_ = 0;
-  /// [layers, B, k, capacity, H].
+  /// [layers with keys, B, k, capacity, H].
   at::Tensor keys_, values_;
   std::byte* keys_data_ = nullptr;
   std::byte* values_data_ = nullptr;
   int64_t layer_bytes_ = 0;
+  /// By layer, where some have a state: which of those with keys it is, and its state.
+  std::vector<int64_t> key_layers_;
+  std::vector<std::vector<at::Tensor>> states_;
   std::shared_ptr<KvStore> store_;
 };
 

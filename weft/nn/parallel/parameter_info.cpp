@@ -10,6 +10,7 @@
 #include "weft/nn/layers/layer_path.h"
 #include "weft/nn/layers/norm.h"
 #include "weft/nn/linear/linear_like.h"
+#include "weft/nn/parallel/cut_parameters.h"
 #include "weft/nn/parallel/parallel_embedding.h"
 
 namespace weft::nn {
@@ -58,16 +59,18 @@ class Walk {
     ParameterInfo info;
     info.name = place.empty() ? own_name : place + "." + own_name;
     info.tensor = tensor;
-    info.cut = cut != nullptr
-                   ? linear_layout(*cut, own_name)
-                   : other_layout(module, path.empty() ? own_name : path + "." + own_name);
+    info.cut =
+        cut != nullptr
+            ? linear_layout(*cut, own_name)
+            : other_layout(module, path.empty() ? own_name : path + "." + own_name, own_name);
     info.sizes = tensor.sizes().vec();
     if (info.cut.has_value()) info.sizes[static_cast<size_t>(info.cut->dim)] = info.cut->size;
     found_.push_back(std::move(info));
   }
 
   std::optional<shard::Layout> other_layout(const torch::nn::Module& module,
-                                            const std::string& path) const {
+                                            const std::string& path,
+                                            const std::string& own_name) const {
     const auto inplace = inplace_.find(path);
     if (inplace != inplace_.end()) {
       if (inplace->second.kind != ParameterRule::Kind::kCut) return std::nullopt;
@@ -75,6 +78,9 @@ class Walk {
     }
     if (const auto* embedding = dynamic_cast<const ParallelEmbeddingImpl*>(&module)) {
       return embedding->layout();
+    }
+    if (const auto* cut = dynamic_cast<const CutParameters*>(&module)) {
+      return cut->layout_of(own_name);
     }
     if (const auto* sinks = dynamic_cast<const HeadSinksImpl*>(&module)) return sinks->layout();
     const auto* norm = dynamic_cast<const ShardedRMSNormImpl*>(&module);

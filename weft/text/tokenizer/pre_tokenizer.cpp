@@ -29,6 +29,7 @@ constexpr PreTokenizer kPreTokenizers[] = {
      .max_digits = 1,
      .ignore_merges = true,
      .adds_bos = true},
+    {.name = "lfm2", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
 };
 
 size_t next_end(const PreTokenizer& row, CharSpan chars, size_t begin) {

@@ -59,7 +59,14 @@ serve::PrefixCacheOptions prefix_options(const ServeVerbOptions& options, const 
                                          const serve::StepRunner& runner) {
   constexpr int64_t kMiB = 1 << 20;
   serve::PrefixCacheOptions prefix;
-  if (options.prefix_cache_mb == 0 || !runner.model().has_cache_of_positions()) return prefix;
+  if (options.prefix_cache_mb == 0) return prefix;
+  if (!runner.model().has_cache_of_positions()) {
+    if (runner.group().rank() == 0) {
+      core::log(core::LogLevel::kInfo, "serve: the model has recurrent layers, whose states can't ",
+                "be cut: every prompt is read from its beginning");
+    }
+    return prefix;
+  }
   prefix.model = session.path + '\n' + options.model.adapter;
   prefix.page_bytes = runner.page_bytes();
   prefix.num_pages = options.prefix_cache_mb * kMiB / prefix.page_bytes;

@@ -1,0 +1,183 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "tests/ops/tensor_checks.h"
+#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/model.h"
+#include "weft/nn/parallel/parameter_info.h"
+
+namespace weft::models {
+
+/// A decoder by its formulas, in float64 of whole weights.
+class Formulas {
+ public:
+  explicit Formulas(const CausalLM& model) : config_(model.config()) {
+    for (const auto& info : nn::describe_parameters(model)) {
+      weights_[info.name] = test::leaf(info.tensor.detach().to(at::kDouble));
+    }
+  }
+
+  at::Tensor logits(const at::Tensor& ids_BT) const {
+    at::Tensor x = at::embedding(weight({Part::kEmbedding}), ids_BT) * config_.embedding_scale;
+    for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+      x = x +
+          add(x, {{Part::kInputNorm, layer}, {Part::kAttentionOutNorm, layer}}, [&](const auto& y) {
+            return config_.is_recurrent(layer) ? convolve(y, layer) : attend(y, layer);
+          });
+      x = x + add(x, {{Part::kFfnNorm, layer}, {Part::kFfnOutNorm, layer}},
+                  [&](const auto& y) { return feed(y, layer); });
+    }
+    const at::Tensor normed = norm(x, {Part::kFinalNorm});
+    const at::Tensor head = weight({config_.is_tied ? Part::kEmbedding : Part::kHead});
+    return capped(at::matmul(normed, head.t()) * config_.logits_scale, config_.logits_cap);
+  }
+
+  at::Tensor losses(const at::Tensor& ids_BT, const at::Tensor& targets_BT) const {
+    const at::Tensor log_p = at::log_softmax(logits(ids_BT), -1);
+    return -log_p.gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1);
+  }
+
+  const at::Tensor& at(const std::string& name) const { return weights_.at(name); }
+
+ private:
+  using Layer = std::function<at::Tensor(const at::Tensor&)>;
+
+  const at::Tensor& weight(const PartPlace& place) const {
+    return weights_.at(model_name(config_, place) + ".weight");
+  }
+
+  at::Tensor linear(const at::Tensor& x, const PartPlace& place) const {
+    const auto bias = weights_.find(model_name(config_, place) + ".bias");
+    const at::Tensor y = at::matmul(x, weight(place).t());
+    return bias == weights_.end() ? y : y + bias->second;
+  }
+
+  at::Tensor norm(const at::Tensor& x, const PartPlace& place) const {
+    return x * (weight(place) + config_.norm_offset) /
+           at::sqrt((x * x).mean(-1, true) + config_.norm_eps);
+  }
+
+  static at::Tensor capped(const at::Tensor& x, double cap) {
+    return cap == 0 ? x : cap * at::tanh(x / cap);
+  }
+
+  struct Norms {
+    PartPlace before, after;
+  };
+
+  at::Tensor add(const at::Tensor& x, const Norms& norms, const Layer& layer) const {
+    const NormPlacement placement = config_.norm_placement;
+    at::Tensor y = layer(placement == NormPlacement::kAfter ? x : norm(x, norms.before));
+    if (placement != NormPlacement::kBefore) y = norm(y, norms.after);
+    return y * config_.residual_scale;
+  }
+
+  at::Tensor feed(const at::Tensor& x, int64_t layer) const {
+    const at::Tensor gate = linear(x, {Part::kGate, layer}), up = linear(x, {Part::kUp, layer});
+    return linear(gated(gate, up), {Part::kDown, layer});
+  }
+
+  at::Tensor gated(const at::Tensor& gate, const at::Tensor& up) const {
+    const double limit = config_.gating.limit;
+    switch (config_.gating.activation) {
+      case nn::Activation::kSilu:
+        return gate * gate.sigmoid() * up;
+      case nn::Activation::kGeluTanh: {
+        const at::Tensor cube = gate + 0.044715 * gate.pow(3);
+        return 0.5 * gate * (1 + at::tanh(std::sqrt(2 / M_PI) * cube)) * up;
+      }
+      case nn::Activation::kClamped: {
+        const at::Tensor g = gate.clamp_max(limit);
+        return g * at::sigmoid(1.702 * g) * (up.clamp(-limit, limit) + 1);
+      }
+    }
+    return {};
+  }
+
+  at::Tensor turned(const at::Tensor& x_BnTH, int64_t layer) const {
+    for (const int64_t each : config_.layers_without_rope) {
+      if (each == layer) return x_BnTH;
+    }
+    const int64_t dim = config_.rope_dims == 0 ? config_.head_dim : config_.rope_dims;
+    const int64_t half = dim / 2;
+    const at::Tensor exponents = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(dim));
+    const at::Tensor positions = at::arange(x_BnTH.size(2), at::kDouble).unsqueeze(-1);
+    const bool is_other = config_.window_rope_base != 0 && config_.window(layer) != 0;
+    const double base = is_other ? config_.window_rope_base : config_.rope_base;
+    const at::Tensor angles = positions * at::pow(base, exponents);
+    if (config_.turns_neighbours) {
+      const at::Tensor pairs = x_BnTH.narrow(-1, 0, dim).unflatten(-1, {half, 2});
+      const at::Tensor a = pairs.select(-1, 0), b = pairs.select(-1, 1);
+      const at::Tensor both =
+          at::stack({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()}, -1);
+      return at::cat({both.flatten(-2), x_BnTH.narrow(-1, dim, config_.head_dim - dim)}, -1);
+    }
+    const at::Tensor a = x_BnTH.narrow(-1, 0, half), b = x_BnTH.narrow(-1, half, half);
+    return at::cat({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin(),
+                    x_BnTH.narrow(-1, dim, config_.head_dim - dim)},
+                   -1);
+  }
+
+  // [B, heads, T, H] with a kv head for each query head.
+  at::Tensor heads(const at::Tensor& x_BTf) const {
+    const int64_t count = x_BTf.size(-1) / config_.head_dim;
+    return x_BTf.unflatten(-1, {count, config_.head_dim})
+        .transpose(1, 2)
+        .repeat_interleave(config_.num_heads / count, 1);
+  }
+
+  at::Tensor convolve(const at::Tensor& x, int64_t layer) const {
+    const auto parts = linear(x, {Part::kConvolutionIn, layer}).chunk(3, -1);
+    const at::Tensor taps = weight({Part::kConvolution, layer});
+    const at::Tensor gated = at::pad((parts[0] * parts[2]).transpose(1, 2), {taps.size(2) - 1, 0});
+    const at::Tensor y = at::conv1d(gated, taps, {}, 1, 0, 1, gated.size(1)).transpose(1, 2);
+    return linear(parts[1] * y, {Part::kConvolutionOut, layer});
+  }
+
+  at::Tensor attend(const at::Tensor& x, int64_t layer) const {
+    at::Tensor q = linear(x, {Part::kQuery, layer}), k = linear(x, {Part::kKey, layer});
+    if (config_.head_norms == HeadNorms::kAllHeads) {
+      q = norm(q, {Part::kQueryNorm, layer});
+      k = norm(k, {Part::kKeyNorm, layer});
+    }
+    if (config_.head_norms == HeadNorms::kEachHead) {
+      const auto each = [&](const at::Tensor& y, Part part) {
+        return norm(y.unflatten(-1, {-1, config_.head_dim}), {part, layer}).flatten(-2);
+      };
+      q = each(q, Part::kQueryNorm);
+      k = each(k, Part::kKeyNorm);
+    }
+    if (config_.query_growth != 0) {
+      const at::Tensor times = (at::arange(x.size(1)) / 3).floor().to(at::kDouble).unsqueeze(-1);
+      q = q * (1 + config_.query_growth * at::log1p(times));
+    }
+    const double own_scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
+    const double scale = config_.attention_scale == 0 ? own_scale : config_.attention_scale;
+    const at::Tensor scores =
+        capped(at::matmul(turned(heads(q), layer), turned(heads(k), layer).transpose(2, 3)) * scale,
+               config_.score_cap);
+    const at::Tensor row = at::arange(x.size(1)).unsqueeze(1), column = row.t();
+    at::Tensor is_hidden = column > row;
+    const int64_t window = config_.window(layer);
+    if (window > 0) is_hidden = is_hidden.logical_or(column <= row - window);
+    at::Tensor seen = scores.masked_fill(is_hidden, -INFINITY);
+    if (config_.has_sinks) {
+      const at::Tensor sinks = weight({Part::kSinks, layer}).view({1, -1, 1, 1});
+      seen = at::cat({seen, sinks.expand({seen.size(0), -1, seen.size(2), 1})}, -1);
+    }
+    const at::Tensor p = seen.softmax(-1).narrow(-1, 0, x.size(1));
+    const at::Tensor v = heads(linear(x, {Part::kValue, layer}));
+    return linear(at::matmul(p, v).transpose(1, 2).flatten(2), {Part::kOutput, layer});
+  }
+
+  ModelConfig config_;
+  std::map<std::string, at::Tensor> weights_;
+};
+
+}  // namespace weft::models

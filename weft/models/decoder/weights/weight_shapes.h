@@ -1,0 +1,59 @@
+#pragma once
+
+#include "weft/models/config/config_recurrent.h"
+#include "weft/models/config/families.h"
+#include "weft/models/decoder/weight_table.h"
+
+namespace weft::models {
+
+// What the rows of the table share: the shapes of weights and how they are cut.
+
+inline constexpr WeightShape kVocabulary = {WeightDim::kVocabulary, WeightDim::kWidth,
+                                            io::Cut::kRows, kVocabSplit};
+inline constexpr WeightShape kOfWidth = {WeightDim::kNone, WeightDim::kWidth};
+inline constexpr WeightShape kOfHead = {WeightDim::kNone, WeightDim::kHead};
+inline constexpr WeightShape kOfHeads = {WeightDim::kNone, WeightDim::kHeads, io::Cut::kRows,
+                                         kHeadsSplit};
+inline constexpr WeightShape kOfKvHeads = {WeightDim::kNone, WeightDim::kKvHeads, io::Cut::kRows,
+                                           kKvSplit};
+inline constexpr WeightShape kToHeads = {WeightDim::kHeads, WeightDim::kWidth, io::Cut::kRows,
+                                         kHeadsSplit};
+inline constexpr WeightShape kToKvHeads = {WeightDim::kKvHeads, WeightDim::kWidth, io::Cut::kRows,
+                                           kKvSplit};
+inline constexpr WeightShape kOfHeadCount = {WeightDim::kNone, WeightDim::kHeadCount,
+                                             io::Cut::kRows, kHeadCountSplit};
+inline constexpr WeightShape kFromHeads = {WeightDim::kWidth, WeightDim::kHeads, io::Cut::kColumns,
+                                           kHeadsSplit};
+inline constexpr WeightShape kToFfn = {WeightDim::kFfn, WeightDim::kWidth, io::Cut::kRows,
+                                       kFfnSplit};
+inline constexpr WeightShape kFromFfn = {WeightDim::kWidth, WeightDim::kFfn, io::Cut::kColumns,
+                                         kFfnSplit};
+inline constexpr WeightShape kToExperts = {WeightDim::kExperts, WeightDim::kWidth};
+inline constexpr WeightShape kOfExperts = {WeightDim::kNone, WeightDim::kExperts};
+inline constexpr WeightShape kOneRow = {WeightDim::kOne, WeightDim::kWidth};
+inline constexpr WeightShape kToExpertFfn = {WeightDim::kExpertFfn, WeightDim::kWidth,
+                                             io::Cut::kRows, kExpertFfnSplit};
+inline constexpr WeightShape kFromExpertFfn = {WeightDim::kWidth, WeightDim::kExpertFfn,
+                                               io::Cut::kColumns, kExpertFfnSplit};
+inline constexpr WeightShape kToSharedFfn = {WeightDim::kSharedFfn, WeightDim::kWidth,
+                                             io::Cut::kRows, kSharedFfnSplit};
+inline constexpr WeightShape kFromSharedFfn = {WeightDim::kWidth, WeightDim::kSharedFfn,
+                                               io::Cut::kColumns, kSharedFfnSplit};
+inline constexpr WeightShape kToGatedChannels = {WeightDim::kGatedChannels, WeightDim::kWidth,
+                                                 io::Cut::kRows, kGatedChannelSplit};
+inline constexpr WeightShape kFromChannels = {WeightDim::kWidth, WeightDim::kChannels,
+                                              io::Cut::kColumns, kChannelSplit};
+inline constexpr WeightShape kTapsOfChannels = {WeightDim::kNone, WeightDim::kChannels,
+                                                io::Cut::kRows, kChannelSplit, WeightDim::kTaps};
+
+/// Whether a configuration's weights have LFM2's names.
+inline bool is_lfm2(const ModelConfig& config) {
+  const FamilyInfo* family = find_family_info(config.family);
+  return family != nullptr && has_lfm2_names(*family);
+}
+/// Whether a layer's token mixer is attention.
+inline bool has_attention(const ModelConfig& config, int64_t layer) {
+  return !config.is_recurrent(layer);
+}
+
+}  // namespace weft::models
