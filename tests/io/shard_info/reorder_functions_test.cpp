@@ -63,6 +63,19 @@ TEST(ReorderFunctions, OfSeveralTensors) {
             "ShapeError: 1 tensors, expected q, k and v in \"from\"");
 }
 
+// 2 heads of 3 key and 2 value features, made of 4.
+TEST(ReorderFunctions, CombineLatentHeadsPutsEachHeadsKeysBeforeItsValues) {
+  const std::vector<View> in = {tensor({2, 4, 3}), tensor({2, 2, 4}, 24)};
+  const NaiveArray all = NaiveArray::of({40});
+  const NaiveArray keys = all.narrow(0, 0, 24).reshape({2, 4, 3}).permute({0, 2, 1});
+  const NaiveArray values = all.narrow(0, 24, 16).reshape({2, 2, 4});
+  expect_same(apply("combine_latent_heads", {}, in),
+              NaiveArray::cat({keys, values}, 1).reshape({10, 4}));
+  EXPECT_EQ(error_text([&] { apply("combine_latent_heads", {}, {in[0]}); }),
+            "ShapeError: 1 tensors, expected keys [heads, latent, dim] and values [heads, dim, "
+            "latent] in \"from\"");
+}
+
 TEST(ReorderFunctions, InterleaveTakesOneOfEachPartInTurn) {
   const NaiveArray interleaved = kWhole.reshape({3, 4, 5}).permute({1, 0, 2}).reshape({12, 5});
   const View view = apply("interleave", {0, 3}, {tensor({12, 5})});

@@ -210,7 +210,7 @@ TEST(FunctionTable, RefusesNamesThatAreTakenOrUnknown) {
   const std::string text = error_text([&] { table.find("shards", "here"); });
   EXPECT_TRUE(text.starts_with(
       "ConfigError: here: unknown function 'shards'; bind it in a file of functions, or "
-      "use as_bits, cat, combine_qkv, "))
+      "use as_bits, cat, combine_latent_heads, combine_qkv, "))
       << text;
 }
 

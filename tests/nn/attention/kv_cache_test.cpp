@@ -43,6 +43,14 @@ TEST(KvCache, RoundsToItsType) {
   EXPECT_TRUE(at::equal(v, tokens(5, 2).to(at::kHalf)));
 }
 
+TEST(KvCache, KeepsKeysAloneWhereThereAreNoValues) {
+  KvCache cache({.num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .capacity = 8, .value_dim = 0});
+  EXPECT_EQ(cache.num_bytes(), 2 * 3 * 8 * 4 * 4);
+  const auto [k, v] = cache.append(1, tokens(5, 1), {});
+  EXPECT_TRUE(at::equal(k, tokens(5, 1)));
+  EXPECT_EQ(v.sizes(), at::IntArrayRef({1, 3, 5, 0}));
+}
+
 TEST(KvCache, ForgetsWhatIsTruncated) {
   KvCache cache = make_cache();
   cache.append(0, tokens(6, 1), tokens(6, 2));

@@ -85,6 +85,17 @@ View combine_qkv(const FunctionCall& call) {
   return View::cat(call.inputs, 0);
 }
 
+// Rows that make each head's keys, then those that make its values.
+View combine_latent_heads(const FunctionCall& call) {
+  check<ShapeError>(
+      call.inputs.size() == 2 && call.inputs[0].num_dims() == 3 && call.inputs[1].num_dims() == 3,
+      call.inputs.size(),
+      " tensors, expected keys [heads, latent, dim] and values [heads, dim, latent] "
+      "in \"from\"");
+  const std::vector<View> parts = {swap(call.inputs[0], 1, 2), call.inputs[1]};
+  return View::cat(parts, 1).flatten(0, 1);
+}
+
 View uncombine_qkv(const FunctionCall& call) {
   const FusedHeads fused = fused_heads(call, 1, false);
   return call.input().segment(0, fused.segments(), part_index(call.text(0)));
@@ -185,6 +196,9 @@ std::vector<ViewFunction> reorder_functions() {
       row("deinterleave", "dim parts", "the inverse of interleave", deinterleave),
       row("combine_qkv", "", "q, k and v fused by rows", combine_qkv, true),
       row("uncombine_qkv", "part: heads kv_heads", "'q', 'k' or 'v' of a fused one", uncombine_qkv),
+      row("combine_latent_heads", "",
+          "of latent attention, what makes keys, transposed, and what makes values, head by head",
+          combine_latent_heads, true),
       row("interleave_qkv", "heads kv_heads", "fused rows grouped by kv head", interleave_qkv),
       row("deinterleave_qkv", "heads kv_heads", "the inverse of interleave_qkv", deinterleave_qkv),
       row("permute_rope", "heads", "rows of halves to rows of pairs, as GGUF has q and k",

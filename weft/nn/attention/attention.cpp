@@ -37,7 +37,7 @@ at::Tensor attend_one_token(const at::Tensor& q_Bn1H, const at::Tensor& k_BkSH,
   const int64_t num_kv = k_BkSH.size(1);
   const at::Tensor q_BkgH = q_Bn1H.reshape({batch, num_kv, heads / num_kv, dim});
   return at::scaled_dot_product_attention(q_BkgH, k_BkSH, v_BkSH, {}, 0.0, false, scale)
-      .reshape({batch, 1, heads * dim});
+      .reshape({batch, 1, heads * v_BkSH.size(3)});
 }
 
 // Each of the last `tokens` of `positions` sees itself and the positions before it, within the

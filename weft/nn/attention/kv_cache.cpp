@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -22,13 +23,17 @@ int64_t checked_capacity(int64_t capacity) {
 
 KvCache::KvCache(const Options& options)
     : dtype_(options.dtype), capacity_(checked_capacity(options.capacity)) {
-  const std::array<int64_t, 5> shape = {make_states(options), options.batch, options.num_kv_heads,
-                                        capacity_, options.head_dim};
+  const int64_t layers = make_states(options);
+  std::array<int64_t, 5> shape = {layers, options.batch, options.num_kv_heads, capacity_,
+                                  options.head_dim};
   keys_ = at::empty(shape, dtype_);
+  shape[4] = options.value_dim.value_or(options.head_dim);
   values_ = at::empty(shape, dtype_);
   keys_data_ = static_cast<std::byte*>(keys_.mutable_data_ptr());
   values_data_ = static_cast<std::byte*>(values_.mutable_data_ptr());
-  layer_bytes_ = keys_.stride(0) * static_cast<int64_t>(keys_.element_size());
+  const auto divisor = static_cast<size_t>(std::max<int64_t>(layers, 1));
+  key_layer_bytes_ = static_cast<int64_t>(keys_.nbytes() / divisor);
+  value_layer_bytes_ = static_cast<int64_t>(values_.nbytes() / divisor);
 }
 
 // Returns how many layers have keys and values.
@@ -60,7 +65,7 @@ std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tenso
   const int64_t own = key_layers_.empty() ? layer : key_layers_[static_cast<size_t>(layer)];
   const at::Tensor keys = keys_.select(0, own), values = values_.select(0, own);
   keys.narrow(2, length_, tokens).copy_(k_BkTH);
-  values.narrow(2, length_, tokens).copy_(v_BkTH);
+  if (values.numel() > 0) values.narrow(2, length_, tokens).copy_(v_BkTH);
   return {keys.narrow(2, 0, length_ + tokens), values.narrow(2, 0, length_ + tokens)};
 }
 

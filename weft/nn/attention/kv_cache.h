@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,8 @@ class KvCache {
     int64_t head_dim = 0;
     int64_t capacity = 0;
     at::ScalarType dtype = at::kFloat;
+    /// Of values, where it is not head_dim; 0: keys are all that is kept.
+    std::optional<int64_t> value_dim = std::nullopt;
     /// By layer; empty for one with keys and values. Left out: all layers have these.
     std::vector<StateSizes> states = {};
   };
@@ -51,7 +54,8 @@ class KvCache {
   }
 
   /// Appends k_BkTH and v_BkTH of `layer` to the positions so far and returns views of all, up to
-  /// and with them, of dtype(). Throws ConfigError when they don't fit into the capacity.
+  /// and with them, of dtype(). Without values v is not looked at. Throws ConfigError when they
+  /// don't fit into the capacity.
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k_BkTH,
                                            const at::Tensor& v_BkTH);
   /// Throws ConfigError unless `tokens` more positions fit into the capacity.
@@ -60,8 +64,8 @@ class KvCache {
   int64_t batch() const { return keys_.defined() ? keys_.size(1) : 0; }
   /// Memory for all positions of a layer, [B, k, capacity, H] of dtype() without gaps: for a caller
   /// that writes the positions after length() itself. Of a cache without states.
-  void* keys(int64_t layer) const { return keys_data_ + layer * layer_bytes_; }
-  void* values(int64_t layer) const { return values_data_ + layer * layer_bytes_; }
+  void* keys(int64_t layer) const { return keys_data_ + layer * key_layer_bytes_; }
+  void* values(int64_t layer) const { return values_data_ + layer * value_layer_bytes_; }
   /// Null where keys and values are tensors.
   KvStore* store() const { return store_.get(); }
   /// Counts `tokens` more positions, once all layers have appended theirs.
@@ -95,7 +99,8 @@ class KvCache {
   at::Tensor keys_, values_;
   std::byte* keys_data_ = nullptr;
   std::byte* values_data_ = nullptr;
-  int64_t layer_bytes_ = 0;
+  int64_t key_layer_bytes_ = 0;
+  int64_t value_layer_bytes_ = 0;
   /// By layer, where some have a state: which of those with keys it is, and its state.
   std::vector<int64_t> key_layers_;
   std::vector<std::vector<at::Tensor>> states_;

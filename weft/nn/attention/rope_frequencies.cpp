@@ -64,10 +64,6 @@ at::Tensor yarn_frequencies(int64_t dim, double base, const RopeScaling& scaling
   return 1.0 / (scaling.factor * power) * (1 - kept) + 1.0 / power * kept;
 }
 
-double yarn_sharpening(double factor, double mscale) {
-  return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
-}
-
 double yarn_attention_factor(const RopeScaling& scaling) {
   if (scaling.attention_factor) return *scaling.attention_factor;
   if (scaling.mscale == 0 || scaling.mscale_all_dim == 0) return yarn_sharpening(scaling.factor, 1);

@@ -30,6 +30,16 @@ void check_number(bool ok, const char* name, double value, const char* expected,
 
 }  // namespace
 
+double yarn_sharpening(double factor, double mscale) {
+  return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
+
+double latent_sharpening(const RopeScaling& scaling) {
+  if (scaling.type != RopeType::kYarn || scaling.mscale_all_dim == 0) return 1;
+  const double once = yarn_sharpening(scaling.factor, scaling.mscale_all_dim);
+  return once * once;
+}
+
 RopeType rope_type_of(const std::string& name, const std::string& where) {
   std::vector<std::string_view> known;
   for (const auto& [text, type] : kTypes) {

@@ -47,6 +47,14 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+/// Yarn's 0.1 mscale ln(factor) + 1, and 1 for a factor of at most 1.
+double yarn_sharpening(double factor, double mscale);
+
+/// What latent attention multiplies scores by for a scaled rope, beside what cos and sin are
+/// multiplied by: the square of yarn_sharpening by mscale_all_dim, and 1 without that. Source:
+/// DeepSeek V2's and V3's own modeling code.
+double latent_sharpening(const RopeScaling& scaling);
+
 /// Throws ConfigError, beginning with `where`, for numbers that make no frequencies: not finite, a
 /// factor below 1, no original positions where the type needs them, llama3's factors not ascending.
 void check_rope_scaling(const RopeScaling& scaling, const std::string& where);

@@ -142,7 +142,7 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingO
     choice_bias_ = register_buffer("choice_bias", std::move(parts.choice_bias));
   }
   check<ConfigError>(options_.num_groups >= 1 && count % options_.num_groups == 0 &&
-                         options_.groups_per_token >= 1 &&
+                         options_.groups_per_token >= 1 && options_.best_of_group >= 1 &&
                          options_.groups_per_token <= options_.num_groups,
                      "nn.MixtureOfExperts: ", options_.groups_per_token, " of ",
                      options_.num_groups, " groups of ", count, " experts, expected a divisor");
@@ -161,7 +161,7 @@ at::Tensor MixtureOfExpertsImpl::chosen(const at::Tensor& scores_SE) const {
   at::Tensor choice_SE = choice_bias_.defined() ? scores_SE + choice_bias_ : scores_SE;
   if (options_.num_groups > 1) {
     const at::Tensor groups_SGe = choice_SE.unflatten(-1, {options_.num_groups, -1});
-    const int64_t best = std::min<int64_t>(2, groups_SGe.size(-1));
+    const int64_t best = std::min(options_.best_of_group, groups_SGe.size(-1));
     const at::Tensor sums_SG = std::get<0>(at::topk(groups_SGe, best, -1)).sum(-1);
     const at::Tensor taken = std::get<1>(at::topk(sums_SG, options_.groups_per_token, -1));
     const at::Tensor is_taken = at::zeros_like(sums_SG).scatter(-1, taken, 1).to(at::kBool);

@@ -98,10 +98,12 @@ struct RoutingOptions {
   bool normalize = true;
   /// Scores are the sigmoids of the router's logits, not their softmax.
   bool has_sigmoids = false;
-  /// Experts are neighbours in as many groups, of which a token takes so many: those whose two best
-  /// experts have the largest sum. Source: DeepSeek-V3, arXiv:2412.19437.
+  /// Experts are neighbours in as many groups, of which a token takes so many: those whose so many
+  /// best experts have the largest sum. Sources: DeepSeek-V3, arXiv:2412.19437; DeepSeek-V2,
+  /// arXiv:2405.04434, whose groups count by one.
   int64_t num_groups = 1;
   int64_t groups_per_token = 1;
+  int64_t best_of_group = 2;
   /// What weights are multiplied by in the end.
   double scale = 1;
 };
