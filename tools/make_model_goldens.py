@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/models/data/families: tiny random checkpoints of every family of models.
 
-Needs the PyPI packages torch, transformers 4.57 (5 for ministral3, which 4 does not have),
-safetensors, numpy, gguf and, for one case, mlx.
+Needs the PyPI packages torch, transformers 4.57 (5 for those that 4 does not have), safetensors, numpy, gguf and, for one case, mlx.
 Usage: make_model_goldens.py [FOLDER] [CASE…]
 
 FOLDER/<case>/config.json, model.safetensors   as transformers saves them, bfloat16
@@ -23,7 +22,8 @@ import safetensors.torch
 import torch
 import transformers
 
-from goldens.model_cases import CASES
+from goldens import latent_gguf
+from goldens.model_cases import CASES, NULL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUM_TOKENS = 20
@@ -39,7 +39,7 @@ LAYER_NAMES = {
     "mlp.router": "ffn_gate_inp", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
     "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
-}
+} | latent_gguf.LATENT_NAMES
 # Where an architecture has another name.
 AFTER = {"post_attention_layernorm": "post_attention_norm",
          "post_feedforward_layernorm": "post_ffw_norm"}
@@ -66,8 +66,8 @@ GLOBAL_NAMES = {"model.embed_tokens.weight": "token_embd.weight",
 
 def make_model(kind, values, seed):
     text = "Text" if kind == "Gemma3" else ""
-    config = getattr(transformers, kind + text + "Config")(**{k: v for k, v in values.items()
-                                                       if v is not None})
+    given = {k: None if v == NULL else v for k, v in values.items() if v is not None}
+    config = getattr(transformers, kind + text + "Config")(**given)
     config._attn_implementation = "eager"
     model = getattr(transformers, kind + "ForCausalLM")(config).eval()
     generator = torch.Generator().manual_seed(seed)
@@ -165,6 +165,9 @@ def gguf_tensors(architecture, config, state):
         if rest.startswith("mlp.experts.") and architecture == "gpt-oss":
             yield from oss_experts(layer, rest.removeprefix("mlp.experts."), tensor)
             continue
+        if rest == "self_attn.kv_b_proj.weight":
+            yield from latent_gguf.key_value_tensors(config, layer, tensor)
+            continue
         base, suffix = rest.rsplit(".", 1)
         if ".experts." in rest:
             number, part = base.rsplit(".", 2)[1:]
@@ -251,14 +254,15 @@ def add_keys(writer, config, dim):
         add_lfm2_keys(writer, config)
     else:
         writer.add_feed_forward_length(config.intermediate_size)
-        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_head_count_kv(latent_gguf.num_kv_heads(config))
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_head_count(config.num_attention_heads)
     rope = getattr(config, "rope_parameters", None) or {}
     writer.add_rope_freq_base(rope.get("rope_theta") or config.rope_theta)
-    writer.add_rope_dimension_count(int(dim * getattr(config, "partial_rotary_factor", 1.0)))
-    writer.add_key_length(dim)
-    writer.add_value_length(dim)
+    if not latent_gguf.add_keys(writer, config):
+        writer.add_rope_dimension_count(int(dim * getattr(config, "partial_rotary_factor", 1.0)))
+        writer.add_key_length(dim)
+        writer.add_value_length(dim)
     writer.add_vocab_size(config.vocab_size)
     if config.model_type in ("mistral", "gpt_oss") or config.model_type.startswith("gemma"):
         writer.add_sliding_window(config.sliding_window)
@@ -342,6 +346,8 @@ def write_case(folder, name, seed):
     write_reference(folder, config, model, "dynamic" in name)
     state = {key: tensor for key, tensor in model.state_dict().items()
              if not (config.tie_word_embeddings and key == "lm_head.weight")}
+    if latent_gguf.is_latent(config):
+        state = dict(latent_gguf.single_experts(state))
     if architecture:
         kinds = gguf.GGMLQuantizationType
         write_gguf(folder / "model.gguf", architecture, config, state,

@@ -345,7 +345,7 @@ TEST(FamilyConfig, ReadsTheSameFromBothVersionsOfTransformers) {
     const ModelConfig expected = FamilyFolder(name).config();
     EXPECT_TRUE(config == expected) << config_json(config) << config_json(expected);
   }
-  EXPECT_EQ(count, 28U);
+  EXPECT_EQ(count, 33U);
 }
 
 ModelConfig gguf_config(const std::string& name) {
@@ -355,9 +355,10 @@ ModelConfig gguf_config(const std::string& name) {
 // The forms of one checkpoint say the same, but for what GGUF does not know.
 TEST(FamilyConfig, ReadsTheSameFromGgufAsFromConfigJson) {
   for (const char* name :
-       {"llama",   "llama_bias", "llama_linear", "llama_yarn", "mistral", "qwen2",    "qwen3",
-        "mixtral", "qwen2_moe",  "qwen3_moe",    "smollm3",    "granite", "phi3",     "olmo2",
-        "gemma2",  "gemma3",     "gpt_oss",      "ministral3", "glm4",    "glm4_moe", "lfm2"}) {
+       {"llama", "llama_bias", "llama_linear", "llama_yarn",       "mistral",     "qwen2",
+        "qwen3", "mixtral",    "qwen2_moe",    "qwen3_moe",        "smollm3",     "granite",
+        "phi3",  "olmo2",      "gemma2",       "gemma3",           "gpt_oss",     "ministral3",
+        "glm4",  "glm4_moe",   "deepseek_v2",  "deepseek_v2_lite", "deepseek_v3", "lfm2"}) {
     SCOPED_TRACE(name);
     const ModelConfig folder = FamilyFolder(name).config(), gguf = gguf_config(name);
     EXPECT_EQ(gguf.family, folder.family == "mistral" ? "llama" : folder.family);
@@ -380,6 +381,7 @@ TEST(FamilyConfig, ReadsTheSameFromGgufAsFromConfigJson) {
     EXPECT_EQ(gguf.attention_scale, folder.attention_scale);
     EXPECT_EQ(gguf.residual_scale, folder.residual_scale);
     EXPECT_EQ(gguf.logits_scale, folder.logits_scale);
+    EXPECT_EQ(gguf.latent, folder.latent);
     EXPECT_EQ(gguf.experts.num_experts, folder.experts.num_experts);
     EXPECT_EQ(gguf.experts.experts_per_token, folder.experts.experts_per_token);
     EXPECT_EQ(gguf.experts.ffn_width, folder.experts.ffn_width);

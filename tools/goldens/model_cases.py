@@ -17,6 +17,15 @@ GEMMA = UNEVEN | dict(head_dim=8, query_pre_attn_scalar=8)
 OSS = EXPERTS | dict(intermediate_size=40, num_local_experts=4, num_experts_per_tok=2,
                      num_attention_heads=6, num_key_value_heads=3, head_dim=8, sliding_window=6,
                      rope_scaling=YARN | {"truncate": False}, rope_theta=10.0, pad_token_id=0)
+# A value that is null in config.json; None leaves a key out.
+NULL = "null"
+LATENT_YARN = YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
+LATENT = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=5, num_key_value_heads=5,
+              vocab_size=61, max_position_embeddings=64, intermediate_size=20, kv_lora_rank=16,
+              qk_nope_head_dim=6, qk_rope_head_dim=8, v_head_dim=10, rope_theta=100.0,
+              moe_intermediate_size=12, n_routed_experts=8, num_experts_per_tok=3,
+              n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.5,
+              pad_token_id=0)
 # Case: class of the configuration, its values, GGUF's architecture (None: llama.cpp has no such).
 CASES = {
     "llama": ("Llama", USUAL, "llama"),
@@ -90,4 +99,26 @@ CASES = {
         hidden_size=26, num_hidden_layers=4, head_dim=8, conv_L_cache=4, block_multiple_of=8,
         layer_types=["conv", "full_attention", "conv", "conv"], rope_theta=300.0, pad_token_id=0),
         "lfm2"),
+    # Keys and values of a latent: 5 heads of 6 + 8 features with values of 10, yarn in the scale.
+    "deepseek_v3": ("DeepseekV3", LATENT | dict(
+        q_lora_rank=20, n_group=4, topk_group=2, rope_scaling=LATENT_YARN), "deepseek2"),
+    # Queries without one, and rope of halves.
+    "deepseek_v3_halves": ("DeepseekV3", LATENT | dict(
+        q_lora_rank=NULL, n_group=1, topk_group=1, rope_interleave=False,
+        rope_scaling=LATENT_YARN | {"mscale": 0.5}), None),
+    # Softmax scores, groups by their best expert; GGUF as before what makes keys and values was two.
+    # By transformers 5: 4 leaves yarn out of the scale.
+    "deepseek_v2": ("DeepseekV2", LATENT | dict(
+        hidden_size=40, rope_theta=None, q_lora_rank=20, n_group=4, topk_group=2,
+        topk_method="group_limited_greedy", rope_parameters=LATENT_YARN | {
+            "mscale": 0.5, "mscale_all_dim": 0.5, "rope_theta": 100.0}), "deepseek2"),
+    # As the small one: queries without a latent, no groups.
+    "deepseek_v2_lite": ("DeepseekV2", LATENT | dict(
+        hidden_size=40, q_lora_rank=NULL, n_group=1, topk_group=1, topk_method="greedy"),
+        "deepseek2"),
+    # Values that are wider than keys, a list of the plain layers.
+    "glm4_moe_lite": ("Glm4MoeLite", LATENT | dict(
+        rope_theta=None, first_k_dense_replace=None, q_lora_rank=20, v_head_dim=16,
+        rms_norm_eps=1e-5, n_shared_experts=1, mlp_layer_types=["dense", "sparse", "sparse"],
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0}), "deepseek2"),
 }

@@ -34,7 +34,6 @@ OLD_CYCLES = {
 OLD_UNUSED_DEPS = {
     "cli": {"shard", "ops"},
     "generate": {"shard", "ops", "quant", "io"},
-    "models": {"ops"},
     "train": {"ops"},
 }
 

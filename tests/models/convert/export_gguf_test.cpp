@@ -24,9 +24,10 @@ using testing::TempDir;
 
 // Those whose GGUF form another program has written.
 const std::vector<std::string> kFamilies = {
-    "llama", "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",  "mixtral",
-    "qwen2", "qwen3",      "qwen2_moe",    "qwen3_moe",    "smollm3",    "granite",  "phi3",
-    "olmo2", "gemma2",     "gemma3",       "ministral3",   "glm4",       "glm4_moe", "lfm2"};
+    "llama",   "llama_bias", "llama_linear", "llama_llama3",     "llama_yarn", "mistral",
+    "mixtral", "qwen2",      "qwen3",        "qwen2_moe",        "qwen3_moe",  "smollm3",
+    "granite", "phi3",       "olmo2",        "gemma2",           "gemma3",     "ministral3",
+    "glm4",    "glm4_moe",   "deepseek_v3",  "deepseek_v2_lite", "lfm2"};
 
 // The same, whose experts folders have in more than one form.
 std::vector<std::string> families_with_stacks() {
@@ -239,6 +240,12 @@ TEST(ExportGguf, RefusesWhatGgufCanNotSay) {
   EXPECT_EQ(error("smollm3", "\"no_rope_layers\": [\n  1,", "\"no_rope_layers\": [\n  0,"),
             "ConfigError: DIR: readers of GGUF's 'smollm3' leave out rope in each layer whose "
             "number is a multiple of 4, but no_rope_layers says otherwise; keep the folder");
+  EXPECT_EQ(error("deepseek_v3_halves"),
+            "ConfigError: DIR: readers of GGUF's 'deepseek2' turn neighbouring features, but "
+            "rope_interleave is false; keep the folder");
+  EXPECT_EQ(error("deepseek_v3", "\"mscale\": 1.0", "\"mscale\": 0.5"),
+            "ConfigError: DIR: GGUF has one number for mscale and mscale_all_dim, which are 0.5 "
+            "and 1; keep the folder");
   EXPECT_EQ(error("gemma2_scalar"),
             "ConfigError: DIR: readers of GGUF's 'gemma2' take the scale of scores from the sizes, "
             "but query_pre_attn_scalar says otherwise; keep the folder");

@@ -20,37 +20,24 @@ using test::on_ranks;
 using testing::error_text;
 using testing::replaced;
 
-const std::vector<std::string> kCases = {"llama",
-                                         "llama_bias",
-                                         "llama_linear",
-                                         "llama_dynamic",
-                                         "llama_llama3",
-                                         "llama_yarn",
-                                         "mistral",
-                                         "qwen2",
-                                         "qwen2_window",
-                                         "qwen3",
-                                         "mixtral",
-                                         "qwen2_moe",
-                                         "qwen3_moe",
-                                         "qwen3_moe_mixed",
-                                         "mixtral_q8_0",
-                                         "mixtral_mlx",
-                                         "mixtral_plain",
-                                         "smollm3",
-                                         "smollm3_window",
-                                         "granite",
-                                         "phi3",
-                                         "olmo2",
-                                         "gemma2",
-                                         "gemma2_scalar",
-                                         "gemma3",
-                                         "gpt_oss",
-                                         "gpt_oss_mxfp4",
-                                         "ministral3",
-                                         "glm4",
-                                         "glm4_moe",
-                                         "lfm2"};
+const std::vector<std::string> kCases = {"llama",          "llama_bias",
+                                         "llama_linear",   "llama_dynamic",
+                                         "llama_llama3",   "llama_yarn",
+                                         "mistral",        "qwen2",
+                                         "qwen2_window",   "qwen3",
+                                         "mixtral",        "qwen2_moe",
+                                         "qwen3_moe",      "qwen3_moe_mixed",
+                                         "mixtral_q8_0",   "mixtral_mlx",
+                                         "mixtral_plain",  "smollm3",
+                                         "smollm3_window", "granite",
+                                         "phi3",           "olmo2",
+                                         "gemma2",         "gemma2_scalar",
+                                         "gemma3",         "gpt_oss",
+                                         "gpt_oss_mxfp4",  "ministral3",
+                                         "glm4",           "glm4_moe",
+                                         "deepseek_v3",    "deepseek_v3_halves",
+                                         "deepseek_v2",    "deepseek_v2_lite",
+                                         "glm4_moe_lite",  "lfm2"};
 
 std::string case_path(const std::string& name, const std::string& file = "") {
   return model_data("families/" + name + "/" + file);
@@ -151,7 +138,14 @@ TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
            {"glm4_moe", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1.0"},
            {"glm4_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
            {"glm4_moe", "\"topk_group\": 1", "\"topk_group\": 2"},
-           {"lfm2", "\"rope_theta\": 300.0", "\"rope_theta\": 30000.0"}}) {
+           {"lfm2", "\"rope_theta\": 300.0", "\"rope_theta\": 30000.0"},
+           {"deepseek_v3", "\"mscale_all_dim\": 1.0", "\"mscale_all_dim\": 0.5"},
+           {"deepseek_v3", "\"rope_interleave\": true", "\"rope_interleave\": false"},
+           {"deepseek_v3", "\"topk_group\": 2", "\"topk_group\": 1"},
+           {"deepseek_v3_halves", "\"mscale\": 0.5", "\"mscale\": 1.0"},
+           {"deepseek_v2", "\"group_limited_greedy\"", "\"greedy\""},
+           {"deepseek_v2", "\"topk_group\": 2", "\"topk_group\": 1"},
+           {"glm4_moe_lite", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1"}}) {
     const testing::TempDir dir;
     std::filesystem::copy(case_path(change.name), dir.path());
     const std::string config = dir.read("config.json");

@@ -110,6 +110,20 @@ void check_scales(const ModelConfig& config, const std::string& where) {
                      "has none");
 }
 
+void check_latent(const ModelConfig& config, const std::string& where) {
+  const LatentConfig& latent = config.latent;
+  if (!latent.is_used()) return;
+  check_size(latent.kv_rank, kMaxSize, "rank of keys and values", where);
+  check<FormatError>(latent.query_rank >= 0 && latent.query_rank <= kMaxSize, where,
+                     ": config: rank of queries is ", latent.query_rank, ", expected 0 to ",
+                     kMaxSize);
+  check_size(latent.value_dim, kMaxSize / config.num_heads, "head dim of values", where);
+  check_size(config.rope_dims, config.head_dim - 1, "number of head dims that rope turns", where);
+  check<FormatError>(config.num_kv_heads == config.num_heads, where,
+                     ": config: ", config.num_kv_heads, " kv heads made of a latent, expected ",
+                     config.num_heads, " as there are heads");
+}
+
 }  // namespace
 
 int64_t ModelConfig::window(int64_t layer) const {
@@ -149,6 +163,7 @@ void check_config(const ModelConfig& config, const std::string& where) {
   nn::check_rope_scaling(config.rope_scaling, where + ": config");
   check_scales(config, where);
   check_windows(config, where);
+  check_latent(config, where);
   check_experts(config.experts, config.num_layers, where);
   check_recurrent(config, where);
 }

@@ -41,10 +41,11 @@ struct ExpertsConfig {
   bool has_bias = false;
   /// Numbers of each expert that are added to scores for the choice alone.
   bool has_choice_bias = false;
-  /// Experts are neighbours in as many groups, of which a token takes so many: those whose two best
-  /// experts have the largest sum.
+  /// Experts are neighbours in as many groups, of which a token takes so many: those whose so many
+  /// best experts have the largest sum.
   int64_t num_groups = 1;
   int64_t groups_per_token = 1;
+  int64_t best_of_group = 2;
   /// What a token's weights are multiplied by in the end.
   double weights_scale = 1;
   /// The shared expert counts in proportion to the sigmoid of a gate of its own; otherwise whole.
@@ -69,6 +70,26 @@ struct RecurrentConfig {
 
   bool operator==(const RecurrentConfig&) const = default;
 };
+
+/// The projections of a model whose keys and values are made of a latent, which is what a cache
+/// keeps, with key features that rope turns and all heads share. A head of queries and keys has
+/// ModelConfig::head_dim features, of which rope turns the last ModelConfig::rope_dims. Source:
+/// DeepSeek V2, arXiv:2405.04434.
+struct LatentConfig {
+  /// Features of the latent of keys and values; 0: attention has none.
+  int64_t kv_rank = 0;
+  /// Features of the queries' own latent; 0: they are projected at once.
+  int64_t query_rank = 0;
+  /// Of a head's values.
+  int64_t value_dim = 0;
+
+  bool is_used() const { return kv_rank > 0; }
+  bool operator==(const LatentConfig&) const = default;
+};
+
+/// What the norms of latents add to the mean square, whatever norm_eps says: DeepSeek's classes
+/// don't read it from a file.
+inline constexpr double kLatentNormEps = 1e-6;
 
 /// Where a block has its norms.
 enum class NormPlacement {
@@ -136,7 +157,7 @@ struct ModelConfig {
   bool has_mlp_bias = false;
   HeadNorms head_norms = HeadNorms::kNone;
   NormPlacement norm_placement = NormPlacement::kBefore;
-  /// How many features of a head rope turns, the first ones; 0: all.
+  /// How many features of a head rope turns, the first ones, with a latent the last; 0: all.
   int64_t rope_dims = 0;
   /// Layers whose queries and keys are not turned, ascending.
   std::vector<int64_t> layers_without_rope;
@@ -151,6 +172,7 @@ struct ModelConfig {
   double logits_cap = 0;
   /// Each head has a number beside its scores in the softmax, whose share is given to no position.
   bool has_sinks = false;
+  LatentConfig latent;
   ExpertsConfig experts;
   RecurrentConfig recurrent;
 

@@ -6,6 +6,7 @@
 #include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
+#include "weft/models/config/mixers/config_latent.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/config/sources_gguf.h"
 
@@ -48,12 +49,27 @@ class Reader {
  private:
   std::string key(const char* rest) const { return name_ + "." + rest; }
 
+  // Of families that route by scores: whether they do so by the file's. Files of DeepSeek V2 don't
+  // say which, but have no bias of the choice. GLM-4.7-Flash computes as DeepSeek V3.
+  bool fits_scores(const FamilyExperts& experts) const {
+    if (!experts.has_routed_keys) return true;
+    const auto has_choice_bias = [](const io::TensorMeta& tensor) {
+      return tensor.name.ends_with(".exp_probs_b.bias");
+    };
+    const bool is_sigmoid = std::ranges::any_of(file_.tensors(), has_choice_bias);
+    const int64_t gating =
+        keys_.integer_or(key(kGatingFunctionGgufKey), is_sigmoid ? kSigmoidGating : kSoftmaxGating);
+    return gating ==
+           (experts.routing.scores == RouterScores::kSigmoid ? kSigmoidGating : kSoftmaxGating);
+  }
+
   // Mistral and Mixtral are of the architecture llama; experts tell the latter.
   const FamilyInfo& find_family() const {
     const auto families = gguf_families(name_, file_.path());
     const bool has_experts = keys_.integer_or(key(kExpertCount.gguf), 0) != 0;
     for (const FamilyInfo* family : families) {
-      if ((family->experts.count_key != nullptr) == has_experts) return *family;
+      const FamilyExperts& experts = family->experts;
+      if ((experts.count_key != nullptr) == has_experts && fits_scores(experts)) return *family;
     }
     return *families.front();
   }
@@ -78,7 +94,8 @@ class Reader {
       config_.num_layers -= keys_.integer_or(key(kFurtherLayersGgufKey), 0);
     }
     config_.norm_eps = keys_.real(key(kNormEpsGgufKey));
-    const int64_t value_dim = keys_.integer_or(key("attention.value_length"), config_.head_dim);
+    if (family_.latent.is_used()) return read_latent(keys_, name_, config_);
+    const int64_t value_dim = keys_.integer_or(key(kValueDimGgufKey), config_.head_dim);
     check<ConfigError>(value_dim == config_.head_dim, file_.path(), ": config: values of ",
                        value_dim, " dims with keys of ", config_.head_dim,
                        " are not supported, expected the same");
@@ -156,12 +173,14 @@ class Reader {
   void read_routed() {
     ExpertsConfig& experts = config_.experts;
     for (const RoutedKey& routed : kRoutedKeys) {
-      experts.*routed.member = keys_.integer_or(key(routed.gguf), routed.fallback);
+      experts.*routed.member = keys_.integer_or(key(routed.gguf), 1);
     }
-    const int64_t gating = keys_.integer_or(key(kGatingFunctionGgufKey), kSigmoidGating);
-    check<ConfigError>(gating == kSigmoidGating, file_.path(), ": key '",
-                       key(kGatingFunctionGgufKey), "' is ", gating,
-                       ", which is not supported, expected ", kSigmoidGating, " for sigmoids");
+    const bool is_sigmoid = experts.scores == RouterScores::kSigmoid;
+    const int64_t expected = is_sigmoid ? kSigmoidGating : kSoftmaxGating;
+    const int64_t gating = keys_.integer_or(key(kGatingFunctionGgufKey), expected);
+    check<ConfigError>(gating == expected, file_.path(), ": key '", key(kGatingFunctionGgufKey),
+                       "' is ", gating, ", which is not supported, expected ", expected,
+                       is_sigmoid ? " for sigmoids" : " for a softmax");
     experts.weights_scale = keys_.real_or(key(kWeightsScaleGgufKey), 1);
     const int64_t shared = keys_.integer_or(key(kSharedCountGgufKey), 0);
     check<FormatError>(shared >= 0 && shared <= experts.num_experts, file_.path(), ": key '",

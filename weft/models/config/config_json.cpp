@@ -65,6 +65,19 @@ json rope_json(const nn::RopeScaling& scaling) {
   return yarn;
 }
 
+void add_latent(const ModelConfig& config, const FamilyLatent& family, json& object) {
+  const LatentConfig& latent = config.latent;
+  if (!latent.is_used()) return;
+  object[kKvRankFolderKey] = latent.kv_rank;
+  object[kQueryRankFolderKey] = latent.query_rank > 0 ? json(latent.query_rank) : json();
+  object[kValueDimFolderKey] = latent.value_dim;
+  object[kPlainDimFolderKey] = config.head_dim - config.rope_dims;
+  object[kRopeDimFolderKey] = config.rope_dims;
+  // transformers takes it for rope's.
+  object["head_dim"] = config.rope_dims;
+  if (family.has_interleave_key) object[kInterleaveFolderKey] = config.turns_neighbours;
+}
+
 void add_sizes(const ModelConfig& config, json& object) {
   for (const SizeKey& key : kSizeKeys) object[key.folder] = config.*key.member;
   object["max_position_embeddings"] = stated_positions(config);
@@ -146,11 +159,23 @@ void add_windows(const ModelConfig& config, const FamilyWindows& family, json& o
   if (has_types && (window > 0 || is_patterned)) object["layer_types"] = std::move(types);
 }
 
-void add_routed(const ExpertsConfig& experts, json& object) {
+void add_routed(const ExpertsConfig& experts, const FamilyRouting& family, json& object) {
   for (const RoutedKey& key : kRoutedKeys) object[key.folder] = experts.*key.member;
+  if (family.has_method_key) {
+    object[kMethodFolderKey] = experts.num_groups > 1 ? kGroupsMethod : kGreedyMethod;
+  }
   object[kWeightsScaleFolderKey] = experts.weights_scale;
   object[kSharedCountFolderKey] = experts.shared_ffn_width / experts.ffn_width;
   object[kPlainCountFolderKey] = experts.plain_layers.size();
+}
+
+// As readers of a list that may be left out have it.
+void add_layer_list(const ModelConfig& config, json& object) {
+  std::vector<std::string> types;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    types.emplace_back(config.has_experts(layer) ? kSparseLayer : kDenseLayer);
+  }
+  object[kLayerListFolderKey] = types;
 }
 
 void add_experts(const ExpertsConfig& experts, const FamilyExperts& family, json& object) {
@@ -160,7 +185,7 @@ void add_experts(const ExpertsConfig& experts, const FamilyExperts& family, json
   if (!family.has_own_width) return;
   object[kExpertWidth.folder] = experts.ffn_width;
   object["norm_topk_prob"] = experts.normalizes_weights;
-  if (family.has_routed_keys) return add_routed(experts, object);
+  if (family.has_routed_keys) return add_routed(experts, family.routing, object);
   object["decoder_sparse_step"] = experts.layer_step;
   object["mlp_only_layers"] = experts.plain_layers;
   if (family.has_shared) object[kSharedExpertWidth.folder] = experts.shared_ffn_width;
@@ -190,6 +215,7 @@ json config_json(const ModelConfig& config) {
     object["hidden_act"] = "silu";
   }
   add_sizes(config, object);
+  add_latent(config, family.latent, object);
   add_biases(config, family.biases, object);
   if (config.rope_scaling.type != RopeType::kDefault) {
     object["rope_scaling"] = rope_json(config.rope_scaling);
@@ -199,6 +225,7 @@ json config_json(const ModelConfig& config) {
   add_windows(config, family.windows, object);
   add_experts(config.experts, family.experts, object);
   add_recurrent(config, family, object);
+  if (family.experts.routing.has_layer_list) add_layer_list(config, object);
   add_options(config, family, object);
   check_is_read_back(config, family, object);
   return object;

@@ -82,6 +82,10 @@ void refuse_unless(double value, double neutral, const char* key, const GgufKeys
 }
 
 void read_rope_dims(const GgufKeys& keys, const std::string& key, ModelConfig& config) {
+  if (config.latent.is_used()) {
+    config.rope_dims = keys.integer(key);
+    return;
+  }
   const int64_t rotated = keys.integer_or(key, config.head_dim);
   config.rope_dims = 0;
   if (rotated == config.head_dim) return;
@@ -158,9 +162,10 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   const bool is_yarn = scaling.type == RopeType::kYarn;
   const double attention = keys.real_or(rope + "scaling.attn_factor", 1);
   if (!is_yarn) refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
-  const double multiplier = keys.real_or(rope + "scaling.yarn_log_multiplier", 0);
+  const double multiplier = keys.real_or(architecture + "." + kYarnMultiplierGgufKey, 0);
   const bool has_growth = family_info(config).has_query_growth;
-  if (!has_growth) refuse_unless(multiplier, 0, "rope.scaling.yarn_log_multiplier", keys);
+  const bool is_latent = config.latent.is_used();
+  if (!has_growth && !is_latent) refuse_unless(multiplier, 0, kYarnMultiplierGgufKey, keys);
   if (has_growth) {
     config.query_growth = keys.real_or(architecture + "." + kQueryGrowthGgufKey, 0);
   }
@@ -170,12 +175,14 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   scaling.factor = keys.real(rope + "scaling.factor");
   if (!is_yarn) return;
   scaling.truncate = family_info(config).truncates_yarn;
-  scaling.mscale = scaling.mscale_all_dim = multiplier;
+  scaling.mscale = scaling.mscale_all_dim =
+      is_latent ? multiplier / kLatentYarnMultiplier : multiplier;
   scaling.original_positions =
       keys.integer_or(rope + "scaling.original_context_length", config.max_positions);
   scaling.beta_fast = keys.real_or(rope + "scaling.yarn_beta_fast", 32);
   scaling.beta_slow = keys.real_or(rope + "scaling.yarn_beta_slow", 1);
   const double more = keys.real_or(rope + "scaling.yarn_attn_factor", 1);
+  if (is_latent) refuse_unless(attention * more, 1, "rope.scaling.attn_factor", keys);
   if (attention * more != 1 && scaling.factor >= 1) {
     scaling.attention_factor = attention * more * (1 + 0.1 * std::log(scaling.factor));
   }

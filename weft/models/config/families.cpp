@@ -184,6 +184,46 @@ constexpr FamilyInfo kFamilies[] = {
      .is_tied = true,
      .head_norms = HeadNorms::kEachHead,
      .recurrent = RecurrentKind::kShortConvolution},
+    {.name = "deepseek_v3",
+     .transformers_class = "DeepseekV3ForCausalLM",
+     .gguf = "deepseek2",
+     .max_positions = 4096,
+     .experts =
+         {.count_key = "n_routed_experts",
+          .has_own_width = true,
+          .has_routed_keys = true,
+          .routing = {.num_groups = 8, .groups_per_token = 4, .weights_scale = 2.5, .num_plain = 3},
+          .is_normalized_in_gguf = false},
+     .latent = {512, 1536, 128, 64, 128, true},
+     .turns_neighbours = true,
+     .has_further_layers = true},
+    {.name = "deepseek_v2",
+     .transformers_class = "DeepseekV2ForCausalLM",
+     .gguf = "deepseek2",
+     .experts = {.count_key = "n_routed_experts",
+                 .has_own_width = true,
+                 .has_routed_keys = true,
+                 .routing = {.scores = RouterScores::kSoftmax,
+                             .best_of_group = 1,
+                             .num_shared = 2,
+                             .num_plain = 0,
+                             .is_never_normalized = true,
+                             .has_method_key = true},
+                 .is_normalized_in_gguf = false},
+     .latent = {512, 1536, 128, 64, 128},
+     .turns_neighbours = true},
+    {.name = "glm4_moe_lite",
+     .transformers_class = "Glm4MoeLiteForCausalLM",
+     .gguf = "deepseek2",
+     .max_positions = 202'752,
+     .experts = {.count_key = "n_routed_experts",
+                 .has_own_width = true,
+                 .has_routed_keys = true,
+                 .routing = {.weights_scale = 1.8, .has_layer_list = true},
+                 .is_normalized_in_gguf = false},
+     .latent = {512, 768, 192, 64, 256, true},
+     .turns_neighbours = true,
+     .has_further_layers = true},
 };
 
 }  // namespace
@@ -226,8 +266,9 @@ void take_family_traits(ModelConfig& config) {
         static_cast<int64_t>(static_cast<double>(config.head_dim) * family.rotated_part);
   }
   if (family.experts.has_routed_keys) {
-    config.experts.scores = RouterScores::kSigmoid;
-    config.experts.has_choice_bias = true;
+    config.experts.scores = family.experts.routing.scores;
+    config.experts.has_choice_bias = config.experts.scores == RouterScores::kSigmoid;
+    config.experts.best_of_group = family.experts.routing.best_of_group;
     config.experts.gates_shared = false;
   }
   config.experts.has_router_bias = config.experts.has_bias = family.experts.has_biases;

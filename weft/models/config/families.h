@@ -78,6 +78,26 @@ enum class FusedRows {
   kAll,
 };
 
+/// How a family with FamilyExperts::has_routed_keys deals tokens out, and what goes for keys that
+/// config.json does not have.
+struct FamilyRouting {
+  /// With sigmoids there is a bias of the choice.
+  RouterScores scores = RouterScores::kSigmoid;
+  /// ExpertsConfig::best_of_group.
+  int64_t best_of_group = 2;
+  int64_t num_groups = 1;
+  int64_t groups_per_token = 1;
+  double weights_scale = 1;
+  int64_t num_shared = 1;
+  int64_t num_plain = 1;
+  /// `norm_topk_prob` is false, and no other.
+  bool is_never_normalized = false;
+  /// `topk_method` says whether there are groups.
+  bool has_method_key = false;
+  /// `mlp_layer_types` lists the layers without experts.
+  bool has_layer_list = false;
+};
+
 /// The experts of a family in config.json and GGUF.
 struct FamilyExperts {
   /// The key of config.json that says how many; null: the family has none. The other one of
@@ -91,11 +111,27 @@ struct FamilyExperts {
   ExpertNames names = ExpertNames::kUsual;
   /// Routers and experts have biases.
   bool has_biases = false;
-  /// GLM-4.5's and DeepSeek's keys: routing by sigmoids and groups, with a bias of the choice, the
-  /// first layers plain, so many experts of one width that all tokens go through.
+  /// GLM-4.5's and DeepSeek's keys: routing by scores and groups, the first layers plain, so many
+  /// experts of one width that all tokens go through.
   bool has_routed_keys = false;
+  FamilyRouting routing = {};
   /// Readers of GGUF divide a token's weights by their sum.
   bool is_normalized_in_gguf = true;
+};
+
+/// The projections of latent attention where config.json says nothing (LatentConfig).
+struct FamilyLatent {
+  /// 0: the family has none.
+  int64_t kv_rank = 0;
+  int64_t query_rank = 0;
+  /// Of a head: features that rope leaves, those that it turns, and a value's.
+  int64_t plain_dim = 0;
+  int64_t rope_dim = 0;
+  int64_t value_dim = 0;
+  /// `rope_interleave` says whether rope turns neighbours; otherwise it does.
+  bool has_interleave_key = false;
+
+  bool is_used() const { return kv_rank > 0; }
 };
 
 /// What distinguishes a family of decoders in its files: config.json of transformers 4 and 5, and
@@ -121,6 +157,7 @@ struct FamilyInfo {
   NormPlacement norm_placement = NormPlacement::kBefore;
   FamilyWindows windows = {};
   FamilyExperts experts = {};
+  FamilyLatent latent = {};
   /// `partial_rotary_factor` may be less than 1.
   bool has_partial_rope = false;
   /// What norms add to their weights in folders; GGUF's weights have it in them.
@@ -280,13 +317,15 @@ inline constexpr ExpertKey kSharedExpertWidth = {&ExpertsConfig::shared_ffn_widt
 /// Whole numbers of FamilyExperts::has_routed_keys by their names in files.
 struct RoutedKey {
   int64_t ExpertsConfig::*member;
+  int64_t FamilyRouting::*fallback;
   const char* folder;
+  /// Where it is missing: 1.
   const char* gguf;
-  int64_t fallback;
 };
 inline constexpr RoutedKey kRoutedKeys[] = {
-    {&ExpertsConfig::num_groups, "n_group", "expert_group_count", 1},
-    {&ExpertsConfig::groups_per_token, "topk_group", "expert_group_used_count", 1},
+    {&ExpertsConfig::num_groups, &FamilyRouting::num_groups, "n_group", "expert_group_count"},
+    {&ExpertsConfig::groups_per_token, &FamilyRouting::groups_per_token, "topk_group",
+     "expert_group_used_count"},
 };
 inline constexpr const char* kWeightsScaleFolderKey = "routed_scaling_factor";
 inline constexpr const char* kWeightsScaleGgufKey = "expert_weights_scale";
@@ -296,9 +335,39 @@ inline constexpr const char* kSharedCountFolderKey = "n_shared_experts";
 inline constexpr const char* kSharedCountGgufKey = "expert_shared_count";
 inline constexpr const char* kPlainCountFolderKey = "first_k_dense_replace";
 inline constexpr const char* kPlainCountGgufKey = "leading_dense_block_count";
-/// GGUF's number of sigmoids, of "expert_gating_func".
+/// GGUF's numbers of a softmax and of sigmoids, of "expert_gating_func".
 inline constexpr const char* kGatingFunctionGgufKey = "expert_gating_func";
+inline constexpr int64_t kSoftmaxGating = 1;
 inline constexpr int64_t kSigmoidGating = 2;
+/// DeepSeek V2's two ways to choose experts, and the key that says which.
+inline constexpr const char* kMethodFolderKey = "topk_method";
+inline constexpr const char* kGreedyMethod = "greedy";
+inline constexpr const char* kGroupsMethod = "group_limited_greedy";
+/// The layers with and without experts, by names.
+inline constexpr const char* kLayerListFolderKey = "mlp_layer_types";
+inline constexpr const char* kSparseLayer = "sparse";
+inline constexpr const char* kDenseLayer = "dense";
+
+/// Latent attention in config.json: dims of a head's parts.
+inline constexpr const char* kPlainDimFolderKey = "qk_nope_head_dim";
+inline constexpr const char* kRopeDimFolderKey = "qk_rope_head_dim";
+inline constexpr const char* kValueDimFolderKey = "v_head_dim";
+inline constexpr const char* kKvRankFolderKey = "kv_lora_rank";
+inline constexpr const char* kQueryRankFolderKey = "q_lora_rank";
+inline constexpr const char* kInterleaveFolderKey = "rope_interleave";
+/// And in GGUF. Newer files have a head's dims in keys of their own, and in the usual ones those of
+/// the latent.
+inline constexpr const char* kKvRankGgufKey = "attention.kv_lora_rank";
+inline constexpr const char* kQueryRankGgufKey = "attention.q_lora_rank";
+inline constexpr const char* kHeadDimGgufKey = "attention.key_length";
+inline constexpr const char* kValueDimGgufKey = "attention.value_length";
+inline constexpr const char* kOwnHeadDimGgufKey = "attention.key_length_mla";
+inline constexpr const char* kOwnValueDimGgufKey = "attention.value_length_mla";
+/// Of RopeScaling::mscale and mscale_all_dim, which it takes for equal; where attention is latent,
+/// times a factor, which is that of float32.
+inline constexpr const char* kYarnMultiplierGgufKey = "rope.scaling.yarn_log_multiplier";
+inline constexpr double kLatentYarnMultiplier = 0.1F;
+
 inline constexpr const char* kFurtherLayersGgufKey = "nextn_predict_layers";
 /// Growth of queries.
 inline constexpr const char* kQueryGrowthFolderKey = "llama_4_scaling_beta";

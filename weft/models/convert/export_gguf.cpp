@@ -66,14 +66,24 @@ void add_tokenizer(const text::Vocabulary& vocabulary, int64_t vocab_size, GgufK
   keys.flag("tokenizer.ggml.add_eos_token", vocabulary.add_eos);
 }
 
-// One weight that is written to a tensor, or to a part of one (an expert).
+// One weight that is written to a tensor, or to a part of one (an expert), or some of its rows.
 struct Source {
   const PlannedWeight* weight = nullptr;
   /// Heads whose rows GGUF keeps in pairs; 0: rows stay.
   int64_t paired_heads = 0;
   /// What GGUF's numbers are larger by.
   double offset = 0;
+  /// Empty: all.
+  shard::Range rows = {};
+  /// GGUF has these rows as columns.
+  bool is_transposed = false;
 };
+
+shard::Range rows_of(const Source& source) {
+  const WeightRule& rule = source.weight->rule;
+  if (source.rows.length > 0) return source.rows;
+  return {0, rule.is_vector() ? rule.in : rule.out};
+}
 
 // A tensor of the GGUF file.
 struct Output {
@@ -101,6 +111,7 @@ class Chooser {
     check<ConfigError>(found != places_.end(), "models.export_gguf: ", core::quote(name),
                        " has no name in GGUF");
     const PartPlace& place = found->second;
+    if (place.part == Part::kKeyValue) return add_apart(weight, place);
     const std::string suffix = name.substr(dot);
     Output output;
     const bool is_bias = place.part == Part::kChoiceBias;
@@ -126,6 +137,26 @@ class Chooser {
       join(std::move(output), "the layer's other experts");
     } else {
       outputs_.push_back(std::move(output));
+    }
+  }
+
+  // What makes each head's keys, transposed, and what makes its values are two tensors.
+  void add_apart(const PlannedWeight& weight, const PartPlace& place) {
+    const int64_t heads = config_.num_heads, rank = config_.latent.kv_rank;
+    const int64_t keys = config_.head_dim - config_.rope_dims, values = config_.latent.value_dim;
+    for (const bool is_of_keys : {true, false}) {
+      Output& output = outputs_.emplace_back();
+      output.spec.name =
+          core::join("blk.", place.layer, ".attn_", is_of_keys ? "k" : "v", "_b.weight");
+      output.type = type_of(weight, place.part);
+      output.spec.dtype = file_type(output.type);
+      output.spec.shape = {heads, is_of_keys ? rank : values, is_of_keys ? keys : rank};
+      for (int64_t head = 0; head < heads; ++head) {
+        const int64_t first = head * (keys + values);
+        const shard::Range rows =
+            is_of_keys ? shard::Range{first, keys} : shard::Range{first + keys, values};
+        output.sources.push_back({&weight, 0, 0, rows, is_of_keys});
+      }
     }
   }
 
@@ -182,14 +213,17 @@ class GgufExporter {
 
   void write(const Source& source, at::ScalarType type) {
     const PlannedWeight& weight = *source.weight;
-    const int64_t out = weight.rule.is_vector() ? weight.rule.in : weight.rule.out;
-    const int64_t head_dim = source.paired_heads > 0 ? out / source.paired_heads : 1;
+    const shard::Range all = rows_of(source);
+    const int64_t head_dim = source.paired_heads > 0 ? all.length / source.paired_heads : 1;
     if (weight.rule.is_vector()) {
       const at::Tensor vector = reader_.vector(weight, type);
       put(source.offset == 0 ? vector : vector + source.offset, source, head_dim, type);
       return;
     }
-    for (const shard::Range& rows : RowReader::runs(weight, {0, out}, head_dim)) {
+    if (source.is_transposed) {
+      return put(reader_.plain_rows(weight, all, at::kFloat).t().contiguous(), source, 1, type);
+    }
+    for (const shard::Range& rows : RowReader::runs(weight, all, head_dim)) {
       put(reader_.plain_rows(weight, rows, at::kFloat), source, head_dim, type);
     }
   }
@@ -239,7 +273,10 @@ void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype
   for (const Output& output : outputs) {
     for (const Source& source : output.sources) {
       exporter.write(source, output.type);
-      done += plan.planned_bytes(*source.weight, 0);
+      const Source whole = {source.weight};
+      done += plan.planned_bytes(*source.weight, 0) *
+              static_cast<uint64_t>(rows_of(source).length) /
+              static_cast<uint64_t>(rows_of(whole).length);
       progress(done, all);
     }
   }

@@ -54,6 +54,15 @@ void check_experts_in_gguf(const ModelConfig& config, const FamilyInfo& family,
                      core::quote(std::string(family.gguf)), " take the other; keep the folder");
 }
 
+void check_latent_yarn(const ModelConfig& config, const std::string& where) {
+  const RopeScaling& scaling = config.rope_scaling;
+  if (!config.latent.is_used() || scaling.type != RopeType::kYarn) return;
+  check<ConfigError>(scaling.mscale == scaling.mscale_all_dim && scaling.mscale_all_dim != 0 &&
+                         !scaling.attention_factor,
+                     where, ": GGUF has one number for mscale and mscale_all_dim, which are ",
+                     scaling.mscale, " and ", scaling.mscale_all_dim, "; keep the folder");
+}
+
 void check_options_in_gguf(const ModelConfig& config, const FamilyInfo& family,
                            const std::string& where) {
   const int64_t interval = family.no_rope_interval;
@@ -62,6 +71,11 @@ void check_options_in_gguf(const ModelConfig& config, const FamilyInfo& family,
       where, ": readers of GGUF's ", core::quote(std::string(family.gguf)), " leave out rope in ",
       "each layer whose number is a multiple of ", interval,
       ", but no_rope_layers says otherwise; keep the folder");
+  check<ConfigError>(!family.latent.is_used() || config.turns_neighbours, where,
+                     ": readers of GGUF's ", core::quote(std::string(family.gguf)),
+                     " turn neighbouring features, but ", kInterleaveFolderKey,
+                     " is false; keep the folder");
+  check_latent_yarn(config, where);
   check<ConfigError>(
       !family.has_query_scalar || config.attention_scale == gguf_attention_scale(config), where,
       ": readers of GGUF's ", core::quote(std::string(family.gguf)),
@@ -99,15 +113,34 @@ void add_recurrent(const ModelConfig& config, GgufKeyList& keys) {
   keys.number(keys.own(kTapsGgufKey), config.recurrent.num_taps);
 }
 
+void add_latent(const ModelConfig& config, GgufKeyList& keys) {
+  const LatentConfig& latent = config.latent;
+  keys.number(keys.own(kKvRankGgufKey), latent.kv_rank);
+  if (latent.query_rank > 0) keys.number(keys.own(kQueryRankGgufKey), latent.query_rank);
+  keys.number(keys.own(kOwnHeadDimGgufKey), config.head_dim);
+  keys.number(keys.own(kOwnValueDimGgufKey), latent.value_dim);
+}
+
+// The sizes of what a cache keeps: latents count as one head.
+ModelConfig with_kept_heads(ModelConfig config) {
+  if (!config.latent.is_used()) return config;
+  config.num_kv_heads = 1;
+  config.head_dim = config.latent.kv_rank + config.rope_dims;
+  return config;
+}
+
 void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
+  const ModelConfig kept = with_kept_heads(config);
+  const bool is_latent = config.latent.is_used();
   const bool has_recurrent = family_info(config).recurrent.has_value();
   for (const SizeKey& size : kSizeKeys) {
     const bool is_by_layer = has_recurrent && size.member == &ModelConfig::num_kv_heads;
-    if (!is_by_layer) keys.number(keys.own(size.gguf), config.*size.member);
+    if (!is_by_layer) keys.number(keys.own(size.gguf), kept.*size.member);
   }
   if (has_recurrent) add_recurrent(config, keys);
   keys.number(keys.own("context_length"), config.max_positions);
-  keys.number(keys.own("attention.value_length"), config.head_dim);
+  keys.number(keys.own(kValueDimGgufKey), is_latent ? config.latent.kv_rank : config.head_dim);
+  if (is_latent) add_latent(config, keys);
   keys.real(keys.own(kNormEpsGgufKey), config.norm_eps);
   if (!config.windows.empty()) {
     keys.number(keys.own("attention.sliding_window"), largest_window(config));
@@ -136,8 +169,12 @@ void add_yarn(const ModelConfig& config, GgufKeyList& keys) {
     keys.real(keys.own("rope.scaling.yarn_beta_slow"), scaling.beta_slow);
   }
   if (family_info(config).has_query_growth) {
-    keys.real(keys.own("rope.scaling.yarn_log_multiplier"), scaling.mscale_all_dim);
+    keys.real(keys.own(kYarnMultiplierGgufKey), scaling.mscale_all_dim);
     keys.real(keys.own(kQueryGrowthGgufKey), config.query_growth);
+    return;
+  }
+  if (config.latent.is_used()) {
+    keys.real(keys.own(kYarnMultiplierGgufKey), kLatentYarnMultiplier * scaling.mscale_all_dim);
     return;
   }
   const double extra = extra_sharpening(config);
@@ -171,14 +208,15 @@ void add_scales(const ModelConfig& config, GgufKeyList& keys) {
 
 void add_routed(const ExpertsConfig& experts, GgufKeyList& keys) {
   for (const RoutedKey& key : kRoutedKeys) {
-    if (experts.*key.member != key.fallback) {
+    if (experts.*key.member != 1) {
       keys.number(keys.own(key.gguf), experts.*key.member);
     }
   }
   const auto plain = static_cast<int64_t>(experts.plain_layers.size());
   keys.number(keys.own(kSharedCountGgufKey), experts.shared_ffn_width / experts.ffn_width);
   keys.number(keys.own(kPlainCountGgufKey), plain);
-  keys.number(keys.own(kGatingFunctionGgufKey), kSigmoidGating);
+  const bool is_sigmoid = experts.scores == RouterScores::kSigmoid;
+  keys.number(keys.own(kGatingFunctionGgufKey), is_sigmoid ? kSigmoidGating : kSoftmaxGating);
   keys.real(keys.own(kWeightsScaleGgufKey), experts.weights_scale);
   keys.flag(keys.own("expert_weights_norm"), experts.normalizes_weights);
 }

@@ -187,9 +187,11 @@ class Decoder : public CausalLM, public ReadsEach {
     core::check<core::ConfigError>(options.dropout >= 0 && options.dropout < 1,
                                    "models.CausalLM: dropout ", options.dropout,
                                    ", expected 0 or more, below 1");
-    core::check<core::ConfigError>(!options.sequence_parallel || config_.experts.num_experts == 0,
-                                   "models.CausalLM: sequence parallelism: ", config_.family,
-                                   " with experts, expected a model without");
+    const bool is_latent = config_.latent.is_used();
+    core::check<core::ConfigError>(
+        !options.sequence_parallel || (config_.experts.num_experts == 0 && !is_latent),
+        "models.CausalLM: sequence parallelism: ", config_.family, " with ",
+        is_latent ? "latent attention" : "experts", ", expected a model without");
     training_ = options;
     passes_->modules().set_checkpointing(options.checkpointed);
   }

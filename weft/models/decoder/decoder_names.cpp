@@ -17,9 +17,10 @@ std::string expert_name(std::string_view name, const PartPlace& place) {
 }  // namespace
 
 bool is_norm_part(Part part) {
-  constexpr std::array kNorms = {Part::kFinalNorm,        Part::kInputNorm,  Part::kFfnNorm,
-                                 Part::kAttentionOutNorm, Part::kFfnOutNorm, Part::kQueryNorm,
-                                 Part::kKeyNorm};
+  constexpr std::array kNorms = {
+      Part::kFinalNorm,        Part::kInputNorm,       Part::kFfnNorm,
+      Part::kAttentionOutNorm, Part::kFfnOutNorm,      Part::kQueryNorm,
+      Part::kKeyNorm,          Part::kQueryLatentNorm, Part::kKvLatentNorm};
   return std::ranges::find(kNorms, part) != kNorms.end();
 }
 

@@ -29,6 +29,13 @@ enum class Part {
   kConvolutionIn,
   kConvolution,
   kConvolutionOut,
+  /// Of latent attention: what makes latents, of queries and of keys and values with the turned key
+  /// features; their norms; what makes each head's keys and values.
+  kQueryLatent,
+  kQueryLatentNorm,
+  kKvLatent,
+  kKvLatentNorm,
+  kKeyValue,
   kGate,
   kUp,
   kDown,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/core/error.h"
 #include "weft/models/config/families.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/decoder/weight_table.h"
@@ -71,7 +72,15 @@ class RulesBuilder {
       split(kHeadCountSplit) = head_split(config_, DimSplit::Kind::kQueryHeads);
       split(kHeadCountSplit).size = config_.num_heads;
     }
-    split(kKvSplit) = head_split(config_, DimSplit::Kind::kKvHeads);
+    if (config_.latent.is_used()) {
+      for (const auto& [name, dim] : {std::pair{kValueHeadsSplit, WeightDim::kValueHeads},
+                                      {kKeyValueHeadsSplit, WeightDim::kKeyValueHeads}}) {
+        split(name) = head_split(config_, DimSplit::Kind::kQueryHeads);
+        split(name).size = size_of(config_, dim);
+      }
+    } else {
+      split(kKvSplit) = head_split(config_, DimSplit::Kind::kKvHeads);
+    }
     split(kVocabSplit) = even_split(config_.vocab_size, 1);
     add_channel_splits();
     const int64_t plain_unit = down_unit(Part::kDown, false);
@@ -172,6 +181,7 @@ class RulesBuilder {
     if (is_bare_part(place.part)) find_bare(place, rule);
     if (row.is_of_expert() && !find_fused_expert(place, rule)) find_expert(place, rule);
     find_fused(place, rule);
+    if (place.part == Part::kKeyValue) find_apart(place, rule);
     if (row.shape.out == WeightDim::kOne) find_one_row(rule);
     return rule;
   }
@@ -193,6 +203,14 @@ class RulesBuilder {
     rule.file_name = base + ".weight";
     rule.stored_rows = own.num_rows;
     rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
+  }
+
+  // Newer GGUF has what makes keys and what makes values apart, head by head.
+  void find_apart(const PartPlace& place, WeightRule& rule) const {
+    const std::string prefix = core::join("blk.", place.layer, ".attn_");
+    if (!file_.is_gguf() || !is_stored(prefix + "k_b")) return;
+    rule.sources = {prefix + "k_b.weight", prefix + "v_b.weight"};
+    rule.reorder.push_back({"combine_latent_heads", {}, {}, {}});
   }
 
   // Folders have a parameter of the layer itself, without ".weight", and GGUF calls one a bias.

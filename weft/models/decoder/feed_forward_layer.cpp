@@ -111,6 +111,7 @@ nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource&
   routing.has_sigmoids = experts.scores == RouterScores::kSigmoid;
   routing.num_groups = experts.num_groups;
   routing.groups_per_token = experts.groups_per_token;
+  routing.best_of_group = experts.best_of_group;
   routing.scale = experts.weights_scale;
   return nn::MixtureOfExperts(std::move(parts), routing, group);
 }

@@ -2,6 +2,7 @@
 
 #include "weft/models/decoder/attention_layer.h"
 #include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/mixers/latent_attention_layer.h"
 #include "weft/models/decoder/mixers/short_convolution_layer.h"
 
 namespace weft::models {
@@ -12,8 +13,11 @@ NamedTokenMixer make_token_mixer(const ModelConfig& config, const WeightSource& 
     return {outer_module_name(config, {Part::kConvolutionIn, layer}),
             std::make_shared<ShortConvolutionLayerImpl>(config, source, layer, group)};
   }
-  return {outer_module_name(config, {Part::kQuery, layer}),
-          std::make_shared<AttentionLayerImpl>(config, source, layer, group)};
+  const std::string name = outer_module_name(config, {Part::kQuery, layer});
+  if (config.latent.is_used()) {
+    return {name, std::make_shared<LatentAttentionLayerImpl>(config, source, layer, group)};
+  }
+  return {name, std::make_shared<AttentionLayerImpl>(config, source, layer, group)};
 }
 
 }  // namespace weft::models

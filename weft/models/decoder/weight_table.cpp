@@ -61,14 +61,20 @@ bool has_shared_expert(const ModelConfig& config) {
 bool has_whole_shared_expert(const ModelConfig& config) {
   return config.experts.shared_ffn_width > 0 && !config.experts.gates_shared;
 }
+bool is_latent(const ModelConfig& config) { return config.latent.is_used(); }
+bool is_not_latent(const ModelConfig& config) { return !config.latent.is_used(); }
+bool has_usual_output(const ModelConfig& config) {
+  return is_not_latent(config) && !is_lfm2(config);
+}
+bool has_query_latent(const ModelConfig& config) { return config.latent.query_rank > 0; }
+bool has_no_query_latent(const ModelConfig& config) { return config.latent.query_rank == 0; }
 bool has_choice_bias(const ModelConfig& config) { return config.experts.has_choice_bias; }
 
 bool has_experts(const ModelConfig& config, int64_t layer) { return config.has_experts(layer); }
 bool is_plain(const ModelConfig& config, int64_t layer) { return !config.has_experts(layer); }
 
 constexpr WeightPresence kUntied = {is_untied};
-constexpr WeightPresence kAttention = {nullptr, has_attention};
-constexpr WeightPresence kUsualOutput = {is_unlike_lfm2, has_attention};
+constexpr WeightPresence kUsualOutput = {has_usual_output, has_attention};
 constexpr WeightPresence kUsualFinalNorm = {is_unlike_lfm2};
 constexpr WeightPresence kLfm2FinalNorm = {is_lfm2};
 constexpr WeightPresence kNormsBefore = {norms_before};
@@ -78,6 +84,10 @@ constexpr WeightPresence kNormsBeforeAlone = {norms_before_alone};
 constexpr WeightPresence kNormsBoth = {norms_both};
 constexpr WeightPresence kNormsEachHead = {norms_each_head, has_attention};
 constexpr WeightPresence kNormsAllHeads = {norms_all_heads, has_attention};
+constexpr WeightPresence kLatent = {is_latent};
+constexpr WeightPresence kNoLatent = {is_not_latent, has_attention};
+constexpr WeightPresence kQueryLatent = {has_query_latent};
+constexpr WeightPresence kNoQueryLatent = {has_no_query_latent, has_attention};
 constexpr WeightPresence kSinks = {has_sinks, has_attention};
 constexpr WeightPresence kLateFfnNorm = {has_late_ffn_norm_name};
 constexpr WeightPresence kOssExperts = {is_oss, has_experts};
@@ -101,11 +111,23 @@ constexpr BiasFlag kExpertBias = [](const ModelConfig& config) { return config.e
 constexpr WeightRow kUsualRows[] = {
     {Part::kEmbedding, "model.embed_tokens", "token_embd", kVocabulary},
     {Part::kInputNorm, "model.layers.*.input_layernorm", "blk.*.attn_norm", kOfWidth, kNormsBefore},
-    {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToHeads, kAttention,
+    {Part::kQueryLatent, "model.layers.*.self_attn.q_a_proj", "blk.*.attn_q_a", kToQueryLatent,
+     kQueryLatent},
+    {Part::kQueryLatentNorm, "model.layers.*.self_attn.q_a_layernorm", "blk.*.attn_q_a_norm",
+     kOfQueryLatent, kQueryLatent},
+    {Part::kQuery, "model.layers.*.self_attn.q_b_proj", "blk.*.attn_q_b", kLatentToHeads,
+     kQueryLatent},
+    {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToHeads, kNoQueryLatent,
      kQkvBias, true},
-    {Part::kKey, "model.layers.*.self_attn.k_proj", "blk.*.attn_k", kToKvHeads, kAttention,
-     kQkvBias, true},
-    {Part::kValue, "model.layers.*.self_attn.v_proj", "blk.*.attn_v", kToKvHeads, kAttention,
+    {Part::kKvLatent, "model.layers.*.self_attn.kv_a_proj_with_mqa", "blk.*.attn_kv_a_mqa",
+     kToKvLatent, kLatent},
+    {Part::kKvLatentNorm, "model.layers.*.self_attn.kv_a_layernorm", "blk.*.attn_kv_a_norm",
+     kOfKvLatent, kLatent},
+    {Part::kKeyValue, "model.layers.*.self_attn.kv_b_proj", "blk.*.attn_kv_b", kLatentToKv,
+     kLatent},
+    {Part::kKey, "model.layers.*.self_attn.k_proj", "blk.*.attn_k", kToKvHeads, kNoLatent, kQkvBias,
+     true},
+    {Part::kValue, "model.layers.*.self_attn.v_proj", "blk.*.attn_v", kToKvHeads, kNoLatent,
      kQkvBias},
     {Part::kQueryNorm, "model.layers.*.self_attn.q_norm", "blk.*.attn_q_norm", kOfHead,
      kNormsEachHead},
@@ -117,6 +139,8 @@ constexpr WeightRow kUsualRows[] = {
      kNormsAllHeads},
     {Part::kOutput, "model.layers.*.self_attn.o_proj", "blk.*.attn_output", kFromHeads,
      kUsualOutput, kOutputBias},
+    {Part::kOutput, "model.layers.*.self_attn.o_proj", "blk.*.attn_output", kFromValueHeads,
+     kLatent},
     {Part::kSinks, "model.layers.*.self_attn.sinks", "blk.*.attn_sinks", kOfHeadCount, kSinks},
     {Part::kAttentionOutNorm, "model.layers.*.post_attention_layernorm",
      "blk.*.post_attention_norm", kOfWidth, kNormsAfter},
@@ -307,6 +331,16 @@ int64_t size_of(const ModelConfig& config, WeightDim dim) {
       return config.num_kv_heads * config.head_dim;
     case Dim::kHeadCount:
       return config.num_heads;
+    case Dim::kValueHeads:
+      return config.num_heads * config.latent.value_dim;
+    case Dim::kKeyValueHeads:
+      return config.num_heads * (config.head_dim - config.rope_dims + config.latent.value_dim);
+    case Dim::kQueryLatent:
+      return config.latent.query_rank;
+    case Dim::kKvLatent:
+      return config.latent.kv_rank;
+    case Dim::kKvLatentAndRope:
+      return config.latent.kv_rank + config.rope_dims;
     case Dim::kFfn:
       return config.ffn_width;
     case Dim::kExperts:

@@ -25,6 +25,13 @@ enum class WeightDim {
   kKvHeads,
   /// One number for each head.
   kHeadCount,
+  /// Of latent attention: all heads' values, their keys without the turned features and values, the
+  /// latents, and that of keys and values with the turned features.
+  kValueHeads,
+  kKeyValueHeads,
+  kQueryLatent,
+  kKvLatent,
+  kKvLatentAndRope,
   kFfn,
   kExperts,
   kExpertFfn,
@@ -40,6 +47,8 @@ enum class WeightDim {
 inline constexpr std::string_view kHeadsSplit = "heads";
 inline constexpr std::string_view kKvSplit = "kv";
 inline constexpr std::string_view kHeadCountSplit = "head_count";
+inline constexpr std::string_view kValueHeadsSplit = "value_heads";
+inline constexpr std::string_view kKeyValueHeadsSplit = "kv_heads";
 inline constexpr std::string_view kVocabSplit = "vocab";
 inline constexpr std::string_view kFfnSplit = "ffn";
 inline constexpr std::string_view kExpertFfnSplit = "expert_ffn";

@@ -41,6 +41,22 @@ io::ParamRule vector_rule(const io::TensorFile& file, const WeightRule& weight,
   return rule;
 }
 
+io::ParamRule joined_rule(const io::TensorFile& file, const WeightRule& weight,
+                          const WeightRules& rules) {
+  io::ParamRule rule;
+  rule.name = weight.name;
+  rule.from = weight.sources;
+  rule.steps = weight.reorder;
+  for (const std::string& source : weight.sources) {
+    const io::TensorMeta& tensor = file.require(source);
+    check<core::ConfigError>(!io::info(tensor.dtype).is_block(), file.path(), ": tensor ",
+                             quote(tensor.name), ": ", io::info(tensor.dtype).name, ", of which ",
+                             quote(weight.name), " can't be made, expected F32, F16 or BF16");
+  }
+  if (weight.cut != Cut::kWhole) rule.steps.push_back(rules.splits.at(weight.split).step(0, 1, 1));
+  return rule;
+}
+
 // The name with its first number as a pattern, and that number.
 struct Numbered {
   std::string pattern;
@@ -125,8 +141,9 @@ io::ShardInfo shard_info(const io::TensorFile& file, const WeightRules& rules,
   const io::RuleIndex own(override == nullptr ? none : *override);
   for (const WeightRule& weight : rules.weights) {
     if (own.find(weight.name) != nullptr) continue;
-    if (weight.is_vector()) {
-      info.params.push_back(vector_rule(file, weight, rules));
+    if (weight.is_vector() || !weight.sources.empty()) {
+      info.params.push_back(weight.is_vector() ? vector_rule(file, weight, rules)
+                                               : joined_rule(file, weight, rules));
       continue;
     }
     const DimSplit* split = weight.split.empty() ? nullptr : &rules.splits.at(weight.split);

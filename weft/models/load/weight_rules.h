@@ -27,7 +27,10 @@ struct WeightRule {
   int64_t stored_rows = 0;
   /// Of a vector whose elements are arrays (the taps of a convolution's channels): their shape in
   /// the file.
-  std::vector<int64_t> element_shape;
+  std::vector<int64_t> element_shape = {};
+  /// The file's tensors of which the first step of `reorder` makes it, where there is none of its
+  /// own. Plain numbers alone.
+  std::vector<std::string> sources = {};
   /// For one matrix of several that a tensor of the file stacks (experts): how many, and which.
   int64_t stack_size = 0;
   int64_t stack_index = -1;

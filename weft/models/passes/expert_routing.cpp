@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
-#include <utility>
 
 #include "weft/nn/kernels/select.h"
 
@@ -32,17 +30,15 @@ void largest_places(const float* numbers, int64_t size, int64_t count, int64_t* 
 void leave_out_groups(float* choice, const ExpertRouting::Options& options) {
   const int64_t each = options.num_experts / options.num_groups;
   std::vector<float> sums;
+  std::vector<int64_t> best;
   for (int64_t group = 0; group < options.num_groups; ++group) {
     const float* own = choice + group * each;
-    float first = -std::numeric_limits<float>::infinity(), second = first;
-    for (int64_t i = 0; i < each; ++i) {
-      if (own[i] > first) {
-        second = std::exchange(first, own[i]);
-      } else if (own[i] > second) {
-        second = own[i];
-      }
-    }
-    sums.push_back(each > 1 ? first + second : first);
+    const int64_t count = std::min(options.best_of_group, each);
+    best.resize(static_cast<size_t>(count));
+    largest_places(own, each, count, best.data());
+    float sum = 0;
+    for (const int64_t place : best) sum += own[place];
+    sums.push_back(sum);
   }
   std::vector<int64_t> taken(static_cast<size_t>(options.groups_per_token));
   largest_places(sums.data(), options.num_groups, options.groups_per_token, taken.data());

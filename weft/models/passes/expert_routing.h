@@ -26,6 +26,7 @@ class ExpertRouting {
     bool has_sigmoids = false;
     int64_t num_groups = 1;
     int64_t groups_per_token = 1;
+    int64_t best_of_group = 2;
     float scale = 1;
     /// Of each expert, added to scores for the choice alone; null: nothing.
     const float* choice_bias = nullptr;

@@ -154,6 +154,7 @@ void FusedExperts::route(const Layer& layer) {
   options.has_sigmoids = layer.routing.has_sigmoids;
   options.num_groups = layer.routing.num_groups;
   options.groups_per_token = layer.routing.groups_per_token;
+  options.best_of_group = layer.routing.best_of_group;
   options.scale = static_cast<float>(layer.routing.scale);
   options.choice_bias = layer.choice_bias;
   options.places = layer.places;

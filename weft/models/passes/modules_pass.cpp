@@ -39,14 +39,29 @@ constexpr OptionSet kModulesKnow = {
     Option::kSigmoidRouting,
     Option::kUngatedSharedExpert,
     Option::kShortConvolutions,
+    Option::kLatentAttention,
 };
 static_assert(OptionSet::all().without(kModulesKnow).is_empty(),
               "no pass comes after the modules: they have to know every option");
+
+// All ranks have the latents, as keys of one head.
+nn::KvCache make_latent_cache(const ModelConfig& config, const CacheRequest& request) {
+  nn::KvCache::Options options;
+  options.num_layers = config.num_layers;
+  options.batch = request.batch;
+  options.num_kv_heads = 1;
+  options.head_dim = config.latent.kv_rank + config.rope_dims;
+  options.value_dim = 0;
+  options.capacity = request.capacity;
+  options.dtype = request.dtype.value_or(at::kFloat);
+  return nn::KvCache(options);
+}
 
 }  // namespace
 
 nn::KvCache ModulesPass::make_cache(const CacheRequest& request) const {
   const ModelConfig& config = parts_.config;
+  if (config.latent.is_used()) return make_latent_cache(config, request);
   nn::KvCache::Options options = {config.num_layers,   request.batch,
                                   parts_.num_kv_heads, config.head_dim,
                                   request.capacity,    request.dtype.value_or(at::kFloat)};

@@ -37,6 +37,7 @@ constexpr std::array<std::pair<Option, std::string_view>, 28> kOptionNames = {{
     {Option::kSigmoidRouting, "routing by sigmoids or groups"},
     {Option::kUngatedSharedExpert, "a shared expert without gate"},
     {Option::kShortConvolutions, "short convolutions"},
+    {Option::kLatentAttention, "latent attention"},
 }};
 
 }  // namespace
@@ -50,11 +51,11 @@ OptionSet options_in_use(const ModelConfig& config) {
                window_rope_base, turns_neighbours, query_growth, windows, is_tied, has_qkv_bias,
                has_output_bias, has_mlp_bias, head_norms, norm_placement, rope_dims,
                layers_without_rope, embedding_scale, attention_scale, residual_scale, logits_scale,
-               score_cap, logits_cap, has_sinks, experts, recurrent] = config;
+               score_cap, logits_cap, has_sinks, latent, experts, recurrent] = config;
   const auto& [num_experts, experts_per_token, expert_ffn_width, shared_ffn_width,
                normalizes_weights, layer_step, plain_layers, scores, has_router_bias,
-               has_expert_bias, has_choice_bias, num_groups, groups_per_token, weights_scale,
-               gates_shared] = experts;
+               has_expert_bias, has_choice_bias, num_groups, groups_per_token, best_of_group,
+               weights_scale, gates_shared] = experts;
   OptionSet used;
   const auto add_if = [&used](bool is_used, Option option) {
     if (is_used) used.add(option);
@@ -68,7 +69,8 @@ OptionSet options_in_use(const ModelConfig& config) {
   add_if(head_norms == HeadNorms::kAllHeads, Option::kNormsOfAllHeads);
   add_if(norm_placement == NormPlacement::kAfter, Option::kNormsAfter);
   add_if(norm_placement == NormPlacement::kBoth, Option::kNormsBeforeAndAfter);
-  add_if(rope_dims != 0 && rope_dims != head_dim, Option::kPartialRope);
+  add_if(latent.is_used(), Option::kLatentAttention);
+  add_if(rope_dims != 0 && rope_dims != head_dim && !latent.is_used(), Option::kPartialRope);
   add_if(!layers_without_rope.empty(), Option::kLayersWithoutRope);
   add_if(embedding_scale != 1, Option::kEmbeddingScale);
   add_if(attention_scale != 0, Option::kAttentionScale);

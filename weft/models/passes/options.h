@@ -39,9 +39,10 @@ enum class Option : uint8_t {
   kSigmoidRouting,
   kUngatedSharedExpert,
   kShortConvolutions,
+  kLatentAttention,
 };
 
-inline constexpr Option kLastOption = Option::kShortConvolutions;
+inline constexpr Option kLastOption = Option::kLatentAttention;
 
 /// Some of them; a value of 4 bytes.
 class OptionSet {

@@ -39,6 +39,16 @@ inline constexpr WeightShape kToSharedFfn = {WeightDim::kSharedFfn, WeightDim::k
                                              io::Cut::kRows, kSharedFfnSplit};
 inline constexpr WeightShape kFromSharedFfn = {WeightDim::kWidth, WeightDim::kSharedFfn,
                                                io::Cut::kColumns, kSharedFfnSplit};
+inline constexpr WeightShape kOfQueryLatent = {WeightDim::kNone, WeightDim::kQueryLatent};
+inline constexpr WeightShape kOfKvLatent = {WeightDim::kNone, WeightDim::kKvLatent};
+inline constexpr WeightShape kToQueryLatent = {WeightDim::kQueryLatent, WeightDim::kWidth};
+inline constexpr WeightShape kToKvLatent = {WeightDim::kKvLatentAndRope, WeightDim::kWidth};
+inline constexpr WeightShape kLatentToHeads = {WeightDim::kHeads, WeightDim::kQueryLatent,
+                                               io::Cut::kRows, kHeadsSplit};
+inline constexpr WeightShape kLatentToKv = {WeightDim::kKeyValueHeads, WeightDim::kKvLatent,
+                                            io::Cut::kRows, kKeyValueHeadsSplit};
+inline constexpr WeightShape kFromValueHeads = {WeightDim::kWidth, WeightDim::kValueHeads,
+                                                io::Cut::kColumns, kValueHeadsSplit};
 inline constexpr WeightShape kToGatedChannels = {WeightDim::kGatedChannels, WeightDim::kWidth,
                                                  io::Cut::kRows, kGatedChannelSplit};
 inline constexpr WeightShape kFromChannels = {WeightDim::kWidth, WeightDim::kChannels,

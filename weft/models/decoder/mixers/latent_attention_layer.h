@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "weft/dist/group.h"
+#include "weft/models/config/config.h"
+#include "weft/models/decoder/token_mixer.h"
+#include "weft/models/load/weight_source.h"
+#include "weft/nn/attention/latent_attention.h"
+#include "weft/nn/attention/rope.h"
+#include "weft/nn/layers/mixture_of_experts.h"
+#include "weft/nn/layers/norm.h"
+#include "weft/nn/parallel/parallel_linear.h"
+
+namespace weft::models {
+
+/// A layer's latent attention (LatentConfig), cut by heads: one all-reduce forward, one or two
+/// backward. What makes the latents is whole on all ranks, and so are the latents, which are all
+/// that a cache keeps: [B, 1, S, R + P] as keys, without values. A single token reads them as they
+/// are; of several, keys and values are made of them.
+class LatentAttentionLayerImpl : public TokenMixerImpl {
+ public:
+  LatentAttentionLayerImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
+                           const dist::Group& group);
+  /// x_BTD, whole. Throws ConfigError where the residual stream is cut.
+  at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass) override;
+
+ private:
+  // What this rank's heads are computed of: the input of their queries, and what is kept.
+  struct Shared {
+    at::Tensor queries_BTd;
+    at::Tensor kept_BTc;
+  };
+  Shared shared(const at::Tensor& x_BTD);
+  at::Tensor turned_queries(const at::Tensor& queries_BTd, const nn::RopeAngles& angles) const;
+  at::Tensor with_turned_keys(const at::Tensor& kept_BTc, const nn::RopeAngles& angles) const;
+  at::Tensor expanded(const at::Tensor& q_BTnH, const at::Tensor& kept_BSc,
+                      const at::Tensor& documents_BS) const;
+  at::Tensor absorbed(const at::Tensor& q_BTnH, const at::Tensor& kept_BSc);
+
+  int64_t layer_;
+  nn::LatentHeads heads_;
+  dist::Group group_;
+  nn::PartialLinear query_latent_{nullptr};
+  nn::RMSNorm query_norm_{nullptr};
+  nn::AllToShardedLinear query_{nullptr};
+  nn::PartialLinear kv_latent_{nullptr};
+  nn::RMSNorm kv_norm_{nullptr};
+  nn::AllToShardedLinear key_value_{nullptr};
+  nn::ShardedToAllLinear output_{nullptr};
+  // Of key_value_, where its inner linear, this one, has none of its own to share.
+  std::weak_ptr<nn::LinearLike> dense_of_;
+  at::Tensor dense_weight_;
+};
+
+}  // namespace weft::models
