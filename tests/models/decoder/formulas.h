@@ -136,7 +136,9 @@ class Formulas {
     const auto parts = linear(x, {Part::kConvolutionIn, layer}).chunk(3, -1);
     const at::Tensor taps = weight({Part::kConvolution, layer});
     const at::Tensor gated = at::pad((parts[0] * parts[2]).transpose(1, 2), {taps.size(2) - 1, 0});
-    const at::Tensor y = at::conv1d(gated, taps, {}, 1, 0, 1, gated.size(1)).transpose(1, 2);
+    const at::Tensor y = at::conv1d(gated, taps, {}, at::IntArrayRef{1}, at::IntArrayRef{0},
+                                    at::IntArrayRef{1}, gated.size(1))
+                             .transpose(1, 2);
     return linear(parts[1] * y, {Part::kConvolutionOut, layer});
   }
 

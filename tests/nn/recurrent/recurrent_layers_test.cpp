@@ -29,7 +29,9 @@ at::Tensor own_part(const at::Tensor& whole, const shard::Layout& layout, int64_
 // By torch's convolution, with documents one by one.
 at::Tensor convolved(const at::Tensor& x_BTc, const at::Tensor& taps) {
   const at::Tensor padded = at::pad(x_BTc.transpose(1, 2), {kTaps - 1, 0});
-  return at::conv1d(padded, taps, {}, 1, 0, 1, x_BTc.size(2)).transpose(1, 2);
+  return at::conv1d(padded, taps, {}, at::IntArrayRef{1}, at::IntArrayRef{0}, at::IntArrayRef{1},
+                    x_BTc.size(2))
+      .transpose(1, 2);
 }
 
 TEST(ShortConvolution, GivesTorchsConvolutionAndItsGradientsOnAnyRanks) {
