@@ -8,7 +8,7 @@
 namespace weft::models {
 namespace {
 
-constexpr std::array<std::pair<Option, std::string_view>, 28> kOptionNames = {{
+constexpr std::array<std::pair<Option, std::string_view>, 29> kOptionNames = {{
     {Option::kWindows, "sliding windows"},
     {Option::kQkvBias, "biases of queries, keys and values"},
     {Option::kOutputBias, "biases of attention's output"},
