@@ -256,7 +256,8 @@ TEST(ResponseRequest, BecomesAChat) {
       {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "c"}]},
       {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
       {"type": "function_call_output", "call_id": "1", "output": "d"}],
-      "tools": [{"type": "function", "name": "f", "parameters": {"z": 1, "a": 2}}],
+      "tools": [{"type": "function", "name": "f", "parameters":
+      {"type": "object", "properties": {"z": {"type": "null"}}}}],
       "tool_choice": {"type": "function", "name": "f"}, "best": 1, "metadata": {"k": "v"})");
   const CompletionRequest& chat = full.completion;
   ASSERT_EQ(chat.messages.size(), 4U);
@@ -264,7 +265,8 @@ TEST(ResponseRequest, BecomesAChat) {
   EXPECT_EQ(chat.messages[2].tool_calls.at(0).name, "f");
   EXPECT_EQ(chat.messages[3].role, "tool");
   EXPECT_EQ(chat.messages[3].tool_call_id, "1");
-  EXPECT_EQ(chat.tools.at(0).parameters, R"({"z": 1, "a": 2})");
+  EXPECT_EQ(chat.tools.at(0).parameters,
+            R"({"type": "object", "properties": {"z": {"type": "null"}}})");
   EXPECT_EQ(chat.tool_choice.name, "f");
   EXPECT_EQ(chat.unknown, std::vector<std::string>{"best"});
   EXPECT_EQ(full.echo.at("metadata").at("k"), "v");

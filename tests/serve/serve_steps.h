@@ -11,6 +11,7 @@
 
 #include "tests/models/model_files.h"
 #include "tests/text/byte_vocabulary.h"
+#include "weft/dist/world.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/linear/panel_linear.h"

@@ -182,7 +182,7 @@ TEST(Scheduler, ReadsWholePiecesOfAPromptOnce) {
 // Prompts that begin with one of three texts and go on with one of two, some of whole pieces alone.
 std::vector<Client> clients_that_begin_alike() {
   std::vector<Client> clients;
-  for (int64_t i = 0; i < 12; ++i) {
+  for (int64_t i = 0; i < 8; ++i) {
     Client client;
     client.request = request_of(i % 3 == 2 ? 128 : 256, 7 * (i % 3), 4, i % 2 == 0 ? 0 : 0.7);
     const auto end = some_tokens(i % 4 == 0 ? 128 : 20 + i, 1000 + i % 2);
