@@ -24,10 +24,10 @@ using testing::TempDir;
 
 // Those whose GGUF form another program has written.
 const std::vector<std::string> kFamilies = {
-    "llama",   "llama_bias", "llama_linear", "llama_llama3",     "llama_yarn", "mistral",
-    "mixtral", "qwen2",      "qwen3",        "qwen2_moe",        "qwen3_moe",  "smollm3",
-    "granite", "phi3",       "olmo2",        "gemma2",           "gemma3",     "ministral3",
-    "glm4",    "glm4_moe",   "deepseek_v3",  "deepseek_v2_lite", "lfm2"};
+    "llama",   "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",
+    "mixtral", "qwen2",      "qwen3",        "qwen2_moe",    "qwen3_moe",  "smollm3",
+    "granite", "phi3",       "olmo2",        "gemma2",       "gemma3",     "ministral3",
+    "glm4",    "glm4_moe",   "deepseek_v3",  "lfm2"};
 
 // The same, whose experts folders have in more than one form.
 std::vector<std::string> families_with_stacks() {
