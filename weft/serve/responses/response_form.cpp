@@ -56,8 +56,9 @@ class ResponseForm : public ReplyForm {
 
   std::string begin_stream(const std::vector<std::string>& /*first_texts*/) override {
     const json begun = response("in_progress", nullptr);
-    return event("response.created", {{"response", begun}}) +
-           event("response.in_progress", {{"response", begun}});
+    std::string events = event("response.created", {{"response", begun}});
+    events += event("response.in_progress", {{"response", begun}});
+    return events;
   }
 
   std::string stream_news(size_t /*index*/, const Choice& news) override {
@@ -166,8 +167,8 @@ class ResponseForm : public ReplyForm {
     const json part = part_json(kind, open_text_);
     json done = {{"text", open_text_}};
     if (&kind == &kMessage) done["logprobs"] = json::array();
-    std::string events = event_of_part(core::join(kind.events, "done"), std::move(done)) +
-                         event_of_part("response.content_part.done", {{"part", part}});
+    std::string events = event_of_part(core::join(kind.events, "done"), std::move(done));
+    events += event_of_part("response.content_part.done", {{"part", part}});
     open_text_.clear();
     return events + finish_item(item_json(kind, open_id_, status, {part}));
   }
