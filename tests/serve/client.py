@@ -115,7 +115,7 @@ def check_responses():
     assert cut["status"] == "incomplete" and cut["incomplete_details"]["reason"] == "max_output_tokens", cut
     form = {"type": "json_schema", "name": "city", "schema": {
         "type": "object", "properties": {"z": {"type": "boolean"}, "a": {"type": "boolean"}}, "required": ["z", "a"]}}
-    formed = json.loads(ask("/v1/responses", {**body, "text": {"format": form}})[1])
+    formed = json.loads(ask("/v1/responses", {**body, "max_output_tokens": 200, "text": {"format": form}})[1])
     assert list(json.loads(formed["output"][0]["content"][0]["text"])) == ["z", "a"], formed
     tool = {"type": "function", "name": "weather", "parameters": {
         "type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}}

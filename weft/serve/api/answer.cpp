@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "weft/core/clock.h"
+#include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/serve/api/api_error.h"
 
