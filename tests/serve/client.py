@@ -164,7 +164,10 @@ def check_slots():
     body = json.dumps({"prompt": [1, 2, 3], "max_tokens": 60, "ignore_eos": True, "stream": True})
     connection.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {KEY}"})
     answer = connection.getresponse()
-    answer.read(10)
+    # Slots are noted at the end of a step, a token is sent within it: the second one tells that the first is noted.
+    for _ in range(2):
+        while not answer.readline().startswith(b"data:"):
+            pass
     slots = json.loads(ask("/slots")[1])
     used = [slot for slot in slots if slot["is_processing"]]
     assert len(slots) == 8 and len(used) == 1 and used[0]["n_prompt_tokens"] == 3 and used[0]["n_decoded"] > 0, slots
