@@ -182,8 +182,8 @@ TEST(NewFamilies, TrainOnFourRanksAsOnOne) {
 TEST(NewFamilies, AreThoseWithoutExpertsAndFusedWeights) {
   std::vector<std::string> names;
   for (const models::FamilyInfo& family : models::families()) {
-    const bool has_experts = family.experts.count_key != nullptr;
-    if (!has_experts && family.fused_rows == models::FusedRows::kNone)
+    const bool needs_keys = family.experts.count_key != nullptr || family.recurrent.has_value();
+    if (!needs_keys && family.fused_rows == models::FusedRows::kNone)
       names.emplace_back(family.name);
   }
   EXPECT_EQ(new_family_names(), names);
