@@ -22,12 +22,17 @@ using test::BackgroundCommand;
 using test::CommandResult;
 using Strings = std::vector<std::string>;
 
+constexpr char kKeyVariable[] = "WEFT_JOB_KEY";
+
 class OnTwoHosts : public testing::Test {
  protected:
   void SetUp() override {
+    setenv(kKeyVariable, "the key of both hosts", 1);
     hosts_.emplace();
     if (!hosts_->problem().empty()) GTEST_SKIP() << hosts_->problem();
   }
+
+  void TearDown() override { unsetenv(kKeyVariable); }
 
   // One rank of `weft ARGS…` on the host, as a launcher that is not weft's own starts it.
   Strings rank_alone(int host, const Strings& args) const {
@@ -55,7 +60,8 @@ class OnTwoHosts : public testing::Test {
   std::optional<test::TwoHosts> hosts_;
 };
 
-TEST_F(OnTwoHosts, TheModelAnswersAsOnOneRank) {
+TEST_F(OnTwoHosts, TheModelAnswersAsOnOneRankAndWarnsOfNoKey) {
+  unsetenv(kKeyVariable);
   const Strings args = {"generate", "-p", "The quick brown fox jumps over", "-n", "8"};
   BackgroundCommand right(half(1, args), with_model());
   BackgroundCommand left(half(0, args), with_model());
@@ -63,6 +69,11 @@ TEST_F(OnTwoHosts, TheModelAnswersAsOnOneRank) {
   const CommandResult of_right = right.finish();
   EXPECT_EQ(of_left.status, 0) << of_left.err;
   EXPECT_EQ(of_right.status, 0) << of_right.err;
+  EXPECT_EQ(of_left.err,
+            "weft: warn: dist.job_key: several hosts without a key: whoever reaches " +
+                test::TwoHosts::address() + ":" + std::to_string(test::TwoHosts::port()) +
+                " can join or end this job; set WEFT_JOB_KEY or WEFT_JOB_KEY_FILE on all hosts\n");
+  EXPECT_EQ(of_right.err, "");
   EXPECT_EQ(of_right.out, "");
   const CommandResult alone = weft(joined(args, {"--tp", "1"}));
   EXPECT_EQ(std::regex_replace(of_left.out, std::regex("(^|\n)\\[0\\] "), "$1"), alone.out);

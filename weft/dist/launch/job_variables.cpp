@@ -9,6 +9,7 @@
 #include "weft/dist/store/client.h"
 #include "weft/dist/store/job_key.h"
 #include "weft/dist/store/server.h"
+#include "weft/dist/store/sockets.h"
 
 namespace weft::dist {
 
@@ -33,6 +34,7 @@ void Job::open_store() {
                                            StoreServerOptions{key_, host_name(), silence_limit()});
   }
   if (options_.num_hosts == 1) return;
+  if (options_.host == 0) warn_without_key(key_, endpoint_text(options_.address, port_));
   const auto open = [this](std::chrono::milliseconds time) -> c10::intrusive_ptr<c10d::Store> {
     const auto silence = launcher_silence_limit();
     const bool never = silence == std::chrono::milliseconds::max();

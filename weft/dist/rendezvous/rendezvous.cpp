@@ -73,6 +73,9 @@ Meeting meet_at_master(const RankInfo& info, std::chrono::milliseconds timeout) 
   std::shared_ptr<StoreServer> server;
   if (info.rank == 0 && !info.store_is_served) {
     server = serve(listen_as_rank_zero(info, endpoint.port, timeout), endpoint.key);
+    if (!info.single_host()) {
+      warn_without_key(endpoint.key, endpoint_text(endpoint.address, endpoint.port));
+    }
   }
   return join_at(std::move(endpoint), std::move(server), timeout);
 }
@@ -132,6 +135,7 @@ Meeting meet_through_torchrun(const RankInfo& info, std::chrono::milliseconds ti
   StoreEndpoint endpoint{own_address(info), 0, key};
   auto server = serve(listen_on(endpoint.address, endpoint.port), key);
   store->set(kMeetingKey, core::join(endpoint.address, ' ', endpoint.port));
+  if (!info.single_host()) warn_without_key(key, endpoint_text(endpoint.address, endpoint.port));
   return join_at(std::move(endpoint), std::move(server), timeout);
 }
 

@@ -9,6 +9,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
+#include "weft/core/log.h"
 #include "weft/core/sha256.h"
 
 namespace weft::dist {
@@ -51,5 +52,11 @@ std::string job_key_from_env() {
 }
 
 std::string new_job_key() { return core::hex_text(core::random_bytes(kNewKeyBytes)); }
+
+void warn_without_key(const std::string& key, const std::string& where) {
+  if (!key.empty()) return;
+  core::log(core::LogLevel::kWarn, "dist.job_key: several hosts without a key: whoever reaches ",
+            where, " can join or end this job; set WEFT_JOB_KEY or WEFT_JOB_KEY_FILE on all hosts");
+}
 
 }  // namespace weft::dist

@@ -12,4 +12,8 @@ std::string job_key_from_env();
 /// A new key that nobody can guess, as text.
 std::string new_job_key();
 
+/// Logs a warning where the store of several hosts has no key. `where`: its address and port. For
+/// the process that serves it.
+void warn_without_key(const std::string& key, const std::string& where);
+
 }  // namespace weft::dist
