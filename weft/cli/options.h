@@ -106,20 +106,11 @@ struct LogitsOptions {
   bool force = false;
 };
 
-/// weft serve: where, for whom, and how much at once.
-struct ServeVerbOptions {
+/// How verbs that answer many requests run a model: shared by serve and batch.
+struct ServedOptions {
   ModelOptions model;
-  std::string host = "127.0.0.1";
-  int64_t port = 8080;
-  /// What clients call the model; empty: the name of its file or folder.
+  /// What requests call the model; empty: the name of its file or folder.
   std::string alias;
-  /// A file with a key in each line; empty: no key is needed.
-  std::string api_key_file;
-  std::vector<std::string> cors_origins;
-  /// Without the chat page at /.
-  bool has_no_page = false;
-  /// A line of JSON for each request rather than words.
-  bool logs_json = false;
   /// As generate::TextGenerator takes it.
   int64_t context = 0;
   int64_t slots = 8;
@@ -130,8 +121,37 @@ struct ServeVerbOptions {
   int64_t prefix_cache_mb = 1024;
   /// How texts become embeddings: "last" or "mean".
   std::string pooling = "last";
+};
+
+/// weft serve: where and for whom.
+struct ServeVerbOptions : ServedOptions {
+  std::string host = "127.0.0.1";
+  int64_t port = 8080;
+  /// A file with a key in each line; empty: no key is needed.
+  std::string api_key_file;
+  std::vector<std::string> cors_origins;
+  /// Without the chat page at /.
+  bool has_no_page = false;
+  /// A line of JSON for each request rather than words.
+  bool logs_json = false;
   /// Start ranks again where one is lost.
   bool restarts = true;
+};
+
+/// weft batch: a file of requests, and where their answers go.
+struct BatchVerbOptions : ServedOptions {
+  /// "-": stdin.
+  std::string requests;
+  /// Empty: stdout.
+  std::string out;
+  bool force = false;
+  /// Keep the answers that `out` has, and ask the rest.
+  bool resumes = false;
+  /// Of prompts alone.
+  int64_t max_tokens = 256;
+  double temperature = 0;
+  /// Below 0: none.
+  int64_t seed = -1;
 };
 
 /// weft bench: how much is measured.

@@ -20,6 +20,7 @@ constexpr auto kTensorVerbs = std::to_array<TensorVerbRow>({
     {"chat", parse_and_run<parse_chat, run_chat>},
     {"generate", parse_and_run<parse_generate, run_generate>},
     {"serve", parse_and_run<parse_serve, run_serve>},
+    {"batch", parse_and_run<parse_batch, run_batch>},
     {"logits", parse_and_run<parse_logits, run_logits>},
     {"bench", parse_and_run<parse_bench, run_bench>},
     {"perplexity", parse_and_run<parse_perplexity, run_perplexity>},

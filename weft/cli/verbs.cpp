@@ -20,6 +20,7 @@ const std::vector<Verb>& verbs() {
       {"chat", "talk to a model, or ask it one question with -p", shows_help<parse_chat>},
       {"generate", "continue a text", shows_help<parse_generate>},
       {"serve", "answer requests over HTTP, as OpenAI's API has them", shows_help<parse_serve>},
+      {"batch", "answer the requests of a file, many at once", shows_help<parse_batch>},
       {"logits", "write the logits of given tokens to a safetensors file",
        shows_help<parse_logits>},
       {"tokenize", "show the tokens of a text", shows_help<parse_tokenize>,

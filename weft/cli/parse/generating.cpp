@@ -41,33 +41,15 @@ void add_bench_flags(CLI::App& app, BenchOptions& options) {
                "also show what a token takes by parts on each rank, and what the machine could do");
 }
 
-void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
-  app.add_option("--host", options.host,
-                 "the address to listen on; any but this machine's own needs --api-key-file "
-                 "(default: 127.0.0.1)")
-      ->envname("WEFT_SERVE_HOST");
-  app.add_option("--port", options.port, "0 takes any free one (default: 8080)")
-      ->check(whole_number(0, UINT16_MAX));
+void add_served_flags(CLI::App& app, ServedOptions& options) {
   app.add_option("--alias", options.alias,
-                 "what clients call the model (default: the name of its file or folder)");
-  app.add_option("--api-key-file", options.api_key_file,
-                 "a file with a key in each line; requests need one of them (default: none)");
-  app.add_option("--cors-origins", options.cors_origins,
-                 "a web page that may ask, like https://example.org, or *; may be given several "
-                 "times (default: none)")
-      ->allow_extra_args(false);
-  app.add_flag("--no-page", options.has_no_page, "no chat page at /");
-  app.add_flag("--log-json", options.logs_json,
-               "write a JSON object on a line of stderr for each request");
+                 "what requests call the model (default: the name of its file or folder)");
   app.add_option("-c,--ctx-size", options.context,
                  "the most tokens of a sequence, prompt and answer together (default: the model's, "
                  "at most 4096)")
       ->check(whole_number(1, INT32_MAX));
   app.add_option("--parallel,--np", options.slots, "sequences that run at once (default: 8)")
       ->check(whole_number(1, 1024));
-  app.add_option("--max-queue", options.max_queue,
-                 "sequences that wait; further requests are refused with 429 (default: 128)")
-      ->check(whole_number(1, 1 << 20));
   app.add_option("--step-tokens", options.step_tokens,
                  "the most tokens that are read in a step: every running sequence's next one, then "
                  "prompts in pieces of 128 (default: --parallel + 512)")
@@ -81,8 +63,48 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
                  "what an embedding is: the hidden state of the text's last token, or the mean of "
                  "all (default: last)")
       ->check(CLI::IsMember({"last", "mean"}));
+}
+
+void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
+  app.add_option("--host", options.host,
+                 "the address to listen on; any but this machine's own needs --api-key-file "
+                 "(default: 127.0.0.1)")
+      ->envname("WEFT_SERVE_HOST");
+  app.add_option("--port", options.port, "0 takes any free one (default: 8080)")
+      ->check(whole_number(0, UINT16_MAX));
+  app.add_option("--api-key-file", options.api_key_file,
+                 "a file with a key in each line; requests need one of them (default: none)");
+  app.add_option("--cors-origins", options.cors_origins,
+                 "a web page that may ask, like https://example.org, or *; may be given several "
+                 "times (default: none)")
+      ->allow_extra_args(false);
+  app.add_flag("--no-page", options.has_no_page, "no chat page at /");
+  app.add_flag("--log-json", options.logs_json,
+               "write a JSON object on a line of stderr for each request");
+  app.add_option("--max-queue", options.max_queue,
+                 "sequences that wait; further requests are refused with 429 (default: 128)")
+      ->check(whole_number(1, 1 << 20));
   app.add_flag("--restart,!--no-restart", options.restarts,
                "with --tp: when a rank is lost, start all of them again (default: on)");
+}
+
+void add_batch_flags(CLI::App& app, BatchVerbOptions& options) {
+  app.add_option("-i,--requests", options.requests,
+                 "a file with a request in each line: a prompt in quotes, an object with prompt or "
+                 "messages, or one of OpenAI's batches; - reads stdin");
+  app.add_option("-o,--out", options.out,
+                 "the file to write, an answer in each line (default: stdout)");
+  app.add_flag("--force", options.force, "replace the file to write");
+  app.add_flag("--resume", options.resumes,
+               "keep the answers that the file to write has, and ask the rest");
+  app.add_option("-n,--max-tokens", options.max_tokens,
+                 "the most new tokens of requests that don't say (default: 256)")
+      ->check(whole_number(1, INT32_MAX));
+  app.add_option("--temp,--temperature", options.temperature,
+                 "randomness of requests that don't say (default: 0)")
+      ->check(CLI::Range(0.0, 2.0));
+  app.add_option("-s,--seed", options.seed, "seed of requests that don't say (default: a new one)")
+      ->check(whole_number(0, INT64_MAX));
 }
 
 // Of two ways to give a text one may be used.
@@ -167,12 +189,31 @@ std::optional<ServeVerbOptions> parse_serve(const Args& args) {
   options.model.command = command_of("serve", args);
   options.model.activations = kFastActivations;
   add_running_flags(app, options.model);
+  add_served_flags(app, options);
   add_serve_flags(app, options);
   if (!parse_flags(app, args)) return std::nullopt;
   check<ConfigError>(is_loopback(options.host) || !options.api_key_file.empty(),
                      "--host: ", options.host,
                      " is open to other machines, expected --api-key-file with it; "
                      "give one or listen on 127.0.0.1");
+  return options;
+}
+
+std::optional<BatchVerbOptions> parse_batch(const Args& args) {
+  CLI::App app("Answers the requests of a file, many at once, in their order.", "batch");
+  BatchVerbOptions options;
+  options.model.command = command_of("batch", args);
+  // As many as are asked at once: none is refused because others wait.
+  options.max_queue = 1 << 20;
+  options.model.activations = kFastActivations;
+  add_running_flags(app, options.model);
+  add_served_flags(app, options);
+  add_batch_flags(app, options);
+  if (!parse_flags(app, args, {"--requests"})) return std::nullopt;
+  check<ConfigError>(!options.resumes || !options.out.empty(),
+                     "--resume: without --out, expected the file to go on with");
+  check<ConfigError>(!options.resumes || !options.force,
+                     "--resume: beside --force, expected one of them; leave the other out");
   return options;
 }
 

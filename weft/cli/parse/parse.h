@@ -12,6 +12,7 @@ namespace weft::cli {
 std::optional<ChatOptions> parse_chat(const Args& args);
 std::optional<GenerateVerbOptions> parse_generate(const Args& args);
 std::optional<ServeVerbOptions> parse_serve(const Args& args);
+std::optional<BatchVerbOptions> parse_batch(const Args& args);
 std::optional<LogitsOptions> parse_logits(const Args& args);
 std::optional<BenchOptions> parse_bench(const Args& args);
 std::optional<PerplexityVerbOptions> parse_perplexity(const Args& args);

@@ -16,6 +16,7 @@ int run_completion(const CompletionOptions& options);
 int run_chat(const ChatOptions& options);
 int run_generate(const GenerateVerbOptions& options);
 int run_serve(const ServeVerbOptions& options);
+int run_batch(const BatchVerbOptions& options);
 int run_logits(const LogitsOptions& options);
 int run_bench(const BenchOptions& options);
 int run_perplexity(const PerplexityVerbOptions& options);

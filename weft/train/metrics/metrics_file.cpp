@@ -1,9 +1,5 @@
 #include "weft/train/metrics/metrics_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -56,17 +52,20 @@ void for_each_line(const std::string& path, const std::string& text,
   }
 }
 
-void keep_lines(const std::string& path, int64_t last_step) {
+// Leaves only the lines of steps up to `last_step` in the file, if there is one. Returns its path.
+const std::string& with_kept_lines(const std::string& path, int64_t last_step) {
+  if (!std::filesystem::exists(path)) return path;
   const std::string text = core::read_text_file(path, kMaxBytes);
   std::string kept;
   // Every line is read, also where none stays: a file of something else is not replaced.
   for_each_line(path, text, [&](std::string_view line, const StepMetrics& metrics) {
     if (metrics.step <= last_step) kept += line;
   });
-  if (kept == text) return;
+  if (kept == text) return path;
   core::AtomicFile file(path, kept.size());
   file.write(std::as_bytes(std::span(kept)));
   file.commit();
+  return path;
 }
 
 }  // namespace
@@ -100,18 +99,11 @@ StepMetrics metrics_from_json(const Json& json, const std::string& where) {
   return metrics;
 }
 
-MetricsFile::MetricsFile(const std::string& path, int64_t resumed_step) : path_(path) {
-  if (std::filesystem::exists(path)) keep_lines(path, resumed_step);
-  fd_ = core::FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!fd_.is_open()) core::fail_errno(path, "cannot open", errno);
-}
+MetricsFile::MetricsFile(const std::string& path, int64_t resumed_step)
+    : file_(with_kept_lines(path, resumed_step)) {}
 
 void MetricsFile::append(const StepMetrics& metrics) {
-  const std::string line = core::dump_json(metrics_to_json(metrics)) + "\n";
-  const ssize_t written = ::write(fd_.get(), line.data(), line.size());
-  if (written < 0) core::fail_write(path_, line.size(), 0, errno);
-  const auto bytes = static_cast<uint64_t>(written);
-  if (bytes < line.size()) core::fail_write(path_, line.size(), bytes, ENOSPC);
+  file_.append(core::dump_json(metrics_to_json(metrics)) + "\n");
 }
 
 std::vector<StepMetrics> read_metrics(const std::string& path) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/files/file.h"
+#include "weft/core/files/line_file.h"
 #include "weft/core/json.h"
 
 namespace weft::train {
@@ -55,8 +55,7 @@ class MetricsFile {
   void append(const StepMetrics& metrics);
 
  private:
-  std::string path_;
-  core::FileDescriptor fd_;
+  core::LineFile file_;
 };
 
 /// All whole lines of the file, in order. Throws FormatError naming the line, IoError.

@@ -1,8 +1,6 @@
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -10,12 +8,12 @@
 #include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
+#include "weft/cli/verbs/serve/served.h"
 #include "weft/core/clock.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
 #include "weft/core/log.h"
 #include "weft/core/terminal/printable.h"
-#include "weft/generate/text_generator.h"
 #include "weft/models/config/sources.h"
 #include "weft/serve/engine/run_steps.h"
 #include "weft/serve/routes/service.h"
@@ -36,46 +34,6 @@ std::vector<std::string> read_keys(const std::string& path) {
   return keys;
 }
 
-std::string name_of(const ServeVerbOptions& options, const std::string& path) {
-  if (!options.alias.empty()) return options.alias;
-  return std::filesystem::path(path).lexically_normal().filename().string();
-}
-
-serve::SchedulerOptions scheduler_options(const ServeVerbOptions& options, const Session& session) {
-  serve::SchedulerOptions scheduler;
-  const int64_t limit = session.loaded.model->config().max_positions;
-  const int64_t context = std::min(generate::TextGenerator::kDefaultContext, limit);
-  constexpr int64_t kPieces = 4;
-  scheduler.context = options.context != 0 ? options.context : context;
-  scheduler.slots = options.slots;
-  scheduler.max_queue = options.max_queue;
-  scheduler.step_tokens = options.step_tokens != 0 ? options.step_tokens
-                                                   : options.slots + kPieces * serve::kPieceTokens;
-  return scheduler;
-}
-
-// As many pages as fit into what was asked for. Collective.
-serve::PrefixCacheOptions prefix_options(const ServeVerbOptions& options, const Session& session,
-                                         const serve::StepRunner& runner) {
-  constexpr int64_t kMiB = 1 << 20;
-  serve::PrefixCacheOptions prefix;
-  if (options.prefix_cache_mb == 0) return prefix;
-  if (!runner.model().has_cache_of_positions()) {
-    if (runner.group().rank() == 0) {
-      core::log(core::LogLevel::kInfo, "serve: the model has recurrent layers, whose states can't ",
-                "be cut: every prompt is read from its beginning");
-    }
-    return prefix;
-  }
-  prefix.model = session.path + '\n' + options.model.adapter;
-  prefix.page_bytes = runner.page_bytes();
-  prefix.num_pages = options.prefix_cache_mb * kMiB / prefix.page_bytes;
-  core::check<core::ConfigError>(
-      prefix.num_pages > 0, "--prefix-cache-mb: ", options.prefix_cache_mb,
-      ", expected 0 or at least ", (prefix.page_bytes + kMiB - 1) / kMiB, " for this model");
-  return prefix;
-}
-
 // What rank 0 alone has: the clients, and who decides what is done for them.
 class Front {
  public:
@@ -85,16 +43,9 @@ class Front {
 
   void open(const ServeVerbOptions& options, const Session& session,
             const serve::SchedulerOptions& scheduler) {
-    text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
-    scheduler_ = std::make_unique<serve::Scheduler>(scheduler, tokenizer);
-    serve::ServedModel model{
-        name_of(options, session.path),
-        scheduler_.get(),
-        std::move(tokenizer),
-        models::load_chat_template(*session.file),
-        session.loaded.model->config().vocab_size,
-        session.loaded.model->config().width,
-        options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast};
+    scheduler_ =
+        std::make_unique<serve::Scheduler>(scheduler, models::load_tokenizer(*session.file));
+    serve::ServedModel model = served_model(options, session, *scheduler_);
     const std::string name = core::printable(model.name);
     service_.open(std::move(model));
     std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", name.c_str(), options.host.c_str(),

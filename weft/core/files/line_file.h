@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "weft/core/files/file.h"
+
+namespace weft::core {
+
+/// A file that grows by whole lines, such as a record of what has been done. For one writer.
+class LineFile {
+ public:
+  /// Opens the file, or makes it. Throws IoError.
+  explicit LineFile(const std::string& path);
+
+  /// Adds `line`, which ends with a line break, in one piece. Throws IoError; when the disk is
+  /// full, with the bytes that are needed and free.
+  void append(const std::string& line);
+
+ private:
+  std::string path_;
+  FileDescriptor fd_;
+};
+
+}  // namespace weft::core
