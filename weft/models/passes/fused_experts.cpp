@@ -84,7 +84,8 @@ bool add_shared(const nn::MixtureOfExperts& mixture, HeldLinears& held,
                 FusedExperts::Layer& layer) {
   if (mixture->shared().is_empty()) return true;
   const Linears linears = held.take_expert<nn::PanelLinearImpl>(mixture->shared());
-  if (!add_expert(linears, layer, layer.shared.emplace())) return false;
+  layer.shared = FusedExperts::Expert();
+  if (!add_expert(linears, layer, *layer.shared)) return false;
   take_down_bias(mixture->shared(), layer, *layer.shared);
   if (mixture->shared_gate().is_empty()) return true;
   return add_router(mixture->shared_gate(), held, layer, layer.shared_gate.emplace());

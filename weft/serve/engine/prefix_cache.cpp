@@ -33,7 +33,8 @@ std::optional<int64_t> PrefixCache::find(const PieceKey& key) const {
 
 // The first piece becomes the most recent one, so that it outlives those behind it.
 void PrefixCache::use(std::span<const PieceKey> keys) {
-  for (const PieceKey& key : std::views::reverse(keys)) {
+  for (auto place = keys.rbegin(); place != keys.rend(); ++place) {
+    const PieceKey& key = *place;
     const auto found = places_.find(key);
     if (found != places_.end()) entries_.splice(entries_.begin(), entries_, found->second);
   }

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "weft/cli/model/adapter.h"
 #include "weft/cli/model/session.h"
 #include "weft/cli/output.h"
 #include "weft/cli/streams.h"
