@@ -11,16 +11,18 @@
 
 namespace weft::core {
 
+void append_piece(const FileDescriptor& file, const std::string& path, const std::string& bytes) {
+  const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+  if (written < 0) fail_write(path, bytes.size(), 0, errno);
+  const auto count = static_cast<uint64_t>(written);
+  if (count < bytes.size()) fail_write(path, bytes.size(), count, ENOSPC);
+}
+
 LineFile::LineFile(const std::string& path)
     : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
   if (!fd_.is_open()) fail_errno(path, "cannot open", errno);
 }
 
-void LineFile::append(const std::string& line) {
-  const ssize_t written = ::write(fd_.get(), line.data(), line.size());
-  if (written < 0) fail_write(path_, line.size(), 0, errno);
-  const auto bytes = static_cast<uint64_t>(written);
-  if (bytes < line.size()) fail_write(path_, line.size(), bytes, ENOSPC);
-}
+void LineFile::append(const std::string& line) { append_piece(fd_, path_, line); }
 
 }  // namespace weft::core

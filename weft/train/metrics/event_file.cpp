@@ -10,7 +10,7 @@
 #include <span>
 
 #include "weft/core/error.h"
-#include "weft/core/files/atomic_file.h"
+#include "weft/core/files/line_file.h"
 #include "weft/train/metrics/crc32c.h"
 
 namespace weft::train {
@@ -120,11 +120,6 @@ void EventFile::append(int64_t step, const Scalars& scalars) {
   write(frame_record(encode_scalars_event(now(), step, scalars)));
 }
 
-void EventFile::write(const std::string& bytes) {
-  const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
-  if (written < 0) core::fail_write(path_, bytes.size(), 0, errno);
-  const auto count = static_cast<uint64_t>(written);
-  if (count < bytes.size()) core::fail_write(path_, bytes.size(), count, ENOSPC);
-}
+void EventFile::write(const std::string& bytes) { core::append_piece(fd_, path_, bytes); }
 
 }  // namespace weft::train
