@@ -99,6 +99,10 @@ void check_is_not_input(const std::string& out, const std::string& input) {
 
 }  // namespace
 
+Inputs model_inputs(const ModelOptions& options, const std::string& path) {
+  return {path, options.adapter, options.shard_info, options.functions};
+}
+
 core::ReplaceableFolder model_folder() { return {"config.json", is_part_of_model, kRemedy}; }
 
 core::ReplaceableFolder folder_of_files(const std::vector<std::string>& names) {

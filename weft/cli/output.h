@@ -11,6 +11,9 @@ namespace weft::cli {
 /// Files and folders that a verb reads; empty names are none.
 using Inputs = std::vector<std::string>;
 
+/// What a verb reads by these flags of a model, which is at `path`.
+Inputs model_inputs(const ModelOptions& options, const std::string& path);
+
 /// A folder that holds a model and nothing else.
 core::ReplaceableFolder model_folder();
 

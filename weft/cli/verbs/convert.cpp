@@ -34,7 +34,7 @@ const TypeName* find_type(const std::string& name) {
 bool is_gguf_path(const std::string& path) { return path.ends_with(".gguf"); }
 
 void check_output(const ModelOptions& model, const OutputOptions& output) {
-  const Inputs inputs = {model.path, model.shard_info};
+  const Inputs inputs = model_inputs(model, model.path);
   if (!is_gguf_path(output.out)) return check_new_folder(output, model_folder(), inputs);
   core::check<core::ConfigError>(model.tp <= 1, "--tp: ", model.tp,
                                  ", expected 1: a GGUF file is written by one process");

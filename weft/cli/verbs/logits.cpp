@@ -46,8 +46,7 @@ int logits_on_ranks(const ModelOptions& model_options, const dist::World& world,
 
 int run_logits(const LogitsOptions& options) {
   const std::string model = base_path(options.model);
-  check_new_file(options.out, options.force,
-                 {model, options.model.adapter, options.model.shard_info});
+  check_new_file(options.out, options.force, model_inputs(options.model, model));
   check_tokens(options.tokens, models::read_config(*io::TensorFile::open(model)));
   return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
     return logits_on_ranks(model, world, options);

@@ -34,7 +34,7 @@ int quantize_on_ranks(const ModelOptions& model, const dist::World& world,
 int run_quantize(const QuantizeOptions& options) {
   scheme_of(options);
   // The ranks that another process has started find nothing there yet either.
-  check_new_folder(options.output, model_folder(), {options.model.path, options.model.shard_info});
+  check_new_folder(options.output, model_folder(), model_inputs(options.model, options.model.path));
   return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
     return quantize_on_ranks(model, world, options);
   });
