@@ -114,6 +114,17 @@ TEST_F(Outputs, AreNoFilesOfFlags) {
   }
 }
 
+TEST_F(Outputs, AreNoFilesOfFunctions) {
+  const std::string functions = dir_.write("functions.json", "{}");
+  before_ = all_files(dir_.path());
+  for (const Strings& verb :
+       {Strings{"logits", model_, "--tokens", "1"}, Strings{"batch", model_, "-i", weights_}}) {
+    expect_refused(joined(verb, {"-o", functions, "--force", "--shard-info", weights_,
+                                 "--functions", functions}),
+                   functions + ": is what is read, so it is not written; choose another path");
+  }
+}
+
 TEST_F(Outputs, OfPlotAreNothingElseOfTheRun) {
   const std::string metrics =
       dir_.write("metrics.jsonl",

@@ -49,6 +49,20 @@ TEST(BatchFile, TakesPromptsBodiesAndOpenAisLines) {
   EXPECT_EQ(json::parse(requests[2].http.body), json({{"input", "a"}}));
 }
 
+// In a schema it is the order in which members are answered.
+TEST(BatchFile, KeepsTheOrderOfABodysMembers) {
+  const std::string format = R"("response_format": {"b": 1, "a": {"d": 2, "c": "}"}})";
+  const std::string chat = R"({"messages": [], )" + format + R"(, "seed": 4, "temperature": 1 })";
+  const std::string whole =
+      R"({"custom_id": "x", "method": "POST", "url": "/v1/chat/completions", "body": )" + chat +
+      "}";
+  const auto requests = read_batch(chat + "\r\n" + whole, "file", {});
+  ASSERT_EQ(requests.size(), 2U);
+  EXPECT_EQ(requests[0].http.body, R"({"messages": [], )" + format +
+                                       R"(, "seed": 4, "temperature": 1 ,"max_tokens":256})");
+  EXPECT_EQ(requests[1].http.body, chat);
+}
+
 TEST(BatchFile, NamesTheLineThatIsNoRequest) {
   const std::string head = R"({"custom_id": "a", "method": )";
   const std::string whole = head + R"("POST", "url": "/v1/completions", "body": {}})";
@@ -83,6 +97,17 @@ TEST(BatchFile, GoesOnAfterTheAnswersThatWereWritten) {
   EXPECT_EQ(answered.lines, right);
   EXPECT_EQ(json::parse(right)["response"]["body"], json({{"x", 1}}));
   EXPECT_THROW(read_answered("{\"other\": 1}\n", "file"), core::FormatError);
+  EXPECT_EQ(read_answered(right + "{\"cust", "file").lines, right);
+  // Of something else that has no line break, too.
+  for (const std::string& other : {std::string("my notes"), right + "{\"id\": 1}"}) {
+    try {
+      read_answered(other, "file");
+      ADD_FAILURE() << other;
+    } catch (const core::FormatError& error) {
+      EXPECT_STREQ(error.what(),
+                   "file: its last line is no answer of a batch; choose another file");
+    }
+  }
 }
 
 // The text of each answer, by the request's id, in the order of the lines.
@@ -152,6 +177,16 @@ TEST(Batch, RefusesRequestsThatAreNone) {
   EXPECT_EQ(result.err, "weft: FormatError: " + requests +
                             ": line 2: no request, expected a prompt, or an object with prompt, "
                             "messages, or custom_id, method, url and body\n");
+  // What is to be replaced stays until there is a model that answers.
+  const std::string out = dir.write("out", "old\n");
+  const std::string one = dir.write("one", "\"a\"\n");
+  const auto missing = cli::weft({"batch", dir.at("none"), "-i", one, "-o", out, "--force"});
+  EXPECT_NE(missing.status, 0);
+  EXPECT_EQ(cli::weft({"batch", "-i", one, "-o", out, "--force", "--prefix-cache-mb", "1"}).status,
+            2);
+  EXPECT_EQ(whole_file(out), "old\n");
+  EXPECT_EQ(cli::weft({"batch", "-i", one, "-o", out, "--resume"}).status, 3);
+  EXPECT_EQ(whole_file(out), "old\n");
   EXPECT_EQ(cli::weft({"batch", "-i", requests, "--resume"}).err,
             "weft: ConfigError: --resume: without --out, expected the file to go on with\n");
 }

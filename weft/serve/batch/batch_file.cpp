@@ -9,6 +9,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/json.h"
+#include "weft/serve/chat/member_text.h"
 
 namespace weft::serve {
 namespace {
@@ -16,6 +17,9 @@ namespace {
 using core::check;
 using core::FormatError;
 using nlohmann::json;
+
+// How batch_line's begin, whose members are sorted.
+constexpr std::string_view kLineBegin = "{\"custom_id\":";
 
 // Calls `read` with each line that is not empty and the place that messages name.
 void for_each_line(std::string_view text, const std::string& where,
@@ -29,13 +33,18 @@ void for_each_line(std::string_view text, const std::string& where,
   }
 }
 
-json with_defaults(json body, const BatchDefaults& defaults) {
+// `text`, a body's, with what it does not say; its members stay in their order, which a schema's
+// answers follow.
+std::string with_defaults(const json& body, std::string text, const BatchDefaults& defaults) {
+  json missing = json::object();
   if (!body.contains("max_tokens") && !body.contains("max_completion_tokens")) {
-    body["max_tokens"] = defaults.max_tokens;
+    missing["max_tokens"] = defaults.max_tokens;
   }
-  if (!body.contains("temperature")) body["temperature"] = defaults.temperature;
-  if (!body.contains("seed") && defaults.seed) body["seed"] = *defaults.seed;
-  return body;
+  if (!body.contains("temperature")) missing["temperature"] = defaults.temperature;
+  if (!body.contains("seed") && defaults.seed) missing["seed"] = *defaults.seed;
+  if (missing.empty()) return text;
+  text.erase(text.rfind('}'));
+  return text + "," + core::dump_json(missing).substr(1);
 }
 
 std::string text_of(const json& line, const std::string& key, const std::string& where) {
@@ -43,7 +52,7 @@ std::string text_of(const json& line, const std::string& key, const std::string&
 }
 
 // A line in the form of OpenAI's batches.
-BatchRequest whole_request(const json& line, const std::string& where) {
+BatchRequest whole_request(const json& line, std::string_view text, const std::string& where) {
   BatchRequest request;
   request.id = text_of(line, "custom_id", where);
   request.http.method = text_of(line, "method", where);
@@ -52,13 +61,13 @@ BatchRequest whole_request(const json& line, const std::string& where) {
   check<FormatError>(request.http.method == "POST", where, ": method ",
                      core::quote(request.http.method), ", expected \"POST\"");
   check<FormatError>(body.is_object(), where, ": body: expected an object");
-  request.http.body = core::dump_json(body);
+  request.http.body = member_text(text, {"body"}).value_or(core::dump_json(body));
   return request;
 }
 
-BatchRequest request_of(const json& line, int64_t number, const std::string& where,
-                        const BatchDefaults& defaults) {
-  if (line.is_object() && line.contains("body")) return whole_request(line, where);
+BatchRequest request_of(const json& line, std::string_view text, int64_t number,
+                        const std::string& where, const BatchDefaults& defaults) {
+  if (line.is_object() && line.contains("body")) return whole_request(line, text, where);
   BatchRequest request;
   request.id = core::join("request-", number);
   request.http.method = "POST";
@@ -68,7 +77,8 @@ BatchRequest request_of(const json& line, int64_t number, const std::string& whe
                      "or custom_id, method, url and body");
   request.http.path = is_chat ? "/v1/chat/completions" : "/v1/completions";
   const json body = line.is_string() ? json{{"prompt", line}} : line;
-  request.http.body = core::dump_json(with_defaults(body, defaults));
+  request.http.body =
+      with_defaults(body, line.is_string() ? core::dump_json(body) : std::string(text), defaults);
   return request;
 }
 
@@ -88,7 +98,7 @@ std::vector<BatchRequest> read_batch(const std::string& text, const std::string&
     const json line = core::parse_json(bytes, place);
     check<FormatError>(!asks_for_stream(line), place,
                        ": stream: true, expected answers as a whole; leave it out");
-    BatchRequest request = request_of(line, number, place, defaults);
+    BatchRequest request = request_of(line, bytes, number, place, defaults);
     check<FormatError>(ids.insert(request.id).second, place, ": custom_id ",
                        core::quote(request.id), ", expected one that no other line has");
     requests.push_back(std::move(request));
@@ -113,7 +123,11 @@ std::string batch_line(const std::string& id, uint64_t number, const HttpAnswer&
 
 BatchAnswered read_answered(const std::string& text, const std::string& where) {
   BatchAnswered answered;
-  const std::string_view whole = std::string_view(text).substr(0, text.rfind('\n') + 1);
+  const size_t end = text.rfind('\n') + 1;
+  const std::string_view whole = std::string_view(text).substr(0, end);
+  const std::string_view rest = std::string_view(text).substr(end);
+  check<FormatError>(rest.starts_with(kLineBegin) || kLineBegin.starts_with(rest), where,
+                     ": its last line is no answer of a batch; choose another file");
   for_each_line(whole, where, [&](std::string_view bytes, int64_t, const std::string& place) {
     const json line = core::parse_json(bytes, place);
     const std::string id = text_of(line, "custom_id", place);

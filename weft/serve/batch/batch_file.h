@@ -42,8 +42,8 @@ struct BatchAnswered {
   std::string lines;
 };
 
-/// Reads them; other lines, and a last one that was not written to its end, are left out. Throws
-/// FormatError, naming the line, for a line that `batch_line` has not written.
+/// Reads them; other answers, and a last one that was not written to its end, are left out. Throws
+/// FormatError, naming the line, for a line that `batch_line` has not written, or not begun.
 BatchAnswered read_answered(const std::string& text, const std::string& where);
 
 }  // namespace weft::serve

@@ -51,11 +51,6 @@ bool BatchRun::is_done() const {
   return is_done_;
 }
 
-size_t BatchRun::num_told() const {
-  const std::lock_guard lock(mutex_);
-  return num_told_;
-}
-
 bool BatchRun::may_ask() const {
   return !stops_ && num_asked_ < requests_.size() && num_asked_ - num_answered_ < most_ &&
          num_asked_ - num_told_ < kAhead * most_;

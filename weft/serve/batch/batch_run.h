@@ -33,8 +33,6 @@ class BatchRun {
   void stop();
   /// Whether all that is going to be asked has been answered and told. On any thread.
   bool is_done() const;
-  /// How many answers the sink has seen. On any thread.
-  size_t num_told() const;
 
  private:
   static constexpr size_t kAhead = 8;

@@ -1,7 +1,6 @@
 #include "weft/serve/engine/prefix_cache.h"
 
 #include <algorithm>
-#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -34,8 +33,7 @@ std::optional<int64_t> PrefixCache::find(const PieceKey& key) const {
 // The first piece becomes the most recent one, so that it outlives those behind it.
 void PrefixCache::use(std::span<const PieceKey> keys) {
   for (auto place = keys.rbegin(); place != keys.rend(); ++place) {
-    const PieceKey& key = *place;
-    const auto found = places_.find(key);
+    const auto found = places_.find(*place);
     if (found != places_.end()) entries_.splice(entries_.begin(), entries_, found->second);
   }
 }

@@ -2,8 +2,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
@@ -14,8 +16,6 @@
 #include "weft/core/files/file.h"
 #include "weft/core/log.h"
 #include "weft/core/terminal/printable.h"
-#include "weft/models/config/sources.h"
-#include "weft/serve/engine/run_steps.h"
 #include "weft/serve/routes/service.h"
 
 namespace weft::cli {
@@ -35,46 +35,40 @@ std::vector<std::string> read_keys(const std::string& path) {
 }
 
 // What rank 0 alone has: the clients, and who decides what is done for them.
-class Front {
+class Front : public ServedFront {
  public:
   explicit Front(const ServeVerbOptions& options)
-      : service_(access_of(options), !options.has_no_page, options.logs_json),
+      : options_(options),
+        service_(access_of(options), !options.has_no_page, options.logs_json),
         server_(http_options(options), handler()) {}
-
-  void open(const ServeVerbOptions& options, const Session& session,
-            const serve::SchedulerOptions& scheduler) {
-    scheduler_ =
-        std::make_unique<serve::Scheduler>(scheduler, models::load_tokenizer(*session.file));
-    serve::ServedModel model = served_model(options, session, *scheduler_);
-    const std::string name = core::printable(model.name);
-    service_.open(std::move(model));
-    std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", name.c_str(), options.host.c_str(),
-                 server_.port());
-    if (!options.has_no_page) {
-      std::fprintf(stderr, "weft serve: chat page on http://%s:%d/\n", options.host.c_str(),
-                   server_.port());
-    }
-  }
-
-  serve::Scheduler* scheduler() { return scheduler_.get(); }
 
   // The first signal, which may have come to another rank alone, lets what was asked for be
   // answered; a second one to this rank does not.
-  void obey_signals() {
+  void before_step() override {
     if (caught_signal() == 0) return;
-    scheduler_->drain();
-    if (num_signals() > 1) scheduler_->end_all("");
+    scheduler()->drain();
+    if (num_signals() > 1) scheduler()->end_all("");
   }
 
-  void fail(const std::string& reason) {
+  void fail(const std::string& reason) override {
     service_.set_fault(reason);
-    if (scheduler_ != nullptr) scheduler_->end_all(reason);
+    if (scheduler() != nullptr) scheduler()->end_all(reason);
     server_.finish(std::chrono::milliseconds(500));
   }
 
-  void finish() { server_.finish(std::chrono::seconds(5)); }
+  void finish() override { server_.finish(std::chrono::seconds(5)); }
 
  private:
+  void open_model(serve::ServedModel model) override {
+    const std::string name = core::printable(model.name);
+    service_.open(std::move(model));
+    std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", name.c_str(), options_.host.c_str(),
+                 server_.port());
+    if (!options_.has_no_page) {
+      std::fprintf(stderr, "weft serve: chat page on http://%s:%d/\n", options_.host.c_str(),
+                   server_.port());
+    }
+  }
   static serve::AccessOptions access_of(const ServeVerbOptions& options) {
     const std::vector<std::string> keys = read_keys(options.api_key_file);
     return {keys, options.cors_origins, keys.empty()};
@@ -96,7 +90,7 @@ class Front {
         };
   }
 
-  std::unique_ptr<serve::Scheduler> scheduler_;
+  const ServeVerbOptions& options_;
   serve::Service service_;
   // Ends first: its thread uses the others.
   serve::HttpServer server_;
@@ -105,25 +99,7 @@ class Front {
 int serve_on_ranks(const ModelOptions& model, const dist::World& world,
                    const ServeVerbOptions& options) {
   if (std::getenv("WEFT_LOG_LEVEL") == nullptr) core::set_log_level(core::LogLevel::kInfo);
-  watch_interrupt();
-  watch_termination();
-  std::optional<Front> front;
-  if (world.rank() == 0) front.emplace(options);
-  try {
-    const Session session = open_session(model, world);
-    serve::SchedulerOptions scheduler = scheduler_options(options, session);
-    serve::StepRunner runner(session.loaded.model, scheduler.context, scheduler.slots);
-    scheduler.prefix = prefix_options(options, session, runner);
-    if (front) front->open(options, session, scheduler);
-    serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
-                     [&] { front->obey_signals(); });
-  } catch (const std::exception& error) {
-    if (front) front->fail(error.what());
-    throw;
-  }
-  if (front) front->finish();
-  // A rank other than 0 may have got no signal of its own.
-  return caught_signal() == 0 ? 0 : 128 + caught_signal();
+  return run_served(options, model, world, [&] { return std::make_unique<Front>(options); });
 }
 
 }  // namespace

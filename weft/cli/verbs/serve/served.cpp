@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <utility>
 
+#include "weft/cli/streams.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
 #include "weft/generate/text_generator.h"
 #include "weft/models/config/sources.h"
+#include "weft/serve/engine/run_steps.h"
+#include "weft/serve/engine/step_runner.h"
 
 namespace weft::cli {
 namespace {
@@ -17,8 +22,7 @@ std::string name_of(const ServedOptions& options, const std::string& path) {
   return std::filesystem::path(path).lexically_normal().filename().string();
 }
 
-}  // namespace
-
+// What flags and model make of a scheduler, without a prefix cache.
 serve::SchedulerOptions scheduler_options(const ServedOptions& options, const Session& session) {
   serve::SchedulerOptions scheduler;
   const int64_t limit = session.loaded.model->config().max_positions;
@@ -32,6 +36,7 @@ serve::SchedulerOptions scheduler_options(const ServedOptions& options, const Se
   return scheduler;
 }
 
+// As many pages as fit into what was asked for. Collective.
 serve::PrefixCacheOptions prefix_options(const ServedOptions& options, const Session& session,
                                          const serve::StepRunner& runner) {
   constexpr int64_t kMiB = 1 << 20;
@@ -54,16 +59,38 @@ serve::PrefixCacheOptions prefix_options(const ServedOptions& options, const Ses
   return prefix;
 }
 
-serve::ServedModel served_model(const ServedOptions& options, const Session& session,
-                                serve::Scheduler& scheduler) {
+}  // namespace
+
+void ServedFront::open(const ServedOptions& options, const Session& session,
+                       const serve::SchedulerOptions& scheduler) {
+  text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
+  scheduler_ = std::make_unique<serve::Scheduler>(scheduler, tokenizer);
   const models::ModelConfig& config = session.loaded.model->config();
-  return {name_of(options, session.path),
-          &scheduler,
-          models::load_tokenizer(*session.file),
-          models::load_chat_template(*session.file),
-          config.vocab_size,
-          config.width,
-          options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast};
+  open_model({name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
+              models::load_chat_template(*session.file), config.vocab_size, config.width,
+              options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast});
+}
+
+int run_served(const ServedOptions& options, const ModelOptions& model, const dist::World& world,
+               const std::function<std::unique_ptr<ServedFront>()>& make_front) {
+  watch_interrupt();
+  watch_termination();
+  const std::unique_ptr<ServedFront> front = world.rank() == 0 ? make_front() : nullptr;
+  try {
+    const Session session = open_session(model, world);
+    serve::SchedulerOptions scheduler = scheduler_options(options, session);
+    serve::StepRunner runner(session.loaded.model, scheduler.context, scheduler.slots);
+    scheduler.prefix = prefix_options(options, session, runner);
+    if (front) front->open(options, session, scheduler);
+    serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
+                     [&] { front->before_step(); });
+  } catch (const std::exception& error) {
+    if (front) front->fail(error.what());
+    throw;
+  }
+  if (front) front->finish();
+  // A rank other than 0 may have got no signal of its own.
+  return caught_signal() == 0 ? 0 : 128 + caught_signal();
 }
 
 }  // namespace weft::cli
