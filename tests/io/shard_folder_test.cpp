@@ -55,7 +55,7 @@ constexpr char kRules[] = R"("embed.weight":[["shard",0]],)"
                           R"("layers.*.proj.weight":[["as_bits",3],["shard",1,32,8,1,32]],)"
                           R"("layers.*.proj.scales":[["shard",1,32,8,32,32]],)"
                           R"("layers.*.router.weight":[["shard_whole"]])";
-constexpr char kWhole[] = "";
+constexpr char kWholeModel[] = "";
 
 void ignore(uint64_t, uint64_t) {}
 
@@ -195,7 +195,7 @@ TEST(ShardFolder, RefusesWhatCannotBeJoined) {
     return testing::replaced(error_text([&] { cut(dir, pieces.file().path(), "out", 1, rules); }),
                              pieces.file().path(), "FILE");
   };
-  EXPECT_EQ(error(kWhole),
+  EXPECT_EQ(error(kWholeModel),
             "ConfigError: INFO: parameter 'w': 2 pieces in FILE, but no rule whose last step says "
             "along which dim they were cut; give one in shard_info");
   EXPECT_EQ(

@@ -22,7 +22,7 @@ using testing::tensor_text;
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 // A file with one tensor of four bytes.
-std::string one(const std::string& name, const std::string& bytes) {
+std::string one_tensor(const std::string& name, const std::string& bytes) {
   return safetensors_bytes(braces("\"__metadata__\":{\"from\":\"" + name + "\"}," +
                                   tensor_json(name, "U8", "[4]", "[0,4]")),
                            bytes);
@@ -32,8 +32,8 @@ std::string one(const std::string& name, const std::string& bytes) {
 class Index : public ::testing::Test {
  protected:
   Index() {
-    dir_.write("1.safetensors", one("a", "AAAA"));
-    dir_.write("2.safetensors", one("b", "BBBB"));
+    dir_.write("1.safetensors", one_tensor("a", "AAAA"));
+    dir_.write("2.safetensors", one_tensor("b", "BBBB"));
   }
   std::string error(const std::string& weight_map) {
     return json_error(core::join(R"({"weight_map":)", weight_map, "}"));
@@ -104,14 +104,14 @@ TEST_F(Index, RefusesWhatDoesNotMatchTheFiles) {
   EXPECT_EQ(error(R"({"a":"1.safetensors","b":"2.safetensors","c":"2.safetensors"})"),
             "FormatError: FILE: tensor 'c' is not in 2.safetensors, where the index has it; fetch "
             "the file again or correct the index");
-  dir_.write("3.safetensors", one("c", "CCCC"));
+  dir_.write("3.safetensors", one_tensor("c", "CCCC"));
   EXPECT_EQ(error(R"({"a":"1.safetensors","b":"3.safetensors"})"),
             "FormatError: FILE: tensor 'c' is in 3.safetensors but not in the index; correct the "
             "index");
   EXPECT_EQ(error(R"({"a":"2.safetensors","b":"1.safetensors"})"),
             "FormatError: FILE: tensor 'a' is in 1.safetensors, expected in 2.safetensors; correct "
             "the index");
-  dir_.write("2.safetensors", one("a", "BBBB"));
+  dir_.write("2.safetensors", one_tensor("a", "BBBB"));
   EXPECT_EQ(error(kGood),
             "FormatError: DIR/2.safetensors: tensor 'a' is also in DIR/1.safetensors, expected it "
             "once; remove one of the files");

@@ -13,7 +13,7 @@ using testing::error_text;
 using testing::replaced;
 using testing::TempDir;
 
-std::span<const std::byte> bytes_of(const std::string& text) {
+std::span<const std::byte> value_bytes(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
@@ -23,8 +23,8 @@ TEST(GgufWriter, WritesTheBytesOfTheSpecification) {
   GgufWriter writer(dir.at("w.gguf"),
                     {{"n", GgufType::kU32, int64_t{7}}, {"t", GgufType::kString, std::string("x")}},
                     {{"a", Dtype::kF32, {2, 3}}, {"b", Dtype::kF16, {4}}});
-  writer.write(bytes_of(a));
-  writer.write(bytes_of(b));
+  writer.write(value_bytes(a));
+  writer.write(value_bytes(b));
   writer.commit();
   testing::GgufBuilder builder;
   builder.keys = {testing::gguf_key("n", GgufType::kU32, testing::raw<uint32_t>(7)),
@@ -38,8 +38,8 @@ TEST(GgufWriter, TakesATensorInPieces) {
   const std::string a = "abcdefghijklmnopqrstuvwx", b(8, 'b');
   const std::vector<TensorSpec> tensors = {{"a", Dtype::kF32, {2, 3}}, {"b", Dtype::kF16, {4}}};
   GgufWriter whole(dir.at("whole.gguf"), {}, tensors);
-  whole.write(bytes_of(a));
-  whole.write(bytes_of(b));
+  whole.write(value_bytes(a));
+  whole.write(value_bytes(b));
   whole.commit();
   GgufWriter pieces(dir.at("pieces.gguf"), {}, tensors);
   size_t start = 0;
@@ -47,7 +47,7 @@ TEST(GgufWriter, TakesATensorInPieces) {
     pieces.write(std::as_bytes(std::span(a).subspan(start, size)));
     start += size;
   }
-  pieces.write(bytes_of(b));
+  pieces.write(value_bytes(b));
   pieces.commit();
   EXPECT_EQ(dir.read("pieces.gguf"), dir.read("whole.gguf"));
 }
@@ -58,7 +58,7 @@ TEST(GgufWriter, RefusesBytesBeyondATensorAndTensorsThatAreNotWhole) {
     return replaced(error_text([&] {
                       GgufWriter writer(dir.at("w.gguf"), {}, {{"a", Dtype::kF32, {2, 3}}});
                       for (const size_t size : sizes) {
-                        writer.write(bytes_of(std::string(size, 'a')));
+                        writer.write(value_bytes(std::string(size, 'a')));
                       }
                       writer.commit();
                     }),

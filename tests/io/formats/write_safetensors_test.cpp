@@ -19,8 +19,8 @@ using testing::error_text;
 using testing::replaced;
 using testing::TempDir;
 
-TensorToWrite tensor(const std::string& name, Dtype dtype, const std::vector<int64_t>& shape,
-                     const std::string& bytes) {
+TensorToWrite tensor_to_write(const std::string& name, Dtype dtype,
+                              const std::vector<int64_t>& shape, const std::string& bytes) {
   return {name, dtype, shape, std::as_bytes(std::span(bytes))};
 }
 
@@ -33,12 +33,12 @@ TEST(WriteSafetensors, WritesTheBytesOfTheFormatsOwnLibrary) {
   const std::string c("\7");
   const std::string t("\1");
   write_safetensors(dir.at("m.safetensors"),
-                    {tensor("b", Dtype::kF32, {2}, b),
-                     tensor("a\"é\n", Dtype::kI64, {1, 3}, a),
-                     tensor("c", Dtype::kU8, {}, c),
+                    {tensor_to_write("b", Dtype::kF32, {2}, b),
+                     tensor_to_write("a\"é\n", Dtype::kI64, {1, 3}, a),
+                     tensor_to_write("c", Dtype::kU8, {}, c),
                      {"a", Dtype::kF32, {0, 4}, {}},
-                     tensor("h", Dtype::kF16, {1}, h),
-                     tensor("t", Dtype::kBool, {1}, t)},
+                     tensor_to_write("h", Dtype::kF16, {1}, h),
+                     tensor_to_write("t", Dtype::kBool, {1}, t)},
                     {{"format", "pt"}});
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"a\"é\n":{"dtype":"I64","shape":[1,3],"data_offsets":[0,24]},)"
@@ -84,21 +84,22 @@ TEST(WriteSafetensors, RefusesWhatCannotStandInAFile) {
     return replaced(error_text([&] { write_safetensors(dir.at("m"), tensors, metadata); }),
                     dir.at("m"), "FILE");
   };
-  EXPECT_EQ(error({tensor("a", Dtype::kF32, {2}, four)}),
+  EXPECT_EQ(error({tensor_to_write("a", Dtype::kF32, {2}, four)}),
             "ShapeError: FILE: tensor 'a': 4 bytes for F32 [2], expected 8");
-  EXPECT_EQ(error({tensor("a", Dtype::kU8, {-4}, four)}),
+  EXPECT_EQ(error({tensor_to_write("a", Dtype::kU8, {-4}, four)}),
             "ShapeError: FILE: tensor 'a': U8 [-4], expected a shape of fewer than 2^63 "
             "bytes");
-  EXPECT_EQ(error({tensor("a", Dtype::kQ4_0, {32}, four)}),
+  EXPECT_EQ(error({tensor_to_write("a", Dtype::kQ4_0, {32}, four)}),
             "ConfigError: FILE: tensor 'a': Q4_0, expected a type that safetensors has; convert it "
             "first");
-  EXPECT_EQ(error({tensor("a", Dtype::kU8, {4}, four), tensor("a", Dtype::kF32, {}, four)}),
+  EXPECT_EQ(error({tensor_to_write("a", Dtype::kU8, {4}, four),
+                   tensor_to_write("a", Dtype::kF32, {}, four)}),
             "ConfigError: FILE: tensor 'a' is given twice; rename one");
-  EXPECT_EQ(error({tensor("__metadata__", Dtype::kU8, {4}, four)}),
+  EXPECT_EQ(error({tensor_to_write("__metadata__", Dtype::kU8, {4}, four)}),
             "ConfigError: FILE: tensor '__metadata__': a reserved name; rename it");
-  EXPECT_EQ(error({tensor(std::string("a\0", 2), Dtype::kU8, {4}, four)}),
+  EXPECT_EQ(error({tensor_to_write(std::string("a\0", 2), Dtype::kU8, {4}, four)}),
             "ConfigError: FILE: tensor 'a\\x00': a reserved name; rename it");
-  EXPECT_EQ(error({tensor("\xff", Dtype::kU8, {4}, four)}),
+  EXPECT_EQ(error({tensor_to_write("\xff", Dtype::kU8, {4}, four)}),
             "ConfigError: FILE: a tensor's name or a metadata text is not UTF-8; rename it");
   EXPECT_EQ(error({}, {{"a", "\xff"}}),
             "ConfigError: FILE: a tensor's name or a metadata text is not UTF-8; rename it");
@@ -108,15 +109,16 @@ TEST(WriteSafetensors, RefusesWhatCannotStandInAFile) {
 TEST(WriteSafetensors, AFailureLeavesTheOldFileAndNothingElse) {
   const TempDir dir;
   const std::string old(100, 'o');
-  write_safetensors(dir.at("m"), {tensor("a", Dtype::kU8, {100}, old)}, {});
+  write_safetensors(dir.at("m"), {tensor_to_write("a", Dtype::kU8, {100}, old)}, {});
   const std::string before = dir.read("m");
   const std::string text = testing::in_child([&] {
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{5000, 5000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::string data(1 << 20, 'n');
-    return error_text(
-        [&] { write_safetensors(dir.at("m"), {tensor("a", Dtype::kU8, {1 << 20}, data)}, {}); });
+    return error_text([&] {
+      write_safetensors(dir.at("m"), {tensor_to_write("a", Dtype::kU8, {1 << 20}, data)}, {});
+    });
   });
   EXPECT_EQ(replaced(text, dir.at("m"), "FILE"),
             "IoError: FILE: cannot write at byte 5000: File too large");

@@ -19,7 +19,7 @@ FunctionTable table_of(const std::string& text) {
   return table;
 }
 
-std::string parse_error(const std::string& text) {
+std::string table_error(const std::string& text) {
   return error_text([&] { table_of(text); });
 }
 
@@ -61,20 +61,20 @@ TEST(FunctionFile, ServesTvmsSteps) {
 }
 
 TEST(FunctionFile, RefusesWhatIsNone) {
-  EXPECT_EQ(parse_error("[]"), "FormatError: FILE: expected an object, got array");
+  EXPECT_EQ(table_error("[]"), "FormatError: FILE: expected an object, got array");
   const std::string f = "FormatError: FILE: function 'f'";
-  EXPECT_EQ(parse_error(R"({"f": "shard"})"),
+  EXPECT_EQ(table_error(R"({"f": "shard"})"),
             f + ": expected [\"FUNCTION\", ARGUMENT…], got string");
-  EXPECT_EQ(parse_error(R"({"f": []})"), f + ": expected [\"FUNCTION\", ARGUMENT…], got array");
-  EXPECT_EQ(parse_error(R"({"f": ["shard", 1.5]})"),
+  EXPECT_EQ(table_error(R"({"f": []})"), f + ": expected [\"FUNCTION\", ARGUMENT…], got array");
+  EXPECT_EQ(table_error(R"({"f": ["shard", 1.5]})"),
             f + " argument 1: expected an integer, got 1.5");
-  EXPECT_EQ(parse_error(R"({"shard": ["cat", 0]})"),
+  EXPECT_EQ(table_error(R"({"shard": ["cat", 0]})"),
             "ConfigError: FILE: function 'shard': there is a function 'shard' already; choose "
             "another name");
-  EXPECT_EQ(parse_error(R"({"a": ["shard", 0], "b": ["a"]})"),
+  EXPECT_EQ(table_error(R"({"a": ["shard", 0], "b": ["a"]})"),
             "ConfigError: FILE: function 'b': 'a' is a name that stands for another function, "
             "expected a function");
-  EXPECT_TRUE(parse_error(R"({"f": ["sharp", 0]})")
+  EXPECT_TRUE(table_error(R"({"f": ["sharp", 0]})")
                   .starts_with("ConfigError: FILE: function 'f': unknown function 'sharp'; bind "));
   const testing::TempDir dir;
   FunctionTable table;

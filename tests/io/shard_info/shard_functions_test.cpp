@@ -12,18 +12,15 @@ namespace {
 
 using testing::error_text;
 using testing::NaiveArray;
+using testing::tensor;
 using testing::tensor_meta;
 using testing::unit_numbers;
 
 using Ints = std::vector<int64_t>;
 using Arguments = std::vector<Argument>;
 
-View tensor(const Ints& shape, uint64_t offset = 0) {
-  return View::of(tensor_meta("w", Dtype::kU8, shape, offset));
-}
-
-View apply(const std::string& name, const Arguments& arguments, const View& input, int64_t n,
-           int64_t rank) {
+View cut_view(const std::string& name, const Arguments& arguments, const View& input, int64_t n,
+              int64_t rank) {
   const FunctionTable table;
   const ViewFunction& function = *table.find(name, "test").view;
   check_arguments(function, arguments, "test");
@@ -35,7 +32,7 @@ Ints all_elements(const std::string& name, const Arguments& arguments, const Vie
                   int64_t n) {
   Ints all;
   for (int64_t rank = 0; rank < n; ++rank) {
-    const Ints part = unit_numbers(apply(name, arguments, input, n, rank));
+    const Ints part = unit_numbers(cut_view(name, arguments, input, n, rank));
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
@@ -59,37 +56,38 @@ TEST(ShardFunctions, ShardsAreTheWholeEachElementOnce) {
 
 TEST(ShardFunctions, SegmentsAreCutEachByItself) {
   // gate and up: not the first half of the rows for rank 0.
-  EXPECT_EQ(unit_numbers(apply("shard_segments", {0, Ints{4, 4}}, tensor({8, 1}), 2, 0)),
+  EXPECT_EQ(unit_numbers(cut_view("shard_segments", {0, Ints{4, 4}}, tensor({8, 1}), 2, 0)),
             (Ints{0, 1, 4, 5}));
-  EXPECT_EQ(unit_numbers(apply("shard", {0}, tensor({8, 1}), 2, 0)), (Ints{0, 1, 2, 3}));
+  EXPECT_EQ(unit_numbers(cut_view("shard", {0}, tensor({8, 1}), 2, 0)), (Ints{0, 1, 2, 3}));
 }
 
 TEST(ShardFunctions, SegmentsAreCutTogetherAtTheSameRuns) {
   // 3 runs of 2, 2 and 1 rows: two for rank 0.
   const Ints segments = {6, 6, 3};
-  EXPECT_EQ(unit_numbers(apply("shard_segment_runs", {0, segments, 3}, tensor({15, 1}), 2, 0)),
+  EXPECT_EQ(unit_numbers(cut_view("shard_segment_runs", {0, segments, 3}, tensor({15, 1}), 2, 0)),
             (Ints{0, 1, 2, 3, 6, 7, 8, 9, 12, 13}));
-  EXPECT_EQ(unit_numbers(apply("shard_segment_runs", {0, segments, 3}, tensor({15, 1}), 2, 1)),
+  EXPECT_EQ(unit_numbers(cut_view("shard_segment_runs", {0, segments, 3}, tensor({15, 1}), 2, 1)),
             (Ints{4, 5, 10, 11, 14}));
   // Fine runs where the others don't suffice.
-  EXPECT_EQ(unit_numbers(apply("shard_segment_runs", {0, Ints{4, 4}, 1, 4}, tensor({8, 1}), 2, 1)),
-            (Ints{2, 3, 6, 7}));
+  EXPECT_EQ(
+      unit_numbers(cut_view("shard_segment_runs", {0, Ints{4, 4}, 1, 4}, tensor({8, 1}), 2, 1)),
+      (Ints{2, 3, 6, 7}));
   EXPECT_EQ(error_text([&] {
-              apply("shard_segment_runs", {0, segments, 2}, tensor({15, 1}), 2, 0);
+              cut_view("shard_segment_runs", {0, segments, 2}, tensor({15, 1}), 2, 0);
             }),
             "ShapeError: a segment of 3 elements in 2 runs, expected a multiple");
   EXPECT_EQ(error_text([&] {
-              apply("shard_segment_runs", {0, segments, 3}, tensor({16, 1}), 2, 0);
+              cut_view("shard_segment_runs", {0, segments, 3}, tensor({16, 1}), 2, 0);
             }),
             "ShapeError: dim 0: segments [6, 6, 3] sum to 15, expected 16");
 }
 
 TEST(ShardFunctions, UnevenSharesInWholeUnits) {
   // 231 groups of 128: 116 and 115.
-  EXPECT_EQ(apply("shard", {1, 128}, tensor({2, 29568}), 2, 0).shape(), (Ints{2, 116 * 128}));
-  EXPECT_EQ(apply("shard", {1, 128}, tensor({2, 29568}), 2, 1).shape(), (Ints{2, 115 * 128}));
+  EXPECT_EQ(cut_view("shard", {1, 128}, tensor({2, 29568}), 2, 0).shape(), (Ints{2, 116 * 128}));
+  EXPECT_EQ(cut_view("shard", {1, 128}, tensor({2, 29568}), 2, 1).shape(), (Ints{2, 115 * 128}));
   EXPECT_EQ(error_text([] {
-              apply("shard", {0, 5}, tensor({24, 5}), 2, 0);
+              cut_view("shard", {0, 5}, tensor({24, 5}), 2, 0);
             }),
             "ShapeError: io.View.shard: 'w' [24, 5]: dim 0: size 24, expected a positive multiple "
             "of its unit 5");
@@ -100,7 +98,7 @@ TEST(ShardFunctions, AnExpertIsWholeOnOneRank) {
   const std::vector<int64_t> owners = {0, 0, 1, 1, 2};
   for (int64_t expert = 0; expert < 5; ++expert) {
     for (int64_t rank = 0; rank < 3; ++rank) {
-      const View mine = apply("shard_expert", {1, expert, 5}, tensor({4, 6}), 3, rank);
+      const View mine = cut_view("shard_expert", {1, expert, 5}, tensor({4, 6}), 3, rank);
       const bool is_own = owners[static_cast<size_t>(expert)] == rank;
       EXPECT_EQ(mine.shape(), (Ints{4, is_own ? 6 : 0}));
       EXPECT_EQ(mine.num_bytes(), is_own ? 24U : 0U);
@@ -108,11 +106,11 @@ TEST(ShardFunctions, AnExpertIsWholeOnOneRank) {
     }
   }
   EXPECT_EQ(error_text([] {
-              apply("shard_expert", {0, 5, 5}, tensor({4, 6}), 1, 0);
+              cut_view("shard_expert", {0, 5, 5}, tensor({4, 6}), 1, 0);
             }),
             "ConfigError: expert 5 of 5, expected 0 to 4");
   EXPECT_EQ(error_text([] {
-              apply("shard_expert", {0, 1, 2}, tensor({4, 6}), 3, 0);
+              cut_view("shard_expert", {0, 1, 2}, tensor({4, 6}), 3, 0);
             }),
             "ConfigError: experts: 2 units of 1 cannot be cut over 3 ranks; use 1 to 2 ranks");
 }
@@ -120,18 +118,19 @@ TEST(ShardFunctions, AnExpertIsWholeOnOneRank) {
 TEST(ShardFunctions, HeadsFollowTheirKvHeads) {
   // 6 heads, 2 kv heads of 2 rows.
   const std::string q = "q";
-  EXPECT_EQ(unit_numbers(apply("shard_heads", {0, 6, 2, q}, tensor({12}), 2, 1)),
+  EXPECT_EQ(unit_numbers(cut_view("shard_heads", {0, 6, 2, q}, tensor({12}), 2, 1)),
             (Ints{6, 7, 8, 9, 10, 11}));
-  EXPECT_EQ(unit_numbers(apply("shard_heads", {0, 6, 2, std::string("kv")}, tensor({4}), 2, 1)),
+  EXPECT_EQ(unit_numbers(cut_view("shard_heads", {0, 6, 2, std::string("kv")}, tensor({4}), 2, 1)),
             (Ints{2, 3}));
-  EXPECT_EQ(unit_numbers(apply("shard_heads", {0, 6, 2, std::string("qkv")}, tensor({20}), 2, 1)),
-            (Ints{6, 7, 8, 9, 10, 11, 14, 15, 18, 19}));
+  EXPECT_EQ(
+      unit_numbers(cut_view("shard_heads", {0, 6, 2, std::string("qkv")}, tensor({20}), 2, 1)),
+      (Ints{6, 7, 8, 9, 10, 11, 14, 15, 18, 19}));
 }
 
 TEST(ShardFunctions, HeadsAreDealtOutEvenlyWithTheirKvHeads) {
   // 9 heads, 3 kv heads of 1 row: 5 and 4 over 2 and 2.
   const auto rows = [](const std::string& what, int64_t size, int64_t rank) {
-    return unit_numbers(apply("shard_heads_evenly", {0, 9, 3, what}, tensor({size}), 2, rank));
+    return unit_numbers(cut_view("shard_heads_evenly", {0, 9, 3, what}, tensor({size}), 2, rank));
   };
   EXPECT_EQ(rows("q", 9, 0), (Ints{0, 1, 2, 3, 4}));
   EXPECT_EQ(rows("q", 9, 1), (Ints{5, 6, 7, 8}));
@@ -143,29 +142,29 @@ TEST(ShardFunctions, HeadsAreDealtOutEvenlyWithTheirKvHeads) {
 TEST(ShardFunctions, KvHeadsAreReplicatedBeyondTheirNumber) {
   const std::string kv = "kv";
   for (int64_t rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(unit_numbers(apply("shard_heads", {0, 8, 2, kv}, tensor({4}), 4, rank)),
+    EXPECT_EQ(unit_numbers(cut_view("shard_heads", {0, 8, 2, kv}, tensor({4}), 4, rank)),
               (Ints{rank / 2 * 2, rank / 2 * 2 + 1}));
   }
   EXPECT_EQ(error_text([&] {
-              apply("shard_heads", {0, 8, 2, kv}, tensor({4}), 9, 0);
+              cut_view("shard_heads", {0, 8, 2, kv}, tensor({4}), 9, 0);
             }),
             "ConfigError: shard.shard_heads: 8 heads cannot be cut over 9 ranks; use 1 to 8 ranks");
   EXPECT_EQ(error_text([&] {
-              apply("shard_heads", {0, 8, 2, kv}, tensor({5}), 2, 0);
+              cut_view("shard_heads", {0, 8, 2, kv}, tensor({5}), 2, 0);
             }),
             "ShapeError: dim 0 of [5] is no multiple of 2 heads; check the head counts");
   EXPECT_EQ(error_text([] {
-              apply("shard_heads", {0, 8, 2, std::string("k")}, tensor({4}), 2, 0);
+              cut_view("shard_heads", {0, 8, 2, std::string("k")}, tensor({4}), 2, 0);
             }),
             "ConfigError: heads of 'k', expected 'q', 'kv' or 'qkv'");
   EXPECT_EQ(error_text([] {
-              apply("shard_heads", {0, INT64_MAX, 1, std::string("q")}, tensor({4}), 2, 0);
+              cut_view("shard_heads", {0, INT64_MAX, 1, std::string("q")}, tensor({4}), 2, 0);
             }),
             "ConfigError: 9223372036854775807 heads and 1 kv heads, expected 1 to 1048576");
 }
 
 TEST(ShardFunctions, WholeIsForAll) {
-  EXPECT_EQ(unit_numbers(apply("shard_whole", {}, tensor({3}), 2, 1)), (Ints{0, 1, 2}));
+  EXPECT_EQ(unit_numbers(cut_view("shard_whole", {}, tensor({3}), 2, 1)), (Ints{0, 1, 2}));
 }
 
 TEST(ShardFunctions, PiecesGoToTheirRanks) {
@@ -181,17 +180,17 @@ TEST(ShardFunctions, PiecesGoToTheirRanks) {
 }
 
 TEST(ShardFunctions, StackedShardsAreTvmsForm) {
-  const View view = apply("weft.stack_shards", {1, 2}, tensor({2, 4}), 1, 0);
+  const View view = cut_view("weft.stack_shards", {1, 2}, tensor({2, 4}), 1, 0);
   EXPECT_EQ(view.shape(), (Ints{2, 2, 2}));
   EXPECT_EQ(unit_numbers(view), (Ints{0, 1, 4, 5, 2, 3, 6, 7}));
-  EXPECT_EQ(unit_numbers(apply("weft.stack_shards", {0, 2, 2, 4}, tensor({6}), 1, 0)),
+  EXPECT_EQ(unit_numbers(cut_view("weft.stack_shards", {0, 2, 2, 4}, tensor({6}), 1, 0)),
             (Ints{0, 2, 3, 1, 4, 5}));
   EXPECT_EQ(error_text([] {
-              apply("weft.stack_shards", {1, 3}, tensor({2, 4}), 1, 0);
+              cut_view("weft.stack_shards", {1, 3}, tensor({2, 4}), 1, 0);
             }),
             "ShapeError: a segment of 4 in 3 equal shards; weft's form cuts unevenly");
   EXPECT_EQ(error_text([] {
-              apply("weft.stack_shards", {2, 3}, tensor({2, 4}), 1, 0);
+              cut_view("weft.stack_shards", {2, 3}, tensor({2, 4}), 1, 0);
             }),
             "ShapeError: dim 2 of [2, 4], expected 0 to 1");
 }
@@ -217,24 +216,24 @@ TEST(FunctionTable, RefusesNamesThatAreTakenOrUnknown) {
 // Dim 1 as words of `per` elements each: the cut is that of the elements.
 TEST(ShardFunctions, IndicesMayStandForSeveralElements) {
   // 96 columns by units of 8 over 3 ranks: 32 each, which are 4 words of 8 or 2 scales of 16.
-  EXPECT_EQ(unit_numbers(apply("shard", {1, 8, 0, 8, 8}, tensor({1, 12}), 3, 1)),
+  EXPECT_EQ(unit_numbers(cut_view("shard", {1, 8, 0, 8, 8}, tensor({1, 12}), 3, 1)),
             (Ints{4, 5, 6, 7}));
-  EXPECT_EQ(unit_numbers(apply("shard", {1, 8, 0, 16, 16}, tensor({1, 6}), 3, 2)), (Ints{4, 5}));
+  EXPECT_EQ(unit_numbers(cut_view("shard", {1, 8, 0, 16, 16}, tensor({1, 6}), 3, 2)), (Ints{4, 5}));
   // 2 heads of 24 elements: scales of 16 that an edge cuts are on both ranks.
-  EXPECT_EQ(
-      unit_numbers(apply("shard_heads", {1, 2, 2, std::string("q"), 16, 16}, tensor({1, 3}), 2, 0)),
-      (Ints{0, 1}));
-  EXPECT_EQ(
-      unit_numbers(apply("shard_heads", {1, 2, 2, std::string("q"), 16, 16}, tensor({1, 3}), 2, 1)),
-      (Ints{1, 2}));
+  EXPECT_EQ(unit_numbers(
+                cut_view("shard_heads", {1, 2, 2, std::string("q"), 16, 16}, tensor({1, 3}), 2, 0)),
+            (Ints{0, 1}));
+  EXPECT_EQ(unit_numbers(
+                cut_view("shard_heads", {1, 2, 2, std::string("q"), 16, 16}, tensor({1, 3}), 2, 1)),
+            (Ints{1, 2}));
 }
 
 TEST(ShardFunctions, FineUnitsAreTakenWhereTheOthersDontSuffice) {
-  EXPECT_EQ(apply("shard", {0, 64, 8}, tensor({128, 1}), 2, 0).size(0), 64);
-  EXPECT_EQ(apply("shard", {0, 64, 8}, tensor({128, 1}), 3, 0).size(0), 48);
-  EXPECT_EQ(apply("shard", {0, 64, 8}, tensor({128, 1}), 3, 2).size(0), 40);
+  EXPECT_EQ(cut_view("shard", {0, 64, 8}, tensor({128, 1}), 2, 0).size(0), 64);
+  EXPECT_EQ(cut_view("shard", {0, 64, 8}, tensor({128, 1}), 3, 0).size(0), 48);
+  EXPECT_EQ(cut_view("shard", {0, 64, 8}, tensor({128, 1}), 3, 2).size(0), 40);
   EXPECT_EQ(error_text([] {
-              apply("shard", {0, 64}, tensor({128, 1}), 3, 0);
+              cut_view("shard", {0, 64}, tensor({128, 1}), 3, 0);
             }),
             "ConfigError: io.View.shard: 'w' [128, 1]: dim 0: 2 units of 64 cannot be cut over 3 "
             "ranks; use 1 to 2 ranks");
@@ -242,7 +241,7 @@ TEST(ShardFunctions, FineUnitsAreTakenWhereTheOthersDontSuffice) {
 
 TEST(ShardFunctions, RefuseScalesThatDontFit) {
   const auto error = [](const Arguments& arguments) {
-    return error_text([&] { apply("shard", arguments, tensor({4, 6}), 2, 0); });
+    return error_text([&] { cut_view("shard", arguments, tensor({4, 6}), 2, 0); });
   };
   EXPECT_EQ(error({1, 1, 0, 0, 1}),
             "ConfigError: each index for 0 elements, cut at multiples of 1, expected 1 to "
@@ -255,16 +254,16 @@ TEST(ShardFunctions, RefuseScalesThatDontFit) {
 
 TEST(ReorderFunctions, WordsAreSeenAsPackedValues) {
   const View words = View::of(tensor_meta("w", Dtype::kU32, {2, 6}, 0));
-  const View values = apply("as_bits", {3}, words, 1, 0);
+  const View values = cut_view("as_bits", {3}, words, 1, 0);
   EXPECT_EQ(values.shape(), (Ints{2, 64}));
   EXPECT_EQ(values.num_bytes(), 48u);
-  EXPECT_EQ(apply("shard", {1, 8}, values, 2, 1).num_bytes(), 24u);
-  EXPECT_EQ(error_text([&] { apply("as_bits", {3}, words.narrow(0, 0, 1), 1, 0); }),
+  EXPECT_EQ(cut_view("shard", {1, 8}, values, 2, 1).num_bytes(), 24u);
+  EXPECT_EQ(error_text([&] { cut_view("as_bits", {3}, words.narrow(0, 0, 1), 1, 0); }),
             "ShapeError: io.View.as_bits: 'w' [1, 6]: not the whole tensor; make this the first "
             "step");
   const View square = View::of(tensor_meta("w", Dtype::kU32, {4, 4}, 0));
   EXPECT_EQ(error_text([&] {
-              apply("as_bits", {4}, square.permute(Ints{1, 0}), 1, 0);
+              cut_view("as_bits", {4}, square.permute(Ints{1, 0}), 1, 0);
             }),
             "ShapeError: io.View.as_bits: 'w' [4, 4]: not the whole tensor; make this the first "
             "step");

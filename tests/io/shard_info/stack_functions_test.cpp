@@ -8,15 +8,11 @@ namespace weft::io {
 namespace {
 
 using testing::error_text;
-using testing::tensor_meta;
+using testing::tensor;
 using testing::unit_numbers;
 
 using Ints = std::vector<int64_t>;
 using Arguments = std::vector<Argument>;
-
-View tensor(const Ints& shape, const std::string& name = "w") {
-  return View::of(tensor_meta(name, Dtype::kU8, shape, 0));
-}
 
 View stack(const std::string& name, const Arguments& arguments, const View& input,
            const Ints& declared) {
@@ -61,10 +57,10 @@ TEST(StackFunctions, CutEachOfQKAndV) {
 TEST(StackFunctions, CutGateAndUpWhereTheNameHasBoth) {
   const Ints two = {0, 2, 1, 3}, one = {0, 1, 2, 3};
   for (const char* name : {"mlp.gate_up_proj.weight", "moe.e1_e3.q_weight"}) {
-    EXPECT_EQ(unit_numbers(stack("weft.stack_gate_up", {}, tensor({4}, name), {2, 2})), two);
+    EXPECT_EQ(unit_numbers(stack("weft.stack_gate_up", {}, tensor({4}, 0, name), {2, 2})), two);
   }
   EXPECT_EQ(
-      unit_numbers(stack("weft.stack_gate_up", {}, tensor({4}, "mlp.up_proj.weight"), {2, 2})),
+      unit_numbers(stack("weft.stack_gate_up", {}, tensor({4}, 0, "mlp.up_proj.weight"), {2, 2})),
       one);
 }
 

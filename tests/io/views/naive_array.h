@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -126,6 +128,18 @@ inline std::vector<int64_t> unit_numbers(const io::View& view) {
     }
   });
   return numbers;
+}
+
+/// A view of a whole tensor of bytes.
+inline io::View tensor(const std::vector<int64_t>& shape, uint64_t offset = 0,
+                       const std::string& name = "w") {
+  return io::View::of(tensor_meta(name, io::Dtype::kU8, shape, offset));
+}
+
+/// Fails unless `view` has the shape and the elements of `array`.
+inline void expect_same(const io::View& view, const NaiveArray& array) {
+  EXPECT_EQ(view.shape(), array.shape);
+  EXPECT_EQ(unit_numbers(view), array.values);
 }
 
 }  // namespace weft::testing

@@ -64,7 +64,7 @@ void expect_touched(const core::File& file, const Pages& needed) {
 }
 
 // Rows of several pages, of one, and of parts of one; long runs; pieces side by side.
-const std::vector<NamedType> kTensors = {
+const std::vector<NamedType> kLargeTensors = {
     {"wide", Dtype::kF32, {96, 16 * 1024}}, {"narrow", Dtype::kF16, {1500, 2048}},
     {"thin", Dtype::kU8, {4000, 512}},      {"rows", Dtype::kF32, {1200, 2048}},
     {"fused", Dtype::kF16, {900, 2048}},    {"whole", Dtype::kF32, {5000}},
@@ -73,7 +73,7 @@ constexpr char kCuts[] = R"("wide":[["shard",1]],"narrow":[["shard",1]],"thin":[
                          R"("rows":[["shard",0]],"fused":[["shard_segments",0,[300,600]]])";
 
 TEST(ReadPages, AreThoseOfTheRanksOwnBytesAlone) {
-  const PlanFile source(kTensors);
+  const PlanFile source(kLargeTensors);
   const core::File file(source.file().path());
   for (const int64_t n : {1, 2, 4}) {
     const ShardPlan plan = source.plan(weft_info(kCuts), n);
@@ -102,7 +102,7 @@ TEST(ReadPages, AreThoseOfTheRanksOwnBytesAlone) {
 
 // A rank beside another finds some pages in memory and reads the others.
 TEST(ReadPages, OfSeveralRanksAddUp) {
-  const PlanFile source(kTensors);
+  const PlanFile source(kLargeTensors);
   const core::File file(source.file().path());
   const ShardPlan plan = source.plan(weft_info(kCuts), 4);
   if (!drop(file)) GTEST_SKIP() << "files here always lie in memory";

@@ -24,7 +24,7 @@ constexpr uint64_t kKib = 1024;
 constexpr uint64_t kMib = 1024 * kKib;
 
 // `size` is a multiple of 8.
-std::string random_bytes(size_t size, uint64_t seed) {
+std::string seeded_bytes(size_t size, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::string bytes(size, '\0');
   for (size_t at = 0; at + 8 <= size; at += 8) {
@@ -75,7 +75,7 @@ class Read : public ::testing::Test {
   ByteRun run(uint64_t offset, uint64_t num_bytes) const { return {0, start_ + offset, num_bytes}; }
 
   TempDir dir_;
-  std::string data_ = random_bytes(24 * kMib, 1);
+  std::string data_ = seeded_bytes(24 * kMib, 1);
   std::string whole_;
   std::shared_ptr<const TensorFile> source_;
   uint64_t start_ = 0;

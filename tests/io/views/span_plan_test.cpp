@@ -11,14 +11,11 @@
 namespace weft::io {
 namespace {
 
+using testing::tensor;
 using testing::tensor_meta;
 using testing::unit_numbers;
 
 using Ints = std::vector<int64_t>;
-
-View tensor(const Ints& shape, uint64_t offset) {
-  return View::of(tensor_meta("w", Dtype::kU8, shape, offset));
-}
 
 std::string spans_text(const std::vector<View>& views, const SpanOptions& options) {
   std::string text;

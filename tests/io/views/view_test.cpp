@@ -9,9 +9,9 @@ namespace weft::io {
 namespace {
 
 using testing::error_text;
+using testing::expect_same;
 using testing::NaiveArray;
 using testing::tensor_meta;
-using testing::unit_numbers;
 
 using Ints = std::vector<int64_t>;
 
@@ -24,11 +24,6 @@ std::string runs_text(const View& view) {
   view.for_each_run(
       [&](const ByteRun& run) { text += core::join(run.offset, "+", run.num_bytes, " "); });
   return text;
-}
-
-void expect_same(const View& view, const NaiveArray& array) {
-  EXPECT_EQ(view.shape(), array.shape);
-  EXPECT_EQ(unit_numbers(view), array.values);
 }
 
 TEST(View, OfAWholeTensorIsOneRun) {
@@ -192,7 +187,7 @@ TEST(PackedView, UnitsOfAllBitWidths) {
 
 using ErrorCases = std::vector<std::pair<std::function<void()>, const char*>>;
 
-void expect_errors(const ErrorCases& cases) {
+void expect_view_errors(const ErrorCases& cases) {
   for (const auto& [action, text] : cases) {
     EXPECT_EQ(error_text(action), std::string("ShapeError: io.View.") + text);
   }
@@ -201,7 +196,7 @@ void expect_errors(const ErrorCases& cases) {
 TEST(ViewErrors, NameOperationShapeAndNumbers) {
   const View view = whole({4, 6});
   const auto max = INT64_MAX;
-  expect_errors({
+  expect_view_errors({
       {[&] { view.narrow(2, 0, 1); }, "narrow: 'w' [4, 6]: dim 2, expected 0 to 1"},
       {[&] { view.narrow(-1, 0, 1); }, "narrow: 'w' [4, 6]: dim -1, expected 0 to 1"},
       {[&] { view.narrow(0, 3, 2); },
@@ -246,7 +241,7 @@ TEST(ViewErrors, NameOperationShapeAndNumbers) {
 TEST(ViewErrors, OfRepeatSegmentAndCat) {
   const View view = whole({4, 6});
   const auto max = INT64_MAX;
-  expect_errors({
+  expect_view_errors({
       {[&] { view.repeat(0, 0); },
        "repeat: 'w' [4, 6]: 0 times along dim 0, expected at least 1 and a size below 2^63"},
       {[&] { view.repeat(0, max).repeat(1, 2); },
