@@ -11,19 +11,20 @@ using core::ShapeError;
 using test::Golden;
 using test::message_of;
 
-constexpr int64_t kRows = 6;
-constexpr int64_t kColumns = 128;
+constexpr int64_t kAffineRows = 6;
+constexpr int64_t kAffineColumns = 128;
 
 /// Quantizes the matrix of a golden file and compares all parts with what MLX made of it.
 void expect_same_as_mlx(int64_t bits, int64_t group, at::ScalarType dtype, const char* suffix) {
   const auto name = "mlx_b" + std::to_string(bits) + "_g" + std::to_string(group) + suffix;
   SCOPED_TRACE(name);
   Golden golden(name);
-  const auto w = golden.take({kRows, kColumns}, at::kFloat);
-  const AffineTensor expected{bits, group, golden.take({kRows, kColumns * bits / 8}, at::kByte),
-                              golden.take({kRows, kColumns / group}, dtype),
-                              golden.take({kRows, kColumns / group}, dtype)};
-  const auto values = golden.take({kRows, kColumns}, at::kFloat);
+  const auto w = golden.take({kAffineRows, kAffineColumns}, at::kFloat);
+  const AffineTensor expected{bits, group,
+                              golden.take({kAffineRows, kAffineColumns * bits / 8}, at::kByte),
+                              golden.take({kAffineRows, kAffineColumns / group}, dtype),
+                              golden.take({kAffineRows, kAffineColumns / group}, dtype)};
+  const auto values = golden.take({kAffineRows, kAffineColumns}, at::kFloat);
   ASSERT_TRUE(golden.is_at_end());
   const auto actual = quantize_affine(w, bits, group, dtype);
   EXPECT_TRUE(at::equal(actual.packed, expected.packed));

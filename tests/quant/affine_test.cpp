@@ -12,7 +12,7 @@ using test::message_of;
 using test::random_affine;
 using test::reference_values;
 
-std::string check_message(const AffineTensor& w) {
+std::string affine_message(const AffineTensor& w) {
   return message_of<ShapeError>([&] { check_affine(w, "loader: q_proj"); });
 }
 
@@ -23,7 +23,7 @@ TEST(CheckAffine, AcceptsWhatQuantizeMakes) {
 TEST(CheckAffine, RefusesOtherBits) {
   auto w = random_affine({4, 32}, 2, 64);
   w.bits = 7;
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(affine_message(w),
             "loader: q_proj: bits, expected one of 2, 3, 4, 5, 6, 8, got 7; quantize with another "
             "number of bits");
 }
@@ -31,17 +31,17 @@ TEST(CheckAffine, RefusesOtherBits) {
 TEST(CheckAffine, RefusesGroupsThatDoNotDivideTheColumns) {
   auto w = random_affine({4, 32}, 2, 64);
   w.group_size = 48;
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(affine_message(w),
             "loader: q_proj: group size, expected a divisor of the 64 columns, got 48; check the "
             "number of bits and the group size");
   w.group_size = 0;
-  EXPECT_NE(check_message(w).find("got 0"), std::string::npos);
+  EXPECT_NE(affine_message(w).find("got 0"), std::string::npos);
 }
 
 TEST(CheckAffine, RefusesScalesOfAnotherShape) {
   auto w = random_affine({4, 32}, 2, 64);
   w.group_size = 16;
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(affine_message(w),
             "loader: q_proj: scales, expected shape [2, 4] (quant groups of 16 along 64 columns), "
             "got [2, 2]; check the group size");
 }
@@ -49,7 +49,7 @@ TEST(CheckAffine, RefusesScalesOfAnotherShape) {
 TEST(CheckAffine, RefusesRowsThatEndWithinAnElement) {
   auto w = random_affine({3, 32}, 2, 64);
   w.packed = at::zeros({2, 25}, at::kByte);
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(affine_message(w),
             "loader: q_proj: packed, expected at least one row of whole 3-bit elements, got shape "
             "[2, 25]; check the number of bits");
 }
@@ -57,15 +57,15 @@ TEST(CheckAffine, RefusesRowsThatEndWithinAnElement) {
 TEST(CheckAffine, RefusesOtherDtypes) {
   auto w = random_affine({4, 32}, 2, 64);
   w.packed = w.packed.to(at::kInt);
-  EXPECT_EQ(check_message(w), "loader: q_proj: packed, expected uint8, got Int; view it as bytes");
+  EXPECT_EQ(affine_message(w), "loader: q_proj: packed, expected uint8, got Int; view it as bytes");
   w = random_affine({4, 32}, 2, 64);
   w.scales = w.scales.to(at::kDouble);
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(affine_message(w),
             "loader: q_proj: dtype of scales and offsets, expected float32, float16 or bfloat16, "
             "got Double; convert them");
   w = random_affine({4, 32}, 2, 64);
   w.offsets = w.offsets.to(at::kHalf);
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(affine_message(w),
             "loader: q_proj: offsets, expected the dtype of scales, Float, got Half; convert one "
             "of them");
 }
@@ -73,14 +73,14 @@ TEST(CheckAffine, RefusesOtherDtypes) {
 TEST(CheckAffine, RefusesMissingAndStridedParts) {
   auto w = random_affine({4, 32}, 2, 64);
   w.scales = at::Tensor();
-  EXPECT_EQ(check_message(w), "loader: q_proj: scales, expected a tensor, got none; set it");
+  EXPECT_EQ(affine_message(w), "loader: q_proj: scales, expected a tensor, got none; set it");
   w = random_affine({4, 32}, 4, 64);
   w.offsets = at::randn({2, 4}).t();
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(affine_message(w),
             "loader: q_proj: offsets, expected contiguous memory on the CPU, got strides [1, 4] on "
             "cpu; call .cpu().contiguous()");
   w.packed = w.packed[0];
-  EXPECT_NE(check_message(w).find("expected two dimensions"), std::string::npos);
+  EXPECT_NE(affine_message(w).find("expected two dimensions"), std::string::npos);
 }
 
 TEST(AffineTensor, CountsTheBytesOfAllParts) {

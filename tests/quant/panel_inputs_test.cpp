@@ -14,8 +14,8 @@
 namespace weft::quant {
 namespace {
 
-using test::seeded;
 using testing::error_text;
+using weft::test::seeded;
 
 std::vector<std::vector<std::byte>> bytes_of(const PanelInputs& inputs) {
   std::vector<std::vector<std::byte>> all;

@@ -12,21 +12,23 @@ using test::Golden;
 using test::kMicroscaledModes;
 using test::message_of;
 
-constexpr int64_t kRows = 6;
-constexpr int64_t kColumns = 128;
+constexpr int64_t kMicroscaledRows = 6;
+constexpr int64_t kMicroscaledColumns = 128;
 
 TEST(QuantizeMicroscaled, EqualsMlxBitForBit) {
   for (const Mode mode : kMicroscaledModes) {
     const ModeInfo& info = mode_info(mode);
     SCOPED_TRACE(info.name);
     Golden golden(core::join("mlx_", info.name, ".bin"));
-    const auto w = golden.take({kRows, kColumns}, at::kFloat);
+    const auto w = golden.take({kMicroscaledRows, kMicroscaledColumns}, at::kFloat);
     MicroscaledTensor expected;
     expected.mode = mode;
     expected.group_size = info.group_size;
-    expected.packed = golden.take({kRows, kColumns * info.bits / 8}, at::kByte);
-    expected.scales = golden.take({kRows, kColumns / info.group_size}, at::kByte);
-    const auto values = golden.take({kRows, kColumns}, at::kFloat);
+    expected.packed =
+        golden.take({kMicroscaledRows, kMicroscaledColumns * info.bits / 8}, at::kByte);
+    expected.scales =
+        golden.take({kMicroscaledRows, kMicroscaledColumns / info.group_size}, at::kByte);
+    const auto values = golden.take({kMicroscaledRows, kMicroscaledColumns}, at::kFloat);
     ASSERT_TRUE(golden.is_at_end());
     const auto actual = quantize_microscaled(w, mode);
     EXPECT_TRUE(at::equal(actual.packed, expected.packed));

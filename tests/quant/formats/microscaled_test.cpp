@@ -13,7 +13,7 @@ using test::message_of;
 using test::random_microscaled;
 using test::reference_values;
 
-std::string check_message(const MicroscaledTensor& w) {
+std::string microscaled_message(const MicroscaledTensor& w) {
   return message_of<ShapeError>([&] { check_microscaled(w, "loader: q_proj"); });
 }
 
@@ -26,22 +26,23 @@ TEST(CheckMicroscaled, AcceptsWhatQuantizeMakes) {
 TEST(CheckMicroscaled, NamesWhatDoesNotFit) {
   auto w = random_microscaled(Mode::kMxfp4, 2, 64);
   w.mode = Mode::kAffine;
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(microscaled_message(w),
             "loader: q_proj: mode, expected mxfp4, mxfp8 or nvfp4, got affine; make an "
             "AffineTensor");
   w.mode = Mode::kNvfp4;
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(microscaled_message(w),
             "loader: q_proj: group size, expected a divisor of 16, that of nvfp4, got 32; check "
             "the mode");
   w.mode = Mode::kMxfp8;
-  EXPECT_EQ(check_message(w),
+  EXPECT_EQ(microscaled_message(w),
             "loader: q_proj: scales, expected shape [2, 1] (quant groups of 32 along 32 columns), "
             "got [2, 2]; check the group size");
   w = random_microscaled(Mode::kMxfp4, 2, 64);
   w.scales = w.scales.to(at::kHalf);
-  EXPECT_EQ(check_message(w), "loader: q_proj: scales, expected uint8, got Half; check the mode");
+  EXPECT_EQ(microscaled_message(w),
+            "loader: q_proj: scales, expected uint8, got Half; check the mode");
   w.scales = at::Tensor();
-  EXPECT_EQ(check_message(w), "loader: q_proj: scales, expected a tensor, got none; set it");
+  EXPECT_EQ(microscaled_message(w), "loader: q_proj: scales, expected a tensor, got none; set it");
 }
 
 TEST(MicroscaledTensor, CountsTheBytesOfAllParts) {

@@ -13,11 +13,11 @@
 namespace weft::quant {
 namespace {
 
-using test::expect_close;
-using test::seeded;
 using testing::error_text;
+using weft::test::expect_close;
+using weft::test::seeded;
 
-struct Format {
+struct PanelFormat {
   int64_t bits;
   bool is_symmetric;
   int64_t group_size;
@@ -30,36 +30,36 @@ struct Format {
 // Rows that fill panels and rows that don't, one block and many; bits that widen; groups of half a
 // block; scales of other types, and those that are products of a small number and one of 256
 // columns; panels of which a single token reads several at a time, and some that are left.
-constexpr Format kFormats[] = {{4, false, 32, 32, 96},
-                               {4, true, 32, 7, 32},
-                               {4, false, 64, 33, 128},
-                               {8, true, 32, 48, 64},
-                               {8, false, 32, 5, 96},
-                               {8, true, 128, 17, 256},
-                               {6, true, 16, 18, 96},
-                               {5, false, 32, 16, 64},
-                               {3, true, 64, 9, 64},
-                               {2, false, 16, 20, 128},
-                               {4, false, 32, 40, 64, at::kFloat},
-                               {4, true, 64, 16, 64, at::kBFloat16},
-                               {8, true, 16, 16, 64, at::kFloat},
-                               {6, false, 64, 35, 128},
-                               {6, true, 16, 18, 96, at::kFloat},
-                               {6, true, 16, 34, 512, at::kFloat, true},
-                               {6, true, 16, 16, 64, at::kFloat, true},
-                               {5, false, 32, 21, 352, at::kFloat, true},
-                               {4, false, 32, 16, 256, at::kFloat, true},
-                               {3, true, 16, 30, 288, at::kFloat, true},
-                               {2, false, 16, 9, 768, at::kFloat, true},
-                               {8, true, 64, 17, 320, at::kFloat, true},
-                               {4, false, 32, 150, 96},
-                               {8, true, 32, 117, 64},
-                               {6, true, 16, 201, 96},
-                               {6, true, 16, 150, 512, at::kFloat, true},
-                               {4, false, 32, 240, 288, at::kFloat, true}};
+constexpr PanelFormat kFormats[] = {{4, false, 32, 32, 96},
+                                    {4, true, 32, 7, 32},
+                                    {4, false, 64, 33, 128},
+                                    {8, true, 32, 48, 64},
+                                    {8, false, 32, 5, 96},
+                                    {8, true, 128, 17, 256},
+                                    {6, true, 16, 18, 96},
+                                    {5, false, 32, 16, 64},
+                                    {3, true, 64, 9, 64},
+                                    {2, false, 16, 20, 128},
+                                    {4, false, 32, 40, 64, at::kFloat},
+                                    {4, true, 64, 16, 64, at::kBFloat16},
+                                    {8, true, 16, 16, 64, at::kFloat},
+                                    {6, false, 64, 35, 128},
+                                    {6, true, 16, 18, 96, at::kFloat},
+                                    {6, true, 16, 34, 512, at::kFloat, true},
+                                    {6, true, 16, 16, 64, at::kFloat, true},
+                                    {5, false, 32, 21, 352, at::kFloat, true},
+                                    {4, false, 32, 16, 256, at::kFloat, true},
+                                    {3, true, 16, 30, 288, at::kFloat, true},
+                                    {2, false, 16, 9, 768, at::kFloat, true},
+                                    {8, true, 64, 17, 320, at::kFloat, true},
+                                    {4, false, 32, 150, 96},
+                                    {8, true, 32, 117, 64},
+                                    {6, true, 16, 201, 96},
+                                    {6, true, 16, 150, 512, at::kFloat, true},
+                                    {4, false, 32, 240, 288, at::kFloat, true}};
 
 // Numbers of either sign, one for each group.
-at::Tensor make_scales(const Format& format, int64_t seed, double size) {
+at::Tensor make_scales(const PanelFormat& format, int64_t seed, double size) {
   const int64_t groups = format.in / format.group_size, run = 256 / format.group_size;
   const at::Tensor numbers = seeded({format.out, groups}, seed) * size;
   if (!format.has_two_levels) return numbers.to(format.scale_type);
@@ -69,7 +69,7 @@ at::Tensor make_scales(const Format& format, int64_t seed, double size) {
   return wide.narrow(1, 0, groups) * codes;
 }
 
-AffineTensor make_weight(const Format& format) {
+AffineTensor make_weight(const PanelFormat& format) {
   at::manual_seed(5);
   AffineTensor w;
   w.bits = format.bits;
@@ -121,7 +121,7 @@ TEST(PanelMatrix, KeepsBFloat16InTwelveBits) {
 }
 
 TEST(PanelMatrix, KeepsEveryBit) {
-  for (const Format& format : kFormats) {
+  for (const PanelFormat& format : kFormats) {
     const AffineTensor w = make_weight(format);
     EXPECT_TRUE(at::equal(panel_values(to_panels(w)), dequantize(w, at::kFloat)))
         << format.bits << " bits, " << format.out << " rows";
@@ -133,7 +133,7 @@ TEST(PanelMatrix, KeepsEveryBit) {
 }
 
 TEST(PanelMatrix, TakesTheBytesOfItsForm) {
-  const auto bytes = [](const Format& format) {
+  const auto bytes = [](const PanelFormat& format) {
     return to_panels(make_weight(format)).num_bytes();
   };
   EXPECT_EQ(bytes({4, true, 32, 16, 32}), 16 * (2 + 16));
@@ -151,7 +151,7 @@ TEST(PanelMatrix, TakesTheBytesOfItsForm) {
 }
 
 TEST(PanelMatrix, GivesRowsAsTheAffineMatrixDoes) {
-  for (const Format& format : kFormats) {
+  for (const PanelFormat& format : kFormats) {
     const AffineTensor w = make_weight(format);
     const at::Tensor indices = at::tensor({format.out - 1, int64_t{0}}, at::kLong).view({2, 1});
     EXPECT_TRUE(at::equal(panel_rows(to_panels(w), indices), affine_rows(w, indices)));
@@ -167,7 +167,7 @@ TEST(PanelMatrix, MultipliesWholeNumbersAsTheAffineMatrixDoes) {
   const auto in_double = [](const at::Tensor& t, bool rounds) {
     return (rounds ? t.to(at::kBFloat16) : t).to(at::kDouble);
   };
-  for (const Format& format : kFormats) {
+  for (const PanelFormat& format : kFormats) {
     const AffineTensor w = make_weight(format);
     const at::Tensor wide = dequantize(w, at::kFloat);
     for (const auto& [bits, most] : {std::pair(8, 127), std::pair(16, 127 * 128)}) {
