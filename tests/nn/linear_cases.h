@@ -23,6 +23,13 @@ inline MakeLinear dense_case(int64_t out, int64_t in, at::ScalarType dtype = at:
   };
 }
 
+/// A dense linear whose weight is seeded by `seed` and whose bias by the next.
+inline std::shared_ptr<DenseLinearImpl> seeded_linear(int64_t out, int64_t in, uint64_t seed,
+                                                      bool has_bias = false) {
+  return std::make_shared<DenseLinearImpl>(
+      test::seeded({out, in}, seed), has_bias ? test::seeded({out}, seed + 1) : at::Tensor(), true);
+}
+
 inline MakeLinear quantized_case(int64_t out, int64_t in, int64_t group_size, int64_t bits = 4) {
   return [=] {
     return std::make_shared<QuantizedLinearImpl>(

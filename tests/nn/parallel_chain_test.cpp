@@ -20,8 +20,8 @@ constexpr int64_t kTokens = 10, kWidth = 7, kHidden = 9, kOut = 5;
 
 // ParallelEmbedding -> ColumnParallelLinear -> tanh -> RowParallelLinear, which neither gathers nor
 // scatters in between.
-struct Chain {
-  Chain(const Group& group, at::ScalarType dtype) {
+struct ParallelChain {
+  ParallelChain(const Group& group, at::ScalarType dtype) {
     ParallelEmbeddingOptions embedding_options;
     embedding_options.dtype = dtype;
     embedding_options.init = Init::normal();
@@ -50,8 +50,8 @@ struct Chain {
 };
 
 // The same in one process, of torch's own layers in float64.
-struct Whole {
-  explicit Whole(Chain& chain)
+struct WholeChain {
+  explicit WholeChain(ParallelChain& chain)
       : embedding(kTokens, kWidth),
         first(test::whole_linear(*chain.column)),
         second(test::whole_linear(*chain.row)) {
@@ -69,7 +69,8 @@ struct Whole {
   torch::nn::Linear second;
 };
 
-void expect_same_gradients(Chain& chain, Whole& whole, const Group& group, double tolerance) {
+void expect_same_gradients(ParallelChain& chain, WholeChain& whole, const Group& group,
+                           double tolerance) {
   const auto parameters = chain.column->named_parameters();
   expect_close(chain.embedding->weight.grad(),
                test::piece(whole.embedding->weight.grad(), 1, group), "embedding", tolerance);
@@ -87,8 +88,8 @@ TEST(ParallelChain, OfEmbeddingColumnAndRowEqualsOneProcess) {
   on_ranks([](const Group& group) {
     const at::Tensor ids = at::tensor({0, 9, 3, 3, 5, 1, 0, 8}, at::kLong).view({2, 4});
     for (const auto dtype : test::layer_dtypes()) {
-      Chain chain(group, dtype);
-      Whole whole(chain);
+      ParallelChain chain(group, dtype);
+      WholeChain whole(chain);
       const double tolerance = test::layer_tolerance(dtype);
       const at::Tensor grad = seeded({2, 4, kOut}, 2, dtype);
       const at::Tensor y_whole = whole.forward(ids), y = chain.forward(ids);
@@ -105,7 +106,7 @@ TEST(ParallelChain, NeedsOneAllReduceForwardAndOneBackward) {
   on_ranks(
       [](const Group& group) {
         test::CountedGroup counted(group);
-        Chain chain(counted.group(), at::kFloat);
+        ParallelChain chain(counted.group(), at::kFloat);
         counted.take_count();
         const at::Tensor y = chain.forward(at::tensor({0, 9, 3}, at::kLong));
         EXPECT_EQ(counted.take_count(), 1) << "of the row layer's output";
@@ -118,8 +119,8 @@ TEST(ParallelChain, NeedsOneAllReduceForwardAndOneBackward) {
 TEST(ParallelChain, TrainsAsOneProcessDoes) {
   on_ranks([](const Group& group) {
     torch::manual_seed(4);
-    Chain chain(group, at::kDouble);
-    Whole whole(chain);
+    ParallelChain chain(group, at::kDouble);
+    WholeChain whole(chain);
     const at::Tensor ids = at::tensor({0, 9, 3, 3, 5, 1, 0, 8}, at::kLong);
     const at::Tensor wanted = seeded({8, kOut}, 3);
     const auto step = [&](at::Tensor y, const std::vector<at::Tensor>& parameters) {

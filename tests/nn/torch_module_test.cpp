@@ -52,17 +52,19 @@ struct ChainImpl : torch::nn::Cloneable<ChainImpl> {
 };
 TORCH_MODULE(Chain);
 
-constexpr int64_t kD = ChainImpl::kWidth, kF = ChainImpl::kHidden;
+constexpr int64_t kChainWidth = ChainImpl::kWidth, kChainHidden = ChainImpl::kHidden;
 
 std::vector<std::pair<std::string, Chain>> chains() {
   const auto on = [](const MakeLinear& base) { return lora_case(base, at::kFloat); };
   const auto plain = [](int64_t out, int64_t in) { return dense_case(out, in, at::kFloat); };
   return {
-      {"dense", Chain(plain(kF, kD), plain(kD, kF))},
-      {"affine", Chain(quantized_case(kF, kD, 32), quantized_case(kD, kF, 32))},
-      {"mxfp4", Chain(microscaled_case(kF, kD, quant::Mode::kMxfp4),
-                      microscaled_case(kD, kF, quant::Mode::kMxfp4))},
-      {"lora", Chain(on(quantized_case(kF, kD, 32)), on(plain(kD, kF)))},
+      {"dense", Chain(plain(kChainHidden, kChainWidth), plain(kChainWidth, kChainHidden))},
+      {"affine", Chain(quantized_case(kChainHidden, kChainWidth, 32),
+                       quantized_case(kChainWidth, kChainHidden, 32))},
+      {"mxfp4", Chain(microscaled_case(kChainHidden, kChainWidth, quant::Mode::kMxfp4),
+                      microscaled_case(kChainWidth, kChainHidden, quant::Mode::kMxfp4))},
+      {"lora", Chain(on(quantized_case(kChainHidden, kChainWidth, 32)),
+                     on(plain(kChainWidth, kChainHidden)))},
   };
 }
 
@@ -71,7 +73,7 @@ TEST(TorchModule, AnotherDtypeKeepsAQuantizedWeightsValues) {
     for (auto& [name, chain] : chains()) {
       SCOPED_TRACE(name);
       chain->shard(group);
-      const at::Tensor x = seeded({3, kD}, 3, at::kFloat);
+      const at::Tensor x = seeded({3, kChainWidth}, 3, at::kFloat);
       const at::Tensor before = chain->forward(x).detach();
       std::map<std::string, at::Tensor> packed;
       for (const auto& item : chain->named_buffers()) {
@@ -95,7 +97,7 @@ TEST(TorchModule, AnotherDtypeKeepsAQuantizedWeightsValues) {
 
 TEST(TorchModule, AnotherDtypeKeepsPanelsAndAMergedAdapter) {
   Chain chain = chains().back().second;
-  const at::Tensor x = seeded({3, kD}, 3, at::kFloat);
+  const at::Tensor x = seeded({3, kChainWidth}, 3, at::kFloat);
   merge_lora(*chain);
   const at::Tensor merged = chain->forward(x).detach();
   chain->to(at::kBFloat16);
@@ -135,7 +137,7 @@ TEST(TorchModule, AClonedModelIsCutAlikeAndStandsAlone) {
       const auto copy = std::dynamic_pointer_cast<ChainImpl>(chain->clone());
       expect_own_tensors(*chain, *copy);
       EXPECT_FALSE(copy->up->is_training());
-      const at::Tensor x = seeded({3, kD}, 3, at::kFloat);
+      const at::Tensor x = seeded({3, kChainWidth}, 3, at::kFloat);
       const at::Tensor before = chain->forward(x).detach();
       EXPECT_TRUE(copy->forward(x).equal(before));
       const at::NoGradGuard no_grad;
@@ -143,7 +145,7 @@ TEST(TorchModule, AClonedModelIsCutAlikeAndStandsAlone) {
       EXPECT_TRUE(chain->forward(x).equal(before)) << "the original has changed";
       copy->forward(x);
       copy->up->unshard();
-      EXPECT_EQ(copy->up->inner()->out_features(), kF) << "the clone knows its cut";
+      EXPECT_EQ(copy->up->inner()->out_features(), kChainHidden) << "the clone knows its cut";
     }
   });
 }
@@ -161,19 +163,20 @@ void expect_cloned(Layer& layer, const at::Tensor& x) {
 TEST(TorchModule, EveryCutLayerCanBeCloned) {
   on_ranks([](const Group& group) {
     at::manual_seed(1);
-    const at::Tensor x = seeded({2, kD}, 3, at::kFloat);
+    const at::Tensor x = seeded({2, kChainWidth}, 3, at::kFloat);
     const at::Tensor ids = at::arange(6).view({2, 3});
-    const at::Tensor own = x.narrow(1, 0, kD / 4);
-    ColumnParallelLinear column(kD, kF, group);
-    RowParallelLinear row(kD, kF, group);
-    QuantizedAllToShardedLinear up(kD, kF, true, 32, 4, group);
-    QuantizedShardedToAllLinear down(32 * group.size(), kF, true, 32, 4, group);
-    ParallelEmbedding embedding(12, kD, group, ParallelEmbeddingOptions{.padding_idx = 1});
-    VocabParallelEmbedding tokens(12, kD, group);
+    const at::Tensor own = x.narrow(1, 0, kChainWidth / 4);
+    ColumnParallelLinear column(kChainWidth, kChainHidden, group);
+    RowParallelLinear row(kChainWidth, kChainHidden, group);
+    QuantizedAllToShardedLinear up(kChainWidth, kChainHidden, true, 32, 4, group);
+    QuantizedShardedToAllLinear down(32 * group.size(), kChainHidden, true, 32, 4, group);
+    ParallelEmbedding embedding(12, kChainWidth, group, ParallelEmbeddingOptions{.padding_idx = 1});
+    VocabParallelEmbedding tokens(12, kChainWidth, group);
     VocabParallelHead head(tokens->inner(), 12, group);
-    ShardedRMSNorm norm(at::full({kD / 4}, 0.5), kD / 4 * group.size(), 1e-5, group);
-    HeadRMSNorm head_norm(at::full({kD}, 0.5), 1e-5, group);
-    SequenceParallelRMSNorm sequence_norm(at::full({kD}, 0.5), 1e-5, group);
+    ShardedRMSNorm norm(at::full({kChainWidth / 4}, 0.5), kChainWidth / 4 * group.size(), 1e-5,
+                        group);
+    HeadRMSNorm head_norm(at::full({kChainWidth}, 0.5), 1e-5, group);
+    SequenceParallelRMSNorm sequence_norm(at::full({kChainWidth}, 0.5), 1e-5, group);
     expect_cloned(column, x);
     expect_cloned(row, x);
     expect_cloned(up, x);
@@ -182,7 +185,7 @@ TEST(TorchModule, EveryCutLayerCanBeCloned) {
     expect_cloned(tokens, ids);
     expect_cloned(head, x);
     expect_cloned(norm, own);
-    expect_cloned(head_norm, x.view({1, 2, 1, kD}));
+    expect_cloned(head_norm, x.view({1, 2, 1, kChainWidth}));
     expect_cloned(sequence_norm, x);
   });
 }
@@ -260,7 +263,8 @@ TEST(TorchModule, AnotherRanksFileIsRefusedInALine) {
         const std::string ranges =
             group.rank() == 0 ? "0 to 39, 80 to 119" : "40 to 79, 120 to 159";
         EXPECT_NE(load_error(own, fused).find("rows " + ranges + " of 160"), std::string::npos);
-        Chain wide(dense_case(kF, kD, at::kDouble), dense_case(kD, kF, at::kDouble));
+        Chain wide(dense_case(kChainHidden, kChainWidth, at::kDouble),
+                   dense_case(kChainWidth, kChainHidden, at::kDouble));
         wide->shard(group, 1);
         EXPECT_EQ(load_error(own, wide),
                   "FormatError: nn.DenseLinear.load: the file has weight [80, 64] of "

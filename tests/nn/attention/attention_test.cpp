@@ -15,8 +15,9 @@ using test::seeded;
 constexpr int64_t kBatch = 2, kDim = 6;
 
 // One query after the other, as the formula is written.
-at::Tensor naive(const at::Tensor& q_BnTH, const at::Tensor& k_BkSH, const at::Tensor& v_BkSH,
-                 const std::vector<int64_t>& kv_of_head, int64_t window = 0) {
+at::Tensor naive_attention(const at::Tensor& q_BnTH, const at::Tensor& k_BkSH,
+                           const at::Tensor& v_BkSH, const std::vector<int64_t>& kv_of_head,
+                           int64_t window = 0) {
   const int64_t heads = q_BnTH.size(1), tokens = q_BnTH.size(2);
   const int64_t before = k_BkSH.size(2) - tokens;
   const at::Tensor y_BTnH = at::zeros({kBatch, tokens, heads, kDim}, at::kDouble);
@@ -46,10 +47,11 @@ TEST(GroupedQueryAttention, EqualsTheFormulaOneQueryAfterTheOther) {
       const at::Tensor v = seeded({kBatch, 2, positions, kDim}, 3);
       const std::string what =
           core::join("T ", tokens, ", S ", positions, ", map ", core::list_text(map));
-      expect_close(grouped_query_attention(q, k, v, {map}), naive(q, k, v, map), what, 1e-12);
+      expect_close(grouped_query_attention(q, k, v, {map}), naive_attention(q, k, v, map), what,
+                   1e-12);
       expect_close(
           grouped_query_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), {map}),
-          naive(q, k, v, map), what + ", float32", 1e-5);
+          naive_attention(q, k, v, map), what + ", float32", 1e-5);
     }
   }
 }
@@ -62,7 +64,8 @@ TEST(GroupedQueryAttention, SeesAWindowOfPositionsBehindItself) {
         const at::Tensor q = seeded({kBatch, static_cast<int64_t>(map.size()), tokens, kDim}, 1);
         const at::Tensor k = seeded({kBatch, 2, positions, kDim}, 2);
         const at::Tensor v = seeded({kBatch, 2, positions, kDim}, 3);
-        expect_close(grouped_query_attention(q, k, v, {map, window}), naive(q, k, v, map, window),
+        expect_close(grouped_query_attention(q, k, v, {map, window}),
+                     naive_attention(q, k, v, map, window),
                      core::join("T ", tokens, ", S ", positions, ", window ", window), 1e-12);
       }
     }
@@ -75,7 +78,7 @@ TEST(GroupedQueryAttention, ScalesScoresAsItIsTold) {
   for (const int64_t tokens : {1, 3, 8}) {
     const at::Tensor q = seeded({kBatch, 4, tokens, kDim}, 1);
     // The naive formula divides by the root of the head dim.
-    const at::Tensor expected = naive(q * 0.3 * std::sqrt(double{kDim}), k, v, map);
+    const at::Tensor expected = naive_attention(q * 0.3 * std::sqrt(double{kDim}), k, v, map);
     expect_close(grouped_query_attention(q, k, v, {map, 0, 0.3}), expected,
                  core::join(tokens, " tokens"));
   }
@@ -85,8 +88,8 @@ TEST(GroupedQueryAttention, ReadsViewsOfALargerCache) {
   const at::Tensor cache = seeded({kBatch, 2, 20, kDim}, 2);
   const at::Tensor k = cache.narrow(2, 0, 8), v = cache.narrow(2, 8, 8);
   const at::Tensor q = seeded({kBatch, 3, 4, kDim}, 1).transpose(1, 2);
-  expect_close(grouped_query_attention(q, k, v, {{0, 0, 1, 1}}), naive(q, k, v, {0, 0, 1, 1}),
-               "strided");
+  expect_close(grouped_query_attention(q, k, v, {{0, 0, 1, 1}}),
+               naive_attention(q, k, v, {0, 0, 1, 1}), "strided");
 }
 
 TEST(GroupedQueryAttention, StaysWithinDocuments) {
@@ -99,8 +102,8 @@ TEST(GroupedQueryAttention, StaysWithinDocuments) {
     std::vector<at::Tensor> parts;
     int64_t start = 0;
     for (const int64_t length : {4, 3, 2}) {
-      parts.push_back(naive(q.narrow(2, start, length), k.narrow(2, start, length),
-                            v.narrow(2, start, length), map, window));
+      parts.push_back(naive_attention(q.narrow(2, start, length), k.narrow(2, start, length),
+                                      v.narrow(2, start, length), map, window));
       start += length;
     }
     const at::Tensor y = grouped_query_attention(q, k, v, {map, window}, documents);

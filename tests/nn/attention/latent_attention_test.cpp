@@ -13,7 +13,7 @@ using test::leaf;
 using test::seeded;
 using testing::error_text;
 
-constexpr int64_t kBatch = 2, kHeads = 3, kPositions = 6;
+constexpr int64_t kLatentBatch = 2, kHeads = 3, kPositions = 6;
 constexpr LatentHeads kSizes = {.rank = 7, .rope_dim = 4, .plain_dim = 5, .value_dim = 8};
 
 struct Inputs {
@@ -22,8 +22,8 @@ struct Inputs {
 
 // Of the last `tokens` positions.
 Inputs inputs(int64_t tokens) {
-  return {seeded({kBatch, tokens, kHeads, kSizes.key_dim()}, 1),
-          seeded({kBatch, kPositions, kSizes.kept_dim()}, 2),
+  return {seeded({kLatentBatch, tokens, kHeads, kSizes.key_dim()}, 1),
+          seeded({kLatentBatch, kPositions, kSizes.kept_dim()}, 2),
           seeded({kHeads * (kSizes.plain_dim + kSizes.value_dim), kSizes.rank}, 3)};
 }
 
@@ -34,10 +34,10 @@ at::Tensor expanded(const Inputs& in, const LatentHeads& sizes = kSizes) {
 }
 
 // One query of one head after the other.
-at::Tensor naive(const Inputs& in, double scale) {
+at::Tensor naive_latent_attention(const Inputs& in, double scale) {
   const int64_t tokens = in.queries.size(1), each = kSizes.plain_dim + kSizes.value_dim;
-  at::Tensor out = at::zeros({kBatch, tokens, kHeads, kSizes.value_dim}, at::kDouble);
-  for (int64_t b = 0; b < kBatch; ++b) {
+  at::Tensor out = at::zeros({kLatentBatch, tokens, kHeads, kSizes.value_dim}, at::kDouble);
+  for (int64_t b = 0; b < kLatentBatch; ++b) {
     for (int64_t t = 0; t < tokens; ++t) {
       const at::Tensor seen = in.kept[b].narrow(0, 0, kPositions - tokens + t + 1);
       const at::Tensor latents = seen.narrow(1, 0, kSizes.rank);
@@ -58,15 +58,15 @@ TEST(LatentAttention, BothWaysGiveTheFormula) {
   for (const int64_t tokens : {1, 3, 6}) {
     const Inputs in = inputs(tokens);
     const std::string what = core::join(tokens, " tokens");
-    const at::Tensor expected = naive(in, 1 / std::sqrt(9.0));
+    const at::Tensor expected = naive_latent_attention(in, 1 / std::sqrt(9.0));
     expect_close(expanded(in), expected, what, 1e-12);
     expect_close(absorbed_latent_attention(in.queries, in.kept, in.weight, kSizes), expected, what,
                  1e-12);
     LatentHeads scaled = kSizes;
     scaled.scale = 0.7;
-    expect_close(expanded(in, scaled), naive(in, 0.7), what + ", scaled", 1e-12);
-    expect_close(absorbed_latent_attention(in.queries, in.kept, in.weight, scaled), naive(in, 0.7),
-                 what + ", scaled", 1e-12);
+    expect_close(expanded(in, scaled), naive_latent_attention(in, 0.7), what + ", scaled", 1e-12);
+    expect_close(absorbed_latent_attention(in.queries, in.kept, in.weight, scaled),
+                 naive_latent_attention(in, 0.7), what + ", scaled", 1e-12);
   }
 }
 
@@ -74,7 +74,7 @@ TEST(LatentAttention, BothWaysGiveTheSameGradients) {
   Inputs a = inputs(6);
   for (at::Tensor* part : {&a.queries, &a.kept, &a.weight}) *part = leaf(*part);
   Inputs b = {leaf(a.queries), leaf(a.kept), leaf(a.weight)};
-  const at::Tensor wanted = seeded({kBatch, 6, kHeads * kSizes.value_dim}, 4);
+  const at::Tensor wanted = seeded({kLatentBatch, 6, kHeads * kSizes.value_dim}, 4);
   (expanded(a) * wanted).sum().backward();
   (absorbed_latent_attention(b.queries, b.kept, b.weight, kSizes) * wanted).sum().backward();
   expect_close(b.queries.grad(), a.queries.grad(), "queries", 1e-12);
@@ -84,7 +84,7 @@ TEST(LatentAttention, BothWaysGiveTheSameGradients) {
 
 TEST(LatentAttention, SeesItsOwnDocumentAlone) {
   const Inputs in = inputs(6);
-  const at::Tensor documents = at::tensor({0, 0, 1, 1, 1, 1}, at::kLong).expand({kBatch, 6});
+  const at::Tensor documents = at::tensor({0, 0, 1, 1, 1, 1}, at::kLong).expand({kLatentBatch, 6});
   const at::Tensor kv = at::matmul(in.kept.narrow(-1, 0, kSizes.rank), in.weight.t());
   const at::Tensor turned = in.kept.narrow(-1, kSizes.rank, kSizes.rope_dim);
   const at::Tensor got =

@@ -16,7 +16,7 @@ namespace {
 using test::expect_close;
 using test::seeded;
 
-struct Case {
+struct RotaryCase {
   int64_t tokens;
   int64_t head_dim;
   std::vector<int64_t> kv_of_head = {0, 0, 1, 1};
@@ -36,13 +36,14 @@ struct Outcome {
 using Attention = at::Tensor (*)(const at::Tensor&, const at::Tensor&, const at::Tensor&,
                                  const RopeAngles&, const AttentionSpec&, const at::Tensor&);
 
-constexpr int64_t kBatch = 2, kKvHeads = 2;
+constexpr int64_t kRotaryBatch = 2, kKvHeads = 2;
 
-Outcome run(Attention attention, const Case& c, at::ScalarType dtype,
-            const at::Tensor& documents = {}) {
+Outcome run_attention(Attention attention, const RotaryCase& c, at::ScalarType dtype,
+                      const at::Tensor& documents = {}) {
   const auto heads = static_cast<int64_t>(c.kv_of_head.size());
   const auto input = [&](int64_t count, uint64_t seed) {
-    return test::leaf(seeded({kBatch, c.tokens, count, c.head_dim}, seed, at::kFloat).to(dtype));
+    return test::leaf(
+        seeded({kRotaryBatch, c.tokens, count, c.head_dim}, seed, at::kFloat).to(dtype));
   };
   const at::Tensor q = input(heads, 1), k = input(kKvHeads, 2), v = input(kKvHeads, 3);
   const Rope rope(c.rope_dim == 0 ? c.head_dim : c.rope_dim, 10'000, 512);
@@ -54,10 +55,10 @@ Outcome run(Attention attention, const Case& c, at::ScalarType dtype,
   return {y.detach(), q.grad(), k.grad(), v.grad(), c.has_sinks ? spec.sinks.grad() : at::Tensor()};
 }
 
-void expect_same(const Case& c, at::ScalarType dtype, double tolerance,
-                 const at::Tensor& documents = {}) {
-  const Outcome got = run(rotary_attention, c, dtype, documents);
-  const Outcome expected = run(composed_rotary_attention, c, at::kFloat, documents);
+void expect_same_attention(const RotaryCase& c, at::ScalarType dtype, double tolerance,
+                           const at::Tensor& documents = {}) {
+  const Outcome got = run_attention(rotary_attention, c, dtype, documents);
+  const Outcome expected = run_attention(composed_rotary_attention, c, at::kFloat, documents);
   const std::string what = core::join(c.tokens, " tokens of ", c.head_dim, ", window ", c.window);
   EXPECT_EQ(got.y.scalar_type(), dtype);
   expect_close(got.y, expected.y, what + ": y", tolerance);
@@ -68,31 +69,31 @@ void expect_same(const Case& c, at::ScalarType dtype, double tolerance,
 }
 
 TEST(RotaryAttention, EqualsTheComposedOneForwardAndBackward) {
-  for (const Case& c : std::vector<Case>{{1, 6},
-                                         {63, 16},
-                                         {64, 64},
-                                         {65, 64},
-                                         {130, 80},
-                                         {97, 8, {0, 1, 1, 1}},
-                                         {70, 32, {1, 1}},
-                                         {200, 16, {0, 0, 1, 1}, 7},
-                                         {200, 16, {0, 0, 1, 1}, 64},
-                                         {150, 16, {0, 1}, 100},
-                                         {40, 12, {0, 1}, 0, 6},
-                                         {70, 16, {0, 0, 1, 1}, 0, 0, 0.4},
-                                         {90, 16, {0, 1}, 20, 8, 0.05},
-                                         {130, 16, {0, 1}, 0, 0, 0, 0.9},
-                                         {150, 32, {0, 0, 1, 1}, 40, 0, 0.3, 1.5, true},
-                                         {130, 16, {0, 0, 0, 1}, 0, 0, 0, 0, true}}) {
-    expect_same(c, at::kFloat, 1e-5);
-    expect_same(c, at::kBFloat16, 3e-2);
+  for (const RotaryCase& c : std::vector<RotaryCase>{{1, 6},
+                                                     {63, 16},
+                                                     {64, 64},
+                                                     {65, 64},
+                                                     {130, 80},
+                                                     {97, 8, {0, 1, 1, 1}},
+                                                     {70, 32, {1, 1}},
+                                                     {200, 16, {0, 0, 1, 1}, 7},
+                                                     {200, 16, {0, 0, 1, 1}, 64},
+                                                     {150, 16, {0, 1}, 100},
+                                                     {40, 12, {0, 1}, 0, 6},
+                                                     {70, 16, {0, 0, 1, 1}, 0, 0, 0.4},
+                                                     {90, 16, {0, 1}, 20, 8, 0.05},
+                                                     {130, 16, {0, 1}, 0, 0, 0, 0.9},
+                                                     {150, 32, {0, 0, 1, 1}, 40, 0, 0.3, 1.5, true},
+                                                     {130, 16, {0, 0, 0, 1}, 0, 0, 0, 0, true}}) {
+    expect_same_attention(c, at::kFloat, 1e-5);
+    expect_same_attention(c, at::kBFloat16, 3e-2);
   }
 }
 
 TEST(RotaryAttention, TurnsNothingWithoutRope) {
   const auto outcome = [](bool is_one_pass) {
     const auto input = [](int64_t heads, uint64_t seed) {
-      return test::leaf(seeded({kBatch, 70, heads, 16}, seed, at::kFloat));
+      return test::leaf(seeded({kRotaryBatch, 70, heads, 16}, seed, at::kFloat));
     };
     const at::Tensor q = input(4, 1), k = input(kKvHeads, 2), v = input(kKvHeads, 3);
     const AttentionSpec spec{{0, 0, 1, 1}};
@@ -113,13 +114,14 @@ TEST(RotaryAttention, StaysWithinDocuments) {
   const at::Tensor first = at::cat({at::zeros({70}), at::ones({1}), at::ones({79}) * 5});
   const at::Tensor second = at::cat({at::ones({10}) * 9, at::ones({140}) * 2});
   const at::Tensor documents = at::stack({first, second}).to(at::kLong);
-  expect_same({150, 16}, at::kFloat, 1e-5, documents);
-  expect_same({150, 16, {0, 0, 1, 1}, 20}, at::kFloat, 1e-5, documents);
+  expect_same_attention({150, 16}, at::kFloat, 1e-5, documents);
+  expect_same_attention({150, 16, {0, 0, 1, 1}, 20}, at::kFloat, 1e-5, documents);
 }
 
 TEST(RotaryAttention, TakesDocumentsThatComeBack) {
   const at::Tensor documents = (at::arange(40) / 10).floor().remainder(2).to(at::kLong);
-  expect_same({40, 16}, at::kFloat, 1e-5, documents.expand({kBatch, 40}).contiguous());
+  expect_same_attention({40, 16}, at::kFloat, 1e-5,
+                        documents.expand({kRotaryBatch, 40}).contiguous());
 }
 
 TEST(RotaryAttention, TakesPositionsOfEveryRowAndStridedHeads) {
@@ -133,12 +135,12 @@ TEST(RotaryAttention, TakesPositionsOfEveryRowAndStridedHeads) {
 }
 
 TEST(RotaryAttention, DependsOnNoNumberOfThreads) {
-  const Case c{150, 32};
+  const RotaryCase c{150, 32};
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  const Outcome one = run(rotary_attention, c, at::kFloat);
+  const Outcome one = run_attention(rotary_attention, c, at::kFloat);
   at::set_num_threads(3);
-  const Outcome three = run(rotary_attention, c, at::kFloat);
+  const Outcome three = run_attention(rotary_attention, c, at::kFloat);
   at::set_num_threads(threads);
   EXPECT_TRUE(at::equal(one.y, three.y));
   EXPECT_TRUE(at::equal(one.q, three.q));
@@ -147,9 +149,9 @@ TEST(RotaryAttention, DependsOnNoNumberOfThreads) {
 }
 
 TEST(RotaryAttention, TakesOtherTypesAndPassesNanOn) {
-  const Case c{20, 16};
-  expect_close(run(rotary_attention, c, at::kDouble).q,
-               run(composed_rotary_attention, c, at::kDouble).q, "double");
+  const RotaryCase c{20, 16};
+  expect_close(run_attention(rotary_attention, c, at::kDouble).q,
+               run_attention(composed_rotary_attention, c, at::kDouble).q, "double");
   const at::Tensor q = at::full({1, 5, 2, 16}, std::nan(""), at::kFloat);
   const at::Tensor k = at::ones({1, 5, 2, 16});
   EXPECT_TRUE(rotary_attention(q, k, k, Rope(16, 1e4, 8).angles(0, 5), {{0, 1}})

@@ -4,6 +4,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/nn/layer_checks.h"
+#include "tests/nn/linear_cases.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/linear_parts.h"
@@ -20,25 +21,23 @@ using test::seeded;
 using testing::error_text;
 
 // S tokens, D width, F ffn, E experts.
-constexpr int64_t kD = 6, kF = 22, kE = 5;
-
-std::shared_ptr<DenseLinearImpl> dense(int64_t out, int64_t in, uint64_t seed) {
-  return std::make_shared<DenseLinearImpl>(seeded({out, in}, seed), at::Tensor(), true);
-}
+constexpr int64_t kModelWidth = 6, kExpertWidth = 22, kNumExperts = 5;
 
 // Whole matrices of one expert, the same on all ranks.
 struct WholeExpert {
   explicit WholeExpert(uint64_t seed)
-      : gate(dense(kF, kD, seed)), up(dense(kF, kD, seed + 1)), down(dense(kD, kF, seed + 2)) {}
+      : gate(seeded_linear(kExpertWidth, kModelWidth, seed)),
+        up(seeded_linear(kExpertWidth, kModelWidth, seed + 1)),
+        down(seeded_linear(kModelWidth, kExpertWidth, seed + 2)) {}
   at::Tensor forward(const at::Tensor& x) const {
     return down->forward(at::silu(gate->forward(x)) * up->forward(x));
   }
   std::shared_ptr<DenseLinearImpl> gate, up, down;
 };
 
-struct Whole {
-  Whole() {
-    for (uint64_t e = 0; e < kE; ++e) experts.emplace_back(100 + 10 * e);
+struct WholeMixture {
+  WholeMixture() {
+    for (uint64_t e = 0; e < kNumExperts; ++e) experts.emplace_back(100 + 10 * e);
   }
   // The formula: every expert for every token, weights of those not chosen are zero.
   at::Tensor forward(const at::Tensor& x_SD, const RoutingOptions& options, bool has_shared) const {
@@ -47,13 +46,14 @@ struct Whole {
     if (options.normalize) weights = weights / weights.sum(-1, true);
     const at::Tensor weights_SE = at::zeros_like(scores).scatter(1, chosen, weights);
     at::Tensor y = at::zeros_like(x_SD);
-    for (int64_t e = 0; e < kE; ++e) {
+    for (int64_t e = 0; e < kNumExperts; ++e) {
       y = y + weights_SE.narrow(1, e, 1) * experts[e].forward(x_SD);
     }
     if (has_shared) y = y + at::sigmoid(shared_gate->forward(x_SD)) * shared.forward(x_SD);
     return y;
   }
-  std::shared_ptr<DenseLinearImpl> router = dense(kE, kD, 1), shared_gate = dense(1, kD, 2);
+  std::shared_ptr<DenseLinearImpl> router = seeded_linear(kNumExperts, kModelWidth, 1),
+                                   shared_gate = seeded_linear(1, kModelWidth, 2);
   std::vector<WholeExpert> experts;
   WholeExpert shared{50};
 };
@@ -84,12 +84,13 @@ Expert copied_expert(const WholeExpert& whole) {
 
 enum class CutBy { kFfn, kExpert };
 
-MixtureOfExpertsParts parts_of(const Whole& whole, CutBy by, bool has_shared, const Group& group) {
+MixtureOfExpertsParts parts_of(const WholeMixture& whole, CutBy by, bool has_shared,
+                               const Group& group) {
   MixtureOfExpertsParts parts;
   parts.router =
       std::make_shared<DenseLinearImpl>(whole.router->weight.detach().clone(), at::Tensor(), true);
-  const shard::Range own =
-      by == CutBy::kFfn ? shard::Range{0, kE} : shard::part(kE, group.size(), group.rank());
+  const shard::Range own = by == CutBy::kFfn ? shard::Range{0, kNumExperts}
+                                             : shard::part(kNumExperts, group.size(), group.rank());
   for (int64_t e = own.start; e < own.end(); ++e) {
     parts.expert_numbers.push_back(e);
     parts.experts.push_back(by == CutBy::kFfn ? cut_expert(whole.experts[e], group)
@@ -113,7 +114,7 @@ void expect_gradient(const PartialLinearImpl& part, const DenseLinearImpl& whole
                1e-10);
 }
 
-void expect_gradients(MixtureOfExperts& layer, const Whole& whole,
+void expect_gradients(MixtureOfExperts& layer, const WholeMixture& whole,
                       const MixtureOfExpertsParts& parts, const Group& group) {
   const auto find = [&](const std::string& path) -> PartialLinearImpl& {
     return dynamic_cast<PartialLinearImpl&>(*layer->named_modules()[path]);
@@ -133,23 +134,23 @@ void expect_gradients(MixtureOfExperts& layer, const Whole& whole,
   expect_gradient(find("shared_expert_gate"), *whole.shared_gate, "shared gate");
 }
 
-struct Case {
+struct MixtureCase {
   CutBy by;
   int64_t tokens;
   RoutingOptions options;
   bool has_shared;
 };
 
-void expect_sharded_equals_whole(const Case& item, const Group& group) {
-  const Whole whole;
+void expect_sharded_equals_whole(const MixtureCase& item, const Group& group) {
+  const WholeMixture whole;
   const auto parts = parts_of(whole, item.by, item.has_shared, group);
   MixtureOfExperts layer(parts, item.options, group);
-  const at::Tensor x_SD = leaf(seeded({item.tokens, kD}, 7)), x_rank = leaf(x_SD);
-  const at::Tensor grad = seeded({item.tokens, kD}, 8);
+  const at::Tensor x_SD = leaf(seeded({item.tokens, kModelWidth}, 7)), x_rank = leaf(x_SD);
+  const at::Tensor grad = seeded({item.tokens, kModelWidth}, 8);
   const at::Tensor y_SD = whole.forward(x_SD, item.options, item.has_shared);
   y_SD.backward(grad);
   const at::Tensor y_1SD = layer->forward(x_rank.unsqueeze(0));
-  ASSERT_EQ(y_1SD.sizes(), at::IntArrayRef({1, item.tokens, kD}));
+  ASSERT_EQ(y_1SD.sizes(), at::IntArrayRef({1, item.tokens, kModelWidth}));
   expect_close(y_1SD[0], y_SD, "forward", 1e-10);
   y_1SD[0].backward(grad);
   expect_close(x_rank.grad(), x_SD.grad(), "gradient of the input", 1e-10);
@@ -163,7 +164,7 @@ TEST(MixtureOfExperts, EqualsTheWholeForwardAndEveryGradient) {
     for (const CutBy by : {CutBy::kFfn, CutBy::kExpert}) {
       // One token leaves most experts without any.
       for (const int64_t tokens : {1, 9}) {
-        for (const int64_t top_k : {int64_t{1}, int64_t{2}, kE}) {
+        for (const int64_t top_k : {int64_t{1}, int64_t{2}, kNumExperts}) {
           SCOPED_TRACE(core::join(by == CutBy::kFfn ? "by ffn, " : "by expert, ", tokens,
                                   " tokens, top ", top_k));
           expect_sharded_equals_whole({by, tokens, {top_k, true}, false}, group);
@@ -178,12 +179,12 @@ TEST(MixtureOfExperts, CostsOneAllReduceForwardAndTwoBackward) {
   on_ranks(
       [](const Group& group) {
         test::CountedGroup counted(group);
-        const Whole whole;
+        const WholeMixture whole;
         for (const CutBy by : {CutBy::kFfn, CutBy::kExpert}) {
           MixtureOfExperts layer(parts_of(whole, by, true, counted.group()),
                                  RoutingOptions{2, true}, counted.group());
           counted.take_count();
-          const at::Tensor y = layer->forward(leaf(seeded({2, 3, kD}, 7)));
+          const at::Tensor y = layer->forward(leaf(seeded({2, 3, kModelWidth}, 7)));
           EXPECT_EQ(counted.take_count(), 1) << "forward";
           y.sum().backward();
           EXPECT_EQ(counted.take_count(), 2) << "backward";
@@ -230,19 +231,19 @@ TEST(MixtureOfExperts, ComputesWithQuantizedExperts) {
 }
 
 TEST(MixtureOfExperts, HoldsItsLinearsWhereTheyCanBeExchanged) {
-  const Whole whole;
+  const WholeMixture whole;
   MixtureOfExperts layer(parts_of(whole, CutBy::kFfn, true, Group()), RoutingOptions{2, true},
                          Group());
   std::vector<std::string> paths;
   for (const HeldLinear& held : find_linears(*layer)) paths.push_back(held.path);
-  EXPECT_EQ(paths.size(), 2 + 3 * (kE + 1));
+  EXPECT_EQ(paths.size(), 2 + 3 * (kNumExperts + 1));
   EXPECT_EQ(paths[0], "gate");
   EXPECT_EQ(paths[1], "experts.0.gate_proj");
-  EXPECT_EQ(apply_lora(*layer, {"down_proj"}), kE + 1);
+  EXPECT_EQ(apply_lora(*layer, {"down_proj"}), kNumExperts + 1);
 }
 
 TEST(MixtureOfExperts, RefusesPartsThatDoNotFit) {
-  const Whole whole;
+  const WholeMixture whole;
   const auto error = [&](void (*change)(MixtureOfExpertsParts&), int64_t top_k) {
     auto parts = parts_of(whole, CutBy::kFfn, true, Group());
     change(parts);
@@ -262,8 +263,9 @@ TEST(MixtureOfExperts, RefusesPartsThatDoNotFit) {
   EXPECT_EQ(error([](auto& parts) { parts.shared = nullptr; }, 1),
             "ShapeError: nn.MixtureOfExperts: a gate without a shared expert");
   EXPECT_EQ(error_text([] {
-              Expert(PartialLinear(dense(4, kD, 1)), PartialLinear(dense(5, kD, 1)),
-                     PartialLinear(dense(kD, 4, 1)));
+              Expert(PartialLinear(seeded_linear(4, kModelWidth, 1)),
+                     PartialLinear(seeded_linear(5, kModelWidth, 1)),
+                     PartialLinear(seeded_linear(kModelWidth, 4, 1)));
             }),
             "ShapeError: nn.Expert: gate, up and down have 4, 5 and 4 ffn features here, expected "
             "the same");

@@ -23,7 +23,7 @@ class CudaLinearOnGpu : public test::NeedsCuda {};
 at::Tensor weight_of(int64_t out, int64_t in) { return seeded({out, in}, 1, at::kFloat); }
 
 // Products of one row, of few, and of more than a tile of them.
-void expect_same(LinearLike& linear, const std::string& what) {
+void expect_same_on_cuda(LinearLike& linear, const std::string& what) {
   const c10::InferenceMode inference;
   const auto moved = on_cuda(linear);
   for (const int64_t rows : {1, 3, 7, 16, 17, 70}) {
@@ -38,7 +38,7 @@ TEST_F(CudaLinearOnGpu, CodesOfAllBitsMultiplyAsOnTheProcessor) {
     for (const int64_t group : {16, 32, 96}) {
       const auto type = group == 16 ? at::kFloat : group == 32 ? at::kHalf : at::kBFloat16;
       QuantizedLinearImpl linear(quant::quantize_affine(weight_of(70, 288), bits, group, type));
-      expect_same(linear, core::join(bits, " bits in groups of ", group));
+      expect_same_on_cuda(linear, core::join(bits, " bits in groups of ", group));
     }
   }
 }
@@ -47,7 +47,7 @@ TEST_F(CudaLinearOnGpu, CodesWithoutOffsetsMultiplyAsOnTheProcessor) {
   auto w = quant::quantize_affine(weight_of(70, 288), 4, 32, at::kHalf);
   w.offsets = at::Tensor();
   QuantizedLinearImpl linear(w);
-  expect_same(linear, "symmetric");
+  expect_same_on_cuda(linear, "symmetric");
 }
 
 TEST_F(CudaLinearOnGpu, PlainNumbersMultiplyAsOnTheProcessor) {
@@ -55,7 +55,7 @@ TEST_F(CudaLinearOnGpu, PlainNumbersMultiplyAsOnTheProcessor) {
     const at::Tensor w = weight_of(70, 104).to(type);
     DenseLinearImpl stored(w), linear(w.to(at::kFloat), seeded({70}, 3, at::kFloat));
     EXPECT_EQ(on_cuda(stored)->weight_bytes(), static_cast<int64_t>(w.nbytes()));
-    expect_same(linear, c10::toString(type));
+    expect_same_on_cuda(linear, c10::toString(type));
   }
 }
 
@@ -65,7 +65,7 @@ TEST_F(CudaLinearOnGpu, OtherFormsBecomePlainNumbers) {
   scheme.bits = 4;
   scheme.group_size = 32;
   QuantizedLinearImpl linear(quant::quantize(weight_of(16, 64), scheme));
-  expect_same(linear, "mxfp4");
+  expect_same_on_cuda(linear, "mxfp4");
   EXPECT_EQ(on_cuda(linear)->weight_bytes(), 16 * 64 * 2);
 }
 

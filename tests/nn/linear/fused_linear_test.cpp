@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "tests/nn/linear_cases.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/error.h"
 #include "weft/nn/linear/dense_linear.h"
@@ -16,11 +17,6 @@ using dist::Group;
 using test::expect_close;
 using test::leaf;
 using test::seeded;
-
-std::shared_ptr<DenseLinearImpl> dense(int64_t out, uint64_t seed, bool has_bias) {
-  return std::make_shared<DenseLinearImpl>(seeded({out, 6}, seed),
-                                           has_bias ? seeded({out}, seed + 1) : at::Tensor(), true);
-}
 
 std::vector<at::Tensor> gradients(const std::vector<std::shared_ptr<LinearLike>>& linears) {
   std::vector<at::Tensor> found;
@@ -44,8 +40,9 @@ at::Tensor weighted(const std::vector<at::Tensor>& outputs) {
 void compare_shared(const Group& group, bool has_lora) {
   const auto make = [&] {
     const auto seed = static_cast<uint64_t>(10 * group.rank());
-    std::vector<std::shared_ptr<LinearLike>> linears = {
-        dense(4, seed, true), dense(3, seed + 2, false), dense(5, seed + 4, true)};
+    std::vector<std::shared_ptr<LinearLike>> linears = {seeded_linear(4, 6, seed, true),
+                                                        seeded_linear(3, 6, seed + 2, false),
+                                                        seeded_linear(5, 6, seed + 4, true)};
     if (has_lora) {
       linears[1] = std::make_shared<LoraLinearImpl>(linears[1], leaf(seeded({2, 6}, 7)),
                                                     leaf(seeded({3, 2}, 8)), 0.5);
@@ -76,7 +73,7 @@ TEST(LinearsOfShared, EqualLinearsBehindOneCopy) {
 }
 
 TEST(LinearsOfShared, NeedNoGradientOfTheInput) {
-  const auto linear = dense(4, 1, true);
+  const auto linear = seeded_linear(4, 6, 1, true);
   const at::Tensor x = seeded({2, 6}, 1);
   linears_of_shared({linear}, x, Group())[0].sum().backward();
   expect_close(linear->weight.grad(), x.sum(0).expand({4, 6}), "weight");
@@ -87,7 +84,8 @@ TEST(ReducedLinear, EqualsALinearAndAReduction) {
   test::on_ranks(
       [](const Group& group) {
         const auto seed = static_cast<uint64_t>(10 * group.rank());
-        const auto fused = dense(4, seed, false), plain = dense(4, seed, false);
+        const auto fused = seeded_linear(4, 6, seed, false),
+                   plain = seeded_linear(4, 6, seed, false);
         const at::Tensor x = leaf(seeded({2, 3, 6}, seed)), y = leaf(seeded({2, 3, 6}, seed));
         const at::Tensor got = reduced_linear(*fused, x, group);
         const at::Tensor expected = ops::mp_reduce(plain->forward(y), group);

@@ -19,18 +19,19 @@ using test::own_ranges;
 using test::seeded;
 using testing::error_text;
 
-constexpr int64_t kIn = 7, kOut = 18;  // 18 in 3 segments over 4 ranks: 2, 2, 1, 1 of each
+constexpr int64_t kColumnIn = 7,
+                  kColumnOut = 18;  // 18 in 3 segments over 4 ranks: 2, 2, 1, 1 of each
 
-void expect_equals_whole(const Group& group, const ColumnParallelOptions& options) {
+void expect_columns_equal_whole(const Group& group, const ColumnParallelOptions& options) {
   const std::string name = core::join(options.dtype, ", stride ", options.stride, ", gather ",
                                       options.gather_output, ", bias ", options.bias);
   const double tolerance = test::layer_tolerance(options.dtype);
-  ColumnParallelLinear layer(kIn, kOut, group, options);
+  ColumnParallelLinear layer(kColumnIn, kColumnOut, group, options);
   auto whole = test::whole_linear(*layer);
-  const at::Tensor x = leaf(seeded({2, 3, kIn}, 1, options.dtype));
+  const at::Tensor x = leaf(seeded({2, 3, kColumnIn}, 1, options.dtype));
   const at::Tensor x_whole = leaf(x.to(at::kDouble));
   const at::Tensor y_whole = whole->forward(x_whole);
-  const at::Tensor grad = seeded({2, 3, kOut}, 2, options.dtype);
+  const at::Tensor grad = seeded({2, 3, kColumnOut}, 2, options.dtype);
   y_whole.backward(grad.to(at::kDouble));
 
   const at::Tensor y = layer->forward(x);
@@ -62,7 +63,7 @@ TEST(ColumnParallelLinear, EqualsTorchsLinearOnTheWhole) {
             options.gather_output = gather_output;
             options.stride = stride;
             options.dtype = dtype;
-            expect_equals_whole(group, options);
+            expect_columns_equal_whole(group, options);
           }
         }
       }
@@ -77,10 +78,10 @@ TEST(ColumnParallelLinear, BeginsAlikeOnAnyNumberOfRanks) {
       options.stride = stride;
       options.bias_init = Init::normal();
       torch::manual_seed(11);
-      const ColumnParallelLinear alone(kIn, kOut, Group(), options);
+      const ColumnParallelLinear alone(kColumnIn, kColumnOut, Group(), options);
       // The other ranks' seeds don't matter.
       torch::manual_seed(11 + static_cast<uint64_t>(group.rank()));
-      ColumnParallelLinear layer(kIn, kOut, group, options);
+      ColumnParallelLinear layer(kColumnIn, kColumnOut, group, options);
       EXPECT_TRUE(at::equal(layer->master_weight(), alone->master_weight())) << stride;
       EXPECT_TRUE(at::equal(layer->master_bias(), alone->master_bias())) << stride;
       EXPECT_FALSE(layer->master_weight().requires_grad());
@@ -138,7 +139,7 @@ TEST(ColumnParallelLinear, PrintsTheWholesSizes) {
   on_ranks(
       [](const Group& group) {
         std::ostringstream text;
-        ColumnParallelLinear(kIn, kOut, group)->pretty_print(text);
+        ColumnParallelLinear(kColumnIn, kColumnOut, group)->pretty_print(text);
         EXPECT_EQ(text.str(),
                   "weft::nn::ColumnParallelLinear(in_features=7, out_features=18, ranks=2)");
       },
@@ -149,20 +150,20 @@ TEST(ColumnParallelLinear, RefusesSizesThatCannotBeCutOnAllRanks) {
   on_ranks(
       [](const Group& group) {
         ColumnParallelOptions options;
-        EXPECT_EQ(error_text([&] { ColumnParallelLinear(kIn, 2, group, options); }),
+        EXPECT_EQ(error_text([&] { ColumnParallelLinear(kColumnIn, 2, group, options); }),
                   "ConfigError: nn.ColumnParallelLinear: out_features: 2 units of 1 cannot be cut "
                   "over 3 ranks; use 1 to 2 ranks");
         options.stride = 4;
-        EXPECT_EQ(error_text([&] { ColumnParallelLinear(kIn, kOut, group, options); }),
+        EXPECT_EQ(error_text([&] { ColumnParallelLinear(kColumnIn, kColumnOut, group, options); }),
                   "ShapeError: nn.ColumnParallelLinear: out_features 18 in 4 equal segments "
                   "(stride), expected a multiple");
         options.stride = 9;
-        EXPECT_EQ(error_text([&] { ColumnParallelLinear(kIn, kOut, group, options); }),
+        EXPECT_EQ(error_text([&] { ColumnParallelLinear(kColumnIn, kColumnOut, group, options); }),
                   "ConfigError: nn.ColumnParallelLinear: out_features: 2 units of 1 cannot be cut "
                   "over 3 ranks; use 1 to 2 ranks");
-        EXPECT_EQ(error_text([&] { ColumnParallelLinear(0, kOut, group); }),
+        EXPECT_EQ(error_text([&] { ColumnParallelLinear(0, kColumnOut, group); }),
                   "ShapeError: nn.new_linear: weight [18, 0], expected at least [1, 1]");
-        ColumnParallelLinear layer(kIn, kOut, group);
+        ColumnParallelLinear layer(kColumnIn, kColumnOut, group);
         EXPECT_EQ(error_text([&] {
                     layer->forward(seeded({2, 5}, 1, at::kFloat));
                   }),

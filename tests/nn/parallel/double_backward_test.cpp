@@ -57,13 +57,8 @@ TEST(DoubleBackward, OfCutLayersEqualsTheWholes) {
   });
 }
 
-std::shared_ptr<DenseLinearImpl> plain(int64_t out, int64_t in, uint64_t seed, bool bias) {
-  return std::make_shared<DenseLinearImpl>(seeded({out, in}, seed),
-                                           bias ? seeded({out}, seed + 1) : at::Tensor(), true);
-}
-
-std::shared_ptr<LinearLike> part_of(const DenseLinearImpl& whole, ShardKind kind,
-                                    const Group& group) {
+std::shared_ptr<LinearLike> sharded_linear(const DenseLinearImpl& whole, ShardKind kind,
+                                           const Group& group) {
   const bool by_rows = kind == ShardKind::kAllToSharded;
   const int64_t size = by_rows ? whole.out_features() : whole.in_features();
   return whole.shard(
@@ -72,7 +67,8 @@ std::shared_ptr<LinearLike> part_of(const DenseLinearImpl& whole, ShardKind kind
 
 // Three linears of one input, and the one after them, fused and cut; by rows of x where `rows`.
 void expect_fused_steps(const Group& group, const RowCounts& rows) {
-  const auto gate = plain(8, 6, 1, true), up = plain(8, 6, 3, false), down = plain(6, 8, 5, false);
+  const auto gate = seeded_linear(8, 6, 1, true), up = seeded_linear(8, 6, 3, false),
+             down = seeded_linear(6, 8, 5, false);
   at::Tensor x = leaf(seeded({7, 6}, 8));
   penalized_step(
       [&](const at::Tensor& in) {
@@ -80,9 +76,9 @@ void expect_fused_steps(const Group& group, const RowCounts& rows) {
       },
       x);
   const std::vector<std::shared_ptr<LinearLike>> shared = {
-      part_of(*gate, ShardKind::kAllToSharded, group),
-      part_of(*up, ShardKind::kAllToSharded, group)};
-  const auto last = part_of(*down, ShardKind::kShardedToAll, group);
+      sharded_linear(*gate, ShardKind::kAllToSharded, group),
+      sharded_linear(*up, ShardKind::kAllToSharded, group)};
+  const auto last = sharded_linear(*down, ShardKind::kShardedToAll, group);
   int64_t start = 0;
   for (int64_t rank = 0; rank < group.rank() && !rows.empty(); ++rank) start += rows[rank];
   const int64_t count = rows.empty() ? 7 : rows[static_cast<size_t>(group.rank())];

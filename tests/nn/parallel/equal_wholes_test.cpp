@@ -100,10 +100,10 @@ TEST(EqualWholes, CuttingTwiceIsRefused) {
       {2});
 }
 
-struct Chain {
+struct TwoLinears {
   Linear up{nullptr}, down{nullptr};
 
-  static Chain make(const MakeLinear& up, const MakeLinear& down) {
+  static TwoLinears make(const MakeLinear& up, const MakeLinear& down) {
     return {Linear(up()), Linear(down())};
   }
   std::vector<at::Tensor> parameters() const {
@@ -115,7 +115,8 @@ struct Chain {
 };
 
 template <typename Optimizer, typename Options>
-std::vector<at::Tensor> trained(Chain& chain, Optimizer&& optimizer, const Options& before_steps) {
+std::vector<at::Tensor> trained(TwoLinears& chain, Optimizer&& optimizer,
+                                const Options& before_steps) {
   before_steps();
   std::vector<at::Tensor> outputs;
   for (int step = 0; step < 3; ++step) {
@@ -134,7 +135,7 @@ TEST(OptimizerMadeBefore, MovesTheRanksPartsAsItMovesTheWhole) {
              lora_down = lora_case(dense_down, at::kDouble);
   on_ranks([&](const Group& group) {
     for (const auto& [up, down] : {std::pair{dense_up, dense_down}, {lora_up, lora_down}}) {
-      Chain whole = Chain::make(up, down), cut = Chain::make(up, down);
+      TwoLinears whole = TwoLinears::make(up, down), cut = TwoLinears::make(up, down);
       const torch::optim::AdamWOptions options(0.1);
       const auto expected = trained(whole, torch::optim::AdamW(whole.parameters(), options), [] {});
       const auto outputs = trained(cut, torch::optim::AdamW(cut.parameters(), options), [&] {

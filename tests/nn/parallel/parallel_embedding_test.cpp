@@ -20,15 +20,16 @@ using test::piece;
 using test::seeded;
 using testing::error_text;
 
-constexpr int64_t kTokens = 10, kWidth = 7;
+constexpr int64_t kTableRows = 10, kTableWidth = 7;
 
 // Token 3 often, 2 never.
 at::Tensor some_ids() {
   return at::tensor({0, 1, 9, 3, 4, 5, 6, 7, 8, 3, 3, 0}, at::kLong).view({2, 6});
 }
 
-torch::nn::Embedding torchs(const at::Tensor& table, const ParallelEmbeddingOptions& options) {
-  torch::nn::Embedding whole(torch::nn::EmbeddingOptions(kTokens, kWidth)
+torch::nn::Embedding torch_embedding(const at::Tensor& table,
+                                     const ParallelEmbeddingOptions& options) {
+  torch::nn::Embedding whole(torch::nn::EmbeddingOptions(kTableRows, kTableWidth)
                                  .padding_idx(options.padding_idx)
                                  .max_norm(options.max_norm)
                                  .norm_type(options.norm_type)
@@ -38,14 +39,14 @@ torch::nn::Embedding torchs(const at::Tensor& table, const ParallelEmbeddingOpti
   return whole;
 }
 
-void expect_equals_torch(const Group& group, const ParallelEmbeddingOptions& options,
-                         at::ScalarType dtype, const std::string& name) {
+void expect_embedding_equals_torch(const Group& group, const ParallelEmbeddingOptions& options,
+                                   at::ScalarType dtype, const std::string& name) {
   // torch itself takes max_norm and norm_type as float32.
   const double tolerance = dtype == at::kDouble ? 1e-6 : test::layer_tolerance(dtype);
-  const at::Tensor table = seeded({kTokens, kWidth}, 1, dtype);
-  auto whole = torchs(table, options);
+  const at::Tensor table = seeded({kTableRows, kTableWidth}, 1, dtype);
+  auto whole = torch_embedding(table, options);
   auto layer = parallel_embedding_from_pretrained(table, group, options, false);
-  const at::Tensor grad = seeded({2, 6, kWidth}, 2, dtype);
+  const at::Tensor grad = seeded({2, 6, kTableWidth}, 2, dtype);
   const at::Tensor y_whole = whole->forward(some_ids()), y = layer->forward(some_ids());
   ASSERT_EQ(y.scalar_type(), dtype);
   const double exact = options.max_norm ? tolerance : 0;
@@ -94,7 +95,7 @@ TEST(ParallelEmbedding, EqualsTorchsEmbeddingOnTheWhole) {
   on_ranks([](const Group& group) {
     for (const auto& [name, options] : option_cases()) {
       for (const auto dtype : test::layer_dtypes()) {
-        expect_equals_torch(group, options, dtype, core::join(name, ", ", dtype));
+        expect_embedding_equals_torch(group, options, dtype, core::join(name, ", ", dtype));
       }
     }
   });
@@ -104,7 +105,7 @@ TEST(ParallelEmbedding, RenormalizesOnlyRowsThatWereLookedUpAndTooLong) {
   on_ranks([](const Group& group) {
     ParallelEmbeddingOptions options;
     options.max_norm = 2;
-    const at::Tensor table = at::ones({kTokens, kWidth});
+    const at::Tensor table = at::ones({kTableRows, kTableWidth});
     at::Tensor whole = table.clone();
     whole[4].mul_(0.1);
     auto layer = parallel_embedding_from_pretrained(whole, group, options);
@@ -124,16 +125,17 @@ TEST(ParallelEmbedding, BeginsAlikeOnAnyNumberOfRanks) {
     ParallelEmbeddingOptions options;
     options.padding_idx = -1;
     torch::manual_seed(3);
-    const ParallelEmbedding alone(kTokens, kWidth, Group(), options);
+    const ParallelEmbedding alone(kTableRows, kTableWidth, Group(), options);
     torch::manual_seed(3 + static_cast<uint64_t>(group.rank()));
-    ParallelEmbedding layer(kTokens, kWidth, group, options);
+    ParallelEmbedding layer(kTableRows, kTableWidth, group, options);
     const at::Tensor first = layer->master_weight();
     EXPECT_TRUE(at::equal(first, alone->master_weight()));
-    EXPECT_EQ(first[kTokens - 1].abs().max().item<double>(), 0) << "padding begins with zeros";
-    EXPECT_NEAR(first.std().item<double>(), std::sqrt(2.0 / (kTokens + kWidth)), 0.1) << "xavier";
+    EXPECT_EQ(first[kTableRows - 1].abs().max().item<double>(), 0) << "padding begins with zeros";
+    EXPECT_NEAR(first.std().item<double>(), std::sqrt(2.0 / (kTableRows + kTableWidth)), 0.1)
+        << "xavier";
     layer->reset_parameters();
     EXPECT_FALSE(at::equal(layer->master_weight(), first));
-    EXPECT_EQ(layer->master_weight()[kTokens - 1].abs().max().item<double>(), 0);
+    EXPECT_EQ(layer->master_weight()[kTableRows - 1].abs().max().item<double>(), 0);
     EXPECT_TRUE(layer->weight.requires_grad());
     std::ostringstream text;
     layer->pretty_print(text);
@@ -146,7 +148,7 @@ TEST(ParallelEmbedding, BeginsAlikeOnAnyNumberOfRanks) {
 TEST(ParallelEmbedding, RefusesBadIdsAndSizesOnAllRanks) {
   on_ranks(
       [](const Group& group) {
-        ParallelEmbedding layer(kTokens, kWidth, group);
+        ParallelEmbedding layer(kTableRows, kTableWidth, group);
         const auto lookup = [&](const at::Tensor& ids) {
           return error_text([&] { layer->forward(ids); });
         };
@@ -161,12 +163,12 @@ TEST(ParallelEmbedding, RefusesBadIdsAndSizesOnAllRanks) {
         EXPECT_EQ(lookup(at::tensor({0.0, 1.0})),
                   "ShapeError: nn.ParallelEmbedding: ids of dtype Double, expected int64 or int32");
         EXPECT_EQ(layer->forward(at::empty({2, 0}, at::kLong)).sizes(),
-                  (std::vector<int64_t>{2, 0, kWidth}));
+                  (std::vector<int64_t>{2, 0, kTableWidth}));
         EXPECT_EQ(
-            error_text([&] { ParallelEmbedding(kTokens, 2, group); }),
+            error_text([&] { ParallelEmbedding(kTableRows, 2, group); }),
             "ConfigError: nn.ParallelEmbedding: embedding_dim: 2 units of 1 cannot be cut over "
             "3 ranks; use 1 to 2 ranks");
-        EXPECT_EQ(error_text([&] { ParallelEmbedding(0, kWidth, group); }),
+        EXPECT_EQ(error_text([&] { ParallelEmbedding(0, kTableWidth, group); }),
                   "ShapeError: nn.ParallelEmbedding: num_embeddings 0, expected at least 1");
       },
       {3});
@@ -175,7 +177,7 @@ TEST(ParallelEmbedding, RefusesBadIdsAndSizesOnAllRanks) {
 TEST(ParallelEmbedding, RefusesOptionsThatExcludeEachOther) {
   ParallelEmbeddingOptions options;
   const auto made = [&] {
-    return error_text([&] { ParallelEmbedding(kTokens, kWidth, Group(), options); });
+    return error_text([&] { ParallelEmbedding(kTableRows, kTableWidth, Group(), options); });
   };
   options.padding_idx = 10;
   EXPECT_EQ(made(), "ConfigError: nn.ParallelEmbedding: padding_idx 10, expected -10 to 9");

@@ -109,18 +109,18 @@ TEST(ShardedToAllLinear, EqualsTheWholeAroundAQuantizedLinear) {
   });
 }
 
-struct Mlp {
+struct MlpWeights {
   at::Tensor gate, up, down, bias;
 };
 
-Mlp whole_mlp() {
+MlpWeights whole_mlp() {
   return {leaf(seeded({11, 6}, 1)), leaf(seeded({11, 6}, 2)), leaf(seeded({6, 11}, 3)),
           leaf(seeded({6}, 4))};
 }
 
 TEST(ParallelLinears, ChainWithoutGatherAndShareOneBackwardAllReduce) {
   on_ranks([](const Group& group) {
-    const Mlp whole = whole_mlp();
+    const MlpWeights whole = whole_mlp();
     const at::Tensor x = leaf(seeded({2, 3, 6}, 5)), grad = seeded({2, 3, 6}, 6);
     const at::Tensor hidden = at::silu(at::linear(x, whole.gate)) * at::linear(x, whole.up);
     const at::Tensor y = at::linear(hidden, whole.down, whole.bias);

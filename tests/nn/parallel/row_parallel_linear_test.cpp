@@ -20,21 +20,21 @@ using test::own_ranges;
 using test::seeded;
 using testing::error_text;
 
-constexpr int64_t kIn = 18, kOut = 5;
+constexpr int64_t kRowIn = 18, kRowOut = 5;
 
-void expect_equals_whole(const Group& group, const RowParallelOptions& options) {
+void expect_rows_equal_whole(const Group& group, const RowParallelOptions& options) {
   const std::string name = core::join(options.dtype, ", stride ", options.stride, ", parallel ",
                                       options.input_is_parallel, ", bias ", options.bias);
   const double tolerance = test::layer_tolerance(options.dtype);
-  RowParallelLinear layer(kIn, kOut, group, options);
+  RowParallelLinear layer(kRowIn, kRowOut, group, options);
   auto whole = test::whole_linear(*layer);
   const auto own = [&](const at::Tensor& t) {
     return options.input_is_parallel ? own_ranges(t, *layer, -1) : t;
   };
-  const at::Tensor x_any = seeded({2, 3, kIn}, 1, options.dtype);
+  const at::Tensor x_any = seeded({2, 3, kRowIn}, 1, options.dtype);
   const at::Tensor x = leaf(own(x_any)), x_whole = leaf(x_any.to(at::kDouble));
   const at::Tensor y_whole = whole->forward(x_whole);
-  const at::Tensor grad = seeded({2, 3, kOut}, 2, options.dtype);
+  const at::Tensor grad = seeded({2, 3, kRowOut}, 2, options.dtype);
   y_whole.backward(grad.to(at::kDouble));
 
   const at::Tensor y = layer->forward(x);
@@ -63,7 +63,7 @@ TEST(RowParallelLinear, EqualsTorchsLinearOnTheWhole) {
             options.input_is_parallel = input_is_parallel;
             options.stride = stride;
             options.dtype = dtype;
-            expect_equals_whole(group, options);
+            expect_rows_equal_whole(group, options);
           }
         }
       }
@@ -79,9 +79,9 @@ TEST(RowParallelLinear, BeginsAlikeOnAnyNumberOfRanks) {
       options.init = Init::orthogonal();
       options.bias_init = Init::normal();
       torch::manual_seed(11);
-      const RowParallelLinear alone(kIn, kOut, Group(), options);
+      const RowParallelLinear alone(kRowIn, kRowOut, Group(), options);
       torch::manual_seed(11 + static_cast<uint64_t>(group.rank()));
-      RowParallelLinear layer(kIn, kOut, group, options);
+      RowParallelLinear layer(kRowIn, kRowOut, group, options);
       EXPECT_TRUE(at::equal(layer->master_weight(), alone->master_weight())) << stride;
       EXPECT_TRUE(at::equal(layer->bias.detach(), alone->bias.detach()))
           << "a replicated bias is the same on all ranks whatever their seeds";
@@ -103,7 +103,7 @@ TEST(RowParallelLinear, RefusesToResetWhatIsNotDense) {
 
 TEST(RowParallelLinear, PrintsTheWholesSizes) {
   std::ostringstream text;
-  RowParallelLinear(kIn, kOut, Group())->pretty_print(text);
+  RowParallelLinear(kRowIn, kRowOut, Group())->pretty_print(text);
   EXPECT_EQ(text.str(), "weft::nn::RowParallelLinear(in_features=18, out_features=5, ranks=1)");
 }
 
@@ -111,14 +111,14 @@ TEST(RowParallelLinear, RefusesSizesThatCannotBeCutOnAllRanks) {
   on_ranks(
       [](const Group& group) {
         RowParallelOptions options;
-        EXPECT_EQ(error_text([&] { RowParallelLinear(2, kOut, group, options); }),
+        EXPECT_EQ(error_text([&] { RowParallelLinear(2, kRowOut, group, options); }),
                   "ConfigError: nn.RowParallelLinear: in_features: 2 units of 1 cannot be cut over "
                   "3 ranks; use 1 to 2 ranks");
         options.stride = 5;
-        EXPECT_EQ(error_text([&] { RowParallelLinear(kIn, kOut, group, options); }),
+        EXPECT_EQ(error_text([&] { RowParallelLinear(kRowIn, kRowOut, group, options); }),
                   "ShapeError: nn.RowParallelLinear: in_features 18 in 5 equal segments (stride), "
                   "expected a multiple");
-        RowParallelLinear layer(kIn, kOut, group);
+        RowParallelLinear layer(kRowIn, kRowOut, group);
         EXPECT_EQ(error_text([&] {
                     layer->forward(seeded({2, 6}, 1, at::kFloat));
                   }),

@@ -18,13 +18,13 @@ using testing::error_text;
 
 constexpr ShardKind kKinds[] = {ShardKind::kAllToSharded, ShardKind::kShardedToAll};
 
-struct Case {
+struct LinearCase {
   std::string name;
   MakeLinear make;
   double tolerance;
 };
 
-std::vector<Case> cases() {
+std::vector<LinearCase> cases() {
   const MakeLinear dense = dense_case(18, 22);
   return {
       {"dense", dense, 1e-12},
@@ -42,7 +42,7 @@ std::vector<Case> cases() {
 
 TEST(ShardLinear, EqualsTheWholeForEveryKindOfInnerLinear) {
   on_ranks([](const Group& group) {
-    for (const Case& each : cases()) {
+    for (const LinearCase& each : cases()) {
       for (const ShardKind kind : kKinds) {
         SCOPED_TRACE(each.name);
         Linear linear(each.make());
@@ -121,7 +121,7 @@ TEST(ShardLinear, SumsTheGradientsOfKvHeadsThatSeveralRanksHold) {
 
 TEST(ShardLinear, GivesTheWholeBackBitForBit) {
   on_ranks([](const Group& group) {
-    for (const Case& each : cases()) {
+    for (const LinearCase& each : cases()) {
       for (const ShardKind kind : kKinds) {
         SCOPED_TRACE(each.name);
         const auto whole = each.make();

@@ -22,10 +22,10 @@ using test::piece;
 using test::seeded;
 using testing::error_text;
 
-constexpr int64_t kVocab = 11;
+constexpr int64_t kClasses = 11;
 
-shard::Range vocab_of(const Group& group) {
-  return shard::part(kVocab, group.size(), group.rank());
+shard::Range classes_of(const Group& group) {
+  return shard::part(kClasses, group.size(), group.rank());
 }
 
 at::Tensor some_targets() {
@@ -33,8 +33,8 @@ at::Tensor some_targets() {
 }
 
 // torch's loss of whole logits [2, 4, V] in float64; it knows no z-loss.
-at::Tensor torchs(const at::Tensor& logits, const at::Tensor& targets,
-                  const CrossEntropyOptions& options) {
+at::Tensor torch_loss(const at::Tensor& logits, const at::Tensor& targets,
+                      const CrossEntropyOptions& options) {
   functional::CrossEntropyFuncOptions like;
   like.ignore_index(options.ignore_index).label_smoothing(options.label_smoothing);
   like.reduction(torch::kNone);
@@ -54,22 +54,23 @@ at::Tensor torchs(const at::Tensor& logits, const at::Tensor& targets,
   return options.reduction == Reduction::kSum ? losses.sum() : losses.sum() / counts.sum();
 }
 
-struct Case {
+struct LossCase {
   std::string name;
   at::Tensor logits;
   at::Tensor targets;
   double tolerance;
 };
 
-void expect_equals_torch(const Group& group, const Case& what, const CrossEntropyOptions& options) {
+void expect_loss_equals_torch(const Group& group, const LossCase& what,
+                              const CrossEntropyOptions& options) {
   const std::string name = core::join(what.name, ", ignore ", options.ignore_index, ", smoothing ",
                                       options.label_smoothing, ", z ", options.z_loss,
                                       ", reduction ", static_cast<int>(options.reduction));
   const at::Tensor whole = leaf(what.logits.to(at::kDouble));
-  const at::Tensor expected = torchs(whole, what.targets, options);
+  const at::Tensor expected = torch_loss(whole, what.targets, options);
   const at::Tensor part = leaf(piece(what.logits, -1, group));
   const at::Tensor loss =
-      vocab_parallel_cross_entropy(part, what.targets, vocab_of(group), kVocab, group, options);
+      vocab_parallel_cross_entropy(part, what.targets, classes_of(group), kClasses, group, options);
   EXPECT_EQ(loss.scalar_type(), part.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   const bool is_half = part.scalar_type() == at::kBFloat16;
   // Even of half types the loss is float32 throughout.
@@ -82,7 +83,7 @@ void expect_equals_torch(const Group& group, const Case& what, const CrossEntrop
   expect_close(part.grad(), piece(whole.grad(), -1, group), name + ": gradient", what.tolerance);
 }
 
-void expect_all_options(const Group& group, const Case& what) {
+void expect_all_options(const Group& group, const LossCase& what) {
   for (const auto reduction : {Reduction::kNone, Reduction::kSum, Reduction::kMean}) {
     for (const double smoothing : {0.0, 0.1}) {
       for (const double z_loss : {0.0, 1e-3}) {
@@ -92,9 +93,9 @@ void expect_all_options(const Group& group, const Case& what) {
           options.label_smoothing = smoothing;
           options.z_loss = z_loss;
           options.ignore_index = ignore;
-          Case now = what;
+          LossCase now = what;
           if (ignore == 3) now.targets = now.targets.clamp(0);
-          expect_equals_torch(group, now, options);
+          expect_loss_equals_torch(group, now, options);
         }
       }
     }
@@ -103,7 +104,7 @@ void expect_all_options(const Group& group, const Case& what) {
 
 TEST(VocabParallelCrossEntropy, EqualsTorchsOnTheWhole) {
   on_ranks([](const Group& group) {
-    const at::Tensor logits = seeded({2, 4, kVocab}, 1) * 3;
+    const at::Tensor logits = seeded({2, 4, kClasses}, 1) * 3;
     expect_all_options(group, {"float64", logits, some_targets(), 1e-12});
     expect_all_options(group, {"float32", logits.to(at::kFloat), some_targets(), 1e-5});
     // The gradient is rounded once to bfloat16.
@@ -116,14 +117,14 @@ TEST(VocabParallelCrossEntropy, IsStableForLargeLogits) {
     for (const double offset : {1e4, -1e4}) {
       // Numbers that float32 holds exactly beside the offset.
       const at::Tensor logits =
-          (at::arange(8 * kVocab, at::kFloat).remainder(7) / 2 + offset).view({2, 4, kVocab});
+          (at::arange(8 * kClasses, at::kFloat).remainder(7) / 2 + offset).view({2, 4, kClasses});
       CrossEntropyOptions options;
       options.label_smoothing = 0.1;
-      expect_equals_torch(group, {"large", logits, some_targets(), 1e-5}, options);
+      expect_loss_equals_torch(group, {"large", logits, some_targets(), 1e-5}, options);
     }
-    at::Tensor sharp = at::zeros({2, 4, kVocab});
+    at::Tensor sharp = at::zeros({2, 4, kClasses});
     sharp.select(-1, 3).fill_(1e4);
-    expect_equals_torch(group, {"sharp", sharp, some_targets(), 1e-5}, {});
+    expect_loss_equals_torch(group, {"sharp", sharp, some_targets(), 1e-5}, {});
   });
 }
 
@@ -131,14 +132,14 @@ TEST(VocabParallelCrossEntropy, IgnoresAllTokensAsTorchDoes) {
   on_ranks(
       [](const Group& group) {
         const at::Tensor ignored = at::full({3}, -100, at::kLong);
-        const at::Tensor logits = seeded({3, kVocab}, 1, at::kFloat);
+        const at::Tensor logits = seeded({3, kClasses}, 1, at::kFloat);
         for (const auto reduction : {Reduction::kSum, Reduction::kMean}) {
           CrossEntropyOptions options;
           options.reduction = reduction;
           const at::Tensor part = leaf(piece(logits, -1, group));
-          const at::Tensor loss =
-              vocab_parallel_cross_entropy(part, ignored, vocab_of(group), kVocab, group, options);
-          const at::Tensor expected = torchs(logits, ignored, options);
+          const at::Tensor loss = vocab_parallel_cross_entropy(part, ignored, classes_of(group),
+                                                               kClasses, group, options);
+          const at::Tensor expected = torch_loss(logits, ignored, options);
           EXPECT_EQ(std::isnan(loss.item<double>()), std::isnan(expected.item<double>()));
           EXPECT_EQ(std::isnan(loss.item<double>()), reduction == Reduction::kMean);
           loss.backward();
@@ -155,7 +156,7 @@ TEST(VocabParallelCrossEntropy, WeighsTokensOfAllDataRanksAlike) {
     const Group model = mesh.group({"model"}), data = mesh.group({"data"});
     const at::Tensor x = seeded({8, 5}, 1);
     const at::Tensor targets = at::tensor({0, 10, 3, 4, 5, 8, 3, 2}, at::kLong);
-    const at::Tensor w_whole = leaf(seeded({kVocab, 5}, 2));
+    const at::Tensor w_whole = leaf(seeded({kClasses, 5}, 2));
     const at::Tensor loss_whole = functional::cross_entropy(at::linear(x, w_whole), targets);
     loss_whole.backward();
 
@@ -165,7 +166,7 @@ TEST(VocabParallelCrossEntropy, WeighsTokensOfAllDataRanksAlike) {
     const at::Tensor w = leaf(piece(w_whole, 0, model));
     CrossEntropyOptions options;
     options.count_group = data;
-    at::Tensor loss = VocabParallelCrossEntropy(kVocab, model, options)
+    at::Tensor loss = VocabParallelCrossEntropy(kClasses, model, options)
                           ->forward(at::linear(x_rank, w), targets_rank);
     loss.backward();
     at::Tensor grad = w.grad().clone(), sum = loss.detach().clone();
@@ -177,7 +178,7 @@ TEST(VocabParallelCrossEntropy, WeighsTokensOfAllDataRanksAlike) {
     // A bad target on one data rank is an error on all of them.
     const at::Tensor bad = is_first ? targets_rank : targets_rank + 100;
     const std::string text = error_text([&] {
-      vocab_parallel_cross_entropy(at::linear(x_rank, w), bad, vocab_of(model), kVocab, model,
+      vocab_parallel_cross_entropy(at::linear(x_rank, w), bad, classes_of(model), kClasses, model,
                                    options);
     });
     const std::string where = "ShapeError: nn.vocab_parallel_cross_entropy: ";
@@ -190,11 +191,11 @@ TEST(VocabParallelCrossEntropy, WeighsTokensOfAllDataRanksAlike) {
 TEST(VocabParallelCrossEntropy, RefusesWhatDoesNotFitOnAllRanks) {
   on_ranks(
       [](const Group& group) {
-        const at::Tensor logits = piece(seeded({3, kVocab}, 1, at::kFloat), -1, group);
+        const at::Tensor logits = piece(seeded({3, kClasses}, 1, at::kFloat), -1, group);
         const auto text = [&](const at::Tensor& x, const at::Tensor& targets,
                               const CrossEntropyOptions& options = {}) {
           return error_text([&] {
-            vocab_parallel_cross_entropy(x, targets, vocab_of(group), kVocab, group, options);
+            vocab_parallel_cross_entropy(x, targets, classes_of(group), kClasses, group, options);
           });
         };
         const std::string where = "nn.vocab_parallel_cross_entropy: ";
@@ -228,12 +229,12 @@ TEST(VocabParallelCrossEntropy, NeedsTwoAllReducesForwardAndNoneBackward) {
   on_ranks(
       [](const Group& group) {
         test::CountedGroup counted(group);
-        const at::Tensor logits = leaf(piece(seeded({2, 4, kVocab}, 1), -1, group));
+        const at::Tensor logits = leaf(piece(seeded({2, 4, kClasses}, 1), -1, group));
         CrossEntropyOptions options;
         options.label_smoothing = 0.1;
         options.z_loss = 1e-3;
         const at::Tensor loss = vocab_parallel_cross_entropy(
-            logits, some_targets(), vocab_of(group), kVocab, counted.group(), options);
+            logits, some_targets(), classes_of(group), kClasses, counted.group(), options);
         EXPECT_EQ(counted.take_count(), 2);
         loss.backward();
         EXPECT_EQ(counted.take_count(), 0);
@@ -242,9 +243,9 @@ TEST(VocabParallelCrossEntropy, NeedsTwoAllReducesForwardAndNoneBackward) {
 }
 
 TEST(VocabParallelCrossEntropy, RefusesAGradientOfTheGradient) {
-  const at::Tensor logits = leaf(seeded({3, kVocab}, 1));
+  const at::Tensor logits = leaf(seeded({3, kClasses}, 1));
   const at::Tensor loss = vocab_parallel_cross_entropy(logits, at::tensor({1, 2, 3}, at::kLong),
-                                                       {0, kVocab}, kVocab, Group());
+                                                       {0, kClasses}, kClasses, Group());
   EXPECT_EQ(error_text([&] { loss.backward({}, true, true); }),
             "ConfigError: nn.vocab_parallel_cross_entropy: a gradient of the gradient is not "
             "defined; call backward without create_graph");

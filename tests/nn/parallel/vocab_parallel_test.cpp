@@ -22,7 +22,7 @@ using test::piece;
 using test::seeded;
 using testing::error_text;
 
-constexpr int64_t kVocab = 10, kWidth = 4;
+constexpr int64_t kVocab = 10, kTableColumns = 4;
 
 shard::Range vocab_of(const Group& group) {
   return shard::part(kVocab, group.size(), group.rank());
@@ -35,7 +35,8 @@ at::Tensor every_token() {
 
 TEST(VocabParallelEmbedding, EqualsTheWholeForwardAndBackward) {
   on_ranks([](const Group& group) {
-    const at::Tensor table = leaf(seeded({kVocab, kWidth}, 1)), grad = seeded({2, 6, kWidth}, 2);
+    const at::Tensor table = leaf(seeded({kVocab, kTableColumns}, 1)),
+                     grad = seeded({2, 6, kTableColumns}, 2);
     const at::Tensor x = at::embedding(table, every_token());
     x.backward(grad);
     const auto inner =
@@ -65,8 +66,8 @@ TEST(VocabParallelEmbedding, LooksUpInAQuantizedTable) {
 TEST(VocabParallelHead, EqualsTheWholeTiedOrNot) {
   on_ranks([](const Group& group) {
     for (const bool is_tied : {false, true}) {
-      const at::Tensor table = leaf(seeded({kVocab, kWidth}, 1));
-      const at::Tensor head_whole = is_tied ? table : leaf(seeded({kVocab, kWidth}, 2));
+      const at::Tensor table = leaf(seeded({kVocab, kTableColumns}, 1));
+      const at::Tensor head_whole = is_tied ? table : leaf(seeded({kVocab, kTableColumns}, 2));
       const at::Tensor grad = seeded({2, 6, kVocab}, 3);
       const at::Tensor y = at::linear(at::tanh(at::embedding(table, every_token())), head_whole);
       y.backward(grad);
@@ -94,9 +95,10 @@ TEST(VocabParallelHead, FindsTheLikeliestWithoutTheWhole) {
   on_ranks([](const Group& group) {
     at::Tensor whole_BTV = seeded({3, 5, kVocab}, 1).mul(2).round();
     whole_BTV.select(0, 2).select(0, 4).fill_(-INFINITY);
-    VocabParallelHead head(std::make_shared<DenseLinearImpl>(
-                               piece(seeded({kVocab, kWidth}, 2), 0, group), at::Tensor(), true),
-                           kVocab, group);
+    VocabParallelHead head(
+        std::make_shared<DenseLinearImpl>(piece(seeded({kVocab, kTableColumns}, 2), 0, group),
+                                          at::Tensor(), true),
+        kVocab, group);
     const at::Tensor expected = whole_BTV.argmax(-1).flatten();
     const std::vector<Largest> found = head->likeliest(piece(whole_BTV, -1, group));
     ASSERT_EQ(found.size(), 15U);
@@ -118,11 +120,11 @@ TEST(VocabParallelEmbedding, EqualsTorchsEmbeddingMadeFromSizes) {
         VocabParallelEmbeddingOptions options;
         options.padding_idx = padding;
         options.dtype = dtype;
-        VocabParallelEmbedding layer(kVocab, kWidth, group, options);
-        torch::nn::Embedding whole(torch::nn::EmbeddingOptions(kVocab, kWidth)
+        VocabParallelEmbedding layer(kVocab, kTableColumns, group, options);
+        torch::nn::Embedding whole(torch::nn::EmbeddingOptions(kVocab, kTableColumns)
                                        .padding_idx(padding)
                                        ._weight(layer->master_weight()));
-        const at::Tensor grad = seeded({2, 6, kWidth}, 2, dtype);
+        const at::Tensor grad = seeded({2, 6, kTableColumns}, 2, dtype);
         const at::Tensor x_whole = whole->forward(every_token());
         const at::Tensor x = layer->forward(every_token());
         expect_close(x, x_whole, "forward", 0);
@@ -142,9 +144,9 @@ TEST(VocabParallelEmbedding, BeginsAlikeOnAnyNumberOfRanks) {
     options.padding_idx = 7;
     options.init = Init::trunc_normal(0, 0.02, -0.04, 0.04);
     torch::manual_seed(3);
-    const VocabParallelEmbedding alone(kVocab, kWidth, Group(), options);
+    const VocabParallelEmbedding alone(kVocab, kTableColumns, Group(), options);
     torch::manual_seed(3 + static_cast<uint64_t>(group.rank()));
-    VocabParallelEmbedding layer(kVocab, kWidth, group, options);
+    VocabParallelEmbedding layer(kVocab, kTableColumns, group, options);
     const at::Tensor first = layer->master_weight();
     EXPECT_TRUE(at::equal(first, alone->master_weight()));
     EXPECT_EQ(first[7].abs().max().item<double>(), 0) << "padding begins with zeros";
@@ -163,7 +165,7 @@ TEST(VocabParallelEmbedding, BeginsAlikeOnAnyNumberOfRanks) {
 TEST(VocabParallelEmbedding, RefusesBadIdsAndSizesOnAllRanks) {
   on_ranks(
       [](const Group& group) {
-        VocabParallelEmbedding layer(kVocab, kWidth, group);
+        VocabParallelEmbedding layer(kVocab, kTableColumns, group);
         const auto lookup = [&](const at::Tensor& ids) {
           return error_text([&] { layer->forward(ids); });
         };
@@ -173,7 +175,7 @@ TEST(VocabParallelEmbedding, RefusesBadIdsAndSizesOnAllRanks) {
         EXPECT_EQ(lookup(at::tensor({0, -1}, at::kLong)),
                   where + "id -1, expected 0 to 9; use the tokenizer that belongs to this table");
         if (group.size() == 1) return;
-        EXPECT_EQ(error_text([&] { VocabParallelEmbedding(2, kWidth, group); }),
+        EXPECT_EQ(error_text([&] { VocabParallelEmbedding(2, kTableColumns, group); }),
                   "ConfigError: nn.VocabParallelEmbedding: vocabulary: 2 units of 1 cannot be cut "
                   "over 3 ranks; use 1 to 2 ranks");
       },
@@ -183,7 +185,7 @@ TEST(VocabParallelEmbedding, RefusesBadIdsAndSizesOnAllRanks) {
 TEST(VocabParallelEmbedding, RefusesOptionsThatDoNotFit) {
   VocabParallelEmbeddingOptions options;
   options.padding_idx = 10;
-  EXPECT_EQ(error_text([&] { VocabParallelEmbedding(kVocab, kWidth, Group(), options); }),
+  EXPECT_EQ(error_text([&] { VocabParallelEmbedding(kVocab, kTableColumns, Group(), options); }),
             "ConfigError: nn.VocabParallelEmbedding: padding_idx 10, expected -10 to 9");
   EXPECT_EQ(error_text([&] { VocabParallelEmbedding(kVocab, 0, Group()); }),
             "ShapeError: nn.VocabParallelEmbedding: embedding_dim 0, expected at least 1");
@@ -196,7 +198,7 @@ TEST(VocabParallelEmbedding, RefusesOptionsThatDoNotFit) {
 }
 
 TEST(VocabParallel, RefusesATableOfAnotherSize) {
-  const auto inner = std::make_shared<DenseLinearImpl>(at::zeros({5, kWidth}));
+  const auto inner = std::make_shared<DenseLinearImpl>(at::zeros({5, kTableColumns}));
   EXPECT_EQ(error_text([&] { VocabParallelEmbedding(inner, kVocab, Group()); }),
             "ShapeError: nn.VocabParallelEmbedding: weight of 5 rows, expected this "
             "rank's 10 of 10");
