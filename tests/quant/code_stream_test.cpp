@@ -22,7 +22,7 @@ std::vector<uint8_t> random_codes(size_t count, int64_t bits) {
 TEST(CodeStream, IsTheReferences) {
   for (int64_t bits = 1; bits <= 8; ++bits) {
     for (const size_t count : {8UL, 16UL, 24UL, 32UL, 40UL, 64UL, 200UL, 256UL, 1000UL}) {
-      SCOPED_TRACE(testing::Message() << count << " codes of " << bits << " bits");
+      SCOPED_TRACE(::testing::Message() << count << " codes of " << bits << " bits");
       const auto codes = random_codes(count, bits);
       std::vector<uint8_t> expected(count * static_cast<size_t>(bits) / 8);
       reference::pack(codes, bits, expected);

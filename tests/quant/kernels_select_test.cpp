@@ -72,8 +72,9 @@ void exit_with_kernel(const char* name) {
 
 TEST(ActiveKernelDeathTest, FollowsTheEnvironment) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(exit_with_kernel("plain"), testing::ExitedWithCode(0), "kernel plain");
-  EXPECT_EXIT(exit_with_kernel("fast"), testing::ExitedWithCode(2), "got .fast.; correct or unset");
+  EXPECT_EXIT(exit_with_kernel("plain"), ::testing::ExitedWithCode(0), "kernel plain");
+  EXPECT_EXIT(exit_with_kernel("fast"), ::testing::ExitedWithCode(2),
+              "got .fast.; correct or unset");
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ struct GptqCase {
   GptqOptions options;
 };
 
-class FromGptq : public testing::TestWithParam<GptqCase> {};
+class FromGptq : public ::testing::TestWithParam<GptqCase> {};
 
 TEST_P(FromGptq, GivesThePublishedValuesExactly) {
   const auto& [kind, options] = GetParam();
@@ -125,9 +125,9 @@ TEST_P(FromGptq, TakesRowsThatCutAQuantGroup) {
 
 INSTANTIATE_TEST_SUITE_P(
     AllKinds, FromGptq,
-    testing::Values(GptqCase{"b2", {2}}, GptqCase{"b3", {3}}, GptqCase{"b4", {4}},
-                    GptqCase{"b8", {8}}, GptqCase{"v2", {4, false}},
-                    GptqCase{"sym", {4, true, true}}, GptqCase{"sym", {4, true, false}}),
+    ::testing::Values(GptqCase{"b2", {2}}, GptqCase{"b3", {3}}, GptqCase{"b4", {4}},
+                      GptqCase{"b8", {8}}, GptqCase{"v2", {4, false}},
+                      GptqCase{"sym", {4, true, true}}, GptqCase{"sym", {4, true, false}}),
     [](const auto& info) { return info.param.kind + std::to_string(info.index); });
 
 TEST(FromGptq, NamesWhatDoesNotFit) {

@@ -21,7 +21,7 @@ size_t golden_bytes(Dtype dtype) {
   return static_cast<size_t>(kRows * kColumns / type.block_elements * type.block_bytes);
 }
 
-class GgufBlocks : public testing::TestWithParam<Dtype> {
+class GgufBlocks : public ::testing::TestWithParam<Dtype> {
  protected:
   const GgufBlockInfo& info() const { return gguf_block_info(GetParam()); }
   const core::DtypeInfo& type() const { return core::info(GetParam()); }
@@ -137,7 +137,7 @@ std::vector<Dtype> all_blocks() {
   return dtypes;
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKinds, GgufBlocks, testing::ValuesIn(all_blocks()),
+INSTANTIATE_TEST_SUITE_P(AllKinds, GgufBlocks, ::testing::ValuesIn(all_blocks()),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
 TEST(GgufBlockInfo, RefusesTypesThatAreNoBlocks) {
