@@ -150,7 +150,7 @@ void expect_as_planned(const PlanJob& job) {
   });
 }
 
-models::ModelConfig config_of(const ModelSizes& sizes) {
+models::ModelConfig counted_config(const ModelSizes& sizes) {
   models::ModelConfig config;
   config.family = "llama";
   config.vocab_size = sizes.vocab_size;
@@ -185,7 +185,7 @@ dist::Traffic since(const dist::Traffic& after, const dist::Traffic& before) {
 // What a step of a real model sends over the model axis.
 dist::Traffic model_traffic(const dist::World& world, const PlanJob& job) {
   const dist::Mesh mesh(world, {{"data", 1}, {"model", 2}});
-  const auto model = models::make_model(config_of(job.model), mesh_groups(mesh).model);
+  const auto model = models::make_model(counted_config(job.model), mesh_groups(mesh).model);
   models::TrainingOptions training;
   training.checkpointed.assign(model->blocks().size(), job.checkpoint_activations);
   training.sequence_parallel = job.sequence_parallel;
@@ -311,7 +311,8 @@ TEST(PlanCounted, AgreesForMuon) {
     test::run_ranks(static_cast<int>(job.mesh.num_ranks()), [&](const dist::World& world) {
       const dist::Mesh mesh(
           world, {{"replica", job.mesh.replicas}, {"data", job.mesh.dp}, {"model", job.mesh.tp}});
-      const auto deferred = models::defer_model(config_of(job.model), mesh.group({"model"}), {});
+      const auto deferred =
+          models::defer_model(counted_config(job.model), mesh.group({"model"}), {});
       ShardOptions options;
       options.values = deferred.values;
       const auto sharded = shard_module(*deferred.model, mesh, deferred.model->blocks(), options);

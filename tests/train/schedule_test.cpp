@@ -13,7 +13,7 @@
 namespace weft::train {
 namespace {
 
-using testing::error_text;
+using weft::testing::error_text;
 
 Schedule schedule(ScheduleKind kind, int64_t warmup, int64_t total, int64_t decay = 0) {
   Schedule result;

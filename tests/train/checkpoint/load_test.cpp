@@ -21,10 +21,10 @@ using testing::with_folder;
 using weft::testing::error_text;
 using weft::testing::TempDir;
 
-const MeshPlace kMeshes[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2},
-                             {1, 3, 1}, {2, 2, 1}, {1, 2, 2}};
+const MeshPlace kSavedMeshes[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2},
+                                  {1, 3, 1}, {2, 2, 1}, {1, 2, 2}};
 
-std::string text_of(const MeshPlace& mesh) {
+std::string mesh_name(const MeshPlace& mesh) {
   return core::join(mesh.replica, mesh.data, mesh.model);
 }
 
@@ -44,25 +44,26 @@ void expect_same_wholes(const std::string& a, const std::string& b,
 // Saved on every mesh, loaded on every mesh, saved again there: the same wholes, bit for bit.
 void expect_any_mesh_loads(const TempDir& dir, const OptimizerOptions& options,
                            const std::vector<std::string>& states) {
-  for (const MeshPlace& mesh : kMeshes) {
+  for (const MeshPlace& mesh : kSavedMeshes) {
     const auto save = [&](const dist::World& world) {
       Trained trained(options, mesh, world);
       trained.step();
-      save_checkpoint(folder_of(dir) + "/a" + text_of(mesh),
+      save_checkpoint(folder_of(dir) + "/a" + mesh_name(mesh),
                       {7, trained.optimizer->state(), R"({"seed":3})"}, 2, world.group());
     };
     test::run_ranks(static_cast<int>(mesh.num_ranks()), save, with_folder(dir));
   }
-  for (const MeshPlace& mesh : kMeshes) {
+  for (const MeshPlace& mesh : kSavedMeshes) {
     const auto load = [&](const dist::World& world) {
-      for (const MeshPlace& from : kMeshes) {
-        const std::string run = folder_of(dir) + "/a" + text_of(from);
+      for (const MeshPlace& from : kSavedMeshes) {
+        const std::string run = folder_of(dir) + "/a" + mesh_name(from);
         Trained trained(options, mesh, world);
         const auto loaded = load_checkpoint(find_latest(run).value(), trained.optimizer->state(),
                                             true, world.group());
         EXPECT_EQ(loaded.step, 7);
         EXPECT_EQ(loaded.trainer, R"({"seed":3})");
-        const std::string again = core::join(folder_of(dir), "/b", text_of(from), text_of(mesh));
+        const std::string again =
+            core::join(folder_of(dir), "/b", mesh_name(from), mesh_name(mesh));
         save_checkpoint(again, {7, trained.optimizer->state(), "null"}, 2, world.group());
         if (world.rank() == 0) {
           expect_same_wholes(find_latest(run).value(), find_latest(again).value(), states);

@@ -80,7 +80,7 @@ void save_again(const TempDir& dir, const MeshPlace& sizes, const std::string& f
   test::run_ranks(static_cast<int>(sizes.num_ranks()), body, with_folder(dir));
 }
 
-void expect_same_bits(const TempDir& dir, const std::string& a, const std::string& b) {
+void expect_same_checkpoints(const TempDir& dir, const std::string& a, const std::string& b) {
   CheckpointReader first(find_latest(folder_of(dir) + "/" + a).value());
   CheckpointReader second(find_latest(folder_of(dir) + "/" + b).value());
   ASSERT_FALSE(first.manifest().parameters.empty());
@@ -108,8 +108,8 @@ TEST(Reshard, FromEightRanksToSevenAndBackKeepsEveryBit) {
     save_again(dir, seven, "first", name);
     save_again(dir, eight, name, name + "_back");
     if (!test::is_rank()) {
-      expect_same_bits(dir, "first", name);
-      expect_same_bits(dir, "first", name + "_back");
+      expect_same_checkpoints(dir, "first", name);
+      expect_same_checkpoints(dir, "first", name + "_back");
     }
   }
 }

@@ -8,9 +8,9 @@
 namespace weft::train {
 namespace {
 
-using testing::error_text;
-using testing::replaced;
-using testing::TempDir;
+using weft::testing::error_text;
+using weft::testing::replaced;
+using weft::testing::TempDir;
 
 // kGoodConfig with some values changed as flags do.
 TrainConfig good(const std::vector<GivenValue>& changes = {}) {

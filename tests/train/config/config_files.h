@@ -25,16 +25,16 @@ steps = 100
 
 /// The configuration that this TOML text gives.
 inline TrainConfig config_of(const std::string& toml, const std::vector<GivenValue>& flags = {}) {
-  const testing::TempDir dir;
+  const weft::testing::TempDir dir;
   return read_train_config(dir.write("run.toml", toml), flags);
 }
 
 /// What reading this TOML text complains of, with the path as "run.toml".
 inline std::string read_error(const std::string& toml, const std::vector<GivenValue>& flags = {}) {
-  const testing::TempDir dir;
+  const weft::testing::TempDir dir;
   const std::string path = dir.write("run.toml", toml);
-  return testing::replaced(testing::error_text([&] { read_train_config(path, flags); }), path,
-                           "run.toml");
+  return weft::testing::replaced(weft::testing::error_text([&] { read_train_config(path, flags); }),
+                                 path, "run.toml");
 }
 
 }  // namespace weft::train

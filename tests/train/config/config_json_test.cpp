@@ -10,7 +10,7 @@
 namespace weft::train {
 namespace {
 
-using testing::error_text;
+using weft::testing::error_text;
 
 TEST(ConfigJson, GivesBackEveryValue) {
   TrainConfig config;

@@ -171,7 +171,8 @@ TEST(ReadConfig, NamesThePlaceOfBadToml) {
 }
 
 TEST(ReadConfig, RefusesAFileThatIsNotThere) {
-  const std::string error = testing::error_text([] { read_train_config("/nowhere/run.toml"); });
+  const std::string error =
+      weft::testing::error_text([] { read_train_config("/nowhere/run.toml"); });
   EXPECT_EQ(error.rfind("FormatError: /nowhere/run.toml", 0), 0U) << error;
 }
 

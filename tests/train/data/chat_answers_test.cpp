@@ -28,7 +28,7 @@ text::Tokenizer many_ends_tokenizer() {
   return text::Tokenizer::make(vocabulary, "test");
 }
 
-const text::Tokenizer& tokenizer() {
+const text::Tokenizer& chat_tokenizer() {
   static const text::Tokenizer made = many_ends_tokenizer();
   return made;
 }
@@ -41,7 +41,7 @@ const std::vector<text::Message>& two_turns() {
   return messages;
 }
 
-std::string text_of(const RenderedChat& chat) {
+std::string chat_text(const RenderedChat& chat) {
   std::string text;
   for (const text::ChatPiece& piece : chat.pieces) text += piece.text;
   return text;
@@ -49,8 +49,8 @@ std::string text_of(const RenderedChat& chat) {
 
 std::vector<std::string> answers_of(const text::ChatTemplate& chat_template,
                                     const std::vector<text::Message>& messages) {
-  const RenderedChat chat = ChatAnswers(chat_template, tokenizer()).render(messages, "f:1");
-  const std::string text = text_of(chat);
+  const RenderedChat chat = ChatAnswers(chat_template, chat_tokenizer()).render(messages, "f:1");
+  const std::string text = chat_text(chat);
   std::vector<std::string> answers;
   for (const TextSpan& span : chat.answers) {
     answers.push_back(text.substr(span.begin, span.end - span.begin));

@@ -15,7 +15,7 @@
 namespace weft::train {
 namespace {
 
-using testing::TempDir;
+using weft::testing::TempDir;
 
 uint32_t crc_of(const std::string& bytes) { return crc32c(std::as_bytes(std::span(bytes))); }
 
@@ -102,7 +102,7 @@ TEST(EventFile, IsSeenWhileItIsWritten) {
 }
 
 TEST(EventFile, RefusesAFolderThatIsNotThere) {
-  const std::string error = testing::error_text([] { EventFile("/nowhere/run", 0); });
+  const std::string error = weft::testing::error_text([] { EventFile("/nowhere/run", 0); });
   EXPECT_EQ(error.rfind("IoError: /nowhere/run/events.out.tfevents.", 0), 0U) << error;
 }
 

@@ -11,9 +11,9 @@
 namespace weft::train {
 namespace {
 
-using testing::error_text;
-using testing::replaced;
-using testing::TempDir;
+using weft::testing::error_text;
+using weft::testing::replaced;
+using weft::testing::TempDir;
 
 StepMetrics step_metrics(int64_t step) {
   StepMetrics metrics;

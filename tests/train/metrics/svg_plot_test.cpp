@@ -12,8 +12,8 @@
 namespace weft::train {
 namespace {
 
-using testing::error_text;
-using testing::TempDir;
+using weft::testing::error_text;
+using weft::testing::TempDir;
 using Numbers = std::vector<double>;
 
 int count_of(const std::string& text, const std::string& part) {

@@ -25,13 +25,14 @@
 namespace weft::train {
 namespace {
 
-constexpr int64_t kB = 2, kT = 6, kD = 16, kV = 30, kSteps = 4;
+constexpr int64_t kPipelineBatch = 2, kPipelineTokens = 6, kPipelineWidth = 16, kPipelineVocab = 30,
+                  kPipelineSteps = 4;
 
-models::ModelConfig config_of(bool is_tied) {
+models::ModelConfig pipeline_config(bool is_tied) {
   models::ModelConfig config;
   config.family = "qwen3";
-  config.vocab_size = kV;
-  config.width = kD;
+  config.vocab_size = kPipelineVocab;
+  config.width = kPipelineWidth;
   config.num_layers = 4;
   config.num_heads = 4;
   config.num_kv_heads = 2;
@@ -48,13 +49,14 @@ std::vector<Microbatch> microbatches_of(int64_t step, int64_t first, int64_t cou
   std::vector<Microbatch> parts;
   for (int64_t m = first; m < first + count; ++m) {
     const at::Tensor text =
-        (at::arange(kB * (kT + 1), at::kLong).square() + 11 * m + 5 * step).remainder(kV);
-    const at::Tensor text_BT = text.view({kB, kT + 1});
+        (at::arange(kPipelineBatch * (kPipelineTokens + 1), at::kLong).square() + 11 * m + 5 * step)
+            .remainder(kPipelineVocab);
+    const at::Tensor text_BT = text.view({kPipelineBatch, kPipelineTokens + 1});
     Microbatch part;
-    part.tokens.ids_BT = text_BT.narrow(1, 0, kT).contiguous();
-    part.targets_BT = text_BT.narrow(1, 1, kT).clone();
-    part.targets_BT.narrow(1, 0, m % kT).fill_(-100);
-    part.num_targets = kB * (kT - m % kT);
+    part.tokens.ids_BT = text_BT.narrow(1, 0, kPipelineTokens).contiguous();
+    part.targets_BT = text_BT.narrow(1, 1, kPipelineTokens).clone();
+    part.targets_BT.narrow(1, 0, m % kPipelineTokens).fill_(-100);
+    part.num_targets = kPipelineBatch * (kPipelineTokens - m % kPipelineTokens);
     parts.push_back(std::move(part));
   }
   return parts;
@@ -73,7 +75,7 @@ class StageRun {
   StageRun(const dist::World& world, std::vector<dist::Axis> axes, const RunOptions& options)
       : options_(options), mesh_(world, std::move(axes)) {
     const MeshGroups groups = mesh_groups(mesh_);
-    const models::ModelConfig config = config_of(options.is_tied);
+    const models::ModelConfig config = pipeline_config(options.is_tied);
     models::InitOptions init;
     init.seed = 5;
     init.std = 0.3;
@@ -109,7 +111,7 @@ class StageRun {
   // Losses and norms of some steps.
   std::vector<double> numbers() {
     std::vector<double> all;
-    for (int64_t i = 0; i < kSteps; ++i) {
+    for (int64_t i = 0; i < kPipelineSteps; ++i) {
       const StepResult result = step(i);
       all.push_back(result.loss);
       all.push_back(result.gradient_norm);
@@ -147,7 +149,7 @@ TEST(Pipeline, TrainsTiedAndUntiedModelsAsDataRanksDo) {
       RunOptions options;
       options.is_tied = is_tied;
       const auto expected = StageRun(world, {{"data", 2}}, options).numbers();
-      EXPECT_LT(expected[2 * kSteps - 2], expected[0]);
+      EXPECT_LT(expected[2 * kPipelineSteps - 2], expected[0]);
       expect_near(StageRun(world, {{"pipe", 2}}, options).numbers(), expected, 1e-5);
     }
   };
@@ -163,7 +165,8 @@ TEST(Pipeline, SendsActivationsInTheTypeThatIsComputedIn) {
     StageRun run(world, {{"pipe", 2}}, options);
     expect_near(run.numbers(), expected, 2e-2);
     EXPECT_EQ(run.sharded().groups().pipe.traffic().send.bytes,
-              static_cast<uint64_t>(kSteps * options.microbatches * kB * kT * kD * 2));
+              static_cast<uint64_t>(kPipelineSteps * options.microbatches * kPipelineBatch *
+                                    kPipelineTokens * kPipelineWidth * 2));
   });
 }
 
@@ -181,7 +184,8 @@ TEST(Pipeline, SendsEachMicrobatchOnceInEitherDirection) {
       const auto calls = static_cast<uint64_t>((is_end ? 1 : 2) * microbatches);
       const dist::OperationTraffic& send = run.sharded().groups().pipe.traffic().send;
       EXPECT_EQ(send.calls - before.calls, calls);
-      EXPECT_EQ(send.bytes - before.bytes, calls * kB * kT * kD * 4);
+      EXPECT_EQ(send.bytes - before.bytes,
+                calls * kPipelineBatch * kPipelineTokens * kPipelineWidth * 4);
     }
   });
 }
@@ -241,7 +245,7 @@ TEST(Pipeline, ALossThatIsNotFiniteNamesTheLastStageOnAllRanks) {
       const at::Tensor y = forward(microbatch, x);
       return world.rank() == 1 ? y * std::nan("") : y;
     };
-    const std::string message = testing::error_text(
+    const std::string message = weft::testing::error_text(
         [&] { compute_gradients(run.sharded(), broken, run.microbatches(0), 3); });
     EXPECT_EQ(message.rfind("ConfigError: train: step 3: the loss is nan (first on rank 1)", 0), 0U)
         << message;
@@ -252,7 +256,7 @@ TEST(Pipeline, AStageWithoutEmbeddingNeedsWhatTheOneBeforeGives) {
   test::run_ranks(2, [](const dist::World& world) {
     StageRun run(world, {{"pipe", 2}}, {});
     const auto microbatch = run.microbatches(0).front();
-    const std::string message = testing::error_text([&] {
+    const std::string message = weft::testing::error_text([&] {
       const at::Tensor x = run.model().forward(microbatch.tokens);
       run.model().loss_sum(x, microbatch.targets_BT);
     });
@@ -266,16 +270,17 @@ TEST(Pipeline, AStageWithoutEmbeddingNeedsWhatTheOneBeforeGives) {
 }
 
 // One factor for each stage: y = x * w.
-class FactorImpl : public torch::nn::Module {
+class StageFactorImpl : public torch::nn::Module {
  public:
-  explicit FactorImpl(int64_t stage)
-      : weight_(register_parameter(core::join("weight_", stage), at::full({kD}, 1.5))) {}
+  explicit StageFactorImpl(int64_t stage)
+      : weight_(register_parameter(core::join("weight_", stage), at::full({kPipelineWidth}, 1.5))) {
+  }
   at::Tensor forward(const at::Tensor& x) { return x * weight_; }
 
  private:
   at::Tensor weight_;
 };
-TORCH_MODULE(Factor);
+TORCH_MODULE(StageFactor);
 
 // Inputs of microbatches that are in memory, counted by their memory.
 class AliveInputs {
@@ -286,9 +291,9 @@ class AliveInputs {
     // What has received the last one lets go of it a moment after it was taken, on its own thread.
     wait_for_fewer_than(limit_);
     most_ = std::max<int64_t>(most_, ++alive_);
-    const auto memory = std::make_shared<std::vector<float>>(kD);
+    const auto memory = std::make_shared<std::vector<float>>(kPipelineWidth);
     return at::from_blob(
-        memory->data(), {kD}, [this, memory](void*) { --alive_; }, at::kFloat);
+        memory->data(), {kPipelineWidth}, [this, memory](void*) { --alive_; }, at::kFloat);
   }
   int64_t alive() const {
     wait_for_fewer_than(1);
@@ -311,7 +316,7 @@ class AliveInputs {
 TEST(Pipeline, KeepsInputsOfAsManyMicrobatchesAsStagesAreAheadAtMost) {
   test::run_ranks(3, [](const dist::World& world) {
     const dist::Mesh mesh(world, {{"pipe", 3}});
-    Factor factor(world.rank());
+    StageFactor factor(world.rank());
     const auto sharded = shard_module(*factor, mesh, {factor.ptr()});
     AliveInputs inputs(3 - world.rank());
     StageModel stage;
@@ -321,14 +326,15 @@ TEST(Pipeline, KeepsInputsOfAsManyMicrobatchesAsStagesAreAheadAtMost) {
     };
     stage.make_input = [&](const Microbatch&) { return inputs.make(); };
     std::vector<Microbatch> microbatches(8);
-    for (Microbatch& each : microbatches) each.targets_BT = at::ones({kD});
+    for (Microbatch& each : microbatches) each.targets_BT = at::ones({kPipelineWidth});
     const double loss = run_pipeline(*sharded, stage, microbatches, 4);
-    EXPECT_DOUBLE_EQ(loss, world.rank() == 2 ? 8 * kD * std::pow(1.5, 3) / 4 : 0);
+    EXPECT_DOUBLE_EQ(loss, world.rank() == 2 ? 8 * kPipelineWidth * std::pow(1.5, 3) / 4 : 0);
     EXPECT_EQ(inputs.alive(), 0);
     EXPECT_EQ(inputs.most(), world.rank() == 0 ? 0 : 3 - world.rank());
     sharded->finish_gradients();
     // d/dw of a product of three factors, for each of D elements and stages.
-    EXPECT_NEAR(sharded->gradient_norm(), 8 * 1.5 * 1.5 / 4 * std::sqrt(3.0 * kD), 1e-3);
+    EXPECT_NEAR(sharded->gradient_norm(), 8 * 1.5 * 1.5 / 4 * std::sqrt(3.0 * kPipelineWidth),
+                1e-3);
   });
 }
 

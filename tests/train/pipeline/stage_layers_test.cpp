@@ -11,7 +11,7 @@ namespace weft::train {
 namespace {
 
 using Layers = std::vector<int64_t>;
-using testing::error_text;
+using weft::testing::error_text;
 
 TEST(StageLayers, AreDealtOutEvenlyTheFirstStagesGettingMore) {
   EXPECT_EQ(balance_layers(3, 1, {}), (Layers{3}));

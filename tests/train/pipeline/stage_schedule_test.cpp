@@ -9,7 +9,7 @@ namespace weft::train {
 namespace {
 
 // "F0 F1 B0 …".
-std::string text_of(const std::vector<StageTask>& tasks) {
+std::string tasks_text(const std::vector<StageTask>& tasks) {
   std::string text;
   for (const StageTask& task : tasks) {
     text += (text.empty() ? "" : " ") + std::string(task.is_forward ? "F" : "B") +
@@ -19,18 +19,18 @@ std::string text_of(const std::vector<StageTask>& tasks) {
 }
 
 TEST(StageSchedule, FillsAlternatesAndDrains) {
-  EXPECT_EQ(text_of(stage_schedule(3, 0, 4)), "F0 F1 F2 B0 F3 B1 B2 B3");
-  EXPECT_EQ(text_of(stage_schedule(3, 1, 4)), "F0 F1 B0 F2 B1 F3 B2 B3");
-  EXPECT_EQ(text_of(stage_schedule(3, 2, 4)), "F0 B0 F1 B1 F2 B2 F3 B3");
+  EXPECT_EQ(tasks_text(stage_schedule(3, 0, 4)), "F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(tasks_text(stage_schedule(3, 1, 4)), "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(tasks_text(stage_schedule(3, 2, 4)), "F0 B0 F1 B1 F2 B2 F3 B3");
 }
 
 TEST(StageSchedule, IsForwardAndBackwardByTurnsOnOneStage) {
-  EXPECT_EQ(text_of(stage_schedule(1, 0, 3)), "F0 B0 F1 B1 F2 B2");
-  EXPECT_EQ(text_of(stage_schedule(1, 0, 0)), "");
+  EXPECT_EQ(tasks_text(stage_schedule(1, 0, 3)), "F0 B0 F1 B1 F2 B2");
+  EXPECT_EQ(tasks_text(stage_schedule(1, 0, 0)), "");
 }
 
 TEST(StageSchedule, KeepsNoMoreMicrobatchesThanStagesAhead) {
-  EXPECT_EQ(text_of(stage_schedule(4, 0, 2)), "F0 F1 B0 B1");
+  EXPECT_EQ(tasks_text(stage_schedule(4, 0, 2)), "F0 F1 B0 B1");
   for (int64_t stages = 1; stages <= 6; ++stages) {
     for (int64_t microbatches = 1; microbatches <= 9; ++microbatches) {
       for (int64_t stage = 0; stage < stages; ++stage) {

@@ -77,7 +77,7 @@ TEST(MeshSearch, KeepsTheMicrobatchAndThePipeThatAreAskedFor) {
     EXPECT_EQ(plan.job.microbatch, 2);
   }
   job.mesh.pipe = 3;
-  EXPECT_EQ(testing::error_text([&] { search_meshes(job, 64, find_hardware("h100"), 0); }),
+  EXPECT_EQ(weft::testing::error_text([&] { search_meshes(job, 64, find_hardware("h100"), 0); }),
             "ConfigError: plan: expected ranks that mesh.pipe 3 divides, got 64; change --ranks or "
             "--pipe");
 }

@@ -74,7 +74,7 @@ TEST(ModelSizes, BalanceStagesByWhatATokenIsMultipliedWith) {
     sum += work;
   }
   EXPECT_DOUBLE_EQ(sum, 1);
-  EXPECT_EQ(testing::error_text([] {
+  EXPECT_EQ(weft::testing::error_text([] {
               stage_layers(tiny_model(), 2, {3, 1});
             }),
             "ConfigError: mesh.pipe_layers: expected numbers from 1 that add up to 3, the model's "
@@ -82,7 +82,7 @@ TEST(ModelSizes, BalanceStagesByWhatATokenIsMultipliedWith) {
 }
 
 TEST(ModelSizes, RefuseAVocabularyThatIsNotKnown) {
-  EXPECT_EQ(testing::error_text([] { sizes_of(ModelSection()); }),
+  EXPECT_EQ(weft::testing::error_text([] { sizes_of(ModelSection()); }),
             "ConfigError: model.vocab_size: is not known; give it or model.tokenizer");
 }
 

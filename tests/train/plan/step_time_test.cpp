@@ -85,7 +85,7 @@ TEST(StepTime, WaitsForThePipelineToFill) {
 TEST(Hardware, IsFoundByName) {
   EXPECT_EQ(find_hardware("h100").memory_bytes, 80e9);
   EXPECT_EQ(
-      testing::error_text([] { find_hardware("h10"); }),
+      weft::testing::error_text([] { find_hardware("h10"); }),
       "ConfigError: hardware: expected one of a100, h100, h200, b200, cpu, got 'h10' (did you "
       "mean 'h100'?)");
   for (const Hardware& hardware : hardware_table()) {

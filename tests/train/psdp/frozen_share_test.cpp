@@ -17,13 +17,13 @@
 namespace weft::train {
 namespace {
 
-struct Case {
+struct ShareCase {
   int64_t replica, data, model;
   int64_t bits;
 };
 
 // A float model, or one whose matrices are packed, with adapters beside some of its layers.
-std::shared_ptr<models::CausalLM> adapted(const Case& c, const dist::Group& group) {
+std::shared_ptr<models::CausalLM> adapted(const ShareCase& c, const dist::Group& group) {
   const auto file = io::TensorFile::open(test::model_data("mlx/plain_f32"));
   auto model = models::load_model(*file, group).model;
   if (c.bits > 0) nn::quantize(*model, {quant::Mode::kAffine, c.bits, 32});
@@ -31,7 +31,7 @@ std::shared_ptr<models::CausalLM> adapted(const Case& c, const dist::Group& grou
   return model;
 }
 
-Microbatch sequences(const dist::Group& batch, int64_t microbatch) {
+Microbatch sequences_of_rank(const dist::Group& batch, int64_t microbatch) {
   const at::Tensor b = at::arange(2, at::kLong).unsqueeze(1) + 2 * batch.rank() + 8 * microbatch;
   const at::Tensor t = at::arange(9, at::kLong).unsqueeze(0);
   const at::Tensor text = (13 * b + 3 * t * t + (b * t).remainder(5)).remainder(250);
@@ -60,12 +60,12 @@ uint64_t memory_of(const std::vector<at::Tensor>& tensors) {
 }
 
 // What three steps came to.
-struct Trained {
+struct TrainedShares {
   std::vector<double> losses, norms;
   std::vector<at::Tensor> masters;
 };
 
-Trained train(const dist::Mesh& mesh, const Case& c, bool cuts_frozen) {
+TrainedShares train(const dist::Mesh& mesh, const ShareCase& c, bool cuts_frozen) {
   const auto model = adapted(c, mesh_groups(mesh).model);
   const std::vector<at::Tensor> frozen = frozen_tensors(*model);
   const uint64_t whole = memory_of(frozen);
@@ -73,12 +73,12 @@ Trained train(const dist::Mesh& mesh, const Case& c, bool cuts_frozen) {
   options.shard_frozen = cuts_frozen;
   const auto sharded = shard_module(*model, mesh, model->blocks(), options);
   const auto optimizer = make_run_optimizer(TrainConfig(), *sharded);
-  Trained trained;
+  TrainedShares trained;
   for (int64_t step = 0; step < 3; ++step) {
     const dist::Group& batch = sharded->groups().batch;
     const StepResult result =
         compute_gradients(*sharded, language_model_loss(*model),
-                          {sequences(batch, 0), sequences(batch, 1)}, step + 1);
+                          {sequences_of_rank(batch, 0), sequences_of_rank(batch, 1)}, step + 1);
     optimizer->step(1e-2, 1);
     sharded->publish();
     trained.losses.push_back(result.loss);
@@ -92,11 +92,11 @@ Trained train(const dist::Mesh& mesh, const Case& c, bool cuts_frozen) {
   return trained;
 }
 
-void expect_same_bits(const dist::World& world, const Case& c) {
+void expect_same_bits(const dist::World& world, const ShareCase& c) {
   SCOPED_TRACE(
       core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), ", c.bits, " bits"));
   const dist::Mesh mesh(world, {{"replica", c.replica}, {"data", c.data}, {"model", c.model}});
-  const Trained whole = train(mesh, c, false), cut = train(mesh, c, true);
+  const TrainedShares whole = train(mesh, c, false), cut = train(mesh, c, true);
   EXPECT_EQ(cut.losses, whole.losses);
   EXPECT_EQ(cut.norms, whole.norms);
   EXPECT_LT(whole.losses.back(), whole.losses.front());
@@ -106,20 +106,20 @@ void expect_same_bits(const dist::World& world, const Case& c) {
   }
 }
 
-void expect_all(int ranks, const std::vector<Case>& cases) {
+void expect_all_same_bits(int ranks, const std::vector<ShareCase>& cases) {
   test::run_ranks(ranks, [&](const dist::World& world) {
-    for (const Case& each : cases) expect_same_bits(world, each);
+    for (const ShareCase& each : cases) expect_same_bits(world, each);
   });
 }
 
 TEST(FrozenShare, GivesTheSameBitsOnTwoRanks) {
-  expect_all(2, {{1, 2, 1, 0}, {1, 2, 1, 4}, {2, 1, 1, 4}});
+  expect_all_same_bits(2, {{1, 2, 1, 0}, {1, 2, 1, 4}, {2, 1, 1, 4}});
 }
 
-TEST(FrozenShare, GivesTheSameBitsOnThreeRanks) { expect_all(3, {{1, 3, 1, 4}}); }
+TEST(FrozenShare, GivesTheSameBitsOnThreeRanks) { expect_all_same_bits(3, {{1, 3, 1, 4}}); }
 
 TEST(FrozenShare, GivesTheSameBitsOnFourRanks) {
-  expect_all(4, {{2, 2, 1, 0}, {1, 2, 2, 4}, {1, 4, 1, 8}});
+  expect_all_same_bits(4, {{2, 2, 1, 0}, {1, 2, 2, 4}, {1, 4, 1, 8}});
 }
 
 // What is gathered at a time is a block, the next one, and what is around the blocks.
@@ -136,7 +136,7 @@ TEST(FrozenShare, IsGatheredABlockAtATime) {
     options.prefetch = false;
     const auto sharded = shard_module(*model, mesh, model->blocks(), options);
     compute_gradients(*sharded, language_model_loss(*model),
-                      {sequences(sharded->groups().batch, 0)}, 1);
+                      {sequences_of_rank(sharded->groups().batch, 0)}, 1);
     uint64_t trained = 0;
     for (const auto& unit : sharded->units()) {
       trained += 4 * static_cast<uint64_t>(unit->layout().length());
@@ -152,7 +152,7 @@ TEST(FrozenShare, IsReleasedAfterAnEvaluation) {
     const dist::Mesh mesh(world, {{"data", 2}});
     const auto model = adapted({1, 2, 1, 4}, {});
     const auto loss = language_model_loss(*model);
-    const Microbatch part = sequences({}, 0);
+    const Microbatch part = sequences_of_rank({}, 0);
     const at::NoGradGuard no_grad;
     const double expected = loss(part).item<double>();
     ShardOptions options;

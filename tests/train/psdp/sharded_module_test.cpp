@@ -12,8 +12,8 @@
 #include <map>
 #include <string>
 
+#include "tests/nn/parameter_part.h"
 #include "tests/support/run_ranks.h"
-#include "tests/train/parameter_part.h"
 #include "weft/core/error.h"
 #include "weft/nn/linear/linear.h"
 #include "weft/ops/collectives.h"
@@ -95,7 +95,7 @@ Data make_data(int step) {
   return data;
 }
 
-at::Tensor loss_of(Model& model, const Data& data, int64_t start, int64_t count) {
+at::Tensor share_of_loss(Model& model, const Data& data, int64_t start, int64_t count) {
   const at::Tensor logits = model->forward(data.ids_BT.narrow(0, start, count));
   const at::Tensor sum = at::cross_entropy_loss(
       logits.view({-1, kV}), data.targets_BT.narrow(0, start, count).reshape({-1}), {},
@@ -122,7 +122,7 @@ History run_whole() {
   for (int step = 0; step < kSteps; ++step) {
     const Data data = make_data(step);
     optimizer.zero_grad();
-    const at::Tensor loss = loss_of(model, data, 0, kB);
+    const at::Tensor loss = share_of_loss(model, data, 0, kB);
     loss.backward();
     double squares = 0;
     for (const at::Tensor& p : model->parameters()) {
@@ -149,7 +149,7 @@ torch::optim::AdamW optimizer_of(const std::vector<OwnedPart>& parts) {
   return torch::optim::AdamW(masters, torch::optim::AdamWOptions(1e-2));
 }
 
-struct Case {
+struct ModuleCase {
   int64_t replica, data, model, microbatches;
 };
 
@@ -159,7 +159,7 @@ double backward_all(ShardedModule& sharded, Model& model, const Data& data, int6
   const int64_t rows = own / microbatches;
   double loss = 0;
   for (int64_t m = 0; m < microbatches; ++m) {
-    const at::Tensor part = loss_of(model, data, batch.rank() * own + m * rows, rows);
+    const at::Tensor part = share_of_loss(model, data, batch.rank() * own + m * rows, rows);
     loss += part.item<double>();
     sharded.backward(part);
   }
@@ -168,17 +168,17 @@ double backward_all(ShardedModule& sharded, Model& model, const Data& data, int6
   return total.item<double>();
 }
 
-void expect_parameters(ShardedModule& sharded, Model& model, const History& whole) {
+void expect_whole_parameters(ShardedModule& sharded, Model& model, const History& whole) {
   for (const auto& unit : sharded.units()) unit->gather();
   for (const auto& info : nn::describe_parameters(*model)) {
     const at::Tensor expected =
-        part_of(whole.parameters.at(info.name), info, sharded.groups().model.rank());
+        test::part_of(whole.parameters.at(info.name), info, sharded.groups().model.rank());
     EXPECT_TRUE(at::allclose(info.tensor, expected, 1e-4, 1e-5)) << info.name;
   }
   sharded.release();
 }
 
-void expect_equal_to_whole(const dist::World& world, const Case& c, const History& whole) {
+void expect_equal_to_whole(const dist::World& world, const ModuleCase& c, const History& whole) {
   SCOPED_TRACE(core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), ", c.microbatches,
                           " microbatches"));
   const dist::Mesh mesh(world, {{"replica", c.replica}, {"data", c.data}, {"model", c.model}});
@@ -195,13 +195,13 @@ void expect_equal_to_whole(const dist::World& world, const Case& c, const Histor
     EXPECT_NEAR(loss, whole.losses[static_cast<size_t>(step)], 1e-5) << "step " << step;
     EXPECT_NEAR(norm, whole.norms[static_cast<size_t>(step)], 1e-5) << "step " << step;
   }
-  expect_parameters(*sharded, model, whole);
+  expect_whole_parameters(*sharded, model, whole);
 }
 
-void expect_all_equal(int ranks, const std::vector<Case>& meshes) {
+void expect_all_equal(int ranks, const std::vector<ModuleCase>& meshes) {
   test::run_ranks(ranks, [&](const dist::World& world) {
     const History whole = run_whole();
-    for (Case each : meshes) {
+    for (ModuleCase each : meshes) {
       for (const int64_t microbatches : {1, 2, 4}) {
         if (kB / (each.replica * each.data) % microbatches != 0) continue;
         each.microbatches = microbatches;

@@ -17,7 +17,7 @@
 namespace weft::train {
 namespace {
 
-constexpr int64_t kB = 2, kD = 3, kNumExperts = 3;
+constexpr int64_t kUnitBatch = 2, kUnitWidth = 3, kNumExperts = 3;
 // A place in a way that stands for the module around the experts.
 constexpr int kRoot = -1;
 
@@ -34,14 +34,14 @@ at::Tensor whole_numbers(const std::vector<int64_t>& sizes, int64_t seed) {
 class FactorImpl : public torch::nn::Module {
  public:
   explicit FactorImpl(int64_t seed)
-      : weight_DD(register_parameter("weight", whole_numbers({kD, kD}, seed))) {}
+      : weight_DD(register_parameter("weight", whole_numbers({kUnitWidth, kUnitWidth}, seed))) {}
   at::Tensor weight_DD;
 };
 TORCH_MODULE(Factor);
 
 class ExpertsImpl : public torch::nn::Module {
  public:
-  ExpertsImpl() : scale_D(register_parameter("scale", whole_numbers({kD}, 99))) {
+  ExpertsImpl() : scale_D(register_parameter("scale", whole_numbers({kUnitWidth}, 99))) {
     for (int i = 0; i < kNumExperts; ++i) {
       experts_.emplace_back(i + 1);
       register_module(core::join("expert_", i), experts_.back());
@@ -65,7 +65,8 @@ class ExpertsImpl : public torch::nn::Module {
 TORCH_MODULE(Experts);
 
 at::Tensor input_BD(int64_t rank, size_t microbatch) {
-  return whole_numbers({kB, kD}, 1000 + rank * 10 + static_cast<int64_t>(microbatch));
+  return whole_numbers({kUnitBatch, kUnitWidth},
+                       1000 + rank * 10 + static_cast<int64_t>(microbatch));
 }
 
 const Ways& ways_of(const std::vector<Ways>& by_rank, int64_t rank) {

@@ -36,7 +36,7 @@ TrainConfig small_run(const std::string& folder) {
 // What a run does, in order: "s3" saves step 3, "p" waits for the writers, "4" tells of step 4.
 // The writers have written after as many steps as `steps_of_writing`.
 std::string order_of(const dist::World& world, int64_t steps_of_writing, int64_t max_lost) {
-  const testing::TempDir dir;
+  const weft::testing::TempDir dir;
   TrainConfig config = small_run(dir.path());
   config.checkpoint.max_lost = max_lost;
   Trainer trainer(config, world, WEFT_SOURCE_DIR "/examples/train/bytes");

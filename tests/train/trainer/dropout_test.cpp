@@ -16,7 +16,7 @@
 namespace weft::train {
 namespace {
 
-constexpr int64_t kSequences = 8, kTokens = 6, kSteps = 4;
+constexpr int64_t kSequences = 8, kTokens = 6, kDropoutSteps = 4;
 
 struct Options {
   double dropout = 0;
@@ -26,7 +26,7 @@ struct Options {
   uint64_t seed = 5;
 };
 
-Microbatch rows(int64_t step, int64_t first, int64_t count) {
+Microbatch dropout_rows(int64_t step, int64_t first, int64_t count) {
   const at::Tensor b = at::arange(first, first + count, at::kLong).unsqueeze(1);
   const at::Tensor t = at::arange(kTokens + 1, at::kLong).unsqueeze(0);
   const at::Tensor text = (11 * b + 3 * t * t + (b * t).remainder(5)).remainder(100);
@@ -71,10 +71,10 @@ std::vector<double> losses_of(const dist::Mesh& mesh, int64_t microbatches,
   const dist::Group& batch = sharded->groups().batch;
   const int64_t count = kSequences / batch.size() / microbatches;
   std::vector<double> losses;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < kDropoutSteps; ++step) {
     std::vector<Microbatch> parts;
     for (int64_t m = 0; m < microbatches; ++m) {
-      parts.push_back(rows(step, (batch.rank() * microbatches + m) * count, count));
+      parts.push_back(dropout_rows(step, (batch.rank() * microbatches + m) * count, count));
     }
     losses.push_back(
         compute_gradients(*sharded, language_model_loss(*model), parts, step + 1).loss);
@@ -83,15 +83,15 @@ std::vector<double> losses_of(const dist::Mesh& mesh, int64_t microbatches,
   }
   const at::NoGradGuard no_grad;
   model->eval();
-  losses.push_back(language_model_loss(*model)(rows(0, 0, kSequences)).item<double>());
+  losses.push_back(language_model_loss(*model)(dropout_rows(0, 0, kSequences)).item<double>());
   return losses;
 }
 
-struct Case {
+struct DropoutCase {
   int64_t replica, data, model;
 };
 
-void expect_near(const std::vector<double>& got, const std::vector<double>& expected) {
+void expect_near_steps(const std::vector<double>& got, const std::vector<double>& expected) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     EXPECT_NEAR(got[i], expected[i], 1e-4 * expected[i]) << "step " << i;
@@ -111,7 +111,8 @@ std::vector<double> alone(const Options& options, int64_t microbatches = 1) {
 TEST(RunDropout, GivesTheSameLossesWithAnyMicrobatches) {
   for (const Options& options : kKinds) {
     const auto expected = alone(options);
-    for (const int64_t microbatches : {2, 4}) expect_near(alone(options, microbatches), expected);
+    for (const int64_t microbatches : {2, 4})
+      expect_near_steps(alone(options, microbatches), expected);
   }
 }
 
@@ -132,7 +133,7 @@ test::RunOptions with_losses_of_one_rank() {
 std::vector<std::vector<double>> told_losses() {
   const char* told = std::getenv(kVariable);
   std::istringstream text(told == nullptr ? "" : told);
-  std::vector<std::vector<double>> losses(kKinds.size(), std::vector<double>(kSteps + 1));
+  std::vector<std::vector<double>> losses(kKinds.size(), std::vector<double>(kDropoutSteps + 1));
   for (auto& kind : losses) {
     for (double& loss : kind) text >> loss;
   }
@@ -144,13 +145,13 @@ TEST(RunDropout, GivesTheSameLossesOnTwoRanksOfAnyAxis) {
   const test::RunOptions run = with_losses_of_one_rank();
   const auto body = [&](const dist::World& world) {
     const auto expected = told_losses();
-    for (const Case& c : {Case{1, 1, 2}, {1, 2, 1}, {2, 1, 1}}) {
+    for (const DropoutCase& c : {DropoutCase{1, 1, 2}, {1, 2, 1}, {2, 1, 1}}) {
       const dist::Mesh mesh(world, {{"replica", c.replica}, {"data", c.data}, {"model", c.model}});
       for (const int64_t microbatches : {1, 2, 4}) {
         SCOPED_TRACE(core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), ",
                                 microbatches, " microbatches"));
         for (size_t i = 0; i < kKinds.size(); ++i) {
-          expect_near(losses_of(mesh, microbatches, kKinds[i]), expected[i]);
+          expect_near_steps(losses_of(mesh, microbatches, kKinds[i]), expected[i]);
         }
       }
     }
@@ -181,7 +182,7 @@ TEST(RunDropout, IsTheSameBitsWhereActivationsAreComputedAgain) {
 TEST(RunDropout, IsOffInEvaluation) {
   const auto model = make_model({0.5, 0.5}, {});
   const at::NoGradGuard no_grad;
-  const Microbatch part = rows(0, 0, 2);
+  const Microbatch part = dropout_rows(0, 0, 2);
   const auto loss = [&] { return language_model_loss(*model)(part).item<double>(); };
   const double dropped = loss();
   model->eval();

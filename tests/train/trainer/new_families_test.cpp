@@ -7,8 +7,8 @@
 
 #include <map>
 
+#include "tests/nn/parameter_part.h"
 #include "tests/support/run_ranks.h"
-#include "tests/train/parameter_part.h"
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
 #include "weft/models/load/new_model.h"
@@ -23,23 +23,23 @@
 namespace weft::train {
 namespace {
 
-constexpr int64_t kSteps = 2, kSequences = 4, kTokens = 7, kVocab = 33;
+constexpr int64_t kFamilySteps = 2, kFamilySequences = 4, kFamilyTokens = 7, kFamilyVocab = 33;
 constexpr double kRate = 0.1;
 
 // Five layers, so that SmolLM3 has one without rope; heads that no number of ranks divides evenly.
-TrainConfig config_of(const std::string& family) {
+TrainConfig family_config(const std::string& family) {
   TrainConfig config;
   config.model.family = family;
-  config.model.vocab_size = kVocab;
+  config.model.vocab_size = kFamilyVocab;
   config.model.hidden_size = 20;
   config.model.num_layers = 5;
   config.model.num_heads = 5;
   config.model.num_kv_heads = 5;
   config.model.intermediate_size = 22;
   config.model.init_std = 0.3;
-  config.batch.sequences = kSequences;
-  config.batch.sequence_length = kTokens;
-  config.train.steps = kSteps;
+  config.batch.sequences = kFamilySequences;
+  config.batch.sequence_length = kFamilyTokens;
+  config.train.steps = kFamilySteps;
   config.train.seed = 3;
   config.optimizer.name = "sgd";
   config.optimizer.momentum = 0;
@@ -50,11 +50,11 @@ TrainConfig config_of(const std::string& family) {
 
 Microbatch sequences(int64_t step, int64_t first, int64_t count) {
   const at::Tensor b = at::arange(first, first + count, at::kLong).unsqueeze(1);
-  const at::Tensor t = at::arange(kTokens + 1, at::kLong).unsqueeze(0);
-  const at::Tensor text = (5 * step + 11 * b + 3 * t * t + b * t).remainder(kVocab);
+  const at::Tensor t = at::arange(kFamilyTokens + 1, at::kLong).unsqueeze(0);
+  const at::Tensor text = (5 * step + 11 * b + 3 * t * t + b * t).remainder(kFamilyVocab);
   Microbatch part;
-  part.tokens.ids_BT = text.narrow(1, 0, kTokens).contiguous();
-  part.targets_BT = text.narrow(1, 1, kTokens).contiguous();
+  part.tokens.ids_BT = text.narrow(1, 0, kFamilyTokens).contiguous();
+  part.targets_BT = text.narrow(1, 1, kFamilyTokens).contiguous();
   part.num_targets = part.targets_BT.numel();
   return part;
 }
@@ -90,10 +90,10 @@ Steps steps_of_whole(const TrainConfig& config) {
   models::InitOptions init;
   init.seed = static_cast<uint64_t>(config.train.seed);
   init.std = config.model.init_std;
-  const auto model = models::make_model(run_model_config(config, kVocab), {}, init);
+  const auto model = models::make_model(run_model_config(config, kFamilyVocab), {}, init);
   Steps steps;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    const Microbatch all = sequences(step, 0, kSequences);
+  for (int64_t step = 0; step < kFamilySteps; ++step) {
+    const Microbatch all = sequences(step, 0, kFamilySequences);
     model->zero_grad();
     const at::Tensor loss = model->loss_sum(model->forward(all.tokens), all.targets_BT) /
                             static_cast<double>(all.num_targets);
@@ -116,17 +116,18 @@ Steps steps_of_whole(const TrainConfig& config) {
   return steps;
 }
 
-struct Case {
+struct FamilyCase {
   int64_t replica, data, model;
   bool sequence_parallel = false;
 };
 
-void expect_steps(const dist::World& world, const TrainConfig& config, const Case& c,
+void expect_steps(const dist::World& world, const TrainConfig& config, const FamilyCase& c,
                   const Steps& expected) {
   SCOPED_TRACE(core::join(config.model.family, " on (", c.replica, ", ", c.data, ", ", c.model, ")",
                           c.sequence_parallel ? ", sequences cut" : ""));
   const dist::Mesh mesh(world, {{"replica", c.replica}, {"data", c.data}, {"model", c.model}});
-  const auto deferred = make_run_model(config, TrainedPart::kAll, kVocab, mesh_groups(mesh).model);
+  const auto deferred =
+      make_run_model(config, TrainedPart::kAll, kFamilyVocab, mesh_groups(mesh).model);
   models::TrainingOptions training;
   training.sequence_parallel = c.sequence_parallel;
   deferred.model->set_training(training);
@@ -136,8 +137,8 @@ void expect_steps(const dist::World& world, const TrainConfig& config, const Cas
   const auto sharded = shard_module(*deferred.model, mesh, deferred.model->blocks(), options);
   const auto optimizer = make_run_optimizer(config, *sharded);
   const dist::Group& batch = sharded->groups().batch;
-  const int64_t own = kSequences / batch.size();
-  for (size_t step = 0; step < kSteps; ++step) {
+  const int64_t own = kFamilySequences / batch.size();
+  for (size_t step = 0; step < kFamilySteps; ++step) {
     const auto number = static_cast<int64_t>(step);
     const StepResult result =
         compute_gradients(*sharded, language_model_loss(*deferred.model),
@@ -150,19 +151,19 @@ void expect_steps(const dist::World& world, const TrainConfig& config, const Cas
   for (const auto& unit : sharded->units()) unit->gather();
   for (const auto& info : nn::describe_parameters(*deferred.model)) {
     const at::Tensor part =
-        part_of(expected.parameters.at(info.name), info, sharded->groups().model.rank());
+        test::part_of(expected.parameters.at(info.name), info, sharded->groups().model.rank());
     EXPECT_LT((info.tensor - part).abs().max().item<double>(), 1e-4) << info.name;
   }
   sharded->release();
 }
 
-void expect_all_families(int ranks, const std::vector<Case>& meshes) {
+void expect_all_families(int ranks, const std::vector<FamilyCase>& meshes) {
   test::run_ranks(ranks, [&](const dist::World& world) {
     for (const NewFamily& family : kNewFamilies) {
-      const TrainConfig config = config_of(std::string(family.name));
+      const TrainConfig config = family_config(std::string(family.name));
       SCOPED_TRACE(family.name);
       const Steps whole = steps_of_whole(config);
-      for (const Case& mesh : meshes) expect_steps(world, config, mesh, whole);
+      for (const FamilyCase& mesh : meshes) expect_steps(world, config, mesh, whole);
     }
   });
 }
@@ -188,11 +189,11 @@ TEST(NewFamilies, AreThoseWithoutExpertsAndFusedWeights) {
   }
   EXPECT_EQ(new_family_names(), names);
   for (const std::string& name : names) {
-    const TrainConfig config = config_of(name);
+    const TrainConfig config = family_config(name);
     const ModelSizes planned = sizes_of(config.model);
-    EXPECT_EQ(planned, sizes_of(run_model_config(config, kVocab))) << name;
+    EXPECT_EQ(planned, sizes_of(run_model_config(config, kFamilyVocab))) << name;
     int64_t count = 0;
-    const auto model = models::make_model(run_model_config(config, kVocab), {});
+    const auto model = models::make_model(run_model_config(config, kFamilyVocab), {});
     for (const auto& info : nn::describe_parameters(*model)) count += info.tensor.numel();
     EXPECT_EQ(num_parameters(planned), count) << name;
   }

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "tests/nn/parameter_part.h"
 #include "tests/support/run_ranks.h"
-#include "tests/train/parameter_part.h"
 #include "weft/core/error.h"
 #include "weft/io/load_tensor.h"
 #include "weft/models/load/deferred_model.h"
@@ -20,23 +20,24 @@
 namespace weft::train {
 namespace {
 
-constexpr int64_t kSteps = 20, kSequences = 48, kTokens = 8, kVocab = 40;
+constexpr int64_t kRunSteps = 20, kRunSequences = 48, kRunTokens = 8, kRunVocab = 40;
 const std::string kFolder = WEFT_SOURCE_DIR "/tests/train/data/llama_run";
 
 // As the golden's `batch`.
 Microbatch rows(int64_t step, int64_t first, int64_t count) {
   const at::Tensor b = at::arange(first, first + count, at::kLong).unsqueeze(1);
-  const at::Tensor t = at::arange(kTokens + 1, at::kLong).unsqueeze(0);
-  const at::Tensor text = (7 * step + 13 * b + 3 * t * t + (b * t).remainder(5)).remainder(kVocab);
+  const at::Tensor t = at::arange(kRunTokens + 1, at::kLong).unsqueeze(0);
+  const at::Tensor text =
+      (7 * step + 13 * b + 3 * t * t + (b * t).remainder(5)).remainder(kRunVocab);
   Microbatch part;
-  part.tokens.ids_BT = text.narrow(1, 0, kTokens).contiguous();
-  part.targets_BT = at::where(t.narrow(1, 0, kTokens) < b.remainder(kTokens + 1),
-                              at::full({}, -100, at::kLong), text.narrow(1, 1, kTokens));
+  part.tokens.ids_BT = text.narrow(1, 0, kRunTokens).contiguous();
+  part.targets_BT = at::where(t.narrow(1, 0, kRunTokens) < b.remainder(kRunTokens + 1),
+                              at::full({}, -100, at::kLong), text.narrow(1, 1, kRunTokens));
   part.num_targets = (part.targets_BT >= 0).sum().item<int64_t>();
   return part;
 }
 
-struct Case {
+struct RunCase {
   int64_t replica, data, model;
   // Layers of each stage; empty: one stage.
   std::vector<int64_t> stages = {};
@@ -52,7 +53,7 @@ struct Case {
 };
 
 std::vector<Microbatch> own_part(const dist::Group& batch, int64_t step, int64_t microbatches) {
-  const int64_t own = kSequences / batch.size();
+  const int64_t own = kRunSequences / batch.size();
   const int64_t count = own / microbatches;
   std::vector<Microbatch> parts;
   for (int64_t m = 0; m < microbatches; ++m) {
@@ -61,12 +62,12 @@ std::vector<Microbatch> own_part(const dist::Group& batch, int64_t step, int64_t
   return parts;
 }
 
-void expect_parameters(ShardedModule& sharded, models::CausalLM& model,
-                       const io::TensorFile& golden) {
+void expect_golden_parameters(ShardedModule& sharded, models::CausalLM& model,
+                              const io::TensorFile& golden) {
   for (const auto& unit : sharded.units()) unit->gather();
   for (const auto& info : nn::describe_parameters(model)) {
     const at::Tensor whole = io::load_tensor(golden, info.name, at::kFloat);
-    const at::Tensor expected = part_of(whole, info, sharded.groups().model.rank());
+    const at::Tensor expected = test::part_of(whole, info, sharded.groups().model.rank());
     EXPECT_LT((info.tensor - expected).abs().max().item<double>(), 1e-4) << info.name;
   }
   sharded.release();
@@ -76,11 +77,11 @@ TrainConfig golden_config() {
   TrainConfig config;
   config.optimizer.lr = 5e-3;
   config.schedule.name = "constant";
-  config.train.steps = kSteps;
+  config.train.steps = kRunSteps;
   return config;
 }
 
-void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
+void expect_run(const dist::World& world, const RunCase& c, int64_t microbatches,
                 ShardOptions options) {
   SCOPED_TRACE(core::join("mesh (", c.replica, ", ", c.data, ", ", c.model, "), stages ",
                           core::list_text(c.stages), ", ", microbatches, " microbatches",
@@ -101,7 +102,7 @@ void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
   options.partial_gradients = model->partial_parameters();
   const auto sharded = shard_module(*model, mesh, model->blocks(), options);
   const auto optimizer = make_run_optimizer(golden_config(), *sharded);
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < kRunSteps; ++step) {
     const auto parts = own_part(sharded->groups().batch, step, microbatches);
     const StepResult result =
         compute_gradients(*sharded, language_model_stage(*model, groups.pipe), parts, step + 1);
@@ -112,42 +113,42 @@ void expect_run(const dist::World& world, const Case& c, int64_t microbatches,
     EXPECT_NEAR(result.loss, loss, 1e-4 * loss) << "step " << step;
     EXPECT_NEAR(result.gradient_norm, norm, 1e-4 * norm) << "step " << step;
   }
-  expect_parameters(*sharded, *model, *golden);
+  expect_golden_parameters(*sharded, *model, *golden);
 }
 
-void expect_all(int ranks, const std::vector<Case>& meshes) {
+void expect_runs(int ranks, const std::vector<RunCase>& meshes) {
   test::run_ranks(ranks, [&](const dist::World& world) {
-    for (const Case& mesh : meshes) {
+    for (const RunCase& mesh : meshes) {
       for (const int64_t microbatches : {1, 2, 4}) expect_run(world, mesh, microbatches, {});
     }
   });
 }
 
-TEST(Run, TwentyStepsAreThoseOfPyTorchOnOneRank) { expect_all(1, {{1, 1, 1}}); }
+TEST(Run, TwentyStepsAreThoseOfPyTorchOnOneRank) { expect_runs(1, {{1, 1, 1}}); }
 
 TEST(Run, TwentyStepsAreThoseOfPyTorchOnTwoRanks) {
-  expect_all(2, {{2, 1, 1}, {1, 2, 1}, {1, 1, 2}});
+  expect_runs(2, {{2, 1, 1}, {1, 2, 1}, {1, 1, 2}});
 }
 
-TEST(Run, TwentyStepsAreThoseOfPyTorchOnThreeRanks) { expect_all(3, {{1, 3, 1}}); }
+TEST(Run, TwentyStepsAreThoseOfPyTorchOnThreeRanks) { expect_runs(3, {{1, 3, 1}}); }
 
 TEST(Run, TwentyStepsAreThoseOfPyTorchOnFourRanks) {
-  expect_all(4, {{2, 2, 1}, {2, 1, 2}, {1, 2, 2}});
+  expect_runs(4, {{2, 2, 1}, {2, 1, 2}, {1, 2, 2}});
 }
 
 TEST(Run, TwentyStepsAreThoseOfPyTorchWithSequencesCutOverTheModelAxis) {
-  expect_all(2, {{1, 1, 2, {}, true}});
-  expect_all(3, {{1, 1, 3, {}, true}});
-  expect_all(4, {{2, 1, 2, {}, true}, {1, 2, 2, {}, true}, {1, 1, 2, {2, 1}, true}});
+  expect_runs(2, {{1, 1, 2, {}, true}});
+  expect_runs(3, {{1, 1, 3, {}, true}});
+  expect_runs(4, {{2, 1, 2, {}, true}, {1, 2, 2, {}, true}, {1, 1, 2, {2, 1}, true}});
 }
 
 TEST(Run, TwentyStepsAreThoseOfPyTorchInStages) {
-  expect_all(2, {{1, 1, 1, {2, 1}}, {1, 1, 1, {1, 2}}});
-  expect_all(3, {{1, 1, 1, {1, 1, 1}}});
+  expect_runs(2, {{1, 1, 1, {2, 1}}, {1, 1, 1, {1, 2}}});
+  expect_runs(3, {{1, 1, 1, {1, 1, 1}}});
 }
 
 TEST(Run, TwentyStepsAreThoseOfPyTorchInStagesBesideOtherAxes) {
-  expect_all(4, {{1, 1, 2, {2, 1}}, {1, 2, 1, {1, 2}}, {2, 1, 1, {2, 1}}});
+  expect_runs(4, {{1, 1, 2, {2, 1}}, {1, 2, 1, {1, 2}}, {2, 1, 1, {2, 1}}});
 }
 
 // Memory of the whole is never written to: the values come one parameter at a time.
@@ -193,7 +194,7 @@ TEST(Run, NewModelsBeginAlikeOnEveryMesh) {
     for (const auto& info : nn::describe_parameters(*whole)) wholes[info.name] = info.tensor;
     const auto cut = models::defer_model(sizes, world.group(), {7});
     for (const auto& info : nn::describe_parameters(*cut.model)) {
-      const at::Tensor expected = part_of(wholes.at(info.name), info, world.rank());
+      const at::Tensor expected = test::part_of(wholes.at(info.name), info, world.rank());
       EXPECT_TRUE(at::equal(cut.values(info.name), expected)) << info.name;
     }
   });

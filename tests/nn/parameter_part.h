@@ -6,7 +6,7 @@
 
 #include "weft/nn/parallel/parameter_info.h"
 
-namespace weft::train {
+namespace weft::test {
 
 /// What rank `rank` of the model axis holds of a whole parameter.
 inline at::Tensor part_of(const at::Tensor& whole, const nn::ParameterInfo& info, int64_t rank) {
@@ -18,4 +18,4 @@ inline at::Tensor part_of(const at::Tensor& whole, const nn::ParameterInfo& info
   return at::cat(parts, info.cut->dim);
 }
 
-}  // namespace weft::train
+}  // namespace weft::test
