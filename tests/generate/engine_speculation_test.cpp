@@ -43,11 +43,11 @@ class RealModel {
   std::shared_ptr<models::CausalLM> model_;
 };
 
-Verdict go_on(int64_t) { return Verdict::kContinue; }
+Verdict never_stop(int64_t) { return Verdict::kContinue; }
 
 // Both answers; returns the one with guesses.
 GenerateResult expect_same(Engine& engine, const Tokens& prompt, GenerateOptions options,
-                           const TokenSink& sink = go_on) {
+                           const TokenSink& sink = never_stop) {
   engine.reset();
   options.speculate = 0;
   const GenerateResult plain = engine.generate(prompt, options, sink);
@@ -132,11 +132,11 @@ TEST(Speculation, LeavesAnEngineThatGoesOn) {
     GenerateOptions options = drawing(0, 20);
     options.speculate = kMostGuesses;
     Tokens prompt = model.encode(kCounting);
-    const Tokens first = engine.generate(prompt, options, go_on).tokens;
+    const Tokens first = engine.generate(prompt, options, never_stop).tokens;
     prompt.insert(prompt.end(), first.begin(), first.end());
     prompt.push_back(prompt.front());
-    EXPECT_EQ(engine.generate(prompt, options, go_on).tokens,
-              fresh.generate(prompt, drawing(0, 20), go_on).tokens);
+    EXPECT_EQ(engine.generate(prompt, options, never_stop).tokens,
+              fresh.generate(prompt, drawing(0, 20), never_stop).tokens);
   });
 }
 
@@ -147,7 +147,7 @@ TEST(Speculation, RefusesMoreGuessesThanAreReadOneByOne) {
     const auto refusal = [&](int64_t most) {
       GenerateOptions options = drawing(0, 1);
       options.speculate = most;
-      return error_text([&] { engine.generate({1}, options, go_on); });
+      return error_text([&] { engine.generate({1}, options, never_stop); });
     };
     EXPECT_EQ(refusal(16), "ConfigError: --speculate: 16, expected 0 to 15");
     EXPECT_EQ(refusal(-1), "ConfigError: --speculate: -1, expected 0 to 15");

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/core/error_text.h"
+#include "tests/generate/plain_model.h"
 #include "tests/support/run_ranks.h"
 #include "weft/models/load/load.h"
 
@@ -17,11 +18,9 @@ using test::run_ranks;
 using testing::error_text;
 using Tokens = std::vector<int64_t>;
 
-constexpr char kFolder[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
-
 // The tokens that the reference implementation's file holds under `key`.
 Tokens reference(const std::string& key) {
-  const auto file = io::TensorFile::open(std::string(kFolder) + ".ref.safetensors");
+  const auto file = io::TensorFile::open(std::string(kPlainModel) + ".ref.safetensors");
   std::istringstream list(std::get<std::string>(file->metadata().at(key)));
   Tokens tokens;
   for (std::string item; std::getline(list, item, ',');) tokens.push_back(std::stoll(item));
@@ -29,7 +28,8 @@ Tokens reference(const std::string& key) {
 }
 
 Engine make_engine(const dist::World& world, int64_t context = 64) {
-  return Engine(models::load_model(*io::TensorFile::open(kFolder), world.group()).model, context);
+  return Engine(models::load_model(*io::TensorFile::open(kPlainModel), world.group()).model,
+                context);
 }
 
 Verdict go_on(int64_t) { return Verdict::kContinue; }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/core/error_text.h"
+#include "tests/generate/plain_model.h"
 #include "tests/support/run_ranks.h"
 #include "weft/models/load/load.h"
 
@@ -15,9 +16,7 @@ using test::run_ranks;
 using testing::error_text;
 using Ranges = std::vector<std::array<int64_t, 3>>;
 
-constexpr char kFolder[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
-
-PerplexityOptions options_of(int64_t context, int64_t stride) {
+PerplexityOptions perplexity_options(int64_t context, int64_t stride) {
   PerplexityOptions options;
   options.context = context;
   options.stride = stride;
@@ -26,7 +25,7 @@ PerplexityOptions options_of(int64_t context, int64_t stride) {
 
 Ranges windows(int64_t num_tokens, int64_t context, int64_t stride) {
   Ranges list;
-  for (const auto& window : score_windows(num_tokens, options_of(context, stride))) {
+  for (const auto& window : score_windows(num_tokens, perplexity_options(context, stride))) {
     list.push_back({window.start, window.length, window.first_scored});
   }
   return list;
@@ -91,10 +90,12 @@ double mean_loss_of(models::CausalLM& model, const std::vector<int64_t>& tokens,
 TEST(Perplexity, EqualsTheSumOverWholeLogitsOnAnyNumberOfRanks) {
   for (const int n : {1, 2, 3}) {
     run_ranks(n, [](dist::World& world) {
-      const auto model = models::load_model(*io::TensorFile::open(kFolder), world.group()).model;
+      const auto model =
+          models::load_model(*io::TensorFile::open(kPlainModel), world.group()).model;
       const c10::InferenceMode inference;
       const auto tokens = some_tokens(400);
-      for (const PerplexityOptions& options : {options_of(300, 0), options_of(50, 20)}) {
+      for (const PerplexityOptions& options :
+           {perplexity_options(300, 0), perplexity_options(50, 20)}) {
         const PerplexityResult result = perplexity(*model, tokens, options, ignore);
         const double expected = mean_loss_of(*model, tokens, score_windows(400, options));
         EXPECT_NEAR(result.mean_loss, expected, 1e-5 * expected);
@@ -106,9 +107,9 @@ TEST(Perplexity, EqualsTheSumOverWholeLogitsOnAnyNumberOfRanks) {
 }
 
 TEST(Perplexity, ReadsWindowsByWayOfACache) {
-  const auto model = models::load_model(*io::TensorFile::open(kFolder), dist::Group()).model;
+  const auto model = models::load_model(*io::TensorFile::open(kPlainModel), dist::Group()).model;
   const auto tokens = some_tokens(400);
-  PerplexityOptions options = options_of(50, 20);
+  PerplexityOptions options = perplexity_options(50, 20);
   const double without = perplexity(*model, tokens, options, ignore).mean_loss;
   options.uses_cache = true;
   EXPECT_NEAR(perplexity(*model, tokens, options, ignore).mean_loss, without, 1e-5 * without);
@@ -119,9 +120,9 @@ TEST(Perplexity, ReadsWindowsByWayOfACache) {
 }
 
 TEST(Perplexity, PutsTheFirstTokenInEachWindow) {
-  const auto model = models::load_model(*io::TensorFile::open(kFolder), dist::Group()).model;
+  const auto model = models::load_model(*io::TensorFile::open(kPlainModel), dist::Group()).model;
   auto tokens = some_tokens(32);
-  PerplexityOptions options = options_of(16, 0);
+  PerplexityOptions options = perplexity_options(16, 0);
   options.first_token = 3;
   const double with_first = perplexity(*model, tokens, options, ignore).mean_loss;
   tokens[0] = tokens[16] = 3;
@@ -130,12 +131,13 @@ TEST(Perplexity, PutsTheFirstTokenInEachWindow) {
 }
 
 TEST(Perplexity, RefusesTokensOfAnotherModel) {
-  const auto model = models::load_model(*io::TensorFile::open(kFolder), dist::Group()).model;
-  EXPECT_EQ(error_text([&] {
-              perplexity(*model, std::vector<int64_t>{1, 2, 256, 4}, options_of(4, 0), ignore);
-            }),
-            "ConfigError: generate.perplexity: token 256, expected 0 to 255; the tokenizer is of "
-            "another model");
+  const auto model = models::load_model(*io::TensorFile::open(kPlainModel), dist::Group()).model;
+  EXPECT_EQ(
+      error_text([&] {
+        perplexity(*model, std::vector<int64_t>{1, 2, 256, 4}, perplexity_options(4, 0), ignore);
+      }),
+      "ConfigError: generate.perplexity: token 256, expected 0 to 255; the tokenizer is of "
+      "another model");
 }
 
 }  // namespace

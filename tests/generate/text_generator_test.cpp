@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/core/error_text.h"
+#include "tests/generate/plain_model.h"
 #include "tests/support/run_ranks.h"
 #include "tests/text/byte_vocabulary.h"
 #include "weft/generate/share_prompt.h"
@@ -18,11 +19,10 @@ using test::run_ranks;
 using testing::error_text;
 
 // 256 tokens.
-constexpr char kFolder[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
 constexpr char kPrompt[] = "The fox";
 
 TextGenerator make_generator(const dist::World& world) {
-  auto model = models::load_model(*io::TensorFile::open(kFolder), world.group()).model;
+  auto model = models::load_model(*io::TensorFile::open(kPlainModel), world.group()).model;
   return {std::move(model), text::Tokenizer::make(testing::byte_vocabulary(), "test"), 128};
 }
 
@@ -32,7 +32,7 @@ nlohmann::json bos_goldens() {
   return nlohmann::json::parse(in);
 }
 
-TextOptions options_of(std::vector<std::string> stops = {}) {
+TextOptions text_options(std::vector<std::string> stops = {}) {
   TextOptions options;
   options.generate.max_tokens = 24;
   options.ignores_end = true;
@@ -59,7 +59,7 @@ TextResult complete(TextGenerator& generator, const TextOptions& options) {
 TEST(TextGenerator, ContinuesRankZerosPrompt) {
   run_ranks(2, [](dist::World& world) {
     TextGenerator generator = make_generator(world);
-    const TextResult answer = complete(generator, options_of());
+    const TextResult answer = complete(generator, text_options());
     EXPECT_EQ(answer.result.tokens.size(), 24U);
     EXPECT_EQ(answer.result.num_prompt_tokens, 7);
     EXPECT_EQ(answer.result.finish_reason, FinishReason::kLength);
@@ -75,10 +75,10 @@ TEST(TextGenerator, ContinuesATextAsTransformersDoesWithItsBosAndWithout) {
         text::Vocabulary vocabulary = testing::byte_vocabulary();
         vocabulary.bos = golden.at("bos");
         vocabulary.add_bos = golden.at("adds_bos");
-        auto model = models::load_model(*io::TensorFile::open(kFolder), world.group()).model;
+        auto model = models::load_model(*io::TensorFile::open(kPlainModel), world.group()).model;
         TextGenerator generator(std::move(model), text::Tokenizer::make(vocabulary, "test"), 128);
         const TextResult answer =
-            generator.complete(golden.at("prompt").get<std::string>(), options_of(), accept);
+            generator.complete(golden.at("prompt").get<std::string>(), text_options(), accept);
         EXPECT_EQ(answer.result.tokens, golden.at("greedy").get<std::vector<int64_t>>());
         EXPECT_EQ(answer.result.num_prompt_tokens, golden.at("tokens").size());
       }
@@ -89,13 +89,13 @@ TEST(TextGenerator, ContinuesATextAsTransformersDoesWithItsBosAndWithout) {
 TEST(TextGenerator, EndsBeforeAStopTextOnAllRanks) {
   run_ranks(2, [](dist::World& world) {
     TextGenerator generator = make_generator(world);
-    const std::string whole = complete(generator, options_of()).text;
+    const std::string whole = complete(generator, text_options()).text;
     // Every rank has to name the same: it ends with the tenth byte of rank 0's text.
     const auto bytes = share_tokens(world.group(), {whole.begin(), whole.end()});
     const std::string text(bytes.begin(), bytes.end());
     ASSERT_GE(text.size(), 10U);
     const std::string stop = text.substr(7, 3);
-    const TextResult answer = complete(generator, options_of({stop}));
+    const TextResult answer = complete(generator, text_options({stop}));
     EXPECT_EQ(answer.result.finish_reason, FinishReason::kStop);
     EXPECT_LT(answer.result.tokens.size(), 24U);
     EXPECT_EQ(answer.text, world.rank() == 0 ? text.substr(0, text.find(stop)) : "");
@@ -107,7 +107,7 @@ TEST(TextGenerator, EndsOnAllRanksWhereTheSinkSaysSo) {
     TextGenerator generator = make_generator(world);
     int num_calls = 0;
     const TextResult answer = generator.complete(
-        kPrompt, options_of(), [&](const std::string&) { return ++num_calls < 4; });
+        kPrompt, text_options(), [&](const std::string&) { return ++num_calls < 4; });
     EXPECT_EQ(answer.result.finish_reason, FinishReason::kCancelled);
     EXPECT_EQ(answer.result.tokens.size(), 3U);
   });
@@ -116,7 +116,7 @@ TEST(TextGenerator, EndsOnAllRanksWhereTheSinkSaysSo) {
 TEST(TextGenerator, RefusesAnEmptyStopText) {
   run_ranks(1, [](dist::World& world) {
     TextGenerator generator = make_generator(world);
-    EXPECT_EQ(error_text([&] { generator.complete(kPrompt, options_of({""}), accept); }),
+    EXPECT_EQ(error_text([&] { generator.complete(kPrompt, text_options({""}), accept); }),
               "ConfigError: generate: stop: expected a text, got an empty one");
   });
 }
@@ -127,7 +127,7 @@ TEST(Chat, RemembersWhatWasSaid) {
     const auto format = text::ChatTemplate::parse(
         "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}", "test");
     Chat chat(generator, format, "x");
-    TextOptions options = options_of();
+    TextOptions options = text_options();
     options.generate.max_tokens = 4;
     const TextResult first = chat.reply("ab", options, accept);
     EXPECT_EQ(first.result.num_prompt_tokens, 9) << "s:x;u:ab;";
