@@ -141,7 +141,7 @@ struct MixtureCase {
   bool has_shared;
 };
 
-void expect_sharded_equals_whole(const MixtureCase& item, const Group& group) {
+void expect_sharded_mixture(const MixtureCase& item, const Group& group) {
   const WholeMixture whole;
   const auto parts = parts_of(whole, item.by, item.has_shared, group);
   MixtureOfExperts layer(parts, item.options, group);
@@ -167,8 +167,8 @@ TEST(MixtureOfExperts, EqualsTheWholeForwardAndEveryGradient) {
         for (const int64_t top_k : {int64_t{1}, int64_t{2}, kNumExperts}) {
           SCOPED_TRACE(core::join(by == CutBy::kFfn ? "by ffn, " : "by expert, ", tokens,
                                   " tokens, top ", top_k));
-          expect_sharded_equals_whole({by, tokens, {top_k, true}, false}, group);
-          expect_sharded_equals_whole({by, tokens, {top_k, false}, true}, group);
+          expect_sharded_mixture({by, tokens, {top_k, true}, false}, group);
+          expect_sharded_mixture({by, tokens, {top_k, false}, true}, group);
         }
       }
     }

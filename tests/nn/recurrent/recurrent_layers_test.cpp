@@ -20,8 +20,8 @@ shard::Layout channels(int64_t n) {
   return shard::make_layout({0, {}, 1}, kChannels, n, "channels");
 }
 
-at::Tensor own_part(const at::Tensor& whole, const shard::Layout& layout, int64_t rank,
-                    int64_t dim) {
+at::Tensor own_slice(const at::Tensor& whole, const shard::Layout& layout, int64_t rank,
+                     int64_t dim) {
   const shard::Range range = layout.of(rank).front();
   return whole.narrow(dim, range.start, range.length);
 }
@@ -42,7 +42,7 @@ TEST(ShortConvolution, GivesTorchsConvolutionAndItsGradientsOnAnyRanks) {
     (y * weights).sum().backward();
     const shard::Layout layout = channels(group.size());
     const auto own = [&](const at::Tensor& whole, int64_t dim) {
-      return own_part(whole.detach(), layout, group.rank(), dim);
+      return own_slice(whole.detach(), layout, group.rank(), dim);
     };
     ShortConvolution layer(own(taps, 0).clone(), layout, true);
     const at::Tensor own_x = leaf(own(x, 2));

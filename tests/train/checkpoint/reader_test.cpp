@@ -39,7 +39,7 @@ TEST(CheckpointReader, ReadsAnyCutOfWhatAnyOtherCutSaved) {
 
 const Slice kWhole = {"w", {4, 3}, {}, 0, {0, 12}};
 
-std::string read_error(const TempDir& dir, const std::string& state, const Slice& wanted) {
+std::string slice_error(const TempDir& dir, const std::string& state, const Slice& wanted) {
   std::vector<float> values(static_cast<size_t>(wanted.elements.length));
   return replaced(error_text([&] { CheckpointReader(dir.path()).read(state, wanted, values); }),
                   dir.path(), "DIR");
@@ -48,21 +48,21 @@ std::string read_error(const TempDir& dir, const std::string& state, const Slice
 TEST(CheckpointReader, SaysWhatIsMissing) {
   const TempDir dir;
   write_checkpoint(dir, {{"w", {4, 3}, {}, 0, {0, 5}}, {"w", {4, 3}, {}, 0, {6, 6}}});
-  EXPECT_EQ(read_error(dir, "master", kWhole),
+  EXPECT_EQ(slice_error(dir, "master", kWhole),
             "FormatError: DIR: parameter 'w': no file has element 5 of its master; take another "
             "checkpoint");
-  EXPECT_EQ(read_error(dir, "exp_avg", kWhole),
+  EXPECT_EQ(slice_error(dir, "exp_avg", kWhole),
             "FormatError: DIR: parameter 'w': no exp_avg, it has master; use the optimizer that it "
             "was saved with");
-  EXPECT_EQ(read_error(dir, "master", {"v", {4, 3}, {}, 0, {0, 12}}),
+  EXPECT_EQ(slice_error(dir, "master", {"v", {4, 3}, {}, 0, {0, 12}}),
             "FormatError: DIR: no parameter 'v'; it is of another model");
-  EXPECT_EQ(read_error(dir, "master", {"w", {3, 4}, {}, 0, {0, 12}}),
+  EXPECT_EQ(slice_error(dir, "master", {"w", {3, 4}, {}, 0, {0, 12}}),
             "FormatError: DIR: parameter 'w': saved as [4, 3], the model's is [3, 4]; it is of "
             "another model");
   std::filesystem::remove(dir.at("rank-1"));
-  EXPECT_EQ(read_error(dir, "master", {"w", {4, 3}, {}, 0, {0, 5}}), "no error")
+  EXPECT_EQ(slice_error(dir, "master", {"w", {4, 3}, {}, 0, {0, 5}}), "no error")
       << "files that are not needed are not opened";
-  EXPECT_EQ(read_error(dir, "master", {"w", {4, 3}, {}, 0, {6, 2}}),
+  EXPECT_EQ(slice_error(dir, "master", {"w", {4, 3}, {}, 0, {6, 2}}),
             "FormatError: DIR/rank-1: no such file; check the path");
 }
 
@@ -85,7 +85,7 @@ TEST(CheckpointReader, SeesFilesThatChanged) {
       core::join("FormatError: DIR/rank-0: expected ", bytes.size(), " bytes, got ",
                  bytes.size() - 1, "; take another checkpoint");
   EXPECT_EQ(check(false), shorter);
-  EXPECT_EQ(read_error(dir, "master", kWhole), shorter);
+  EXPECT_EQ(slice_error(dir, "master", kWhole), shorter);
 }
 
 // The manifest and the file's own header disagree.
@@ -94,11 +94,11 @@ TEST(CheckpointReader, SeesTensorsThatAreNotAsTheManifestSays) {
   Manifest manifest = write_checkpoint(dir, {kWhole});
   manifest.files[0].slices[0].states.emplace_back("exp_avg");
   dir.write(kManifestName, to_text(manifest));
-  EXPECT_EQ(read_error(dir, "exp_avg", kWhole),
+  EXPECT_EQ(slice_error(dir, "exp_avg", kWhole),
             "FormatError: DIR/rank-0: no tensor 'w/exp_avg', which manifest.json says is there");
   manifest.files[0].slices[0].elements = {0, 11};
   dir.write(kManifestName, to_text(manifest));
-  EXPECT_EQ(read_error(dir, "master", {"w", {4, 3}, {}, 0, {0, 3}}),
+  EXPECT_EQ(slice_error(dir, "master", {"w", {4, 3}, {}, 0, {0, 3}}),
             "FormatError: DIR/rank-0: tensor 'w/master': expected 11 values, got 12");
 }
 
