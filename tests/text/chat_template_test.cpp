@@ -13,7 +13,7 @@ namespace {
 using core::ConfigError;
 using core::FormatError;
 
-const core::Json& cases() {
+const core::Json& chat_cases() {
   static const core::Json file = read_golden("chat_cases.json");
   return file;
 }
@@ -59,9 +59,9 @@ std::string run_error(const std::string& source) {
 }
 
 TEST(ChatTemplate, RendersEveryFamilyAsJinja2Does) {
-  const auto& conversations = cases().at("conversations");
-  ASSERT_GE(cases().at("templates").size(), 12u);
-  for (const auto& [name, outputs] : cases().at("templates").items()) {
+  const auto& conversations = chat_cases().at("conversations");
+  ASSERT_GE(chat_cases().at("templates").size(), 12u);
+  for (const auto& [name, outputs] : chat_cases().at("templates").items()) {
     const std::string source = template_source(name);
     ASSERT_FALSE(source.empty());
     for (size_t i = 0; i < conversations.size(); ++i) {
@@ -74,9 +74,9 @@ TEST(ChatTemplate, RendersEveryFamilyAsJinja2Does) {
 }
 
 TEST(ChatTemplate, EvaluatesEverySnippetAsJinja2Does) {
-  const auto inputs = inputs_of(cases().at("conversations")[2], true);
-  ASSERT_GE(cases().at("snippets").size(), 100u);
-  for (const auto& snippet : cases().at("snippets")) {
+  const auto inputs = inputs_of(chat_cases().at("conversations")[2], true);
+  ASSERT_GE(chat_cases().at("snippets").size(), 100u);
+  for (const auto& snippet : chat_cases().at("snippets")) {
     const auto source = snippet[0].get<std::string>();
     EXPECT_EQ(render_json(source, inputs), snippet[1]) << source;
   }

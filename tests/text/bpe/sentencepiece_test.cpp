@@ -12,7 +12,7 @@ namespace {
 using core::FormatError;
 using Ids = std::vector<TokenId>;
 
-const core::Json& golden() {
+const core::Json& sentencepiece_golden() {
   static const core::Json file = read_golden("sentencepiece.json");
   return file;
 }
@@ -23,9 +23,9 @@ Vocabulary trained_vocabulary() {
                                   TokenKind::kByte};
   Vocabulary vocabulary;
   vocabulary.model = "llama";
-  vocabulary.tokens = golden().at("tokens").get<std::vector<std::string>>();
-  vocabulary.scores = golden().at("scores").get<std::vector<float>>();
-  for (const auto& kind : golden().at("kinds")) {
+  vocabulary.tokens = sentencepiece_golden().at("tokens").get<std::vector<std::string>>();
+  vocabulary.scores = sentencepiece_golden().at("scores").get<std::vector<float>>();
+  for (const auto& kind : sentencepiece_golden().at("kinds")) {
     vocabulary.kinds.push_back(kKinds[kind.get<size_t>()]);
   }
   vocabulary.unknown = 0;
@@ -36,9 +36,9 @@ Vocabulary trained_vocabulary() {
 
 TEST(SentencePiece, EqualsThePackageOnEveryGolden) {
   const Tokenizer tokenizer = Tokenizer::make(trained_vocabulary(), "t");
-  const auto& inputs = golden().at("inputs");
-  const auto ids = golden().at("ids").get<std::vector<Ids>>();
-  const auto decoded = golden().at("decoded").get<std::vector<std::string>>();
+  const auto& inputs = sentencepiece_golden().at("inputs");
+  const auto ids = sentencepiece_golden().at("ids").get<std::vector<Ids>>();
+  const auto decoded = sentencepiece_golden().at("decoded").get<std::vector<std::string>>();
   ASSERT_GT(inputs.size(), 100u);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string text = from_hex(inputs[i].get<std::string>());

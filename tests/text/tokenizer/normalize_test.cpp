@@ -63,7 +63,7 @@ constexpr Form kForms[] = {{"NFC", normalize_nfc},
                            {"NFKD", normalize_nfkd}};
 
 // See tools/make_normalize_goldens.py.
-const core::Json& golden() {
+const core::Json& normalize_golden() {
   static const core::Json file = read_golden("normalize.json");
   return file;
 }
@@ -86,7 +86,8 @@ std::string block_hash(const Form& form, char32_t first, char32_t size) {
 
 TEST(Normalize, EqualsHuggingFaceOnEveryCharacter) {
   for (const Form& form : kForms) {
-    const auto expected = golden().at("blocks").at(form.name).get<std::vector<std::string>>();
+    const auto expected =
+        normalize_golden().at("blocks").at(form.name).get<std::vector<std::string>>();
     ASSERT_EQ(expected.size(), 272u);
     for (char32_t block = 0; block < expected.size(); ++block) {
       EXPECT_EQ(block_hash(form, block * 4096, 4096), expected[block])
@@ -96,10 +97,11 @@ TEST(Normalize, EqualsHuggingFaceOnEveryCharacter) {
 }
 
 TEST(Normalize, EqualsHuggingFaceOnCharactersThatMeet) {
-  const auto texts = golden().at("texts").get<std::vector<std::string>>();
+  const auto texts = normalize_golden().at("texts").get<std::vector<std::string>>();
   ASSERT_GE(texts.size(), 100u);
   for (const Form& form : kForms) {
-    const auto expected = golden().at("forms").at(form.name).get<std::vector<std::string>>();
+    const auto expected =
+        normalize_golden().at("forms").at(form.name).get<std::vector<std::string>>();
     for (size_t i = 0; i < texts.size(); ++i) {
       EXPECT_EQ(form.normalize(from_hex(texts[i])), from_hex(expected[i])) << form.name << texts[i];
     }

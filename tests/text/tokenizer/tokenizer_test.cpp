@@ -16,7 +16,7 @@ using core::ConfigError;
 using core::FormatError;
 using Ids = std::vector<TokenId>;
 
-const core::Json& cases() {
+const core::Json& tokenizer_cases() {
   static const core::Json file = read_golden("tokenizer_cases.json");
   return file;
 }
@@ -24,9 +24,9 @@ const core::Json& cases() {
 // Compares `encode` of all inputs with the goldens of each family under `key`.
 template <class Encode>
 void expect_goldens(const char* key, Encode encode) {
-  const auto& inputs = cases().at("inputs");
-  ASSERT_GE(cases().at(key).size(), 7u);
-  for (const auto& [family, expected] : cases().at(key).items()) {
+  const auto& inputs = tokenizer_cases().at("inputs");
+  ASSERT_GE(tokenizer_cases().at(key).size(), 7u);
+  for (const auto& [family, expected] : tokenizer_cases().at(key).items()) {
     const Tokenizer tokenizer = golden_tokenizer(family);
     ASSERT_EQ(expected.size(), inputs.size());
     const auto all_ids = expected.template get<std::vector<Ids>>();
@@ -63,7 +63,7 @@ TEST(Tokenizer, EqualsHuggingFaceWithSpecialTokens) {
 
 TEST(Tokenizer, DecodesWhatItEncoded) {
   const Tokenizer tokenizer = golden_tokenizer("gpt-2");
-  for (const auto& hex : cases().at("inputs")) {
+  for (const auto& hex : tokenizer_cases().at("inputs")) {
     const std::string text = to_valid_utf8(from_hex(hex.get<std::string>()));
     // Some bytes have no token in the golden vocabulary, as in published ones; they are left out.
     std::string expected;
