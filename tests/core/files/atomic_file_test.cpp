@@ -24,7 +24,7 @@ using testing::replaced;
 using testing::TempDir;
 
 // Writes `bytes` in pieces of 1000.
-void save(const std::string& path, const std::string& bytes) {
+void save_file(const std::string& path, const std::string& bytes) {
   AtomicFile file(path, bytes.size());
   const auto all = std::as_bytes(std::span(bytes));
   for (size_t at = 0; at < all.size(); at += 1000) {
@@ -34,7 +34,7 @@ void save(const std::string& path, const std::string& bytes) {
 }
 
 std::string save_error(const std::string& path, const std::string& bytes) {
-  const std::string text = replaced(error_text([&] { save(path, bytes); }), path, "FILE");
+  const std::string text = replaced(error_text([&] { save_file(path, bytes); }), path, "FILE");
   return replaced(text, ".tmp-" + std::to_string(::getpid()), ".tmp");
 }
 
@@ -46,9 +46,9 @@ void limit_file_size(rlim_t bytes) {
 
 TEST(AtomicFile, WritesAndReplaces) {
   const TempDir dir;
-  save(dir.at("a"), "first");
+  save_file(dir.at("a"), "first");
   EXPECT_EQ(dir.read("a"), "first");
-  save(dir.at("a"), std::string(12'345, 'b'));
+  save_file(dir.at("a"), std::string(12'345, 'b'));
   EXPECT_EQ(dir.read("a"), std::string(12'345, 'b'));
   EXPECT_EQ(dir.num_files(), 1u);
 }
@@ -70,7 +70,7 @@ TEST(AtomicFile, ReplacesWhatAKilledProcessLeft) {
   const TempDir dir;
   dir.write("target", "keep");
   std::filesystem::create_symlink("target", dir.at("a.tmp-" + std::to_string(::getpid())));
-  save(dir.at("a"), "new");
+  save_file(dir.at("a"), "new");
   EXPECT_EQ(dir.read("a"), "new");
   EXPECT_EQ(dir.read("target"), "keep");
 }
@@ -79,7 +79,8 @@ TEST(AtomicFile, SaysWhyItCannotBegin) {
   const TempDir dir;
   EXPECT_EQ(save_error(dir.at("no/a"), "x"),
             "IoError: FILE: cannot create FILE.tmp: No such file or directory");
-  EXPECT_EQ(error_text([] { save("", "x"); }), "IoError: '': not a path to write; check the path");
+  EXPECT_EQ(error_text([] { save_file("", "x"); }),
+            "IoError: '': not a path to write; check the path");
 }
 
 TEST(AtomicFile, AFolderInTheWayIsAnErrorAndLeavesNothing) {

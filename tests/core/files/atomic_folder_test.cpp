@@ -32,7 +32,7 @@ bool is_part(const std::string& name) {
 
 const ReplaceableFolder kModel = {"config.json", is_part, "say so"};
 
-void save(const std::string& path, const std::string& text, bool replaces = false) {
+void save_folder(const std::string& path, const std::string& text, bool replaces = false) {
   AtomicFolder folder(path, replaces, kModel);
   write(folder.temporary_path() + "/config.json", text);
   folder.commit();
@@ -40,12 +40,12 @@ void save(const std::string& path, const std::string& text, bool replaces = fals
 
 TEST(AtomicFolder, WritesAndReplaces) {
   const TempDir dir;
-  save(dir.at("m/"), "first");
+  save_folder(dir.at("m/"), "first");
   EXPECT_EQ(dir.read("m/config.json"), "first");
   write(dir.at("m/old"), "old");
   fs::create_directory(dir.at("m/templates"));
   write(dir.at("m/templates/a"), "a");
-  save(dir.at("m/.//./"), "second", true);
+  save_folder(dir.at("m/.//./"), "second", true);
   EXPECT_EQ(dir.read("m/config.json"), "second");
   EXPECT_FALSE(fs::exists(dir.at("m/old")));
   EXPECT_EQ(dir.num_files(), 1U);
@@ -53,7 +53,7 @@ TEST(AtomicFolder, WritesAndReplaces) {
 
 TEST(AtomicFolder, LeavesNothingWithoutCommit) {
   const TempDir dir;
-  save(dir.at("m"), "first");
+  save_folder(dir.at("m"), "first");
   {
     AtomicFolder folder(dir.at("m"), true, kModel);
     write(folder.temporary_path() + "/config.json", "half");
@@ -69,9 +69,10 @@ TEST(AtomicFolder, RefusesToReplaceWhatIsNoModel) {
   fs::create_directory(dir.at("home"));
   write(dir.at("home/letter"), "dear");
   write(dir.at("file"), "x");
-  save(dir.at("m"), "first");
+  save_folder(dir.at("m"), "first");
   const auto error = [&](const std::string& name, bool replaces) {
-    return replaced(error_text([&] { save(dir.at(name), "new", replaces); }), dir.path(), "DIR");
+    return replaced(error_text([&] { save_folder(dir.at(name), "new", replaces); }), dir.path(),
+                    "DIR");
   };
   EXPECT_EQ(error("m", false),
             "ConfigError: DIR/m: is there already; choose another path or say so");
@@ -93,14 +94,15 @@ TEST(AtomicFolder, RefusesToReplaceWhatIsNoModel) {
 
 TEST(AtomicFolder, RefusesToRemoveWhatIsNoPartOfAModel) {
   const TempDir dir;
-  save(dir.at("m"), "first");
+  save_folder(dir.at("m"), "first");
   fs::create_directory(dir.at("m/templates"));
   for (const std::string name : {"letter", "templates/letter"}) {
     write(dir.at("m/" + name), "dear");
-    EXPECT_EQ(replaced(error_text([&] { save(dir.at("m"), "new", true); }), dir.path(), "DIR"),
-              "ConfigError: DIR/m: holds '" + name +
-                  "', which replacing the folder would remove; choose another path or move that "
-                  "elsewhere");
+    EXPECT_EQ(
+        replaced(error_text([&] { save_folder(dir.at("m"), "new", true); }), dir.path(), "DIR"),
+        "ConfigError: DIR/m: holds '" + name +
+            "', which replacing the folder would remove; choose another path or move that "
+            "elsewhere");
     EXPECT_EQ(dir.read("m/" + name), "dear");
     fs::remove(dir.at("m/" + name));
   }
@@ -159,7 +161,7 @@ TEST(AtomicFolder, RemovesWhatKilledProcessesLeft) {
   EXPECT_EQ(dir.num_files(), 2U);
   dir.write("f.tmp-", "");
   fs::create_directory(dir.at("m.tmp-1x"));
-  save(dir.at("m"), "mine");
+  save_folder(dir.at("m"), "mine");
   // What the other still writes stays.
   EXPECT_EQ(dir.num_files(), 5U);
 }
@@ -200,7 +202,7 @@ TEST(AtomicFolder, IsRemovedWithoutAFreeDescriptor) {
 TEST(AtomicFolder, TakesThePlaceOfAnEmptyFolder) {
   const TempDir dir;
   fs::create_directory(dir.at("m"));
-  save(dir.at("m"), "new", true);
+  save_folder(dir.at("m"), "new", true);
   EXPECT_EQ(dir.read("m/config.json"), "new");
 }
 
