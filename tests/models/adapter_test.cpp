@@ -5,6 +5,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/models/model_files.h"
+#include "tests/models/model_logits.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/linear/dense_linear.h"
@@ -13,6 +14,7 @@ namespace weft::models {
 namespace {
 
 using dist::Group;
+using test::logits_of;
 using test::model_data;
 using test::on_ranks;
 using test::seeded;
@@ -57,11 +59,6 @@ std::vector<AdapterLayer> experts_layers() {
           layer_of("model.layers.1.mlp.experts.4.down_proj", 12, 32),
           layer_of("model.layers.0.mlp.gate", 32, 6),
           layer_of("model.layers.1.mlp.shared_expert.up_proj", 32, 20)};
-}
-
-at::Tensor logits_of(CausalLM& model, const at::Tensor& ids_BT) {
-  const c10::InferenceMode inference;
-  return model.logits(model.forward(ids_BT, nullptr)).squeeze(0);
 }
 
 // The same by definition: W + scale B A, of the whole.

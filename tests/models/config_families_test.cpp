@@ -6,6 +6,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
+#include "tests/models/family_files.h"
 #include "tests/models/model_files.h"
 #include "weft/core/files/file.h"
 #include "weft/models/config/config.h"
@@ -16,21 +17,19 @@ namespace {
 
 using nlohmann::json;
 using nn::RopeType;
+using test::family_path;
 using test::model_data;
 using testing::error_text;
 using testing::replaced;
 using testing::TempDir;
 
-std::string case_path(const std::string& name, const std::string& file) {
-  return model_data("families/" + name + "/" + file);
-}
-
 // A family's checkpoint with another config.json.
 class FamilyFolder {
  public:
   explicit FamilyFolder(const std::string& name)
-      : good_(json::parse(core::read_text_file(case_path(name, "config.json"), 1 << 20))) {
-    std::filesystem::copy_file(case_path(name, "model.safetensors"), dir_.at("model.safetensors"));
+      : good_(json::parse(core::read_text_file(family_path(name, "config.json"), 1 << 20))) {
+    std::filesystem::copy_file(family_path(name, "model.safetensors"),
+                               dir_.at("model.safetensors"));
   }
   ModelConfig config(const json& changes = json::object()) const {
     json changed = good_;
@@ -349,7 +348,7 @@ TEST(FamilyConfig, ReadsTheSameFromBothVersionsOfTransformers) {
 }
 
 ModelConfig gguf_config(const std::string& name) {
-  return read_config(*io::TensorFile::open(case_path(name, "model.gguf")));
+  return read_config(*io::TensorFile::open(family_path(name, "model.gguf")));
 }
 
 // The forms of one checkpoint say the same, but for what GGUF does not know.

@@ -12,9 +12,9 @@ namespace {
 
 using test::model_data;
 
-const std::vector<std::string> kCases = {"affine_b3_g64_f32",  "affine_b4_g128_f32",
-                                         "affine_b4_g64_bf16", "affine_b4_g64_f32",
-                                         "affine_b8_g32_f32",  "mixed_override_f32"};
+const std::vector<std::string> kQuantizedFixtures = {"affine_b3_g64_f32",  "affine_b4_g128_f32",
+                                                     "affine_b4_g64_bf16", "affine_b4_g64_f32",
+                                                     "affine_b8_g32_f32",  "mixed_override_f32"};
 const std::vector<std::string> kMatrices = {"model.layers.0.self_attn.o_proj",
                                             "model.layers.0.mlp.down_proj",
                                             "model.layers.1.mlp.gate_proj"};
@@ -28,7 +28,7 @@ at::Tensor taken(const at::Tensor& whole, int64_t dim, const std::vector<shard::
 }
 
 TEST(MlxFixtures, ShardsDequantizeToSlicesOfTheReference) {
-  for (const std::string& name : kCases) {
+  for (const std::string& name : kQuantizedFixtures) {
     const auto file = io::TensorFile::open(model_data("mlx/" + name));
     const auto reference = io::TensorFile::open(model_data("mlx/" + name + ".ref.safetensors"));
     for (const int64_t n : {1, 2, 3, 4}) {
@@ -50,7 +50,7 @@ TEST(MlxFixtures, ShardsDequantizeToSlicesOfTheReference) {
 }
 
 TEST(MlxFixtures, ShardsOfPackedTensorsAreSlicesBitForBit) {
-  for (const std::string& name : kCases) {
+  for (const std::string& name : kQuantizedFixtures) {
     const auto file = io::TensorFile::open(model_data("mlx/" + name));
     const LoadPlan whole_plan = make_plan(*file, 1);
     for (const int64_t n : {2, 3, 4}) {

@@ -6,6 +6,7 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
+#include "tests/models/model_logits.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/decoder/decoder.h"
 #include "weft/models/load/load.h"
@@ -17,6 +18,8 @@ namespace {
 
 using dist::Group;
 using test::expect_close;
+using test::largest_difference;
+using test::logits_of;
 using test::model_data;
 using test::on_ranks;
 using test::read_reference;
@@ -31,15 +34,6 @@ const std::vector<std::string> kFixtures = {"mlx/plain_f32",          "mlx/affin
 
 std::shared_ptr<const io::TensorFile> open_fixture(const std::string& name) {
   return io::TensorFile::open(model_data(name));
-}
-
-at::Tensor logits_of(CausalLM& model, const at::Tensor& ids_BT, nn::KvCache* cache = nullptr) {
-  const c10::InferenceMode inference;
-  return model.logits(model.forward(ids_BT, cache)).squeeze(0);
-}
-
-double largest_difference(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).abs().max().item<double>();
 }
 
 TEST(Llama, GivesTheLogitsOfThePublishedImplementation) {
@@ -111,7 +105,7 @@ TEST(Llama, ReadsSeveralTokensBehindACache) {
 }
 
 // What whole norms and replicated kv heads add to the sum of the ranks' bytes.
-int64_t replicated_bytes(const ModelConfig& config, int64_t n) {
+int64_t replicated_llama_bytes(const ModelConfig& config, int64_t n) {
   int64_t kv_copies = -config.num_kv_heads;
   for (int64_t rank = 0; rank < n; ++rank) {
     kv_copies += shard::shard_heads(config.num_heads, config.num_kv_heads, n, rank).kv_heads.length;
@@ -130,8 +124,8 @@ void expect_weights_divided(const io::TensorFile& file, const Group& group) {
   const auto whole = static_cast<double>(load_model(file, Group()).model->weight_bytes());
   const auto spread = static_cast<double>(total.item<int64_t>());
   EXPECT_GE(spread, whole) << file.path();
-  EXPECT_LE(spread, 1.02 * whole +
-                        static_cast<double>(replicated_bytes(loaded.model->config(), group.size())))
+  EXPECT_LE(spread, 1.02 * whole + static_cast<double>(replicated_llama_bytes(
+                                       loaded.model->config(), group.size())))
       << file.path();
 }
 

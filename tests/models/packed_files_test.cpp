@@ -21,7 +21,7 @@ using testing::replaced;
 constexpr int64_t kOut = 48, kIn = 96, kGroup = 32, kGroups = kIn / kGroup;
 
 template <class T>
-std::string bytes_of(const std::vector<T>& values) {
+std::string bytes_of_values(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
@@ -58,7 +58,7 @@ std::string packed_columns(const at::Tensor& rows, const std::vector<int64_t>& o
       words.push_back(word);
     }
   }
-  return bytes_of(words);
+  return bytes_of_values(words);
 }
 
 const std::vector<int64_t> kPlain = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -88,7 +88,7 @@ void add_gptq(const std::string& base, const Numbers& numbers, std::vector<Named
   std::vector<int32_t> index;
   for (int64_t i = 0; i < kIn; ++i) index.push_back(static_cast<int32_t>(i / kGroup));
   if (is_act_order) std::swap(index.front(), index.back());
-  bytes[base + ".g_idx"] = bytes_of(index);
+  bytes[base + ".g_idx"] = bytes_of_values(index);
 }
 
 WeightRule rule(const std::string& base, Cut cut, const std::string& split) {

@@ -24,9 +24,9 @@ using testing::replaced;
 using testing::TempDir;
 using Json = nlohmann::json;
 
-const std::vector<std::string> kCases = {"plain", "patterns"};
+const std::vector<std::string> kAdapters = {"plain", "patterns"};
 
-std::string case_path(const std::string& name, const std::string& file = "") {
+std::string peft_path(const std::string& name, const std::string& file = "") {
   return model_data("peft/" + name + "/" + file);
 }
 
@@ -42,11 +42,11 @@ at::Tensor adapted_logits(const std::string& base, const AdapterSource& adapters
 
 TEST(PeftFolder, GivesTheLogitsOfPeft) {
   on_ranks([](const Group& group) {
-    for (const std::string& name : kCases) {
-      const auto expected = test::read_reference(case_path(name, "ref.safetensors"));
-      const auto reference = io::TensorFile::open(case_path(name, "ref.safetensors"));
+    for (const std::string& name : kAdapters) {
+      const auto expected = test::read_reference(peft_path(name, "ref.safetensors"));
+      const auto reference = io::TensorFile::open(peft_path(name, "ref.safetensors"));
       const auto base = std::get<std::string>(reference->metadata().at("base"));
-      const auto adapters = open_peft_folder(case_path(name));
+      const auto adapters = open_peft_folder(peft_path(name));
       const at::Tensor logits_TV = adapted_logits(base, *adapters, expected.ids_BT, group);
       // What the processors' orders of float32 sums leave: 0.7e-4 to 1.9e-4.
       EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 4e-4) << name;
@@ -56,7 +56,7 @@ TEST(PeftFolder, GivesTheLogitsOfPeft) {
 
 // Rank 3 and alpha 8 with rank stabilization, but for layers that the two patterns name.
 TEST(PeftFolder, KnowsPatternsAndRankStabilization) {
-  const auto adapters = open_peft_folder(case_path("patterns"));
+  const auto adapters = open_peft_folder(peft_path("patterns"));
   const auto layer = [&](const std::string& place) {
     for (const AdapterLayer& each : adapters->layers()) {
       if (each.place == place) return each;
@@ -75,7 +75,7 @@ TEST(PeftFolder, KnowsPatternsAndRankStabilization) {
 
 TEST(PeftFolder, WritesWhatPeftWrites) {
   const TempDir dir;
-  const auto adapters = open_peft_folder(case_path("plain"));
+  const auto adapters = open_peft_folder(peft_path("plain"));
   PeftConfig config;
   config.base_model = "llama";
   config.rank = 4;
@@ -83,9 +83,9 @@ TEST(PeftFolder, WritesWhatPeftWrites) {
   config.targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   write_peft_folder(*adapters, config, dir.path());
   EXPECT_EQ(dir.read(kPeftWeightsName),
-            core::read_text_file(case_path("plain", kPeftWeightsName), 1 << 20));
+            core::read_text_file(peft_path("plain", kPeftWeightsName), 1 << 20));
   const Json theirs =
-      Json::parse(core::read_text_file(case_path("plain", kPeftConfigName), 1 << 20));
+      Json::parse(core::read_text_file(peft_path("plain", kPeftConfigName), 1 << 20));
   const Json ours = Json::parse(dir.read(kPeftConfigName));
   for (const auto& [key, value] : ours.items()) {
     if (key == "target_modules") continue;
@@ -99,11 +99,11 @@ TEST(PeftFolder, WritesWhatPeftWrites) {
 }
 
 // A folder whose files begin as those of the plain case.
-class Folder {
+class ChangedAdapter {
  public:
-  Folder()
-      : config_(Json::parse(core::read_text_file(case_path("plain", kPeftConfigName), 1 << 20))) {
-    std::filesystem::copy_file(case_path("plain", kPeftWeightsName), dir_.at(kPeftWeightsName));
+  ChangedAdapter()
+      : config_(Json::parse(core::read_text_file(peft_path("plain", kPeftConfigName), 1 << 20))) {
+    std::filesystem::copy_file(peft_path("plain", kPeftWeightsName), dir_.at(kPeftWeightsName));
   }
   Json& config() { return config_; }
   const TempDir& dir() const { return dir_; }
@@ -118,26 +118,26 @@ class Folder {
 };
 
 TEST(PeftFolder, RefusesOtherKindsOfAdapters) {
-  EXPECT_EQ(Folder().refusal(), "no error");
-  Folder other;
+  EXPECT_EQ(ChangedAdapter().refusal(), "no error");
+  ChangedAdapter other;
   other.config()["peft_type"] = "LOHA";
   EXPECT_EQ(other.refusal(),
             "ConfigError: FOLDER/adapter_config.json: peft_type 'LOHA', expected 'LORA'");
-  Folder dora;
+  ChangedAdapter dora;
   dora.config()["use_dora"] = true;
   EXPECT_EQ(dora.refusal(),
             "ConfigError: FOLDER/adapter_config.json: use_dora 'true', expected none: weft reads "
             "plain LoRA; merge it in peft (merge_and_unload) and give the merged model");
-  Folder modules;
+  ChangedAdapter modules;
   modules.config()["modules_to_save"] = {"lm_head"};
   EXPECT_NE(modules.refusal().find("modules_to_save '[\"lm_head\"]', expected none"),
             std::string::npos);
-  Folder bias;
+  ChangedAdapter bias;
   bias.config()["bias"] = "all";
   EXPECT_EQ(bias.refusal(),
             "ConfigError: FOLDER/adapter_config.json: bias '\"all\"', expected \"none\"; merge it "
             "in peft (merge_and_unload)");
-  Folder pattern;
+  ChangedAdapter pattern;
   pattern.config()["alpha_pattern"] = {{".*q_proj", 3}};
   EXPECT_EQ(pattern.refusal(),
             "ConfigError: FOLDER/adapter_config.json: alpha_pattern: '.*q_proj' is a regular "
@@ -145,18 +145,18 @@ TEST(PeftFolder, RefusesOtherKindsOfAdapters) {
 }
 
 TEST(PeftFolder, RefusesFilesThatDoNotFitEachOther) {
-  Folder rank;
+  ChangedAdapter rank;
   rank.config()["r"] = 5;
   EXPECT_NE(rank.refusal().find("A [4, 44] and B [48, 4], expected [5, in] and [out, 5] as "
                                 "adapter_config.json has the rank"),
             std::string::npos)
       << rank.refusal();
-  Folder targets;
+  ChangedAdapter targets;
   targets.config()["target_modules"] = {"q_proj", "qkv_proj"};
   EXPECT_EQ(targets.refusal(),
             "FormatError: FOLDER/adapter_model.safetensors: no layer 'qkv_proj', which "
             "target_modules of adapter_config.json names");
-  Folder missing;
+  ChangedAdapter missing;
   missing.config().erase("lora_alpha");
   EXPECT_NE(missing.refusal().find("lora_alpha"), std::string::npos);
 }
@@ -164,7 +164,7 @@ TEST(PeftFolder, RefusesFilesThatDoNotFitEachOther) {
 TEST(PeftFolder, RefusesTensorsOfOtherNames) {
   const std::vector<float> values(8, 1);
   const auto bytes = std::as_bytes(std::span(values));
-  Folder other;
+  ChangedAdapter other;
   io::write_safetensors(
       other.dir().at(kPeftWeightsName),
       {{"base_model.model.lm_head.lora_embedding_A", io::Dtype::kF32, {8}, bytes}}, {});
@@ -173,7 +173,7 @@ TEST(PeftFolder, RefusesTensorsOfOtherNames) {
             "'base_model.model.lm_head.lora_embedding_A', expected names like "
             "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight: adapters of linear "
             "layers; merge others in peft (merge_and_unload)");
-  Folder half;
+  ChangedAdapter half;
   io::write_safetensors(
       half.dir().at(kPeftWeightsName),
       {{"base_model.model.lm_head.lora_A.weight", io::Dtype::kF32, {4, 2}, bytes}}, {});

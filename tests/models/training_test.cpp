@@ -2,6 +2,7 @@
 #include <map>
 
 #include "tests/models/model_files.h"
+#include "tests/nn/parameter_part.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/parallel/parameter_info.h"
@@ -13,6 +14,7 @@ using dist::Group;
 using test::expect_close;
 using test::model_data;
 using test::on_ranks;
+using test::part_of;
 
 // What make_training_goldens.py wrote of a case.
 class Reference {
@@ -41,15 +43,6 @@ std::shared_ptr<CausalLM> load_trainable(const std::string& name, const Group& g
       .model;
 }
 
-at::Tensor own_part(const at::Tensor& whole, const nn::ParameterInfo& info, const Group& group) {
-  if (!info.cut) return whole;
-  std::vector<at::Tensor> parts;
-  for (const shard::Range& range : info.cut->of(group.rank())) {
-    parts.push_back(whole.narrow(info.cut->dim, range.start, range.length));
-  }
-  return at::cat(parts, info.cut->dim);
-}
-
 at::Tensor run_step(CausalLM& model, const TokenBatch& batch, const at::Tensor& targets) {
   model.zero_grad();
   const at::Tensor loss = model.loss_sum(model.forward(batch), targets);
@@ -69,7 +62,7 @@ TEST(Training, GivesTheGradientsOfThePublishedImplementation) {
             expect_close(loss.view({1}), reference.values(kind + ".loss"), name + " loss", 1e-5);
             for (const nn::ParameterInfo& info : nn::describe_parameters(*model)) {
               const at::Tensor whole = reference.values(kind + "." + info.name);
-              expect_close(info.tensor.grad(), own_part(whole, info, group),
+              expect_close(info.tensor.grad(), part_of(whole, info, group.rank()),
                            core::join(name, " ", kind, " ", info.name), 1e-4);
             }
           }

@@ -12,7 +12,7 @@ namespace {
 using test::model_data;
 using testing::error_text;
 
-ModelConfig config_of(const std::string& name) {
+ModelConfig family_config(const std::string& name) {
   return config_from_folder(*io::TensorFile::open(model_data("families/" + name)));
 }
 
@@ -33,20 +33,20 @@ TEST(ConfigJson, SaysEveryFamilysConfiguration) {
                            "deepseek_v3",   "deepseek_v3_halves",
                            "deepseek_v2",   "deepseek_v2_lite",
                            "glm4_moe_lite", "lfm2"}) {
-    const ModelConfig config = config_of(name);
+    const ModelConfig config = family_config(name);
     const nlohmann::json object = config_json(config);
     EXPECT_EQ(config_from_json(object, name), config) << name << object.dump();
   }
 }
 
 TEST(ConfigJson, SaysOptionsThatFilesPutOtherwise) {
-  ModelConfig phi3 = config_of("phi3");
+  ModelConfig phi3 = family_config("phi3");
   for (const auto& [head_dim, rope_dims] : {std::pair<int64_t, int64_t>{98, 72}, {96, 94}}) {
     phi3.head_dim = head_dim;
     phi3.rope_dims = rope_dims;
     EXPECT_EQ(config_from_json(config_json(phi3), "phi3").rope_dims, rope_dims);
   }
-  ModelConfig granite = config_of("granite");
+  ModelConfig granite = family_config("granite");
   for (const double divisor : {3.0, 13.0, 6.1, 49.0}) {
     granite.logits_scale = 1 / divisor;
     EXPECT_EQ(config_from_json(config_json(granite), "granite"), granite) << divisor;
@@ -56,13 +56,13 @@ TEST(ConfigJson, SaysOptionsThatFilesPutOtherwise) {
 }
 
 TEST(ConfigJson, NamesTheClassOfTransformers) {
-  EXPECT_EQ(config_json(config_of("mixtral")).at("architectures").at(0), "MixtralForCausalLM");
-  EXPECT_EQ(config_json(config_of("qwen2_window")).at("layer_types"),
+  EXPECT_EQ(config_json(family_config("mixtral")).at("architectures").at(0), "MixtralForCausalLM");
+  EXPECT_EQ(config_json(family_config("qwen2_window")).at("layer_types"),
             (nlohmann::json{"full_attention", "sliding_attention"}));
 }
 
 TEST(ConfigJson, RefusesWhatTheFamilysFileCanNotSay) {
-  ModelConfig config = config_of("llama");
+  ModelConfig config = family_config("llama");
   config.head_norms = HeadNorms::kEachHead;
   EXPECT_EQ(error_text([&] { config_json(config); }),
             "ConfigError: models.config_json: the family 'llama' has no config.json for these "

@@ -186,9 +186,9 @@ nlohmann::json good_json() {
 }
 
 // A folder with the data of a fixture and a config.json of these values.
-class Folder {
+class ConfigFolder {
  public:
-  Folder() {
+  ConfigFolder() {
     std::filesystem::copy_file(test::model_data("mlx/plain_f32/model.safetensors"),
                                dir_.at("model.safetensors"));
   }
@@ -208,7 +208,7 @@ class Folder {
 };
 
 TEST(ReadConfig, ReadsConfigJsonBesideTheFile) {
-  const Folder folder;
+  const ConfigFolder folder;
   const ModelConfig config = folder.config(good_json());
   EXPECT_EQ(config.vocab_size, 256);
   EXPECT_EQ(config.width, 128);
@@ -262,7 +262,7 @@ TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
        "gemma2, gemma3_text, gpt_oss, ministral3, glm4, glm4_moe, lfm2, deepseek_v3, deepseek_v2, "
        "glm4_moe_lite]"},
   };
-  const Folder folder;
+  const ConfigFolder folder;
   for (const Bad& bad : cases) {
     nlohmann::json json = good_json();
     json[bad.key] = bad.value;
@@ -271,7 +271,7 @@ TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
 }
 
 TEST(ReadConfig, RefusesConfigJsonOfOtherTypes) {
-  const Folder folder;
+  const ConfigFolder folder;
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
                           "intermediate_size", "rms_norm_eps", "vocab_size", "model_type"}) {
     for (const nlohmann::json& value : {nlohmann::json(true), nlohmann::json::array({1})}) {

@@ -21,9 +21,9 @@ using testing::replaced;
 using testing::TempDir;
 
 // A copy of a fixture whose config.json has other keys.
-class Folder {
+class QuantizedFolder {
  public:
-  explicit Folder(const char* fixture = "affine_b4_g64_f32") {
+  explicit QuantizedFolder(const char* fixture = "affine_b4_g64_f32") {
     std::filesystem::copy(model_data(core::join("mlx/", fixture)), dir_.path());
     config_ = json::parse(dir_.read("config.json"));
     config_.erase("quantization_config");
@@ -58,7 +58,7 @@ TEST(QuantizationConfig, ReadsMlxsWithItsOverrides) {
 }
 
 TEST(QuantizationConfig, RefusesAFileThatDisagrees) {
-  Folder folder;
+  QuantizedFolder folder;
   folder["quantization"]["bits"] = 8;
   EXPECT_EQ(folder.error(),
             "FormatError: DIR/config.json: quantization: 'model.embed_tokens' is affine 8-bit g64, "
@@ -68,7 +68,7 @@ TEST(QuantizationConfig, RefusesAFileThatDisagrees) {
   EXPECT_EQ(folder.error(),
             "FormatError: DIR/config.json: quantization: 'model.layers.0.mlp.up_proj' is not "
             "quantized, but its tensors are affine 4-bit g64; the file and its config disagree");
-  Folder plain("plain_f32");
+  QuantizedFolder plain("plain_f32");
   plain["quantization"] = {{"bits", 4}, {"group_size", 64}};
   plain["quantization"]["model.layers.0.mlp.up_proj"] = {{"bits", 4}, {"group_size", 64}};
   EXPECT_EQ(plain.error(),
@@ -92,12 +92,12 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
        "affine, "
        "mxfp4, mxfp8, nvfp4"}};
   for (const Case& each : cases) {
-    Folder folder;
+    QuantizedFolder folder;
     folder["quantization"] = each.value;
     EXPECT_EQ(folder.error(), each.error);
   }
   const auto method_error = [](json value) {
-    Folder folder;
+    QuantizedFolder folder;
     folder["quantization"] = nullptr;
     folder["quantization_config"] = std::move(value);
     return folder.error();

@@ -23,7 +23,7 @@ using testing::replaced;
 using testing::TempDir;
 
 // Those whose GGUF form another program has written.
-const std::vector<std::string> kFamilies = {
+const std::vector<std::string> kExportedFamilies = {
     "llama",   "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",
     "mixtral", "qwen2",      "qwen3",        "qwen2_moe",    "qwen3_moe",  "smollm3",
     "granite", "phi3",       "olmo2",        "gemma2",       "gemma3",     "ministral3",
@@ -31,7 +31,7 @@ const std::vector<std::string> kFamilies = {
 
 // The same, whose experts folders have in more than one form.
 std::vector<std::string> families_with_stacks() {
-  std::vector<std::string> names = kFamilies;
+  std::vector<std::string> names = kExportedFamilies;
   names.emplace_back("gpt_oss");
   return names;
 }
@@ -55,7 +55,7 @@ std::string to_folder(const std::string& gguf) {
   return folder;
 }
 
-at::Tensor logits_of(const std::string& model, const at::Tensor& ids_BT, const Group& group) {
+at::Tensor logits_of_file(const std::string& model, const at::Tensor& ids_BT, const Group& group) {
   const c10::InferenceMode inference;
   const LoadedModel loaded = load_model(*io::TensorFile::open(model), group);
   return loaded.model->logits(loaded.model->forward(ids_BT, nullptr)).squeeze(0);
@@ -102,7 +102,7 @@ TEST(ExportGguf, AndBackGiveTheLogitsOfThePublishedImplementation) {
           const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
           const std::string gguf = to_gguf(dir, name);
           for (const std::string& form : {gguf, to_folder(gguf)}) {
-            const at::Tensor logits_TV = logits_of(form, expected.ids_BT, group);
+            const at::Tensor logits_TV = logits_of_file(form, expected.ids_BT, group);
             ASSERT_EQ(logits_TV.sizes(), expected.logits_TV.sizes()) << form;
             EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4) << form;
           }
@@ -113,7 +113,7 @@ TEST(ExportGguf, AndBackGiveTheLogitsOfThePublishedImplementation) {
 
 TEST(ExportGguf, AndBackGiveTheFolderAgain) {
   const TempDir dir;
-  for (const std::string& name : kFamilies) {
+  for (const std::string& name : kExportedFamilies) {
     SCOPED_TRACE(name);
     const auto back = io::TensorFile::open(to_folder(to_gguf(dir, name)));
     const auto folder = io::TensorFile::open(family_path(name));
@@ -142,7 +142,7 @@ TEST(ExportWeights, KeepsExpertsInBlocksQuantizedAndStacked) {
   EXPECT_EQ(written->require("model.layers.1.block_sparse_moe.switch_mlp.down_proj.scales").shape,
             (std::vector<int64_t>{3, 64, 2}));
   const auto expected = test::read_reference(family_path("mixtral_q8_0", "ref.safetensors"));
-  const at::Tensor logits_TV = logits_of(dir.path(), expected.ids_BT, Group());
+  const at::Tensor logits_TV = logits_of_file(dir.path(), expected.ids_BT, Group());
   EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4);
 }
 
@@ -159,7 +159,7 @@ TEST(ExportWeights, WritesExpertsThatAreStackedEachByItself) {
     EXPECT_EQ(written->require("model.layers.1.block_sparse_moe.experts.2.w2.weight").shape,
               (std::vector<int64_t>{64, 64}));
     const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
-    const at::Tensor logits_TV = logits_of(dir.path(), expected.ids_BT, Group());
+    const at::Tensor logits_TV = logits_of_file(dir.path(), expected.ids_BT, Group());
     EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4) << name;
   }
 }

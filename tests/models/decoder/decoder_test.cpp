@@ -7,7 +7,9 @@
 
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
+#include "tests/models/family_files.h"
 #include "tests/models/model_files.h"
+#include "tests/models/model_logits.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
 
@@ -15,50 +17,42 @@ namespace weft::models {
 namespace {
 
 using dist::Group;
-using test::model_data;
+using test::family_path;
+using test::logits_of;
 using test::on_ranks;
 using testing::error_text;
 using testing::replaced;
 
-const std::vector<std::string> kCases = {"llama",          "llama_bias",
-                                         "llama_linear",   "llama_dynamic",
-                                         "llama_llama3",   "llama_yarn",
-                                         "mistral",        "qwen2",
-                                         "qwen2_window",   "qwen3",
-                                         "mixtral",        "qwen2_moe",
-                                         "qwen3_moe",      "qwen3_moe_mixed",
-                                         "mixtral_q8_0",   "mixtral_mlx",
-                                         "mixtral_plain",  "smollm3",
-                                         "smollm3_window", "granite",
-                                         "phi3",           "olmo2",
-                                         "gemma2",         "gemma2_scalar",
-                                         "gemma3",         "gpt_oss",
-                                         "gpt_oss_mxfp4",  "ministral3",
-                                         "glm4",           "glm4_moe",
-                                         "deepseek_v3",    "deepseek_v3_halves",
-                                         "deepseek_v2",    "deepseek_v2_lite",
-                                         "glm4_moe_lite",  "lfm2"};
-
-std::string case_path(const std::string& name, const std::string& file = "") {
-  return model_data("families/" + name + "/" + file);
-}
+const std::vector<std::string> kFamilyCases = {"llama",          "llama_bias",
+                                               "llama_linear",   "llama_dynamic",
+                                               "llama_llama3",   "llama_yarn",
+                                               "mistral",        "qwen2",
+                                               "qwen2_window",   "qwen3",
+                                               "mixtral",        "qwen2_moe",
+                                               "qwen3_moe",      "qwen3_moe_mixed",
+                                               "mixtral_q8_0",   "mixtral_mlx",
+                                               "mixtral_plain",  "smollm3",
+                                               "smollm3_window", "granite",
+                                               "phi3",           "olmo2",
+                                               "gemma2",         "gemma2_scalar",
+                                               "gemma3",         "gpt_oss",
+                                               "gpt_oss_mxfp4",  "ministral3",
+                                               "glm4",           "glm4_moe",
+                                               "deepseek_v3",    "deepseek_v3_halves",
+                                               "deepseek_v2",    "deepseek_v2_lite",
+                                               "glm4_moe_lite",  "lfm2"};
 
 // A case's folder and its GGUF, as far as there are.
 std::vector<std::string> forms_of(const std::string& name) {
   std::vector<std::string> forms;
-  if (std::filesystem::exists(case_path(name, "config.json"))) forms.push_back(case_path(name));
-  const std::string gguf = case_path(name, "model.gguf");
+  if (std::filesystem::exists(family_path(name, "config.json"))) forms.push_back(family_path(name));
+  const std::string gguf = family_path(name, "model.gguf");
   if (std::filesystem::exists(gguf)) forms.push_back(gguf);
   EXPECT_FALSE(forms.empty()) << name;
   return forms;
 }
 
-at::Tensor logits_of(CausalLM& model, const at::Tensor& ids_BT, nn::KvCache* cache = nullptr) {
-  const c10::InferenceMode inference;
-  return model.logits(model.forward(ids_BT, cache)).squeeze(0);
-}
-
-at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
+at::Tensor logits_by_pieces(CausalLM& model, const at::Tensor& ids_BT,
                             const std::vector<int64_t>& pieces) {
   nn::KvCache cache = model.make_cache(1, ids_BT.size(1));
   std::vector<at::Tensor> parts;
@@ -68,32 +62,32 @@ at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
   return at::cat(parts);
 }
 
-void expect_near(const at::Tensor& logits_TV, const at::Tensor& expected_TV,
-                 const std::string& what) {
+void expect_near_logits(const at::Tensor& logits_TV, const at::Tensor& expected_TV,
+                        const std::string& what) {
   ASSERT_EQ(logits_TV.sizes(), expected_TV.sizes()) << what;
   EXPECT_LE((logits_TV - expected_TV).abs().max().item<double>(), 1e-4) << what;
 }
 
 TEST(Decoder, GivesTheLogitsOfThePublishedImplementation) {
   on_ranks([](const Group& group) {
-    for (const std::string& name : kCases) {
-      const auto expected = test::read_reference(case_path(name, "ref.safetensors"));
+    for (const std::string& name : kFamilyCases) {
+      const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
       const bool depends_on_pieces = name == "llama_dynamic";
       const at::Tensor pieces_TV =
           depends_on_pieces
-              ? io::load_tensor(*io::TensorFile::open(case_path(name, "ref.safetensors")),
+              ? io::load_tensor(*io::TensorFile::open(family_path(name, "ref.safetensors")),
                                 "piece_logits", at::kFloat)
               : expected.logits_TV;
       for (const std::string& form : forms_of(name)) {
         const LoadedModel loaded = load_model(*io::TensorFile::open(form), group);
         CausalLM& model = *loaded.model;
-        expect_near(logits_of(model, expected.ids_BT), expected.logits_TV, form);
-        expect_near(logits_in_pieces(model, expected.ids_BT, {8, 8, 4}), pieces_TV,
-                    form + ", in pieces");
+        expect_near_logits(logits_of(model, expected.ids_BT), expected.logits_TV, form);
+        expect_near_logits(logits_by_pieces(model, expected.ids_BT, {8, 8, 4}), pieces_TV,
+                           form + ", in pieces");
         // Many small steps are slow where ranks share cores.
         if (depends_on_pieces || group.size() > 2) continue;
-        expect_near(logits_in_pieces(model, expected.ids_BT, {13, 1, 1, 1, 1, 1, 1, 1}), pieces_TV,
-                    form + ", token by token");
+        expect_near_logits(logits_by_pieces(model, expected.ids_BT, {13, 1, 1, 1, 1, 1, 1, 1}),
+                           pieces_TV, form + ", token by token");
       }
     }
   });
@@ -147,44 +141,44 @@ TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
            {"deepseek_v2", "\"topk_group\": 2", "\"topk_group\": 1"},
            {"glm4_moe_lite", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1"}}) {
     const testing::TempDir dir;
-    std::filesystem::copy(case_path(change.name), dir.path());
+    std::filesystem::copy(family_path(change.name), dir.path());
     const std::string config = dir.read("config.json");
     const std::string changed = replaced(config, change.text, change.instead);
     ASSERT_NE(changed, config) << change.name;
     dir.write("config.json", changed);
-    const auto expected = test::read_reference(case_path(change.name, "ref.safetensors"));
+    const auto expected = test::read_reference(family_path(change.name, "ref.safetensors"));
     const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());
     const at::Tensor logits_TV = logits_of(*loaded.model, expected.ids_BT);
     EXPECT_GE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-2) << change.name;
   }
 }
 
-std::string error_with(const std::string& name, const std::string& text,
+std::string load_error(const std::string& name, const std::string& text,
                        const std::string& instead) {
   const testing::TempDir dir;
-  std::filesystem::copy(case_path(name), dir.path());
+  std::filesystem::copy(family_path(name), dir.path());
   dir.write("config.json", replaced(dir.read("config.json"), text, instead));
   const auto file = io::TensorFile::open(dir.path());
   return replaced(error_text([&] { load_model(*file, Group()); }), file->path(), "FILE");
 }
 
 TEST(Decoder, NamesTensorsThatTheConfigurationDoesNotExpect) {
-  EXPECT_EQ(error_with("mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 3"),
+  EXPECT_EQ(load_error("mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 3"),
             "FormatError: FILE: tensor 'model.layers.0.block_sparse_moe.gate.weight': shape [4, "
             "32], expected [3, 32]; the file and the model's config disagree");
   EXPECT_EQ(
-      error_with("qwen3_moe_mixed", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 5")
+      load_error("qwen3_moe_mixed", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 5")
           .find("FormatError: FILE: missing tensor 'model.layers.0.mlp.gate_proj.weight'"),
       0U);
-  EXPECT_EQ(error_with("qwen3", "\"model_type\": \"qwen3\"", "\"model_type\": \"llama\""),
+  EXPECT_EQ(load_error("qwen3", "\"model_type\": \"qwen3\"", "\"model_type\": \"llama\""),
             "FormatError: FILE: 4 tensors that the model does not use, e.g. "
             "[model.layers.0.self_attn.k_norm.weight, model.layers.0.self_attn.q_norm.weight, "
             "model.layers.1.self_attn.k_norm.weight, model.layers.1.self_attn.q_norm.weight]; the "
             "file holds another model");
-  EXPECT_EQ(error_with("llama", "\"attention_bias\": false", "\"attention_bias\": true")
+  EXPECT_EQ(load_error("llama", "\"attention_bias\": false", "\"attention_bias\": true")
                 .find("FormatError: FILE: missing tensor 'model.layers.0.self_attn.q_proj.bias'"),
             0U);
-  EXPECT_EQ(error_with("llama", "\"model_type\": \"llama\"", "\"model_type\": \"qwen3\"")
+  EXPECT_EQ(load_error("llama", "\"model_type\": \"llama\"", "\"model_type\": \"qwen3\"")
                 .find("FormatError: FILE: missing tensor "
                       "'model.layers.0.self_attn.q_norm.weight'"),
             0U);

@@ -6,6 +6,8 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/family_files.h"
+#include "tests/models/model_logits.h"
+#include "tests/models/rules_of.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/io/shard_folder.h"
 #include "weft/models/load/load.h"
@@ -17,7 +19,9 @@ namespace {
 using dist::Group;
 using shard::HeadSplit;
 using test::family_path;
+using test::largest_difference;
 using test::on_ranks;
+using test::rules_of;
 using testing::error_text;
 using testing::replaced;
 using testing::TempDir;
@@ -29,11 +33,6 @@ LoadOptions evenly(int64_t panel_bits = 0) {
   return options;
 }
 
-WeightRules rules_of(const io::TensorFile& file) {
-  const ModelConfig config = read_config(file);
-  return find_family(config.family).rules(config, file);
-}
-
 // Of a prompt without its last token, then that one alone behind a cache.
 at::Tensor logits_in_two(CausalLM& model, const at::Tensor& ids_BT) {
   const c10::InferenceMode inference;
@@ -42,10 +41,6 @@ at::Tensor logits_in_two(CausalLM& model, const at::Tensor& ids_BT) {
   const at::Tensor first = model.forward(ids_BT.narrow(1, 0, prompt), &cache);
   const at::Tensor last = model.forward(ids_BT.narrow(1, prompt, 1), &cache);
   return model.logits(at::cat({first, last}, 1)).squeeze(0);
-}
-
-double largest_difference(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).abs().max().item<double>();
 }
 
 // 6 heads over 3 kv heads.

@@ -6,6 +6,7 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/family_files.h"
+#include "tests/nn/parameter_part.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/files/file.h"
 #include "weft/models/config/families.h"
@@ -20,11 +21,12 @@ namespace {
 using dist::Group;
 using nlohmann::json;
 using test::expect_close;
+using test::part_of;
 using testing::error_text;
 using testing::replaced;
 
 // 5 heads, which no number of ranks but one shares evenly.
-ModelConfig config_of(int64_t query_rank) {
+ModelConfig latent_config(int64_t query_rank) {
   ModelConfig config;
   config.family = "deepseek_v2";
   config.vocab_size = 29;
@@ -44,23 +46,14 @@ ModelConfig config_of(int64_t query_rank) {
   return config;
 }
 
-at::Tensor own_part(const at::Tensor& whole, const nn::ParameterInfo& info, const Group& group) {
-  if (!info.cut) return whole;
-  std::vector<at::Tensor> parts;
-  for (const shard::Range& range : info.cut->of(group.rank())) {
-    parts.push_back(whole.narrow(info.cut->dim, range.start, range.length));
-  }
-  return at::cat(parts, info.cut->dim);
-}
-
-std::shared_ptr<CausalLM> make(int64_t query_rank, const Group& group) {
+std::shared_ptr<CausalLM> latent_model(int64_t query_rank, const Group& group) {
   InitOptions options;
   options.std = 0.3;
-  return make_model(config_of(query_rank), group, options);
+  return make_model(latent_config(query_rank), group, options);
 }
 
 at::Tensor ids() { return at::arange(14, at::kLong).view({2, 7}).remainder(11) + 3; }
-at::Tensor targets() { return at::arange(14, at::kLong).view({2, 7}).remainder(9) + 1; }
+at::Tensor latent_targets() { return at::arange(14, at::kLong).view({2, 7}).remainder(9) + 1; }
 
 // The second row is two texts.
 TokenBatch packed() {
@@ -70,13 +63,13 @@ TokenBatch packed() {
 
 at::Tensor losses_of(CausalLM& model, const TokenBatch& batch) {
   model.zero_grad();
-  at::Tensor losses = model.token_losses(model.forward(batch), targets());
+  at::Tensor losses = model.token_losses(model.forward(batch), latent_targets());
   losses.sum().backward();
   return losses;
 }
 
 void expect_gradients_of_one_rank(int64_t query_rank, const TokenBatch& batch, const Group& group) {
-  const auto whole = make(query_rank, {}), model = make(query_rank, group);
+  const auto whole = latent_model(query_rank, {}), model = latent_model(query_rank, group);
   const at::Tensor expected = losses_of(*whole, batch);
   expect_close(losses_of(*model, batch), expected, "losses", 1e-5);
   std::map<std::string, at::Tensor> gradients;
@@ -86,7 +79,7 @@ void expect_gradients_of_one_rank(int64_t query_rank, const TokenBatch& batch, c
   }
   for (const auto& info : nn::describe_parameters(*model)) {
     ASSERT_TRUE(info.tensor.grad().defined()) << info.name;
-    expect_close(info.tensor.grad(), own_part(gradients.at(info.name), info, group),
+    expect_close(info.tensor.grad(), part_of(gradients.at(info.name), info, group.rank()),
                  core::join(info.name, " on ", group.size()), 1e-5);
   }
 }
@@ -104,7 +97,7 @@ TEST(LatentAttention, TokensOneAtATimeGiveTheSameAsAll) {
   test::on_ranks([](const Group& group) {
     const at::NoGradGuard no_grad;
     for (const int64_t query_rank : {12, 0}) {
-      const auto model = make(query_rank, group);
+      const auto model = latent_model(query_rank, group);
       const at::Tensor expected = model->logits(model->forward({ids()}));
       for (const std::vector<int64_t>& pieces :
            {std::vector<int64_t>{1, 1, 1, 1, 1, 1, 1}, {4, 1, 2}}) {
@@ -123,7 +116,7 @@ TEST(LatentAttention, TokensOneAtATimeGiveTheSameAsAll) {
 TEST(LatentAttention, KeepsOneLatentOfEachTokenOnEveryRank) {
   test::on_ranks(
       [](const Group& group) {
-        const nn::KvCache cache = make(12, group)->make_cache(2, 7);
+        const nn::KvCache cache = latent_model(12, group)->make_cache(2, 7);
         // Layers, sequences, positions, features of a latent and of the turned keys, bytes.
         EXPECT_EQ(cache.num_bytes(), 2 * 2 * 7 * (16 + 8) * 4);
       },
@@ -133,7 +126,7 @@ TEST(LatentAttention, KeepsOneLatentOfEachTokenOnEveryRank) {
 TEST(LatentAttention, RefusesSequenceParallelism) {
   TrainingOptions options;
   options.sequence_parallel = true;
-  ModelConfig config = config_of(12);
+  ModelConfig config = latent_config(12);
   config.experts.num_experts = 0;
   config.experts.plain_layers.clear();
   const auto model = make_model(config, Group(), {});
@@ -142,7 +135,7 @@ TEST(LatentAttention, RefusesSequenceParallelism) {
             "attention, expected a model without");
 }
 
-std::string error_with(const json& changes, const std::string& name = "deepseek_v3") {
+std::string config_error(const json& changes, const std::string& name = "deepseek_v3") {
   const testing::TempDir dir;
   std::filesystem::copy(test::family_path(name), dir.path());
   json config = json::parse(dir.read("config.json"));
@@ -154,34 +147,34 @@ std::string error_with(const json& changes, const std::string& name = "deepseek_
 
 TEST(LatentAttention, NamesKeysThatItDoesNotUnderstand) {
   const std::string config = "Error: DIR/config.json: ";
-  EXPECT_EQ(error_with({{"kv_lora_rank", 0}}),
+  EXPECT_EQ(config_error({{"kv_lora_rank", 0}}),
             "Format" + config + "kv_lora_rank is 0, expected 1 to 1073741824");
-  EXPECT_EQ(error_with({{"qk_rope_head_dim", 7}}),
+  EXPECT_EQ(config_error({{"qk_rope_head_dim", 7}}),
             "FormatError: DIR: config: head dim 13, expected an even number for rope");
-  EXPECT_EQ(error_with({{"num_key_value_heads", 1}}),
+  EXPECT_EQ(config_error({{"num_key_value_heads", 1}}),
             "FormatError: DIR: config: 1 kv heads made of a latent, expected 5 as there are heads");
-  EXPECT_EQ(error_with({{"attention_bias", true}}),
+  EXPECT_EQ(config_error({{"attention_bias", true}}),
             "Config" + config +
                 "attention_bias is true, which is not supported with latent attention, expected "
                 "false");
-  EXPECT_EQ(error_with({{"scoring_func", "softmax"}}),
+  EXPECT_EQ(config_error({{"scoring_func", "softmax"}}),
             "Config" + config + "scoring_func 'softmax' is not supported, expected 'sigmoid'");
-  EXPECT_EQ(error_with({{"topk_method", "greedy"}}),
+  EXPECT_EQ(config_error({{"topk_method", "greedy"}}),
             "Config" + config + "topk_method 'greedy' is not supported, expected 'noaux_tc'");
-  EXPECT_EQ(error_with({{"moe_layer_freq", 2}}),
+  EXPECT_EQ(config_error({{"moe_layer_freq", 2}}),
             "Config" + config + "moe_layer_freq is 2, which is not supported, expected 1");
 }
 
 TEST(LatentAttention, NamesWaysToChooseExpertsThatAFamilyDoesNotHave) {
-  EXPECT_EQ(error_with({{"norm_topk_prob", true}}, "deepseek_v2"),
+  EXPECT_EQ(config_error({{"norm_topk_prob", true}}, "deepseek_v2"),
             "ConfigError: DIR/config.json: norm_topk_prob is true, which is not supported, "
             "expected false");
-  EXPECT_EQ(error_with({{"topk_method", "noaux_tc"}}, "deepseek_v2"),
+  EXPECT_EQ(config_error({{"topk_method", "noaux_tc"}}, "deepseek_v2"),
             "ConfigError: DIR/config.json: topk_method 'noaux_tc' is not supported, expected one "
             "of [greedy, group_limited_greedy]");
-  EXPECT_EQ(error_with({{"mlp_layer_types", {"dense", "sparse"}}}, "glm4_moe_lite"),
+  EXPECT_EQ(config_error({{"mlp_layer_types", {"dense", "sparse"}}}, "glm4_moe_lite"),
             "FormatError: DIR/config.json: mlp_layer_types: 2 layers, expected 3");
-  EXPECT_EQ(error_with({{"mlp_layer_types", {"dense", "sparse", "linear"}}}, "glm4_moe_lite"),
+  EXPECT_EQ(config_error({{"mlp_layer_types", {"dense", "sparse", "linear"}}}, "glm4_moe_lite"),
             "ConfigError: DIR/config.json: mlp_layer_types: 'linear' is not supported, expected "
             "one of [dense, sparse]");
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tests/models/decoder/formulas.h"
+#include "tests/nn/parameter_part.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
@@ -16,8 +17,9 @@ namespace {
 
 using dist::Group;
 using test::expect_close;
+using test::part_of;
 
-struct Case {
+struct OptionCase {
   std::string name;
   std::function<void(ModelConfig&)> change;
 };
@@ -28,7 +30,7 @@ void norm_after_over_all_heads(ModelConfig& config) {
 }
 
 // Options of single layers: activations, caps, ropes, sinks.
-std::vector<Case> cases_of_layers() {
+std::vector<OptionCase> cases_of_layers() {
   return {
       {"gelu", [](auto& c) { c.gating.activation = nn::Activation::kGeluTanh; }},
       {"clamped gates",
@@ -69,8 +71,8 @@ std::vector<Case> cases_of_layers() {
 }
 
 // Kv heads are replicated on some ranks of 3 and 4, or cut unevenly.
-std::vector<Case> cases() {
-  std::vector<Case> all = {
+std::vector<OptionCase> cases() {
+  std::vector<OptionCase> all = {
       {"plain", [](auto& /*config*/) {}},
       {"norms after", [](auto& c) { c.norm_placement = NormPlacement::kAfter; }},
       {"norms before and after, of weights less 1",
@@ -112,11 +114,11 @@ std::vector<Case> cases() {
          c.residual_scale = 0.6;
        }},
   };
-  for (const Case& c : cases_of_layers()) all.push_back(c);
+  for (const OptionCase& c : cases_of_layers()) all.push_back(c);
   return all;
 }
 
-ModelConfig config_of(const Case& c) {
+ModelConfig config_with(const OptionCase& c) {
   ModelConfig config;
   config.family = "llama";
   config.vocab_size = 29;
@@ -131,25 +133,16 @@ ModelConfig config_of(const Case& c) {
   return config;
 }
 
-at::Tensor own_part(const at::Tensor& whole, const nn::ParameterInfo& info, const Group& group) {
-  if (!info.cut) return whole;
-  std::vector<at::Tensor> parts;
-  for (const shard::Range& range : info.cut->of(group.rank())) {
-    parts.push_back(whole.narrow(info.cut->dim, range.start, range.length));
-  }
-  return at::cat(parts, info.cut->dim);
-}
-
 // Norms and biases are no longer 1 and 0: element i of a whole gets the same on any ranks.
-std::shared_ptr<CausalLM> make(const Case& c, const Group& group) {
+std::shared_ptr<CausalLM> model_with(const OptionCase& c, const Group& group) {
   InitOptions options;
   options.std = 0.3;
-  auto model = make_model(config_of(c), group, options);
+  auto model = make_model(config_with(c), group, options);
   for (const auto& info : nn::describe_parameters(*model)) {
     if (info.sizes.size() != 1) continue;
     const double phase = static_cast<double>(info.name.size());
     const at::Tensor change = (at::arange(info.sizes[0], at::kDouble) + phase).sin() * 0.3;
-    info.tensor.detach().add_(own_part(change, info, group));
+    info.tensor.detach().add_(part_of(change, info, group.rank()));
   }
   return model;
 }
@@ -157,20 +150,21 @@ std::shared_ptr<CausalLM> make(const Case& c, const Group& group) {
 TokenBatch batch() { return {at::arange(14, at::kLong).view({2, 7}).remainder(11) + 3}; }
 at::Tensor targets() { return at::arange(14, at::kLong).view({2, 7}).remainder(9) + 1; }
 
-void expect_gradients(const CausalLM& model, const Formulas& formulas, const std::string& what) {
+void expect_formula_gradients(const CausalLM& model, const Formulas& formulas,
+                              const std::string& what) {
   const auto partial = model.partial_parameters();
   for (const auto& info : nn::describe_parameters(model)) {
     ASSERT_TRUE(info.tensor.grad().defined()) << what << " " << info.name;
     at::Tensor gradient = info.tensor.grad().clone();
     if (std::ranges::find(partial, info.name) != partial.end()) model.group().all_reduce(gradient);
-    expect_close(gradient, own_part(formulas.at(info.name).grad(), info, model.group()),
+    expect_close(gradient, part_of(formulas.at(info.name).grad(), info, model.group().rank()),
                  what + " " + info.name, 1e-5);
   }
 }
 
-void expect_training(const Group& group, const Case& c, bool cuts_rows) {
-  const Formulas formulas(*make(c, {}));
-  const auto model = make(c, group);
+void expect_training(const Group& group, const OptionCase& c, bool cuts_rows) {
+  const Formulas formulas(*model_with(c, {}));
+  const auto model = model_with(c, group);
   const std::string what =
       core::join(c.name, " on ", group.size(), cuts_rows ? ", cut along the sequence" : "");
   const at::Tensor expected = formulas.losses(batch().ids_BT, targets());
@@ -181,22 +175,22 @@ void expect_training(const Group& group, const Case& c, bool cuts_rows) {
   const at::Tensor losses = model->token_losses(model->forward(batch()), targets());
   expect_close(losses, expected, what, 1e-5);
   losses.sum().backward();
-  expect_gradients(*model, formulas, what);
+  expect_formula_gradients(*model, formulas, what);
 }
 
 TEST(DecoderOptions, GiveLossesAndGradientsOfTheFormulasOnAnyRanks) {
   test::on_ranks([](const Group& group) {
-    for (const Case& c : cases()) expect_training(group, c, false);
+    for (const OptionCase& c : cases()) expect_training(group, c, false);
   });
 }
 
 TEST(DecoderOptions, GiveTheSameWhereTheResidualStreamIsCut) {
   test::on_ranks([](const Group& group) {
-    for (const Case& c : cases()) expect_training(group, c, true);
+    for (const OptionCase& c : cases()) expect_training(group, c, true);
   });
 }
 
-at::Tensor losses_of(CausalLM& model) {
+at::Tensor batch_losses(CausalLM& model) {
   at::Tensor losses = model.token_losses(model.forward(batch()), targets());
   losses.sum().backward();
   return losses;
@@ -204,25 +198,25 @@ at::Tensor losses_of(CausalLM& model) {
 
 // gpt-oss: experts with biases, one of which is added by one of the ranks that share an expert.
 TEST(DecoderOptions, GiveTheGradientsOfOneRankWithBiasedExperts) {
-  const Case oss = {"gpt-oss", [](ModelConfig& config) {
-                      config.family = "gpt_oss";
-                      take_family_traits(config);
-                      config.experts.num_experts = 4;
-                      config.experts.experts_per_token = 2;
-                      config.experts.ffn_width = 20;
-                      config.gating.limit = 0.7;
-                    }};
+  const OptionCase oss = {"gpt-oss", [](ModelConfig& config) {
+                            config.family = "gpt_oss";
+                            take_family_traits(config);
+                            config.experts.num_experts = 4;
+                            config.experts.experts_per_token = 2;
+                            config.experts.ffn_width = 20;
+                            config.gating.limit = 0.7;
+                          }};
   test::on_ranks([&](const Group& group) {
-    const auto whole = make(oss, {}), model = make(oss, group);
-    const at::Tensor expected = losses_of(*whole);
-    expect_close(losses_of(*model), expected, "losses", 1e-5);
+    const auto whole = model_with(oss, {}), model = model_with(oss, group);
+    const at::Tensor expected = batch_losses(*whole);
+    expect_close(batch_losses(*model), expected, "losses", 1e-5);
     std::map<std::string, at::Tensor> gradients;
     for (const auto& info : nn::describe_parameters(*whole)) {
       gradients[info.name] = info.tensor.grad();
     }
     for (const auto& info : nn::describe_parameters(*model)) {
       ASSERT_TRUE(info.tensor.grad().defined()) << info.name;
-      expect_close(info.tensor.grad(), own_part(gradients.at(info.name), info, group),
+      expect_close(info.tensor.grad(), part_of(gradients.at(info.name), info, group.rank()),
                    core::join(info.name, " on ", group.size()), 1e-5);
     }
   });
@@ -231,8 +225,8 @@ TEST(DecoderOptions, GiveTheGradientsOfOneRankWithBiasedExperts) {
 TEST(DecoderOptions, GiveTheSameThroughACache) {
   test::on_ranks([](const Group& group) {
     const at::NoGradGuard no_grad;
-    for (const Case& c : cases()) {
-      const auto model = make(c, group);
+    for (const OptionCase& c : cases()) {
+      const auto model = model_with(c, group);
       const at::Tensor ids_BT = batch().ids_BT;
       nn::KvCache cache = model->make_cache(2, 7);
       std::vector<at::Tensor> parts;
@@ -240,7 +234,7 @@ TEST(DecoderOptions, GiveTheSameThroughACache) {
         const at::Tensor piece_BT = ids_BT.narrow(1, cache.length(), tokens);
         parts.push_back(model->logits(model->forward(piece_BT, &cache)));
       }
-      expect_close(at::cat(parts, 1), Formulas(*make(c, {})).logits(ids_BT), c.name, 1e-5);
+      expect_close(at::cat(parts, 1), Formulas(*model_with(c, {})).logits(ids_BT), c.name, 1e-5);
     }
   });
 }

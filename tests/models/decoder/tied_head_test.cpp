@@ -30,7 +30,7 @@ struct Head {
   std::vector<int64_t> shape;
 };
 
-std::string bytes_of(const io::TensorFile& file, const io::TensorMeta& tensor) {
+std::string bytes_in_file(const io::TensorFile& file, const io::TensorMeta& tensor) {
   std::string bytes(tensor.num_bytes, '\0');
   file.read_at(tensor.file, tensor.offset, std::as_writable_bytes(std::span(bytes)));
   return bytes;
@@ -39,7 +39,7 @@ std::string bytes_of(const io::TensorFile& file, const io::TensorMeta& tensor) {
 Head copied() {
   const auto file = io::TensorFile::open(family_path(kTied));
   const io::TensorMeta& embedding = file->require(kEmbedding);
-  return {bytes_of(*file, embedding), embedding.dtype, embedding.shape};
+  return {bytes_in_file(*file, embedding), embedding.dtype, embedding.shape};
 }
 
 // The tied model with a head.
@@ -48,7 +48,7 @@ std::shared_ptr<const io::TensorFile> with_head(const TempDir& dir, const Head& 
   std::map<std::string, std::string> bytes;
   std::vector<io::TensorToWrite> tensors;
   for (const io::TensorMeta& tensor : file->tensors()) {
-    const std::string& own = bytes[tensor.name] = bytes_of(*file, tensor);
+    const std::string& own = bytes[tensor.name] = bytes_in_file(*file, tensor);
     tensors.push_back({tensor.name, tensor.dtype, tensor.shape, std::as_bytes(std::span(own))});
   }
   tensors.push_back(

@@ -34,7 +34,7 @@ void write_halves(const testing::TempDir& dir, at::ScalarType type, io::Dtype dt
   std::filesystem::copy_file(plain + "/config.json", dir.at("config.json"));
 }
 
-at::Tensor logits_of(const io::TensorFile& file, const Group& group, bool as_stored) {
+at::Tensor halves_logits(const io::TensorFile& file, const Group& group, bool as_stored) {
   LoadOptions options;
   if (as_stored) options.dtype = at::ScalarType::Undefined;
   const auto model = load_model(file, group, options).model;
@@ -43,7 +43,7 @@ at::Tensor logits_of(const io::TensorFile& file, const Group& group, bool as_sto
   return model->logits(model->forward(ids_BT, nullptr));
 }
 
-void expect_same_numbers(at::ScalarType type, io::Dtype dtype) {
+void expect_halves_as_stored(at::ScalarType type, io::Dtype dtype) {
   const testing::TempDir dir;
   write_halves(dir, type, dtype);
   const auto file = io::TensorFile::open(dir.path());
@@ -55,18 +55,18 @@ void expect_same_numbers(at::ScalarType type, io::Dtype dtype) {
   EXPECT_EQ(half->weight.scalar_type(), type);
   on_ranks(
       [&](const Group& group) {
-        test::expect_close(logits_of(*file, group, true), logits_of(*file, group, false), "logits",
-                           1e-5);
+        test::expect_close(halves_logits(*file, group, true), halves_logits(*file, group, false),
+                           "logits", 1e-5);
       },
       {1, 2, 3});
 }
 
 TEST(HalvesAsStored, OfBfloat16GiveFloat32sNumbers) {
-  expect_same_numbers(at::kBFloat16, io::Dtype::kBF16);
+  expect_halves_as_stored(at::kBFloat16, io::Dtype::kBF16);
 }
 
 TEST(HalvesAsStored, OfFloat16GiveFloat32sNumbers) {
-  expect_same_numbers(at::kHalf, io::Dtype::kF16);
+  expect_halves_as_stored(at::kHalf, io::Dtype::kF16);
 }
 
 }  // namespace

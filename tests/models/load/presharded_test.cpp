@@ -7,6 +7,7 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
+#include "tests/models/rules_of.h"
 #include "weft/io/formats/write_safetensors.h"
 #include "weft/io/shard_folder.h"
 #include "weft/models/load/load.h"
@@ -16,14 +17,10 @@ namespace weft::models {
 namespace {
 
 using test::model_data;
+using test::rules_of;
 using testing::error_text;
 using testing::replaced;
 using testing::TempDir;
-
-WeightRules rules_of(const io::TensorFile& file) {
-  const ModelConfig config = read_config(file);
-  return find_family(config.family).rules(config, file);
-}
 
 // Every linear layer of the checkpoint on n ranks, one after another.
 std::vector<at::Tensor> all_shards(const io::TensorFile& file, const LoadPlan& names, int64_t n) {

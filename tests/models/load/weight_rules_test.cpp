@@ -5,6 +5,7 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
+#include "tests/models/rules_of.h"
 #include "weft/io/formats/write_safetensors.h"
 #include "weft/models/load/load.h"
 #include "weft/models/registry.h"
@@ -13,14 +14,10 @@ namespace weft::models {
 namespace {
 
 using test::model_data;
+using test::rules_of;
 using testing::error_text;
 using testing::replaced;
 using testing::TempDir;
-
-WeightRules rules_of(const io::TensorFile& file) {
-  const ModelConfig config = read_config(file);
-  return find_family(config.family).rules(config, file);
-}
 
 TEST(ShardInfoOfAModel, OneFileServesAnyNumberOfRanks) {
   for (const std::string& path :

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tests/core/error_text.h"
+#include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
 #include "tests/support/needs_cuda.h"
 #include "weft/models/load/new_model.h"
@@ -17,9 +18,10 @@ namespace {
 
 using dist::Group;
 using test::expect_close;
+using test::logits_in_pieces;
 using testing::error_text;
 
-ModelConfig config_of(const std::string& family) {
+ModelConfig cuda_config(const std::string& family) {
   ModelConfig config;
   const bool is_family = family == "qwen2" || family == "qwen3" || family == "mistral";
   config.family = is_family ? family : "llama";
@@ -67,7 +69,7 @@ struct Models {
                                         bool is_quantized) {
     InitOptions options;
     options.std = 0.2;
-    auto model = make_model(config_of(family), group, options);
+    auto model = make_model(cuda_config(family), group, options);
     model->eval();
     for (const at::Tensor& parameter : model->parameters()) {
       if (parameter.dim() == 1) {
@@ -85,18 +87,8 @@ struct Models {
   std::vector<std::shared_ptr<nn::LinearLike>> keep;
 };
 
-at::Tensor ids_of(int64_t batch, int64_t tokens) {
+at::Tensor cuda_ids(int64_t batch, int64_t tokens) {
   return at::arange(batch * tokens).mul(31).remainder(48).view({batch, tokens});
-}
-
-at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
-                            const std::vector<int64_t>& pieces) {
-  nn::KvCache cache = model.make_cache(ids_BT.size(0), ids_BT.size(1));
-  std::vector<at::Tensor> parts;
-  for (const int64_t tokens : pieces) {
-    parts.push_back(model.logits(model.forward(ids_BT.narrow(1, cache.length(), tokens), &cache)));
-  }
-  return at::cat(parts, 1);
 }
 
 class CudaDecoderPass : public test::NeedsCuda {};
@@ -104,7 +96,7 @@ class CudaDecoderPass : public test::NeedsCuda {};
 TEST_F(CudaDecoderPass, GoesOnFromPositionsThatWereCopied) {
   const c10::InferenceMode inference;
   const Models models("qwen3", {}, true);
-  const at::Tensor ids_BT = ids_of(2, 12);
+  const at::Tensor ids_BT = cuda_ids(2, 12);
   nn::KvCache whole = models.moved->make_cache(2, 12);
   models.moved->forward(ids_BT.narrow(1, 0, 11), &whole);
   nn::KvCache page = models.moved->make_cache(2, 7);
@@ -124,7 +116,7 @@ TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
        {"llama", "qwen2", "qwen3", "mistral", "partial rope", "factors"}) {
     const Models models(family, {}, family != "qwen2");
     for (const int64_t batch : {1, 2}) {
-      const at::Tensor ids_BT = ids_of(batch, 22);
+      const at::Tensor ids_BT = cuda_ids(batch, 22);
       const at::Tensor expected =
           models.reference->logits(models.reference->forward(ids_BT, nullptr));
       const auto check = [&](const at::Tensor& got, const char* what) {
@@ -140,7 +132,7 @@ TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
 TEST_F(CudaDecoderPass, LeavesToTheModulesWhatItDoesNotKnow) {
   const c10::InferenceMode inference;
   const Models models("norms after", {}, true);
-  const at::Tensor ids_BT = ids_of(1, 9);
+  const at::Tensor ids_BT = cuda_ids(1, 9);
   ::testing::internal::CaptureStderr();
   const at::Tensor got = logits_in_pieces(*models.moved, ids_BT, {6, 1, 2});
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
@@ -154,7 +146,7 @@ TEST_F(CudaDecoderPass, LeavesToTheModulesWhatItDoesNotKnow) {
 TEST_F(CudaDecoderPass, FewTokensAtOnceHaveTheBitsOfOneByOne) {
   const c10::InferenceMode inference;
   const Models models("llama", {}, true);
-  const at::Tensor ids_BT = ids_of(1, 14);
+  const at::Tensor ids_BT = cuda_ids(1, 14);
   const at::Tensor expected = logits_in_pieces(*models.moved, ids_BT, {10, 1, 1, 1, 1});
   EXPECT_TRUE(at::equal(logits_in_pieces(*models.moved, ids_BT, {10, 4}), expected));
   EXPECT_TRUE(at::equal(logits_in_pieces(*models.moved, ids_BT, {10, 1, 3}), expected));
@@ -163,7 +155,7 @@ TEST_F(CudaDecoderPass, FewTokensAtOnceHaveTheBitsOfOneByOne) {
 TEST_F(CudaDecoderPass, ARecordedPassReadsItsPositionAnew) {
   const c10::InferenceMode inference;
   const Models models("llama", {}, true);
-  const at::Tensor ids_BT = ids_of(1, 8);
+  const at::Tensor ids_BT = cuda_ids(1, 8);
   const at::Tensor expected = logits_in_pieces(*models.moved, ids_BT, {8});
   nn::KvCache cache = models.moved->make_cache(1, 8);
   for (int round = 0; round < 2; ++round) {
@@ -174,8 +166,9 @@ TEST_F(CudaDecoderPass, ARecordedPassReadsItsPositionAnew) {
     }
     cache.truncate(0);
     // Another cache in between, and more rows than before.
-    expect_close(logits_in_pieces(*models.moved, ids_of(2, 8).narrow(0, 0, 1).expand({2, 8}), {8}),
-                 expected.expand({2, -1, -1}), "another cache", 1e-5);
+    expect_close(
+        logits_in_pieces(*models.moved, cuda_ids(2, 8).narrow(0, 0, 1).expand({2, 8}), {8}),
+        expected.expand({2, -1, -1}), "another cache", 1e-5);
   }
 }
 
@@ -184,7 +177,7 @@ void check_ranks(const Group& group) {
   cuda::select_device("test", group.rank());
   const c10::InferenceMode inference;
   const Models models("llama", group, true);
-  const at::Tensor ids_BT = ids_of(1, 9);
+  const at::Tensor ids_BT = cuda_ids(1, 9);
   const at::Tensor expected = models.reference->logits(models.reference->forward(ids_BT, nullptr));
   for (const std::string round : {"first", "second"}) {
     expect_close(logits_in_pieces(*models.moved, ids_BT, {6, 1, 1, 1}), expected,
@@ -206,7 +199,7 @@ TEST_F(CudaDecoderPass, RefusesACacheThatDoesNotFit) {
   const c10::InferenceMode inference;
   const Models models("llama", {}, true);
   nn::KvCache of_cpu = models.reference->make_cache(1, 4);
-  EXPECT_EQ(error_text([&] { models.moved->forward(ids_of(1, 2), &of_cpu); }),
+  EXPECT_EQ(error_text([&] { models.moved->forward(cuda_ids(1, 2), &of_cpu); }),
             "ConfigError: models.CudaDecoder: a cache of the CPU, expected one on the GPU; make it "
             "of the model as it is now");
   models.moved->set_cache_dtype(at::kHalf);
@@ -215,14 +208,14 @@ TEST_F(CudaDecoderPass, RefusesACacheThatDoesNotFit) {
   models.moved->set_cache_dtype(std::nullopt);
   nn::KvCache cache = models.moved->make_cache(1, 3);
   EXPECT_EQ(cache.num_bytes(), 2 * 2 * 2 * 3 * 16 * 4);
-  EXPECT_EQ(error_text([&] { models.moved->forward(ids_of(2, 2), &cache); }),
+  EXPECT_EQ(error_text([&] { models.moved->forward(cuda_ids(2, 2), &cache); }),
             "ConfigError: models.CudaDecoder: 2 sequences, expected 1 as the cache has");
-  models.moved->forward(ids_of(1, 2), &cache);
-  EXPECT_EQ(error_text([&] { models.moved->forward(ids_of(1, 2), &cache); }),
+  models.moved->forward(cuda_ids(1, 2), &cache);
+  EXPECT_EQ(error_text([&] { models.moved->forward(cuda_ids(1, 2), &cache); }),
             "ConfigError: nn.KvCache: 4 positions, expected at most 3; use a larger --ctx-size or "
             "fewer tokens");
   EXPECT_EQ(
-      error_text([&] { models.reference->forward(ids_of(1, 1), &cache); }),
+      error_text([&] { models.reference->forward(cuda_ids(1, 1), &cache); }),
       "ConfigError: nn.KvCache.append: the cache lies on a GPU, expected one of tensors; make "
       "a new one of the model as it is now");
 }

@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "tests/models/model_files.h"
+#include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/attention/attention.h"
@@ -14,6 +15,7 @@ namespace weft::models {
 namespace {
 
 using test::expect_close;
+using test::logits_in_pieces;
 using test::seeded;
 
 // One layer with six query heads on two kv heads.
@@ -118,18 +120,6 @@ TEST(FusedAttention, TakesAnotherScaleAndRopeOfAPartOrNone) {
       unturned.check(tokens);
     }
   }
-}
-
-// All logits of tokens that are read in pieces of these sizes.
-at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
-                            const std::vector<int64_t>& pieces) {
-  nn::KvCache cache = model.make_cache(1, ids_BT.size(1));
-  std::vector<at::Tensor> parts;
-  for (const int64_t tokens : pieces) {
-    const at::Tensor x_BTD = model.forward(ids_BT.narrow(1, cache.length(), tokens), &cache);
-    parts.push_back(model.logits(x_BTD));
-  }
-  return at::cat(parts, 1);
 }
 
 TEST(FusedAttention, ReadsFewTokensAsOneByOneBitForBit) {

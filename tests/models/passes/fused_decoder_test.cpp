@@ -6,6 +6,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/models/model_files.h"
+#include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/new_model.h"
 #include "weft/nn/linear/adapt.h"
@@ -14,6 +15,7 @@ namespace weft::models {
 namespace {
 
 using dist::Group;
+using test::in_pieces;
 using test::on_ranks;
 using testing::error_text;
 
@@ -22,7 +24,7 @@ bool is_family(const std::string& name) {
 }
 
 // A family, or options of a Llama.
-ModelConfig config_of(const std::string& family) {
+ModelConfig dense_config(const std::string& family) {
   ModelConfig config;
   config.family = is_family(family) ? family : "llama";
   config.vocab_size = 97;
@@ -71,12 +73,12 @@ ModelConfig config_of(const std::string& family) {
 }
 
 // Its linears in panels of 4 bits; norms and biases are no longer 1 and 0.
-std::shared_ptr<CausalLM> panel_model(const std::string& family, const Group& group,
-                                      uint64_t seed = 0, int64_t code_bits = 8) {
+std::shared_ptr<CausalLM> seeded_panel_model(const std::string& family, const Group& group,
+                                             uint64_t seed = 0, int64_t code_bits = 8) {
   InitOptions options;
   options.std = 0.2;
   options.seed = seed;
-  auto model = make_model(config_of(family), group, options);
+  auto model = make_model(dense_config(family), group, options);
   model->eval();
   for (const at::Tensor& parameter : model->parameters()) {
     if (parameter.dim() == 1) {
@@ -93,16 +95,6 @@ std::shared_ptr<CausalLM> panel_model(const std::string& family, const Group& gr
 
 at::Tensor ids_of(int64_t batch, int64_t tokens) {
   return at::arange(batch * tokens).mul(31).remainder(97).view({batch, tokens});
-}
-
-at::Tensor in_pieces(CausalLM& model, const at::Tensor& ids_BT,
-                     const std::vector<int64_t>& pieces) {
-  nn::KvCache cache = model.make_cache(ids_BT.size(0), ids_BT.size(1));
-  std::vector<at::Tensor> parts;
-  for (const int64_t tokens : pieces) {
-    parts.push_back(model.forward(ids_BT.narrow(1, cache.length(), tokens), &cache));
-  }
-  return at::cat(parts, 1);
 }
 
 // What rounds to one code or the next by the order of a sum may differ by a code.
@@ -122,7 +114,7 @@ TEST(FusedDecoder, GivesWhatTheModulesGive) {
     const c10::InferenceMode inference;
     for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "partial rope",
                                      "norms after", "factors", "gemma", "clamped"}) {
-      const auto model = panel_model(family, group);
+      const auto model = seeded_panel_model(family, group);
       // Its own, so it is this pass that runs.
       EXPECT_EQ(model->make_cache(1, 1).dtype(), at::kHalf) << family;
       const at::Tensor one_BT = ids_of(1, 12), few_BT = ids_of(3, 5), many_BT = ids_of(3, 20);
@@ -139,7 +131,7 @@ TEST(FusedDecoder, GivesWhatTheModulesGive) {
 }
 
 void expect_shared_rows(const std::string& family, const Group& group) {
-  const auto model = panel_model(family, group);
+  const auto model = seeded_panel_model(family, group);
   model->set_cache_dtype(at::kFloat);
   for (const auto& [batch, tokens] : {std::pair{10, 39}, {31, 13}, {7, 64}}) {
     const at::Tensor ids_BT = ids_of(batch, tokens);
@@ -168,7 +160,7 @@ TEST(FusedDecoder, ReadsFewTokensAsOneByOneBitForBitWithNormsOverAllRanks) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
     for (const std::string family : {"norms after", "factors"}) {
-      const auto model = panel_model(family, group);
+      const auto model = seeded_panel_model(family, group);
       const at::Tensor ids_BT = ids_of(1, 12);
       EXPECT_TRUE(at::equal(in_pieces(*model, ids_BT, {4, 8}),
                             in_pieces(*model, ids_BT, {4, 1, 1, 1, 1, 1, 1, 1, 1})))
@@ -181,7 +173,7 @@ TEST(FusedDecoder, GivesTheSameWithACacheOfFloat16) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
     for (const std::string family : {"llama", "mistral"}) {
-      const auto model = panel_model(family, group, 0, 16);
+      const auto model = seeded_panel_model(family, group, 0, 16);
       const at::Tensor one_BT = ids_of(1, 12), one = model->forward(one_BT, nullptr);
       test::expect_close(in_pieces(*model, one_BT, {5, 1, 1, 4, 1}), one, family, 1e-2);
       model->set_cache_dtype(at::kFloat);
@@ -193,7 +185,8 @@ TEST(FusedDecoder, GivesTheSameWithACacheOfFloat16) {
 TEST(FusedDecoder, TakesUpAnotherLinear) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    const auto model = panel_model("llama", group), other = panel_model("llama", group, 1);
+    const auto model = seeded_panel_model("llama", group),
+               other = seeded_panel_model("llama", group, 1);
     model->set_cache_dtype(at::kFloat);
     const at::Tensor ids_BT = ids_of(1, 4);
     const at::Tensor before = in_pieces(*model, ids_BT, {4});
@@ -210,7 +203,7 @@ TEST(FusedDecoder, TakesUpAnotherLinear) {
 
 TEST(FusedDecoder, ItsCacheIsOfFloat16UnlessSaidOtherwise) {
   const c10::InferenceMode inference;
-  const auto model = panel_model("llama", {});
+  const auto model = seeded_panel_model("llama", {});
   EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kHalf);
   model->set_cache_dtype(at::kFloat);
   EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kFloat);
@@ -222,7 +215,7 @@ TEST(FusedDecoder, ItsCacheIsOfFloat16UnlessSaidOtherwise) {
 
 TEST(FusedDecoder, BlocksThatRunAsModulesReadEitherCache) {
   const c10::InferenceMode inference;
-  const auto model = make_model(config_of("llama"), Group(), {});
+  const auto model = make_model(dense_config("llama"), Group(), {});
   model->eval();
   EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kFloat);
   const at::Tensor ids_BT = ids_of(1, 12), whole = model->forward(ids_BT, nullptr);
@@ -235,7 +228,7 @@ TEST(FusedDecoder, BlocksThatRunAsModulesReadEitherCache) {
 
 TEST(FusedDecoder, ACacheOfOtherSequencesIsAnError) {
   const c10::InferenceMode inference;
-  const auto model = panel_model("llama", {});
+  const auto model = seeded_panel_model("llama", {});
   nn::KvCache cache = model->make_cache(1, 3);
   EXPECT_EQ(error_text([&] { model->forward(ids_of(2, 2), &cache); }),
             "ConfigError: models.FusedDecoder: 2 sequences, expected 1 as the cache has");
@@ -243,7 +236,7 @@ TEST(FusedDecoder, ACacheOfOtherSequencesIsAnError) {
 
 TEST(FusedDecoder, ACacheThatIsFullIsAnError) {
   const c10::InferenceMode inference;
-  const auto model = panel_model("llama", {});
+  const auto model = seeded_panel_model("llama", {});
   nn::KvCache cache = model->make_cache(1, 3);
   model->forward(ids_of(1, 2), &cache);
   EXPECT_EQ(error_text([&] { model->forward(ids_of(1, 2), &cache); }),

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
@@ -19,12 +20,13 @@ namespace {
 
 using dist::Group;
 using test::expect_close;
+using test::in_pieces;
 using test::on_ranks;
 using test::seeded;
 
 // Five experts in a layer: not the same number on each of several ranks, nor the same share of
 // their 160 features.
-ModelConfig config_of(const std::string& family) {
+ModelConfig experts_config(const std::string& family) {
   ModelConfig config;
   config.family = family;
   config.vocab_size = 97;
@@ -120,18 +122,8 @@ void put_in_form(torch::nn::Module& module, const Form& form) {
   nn::put_in_panels(module, form.code_bits);
 }
 
-at::Tensor ids_of(int64_t batch, int64_t tokens) {
+at::Tensor expert_ids(int64_t batch, int64_t tokens) {
   return at::arange(batch * tokens).mul(31).remainder(97).view({batch, tokens});
-}
-
-at::Tensor in_pieces(CausalLM& model, const at::Tensor& ids_BT,
-                     const std::vector<int64_t>& pieces) {
-  nn::KvCache cache = model.make_cache(ids_BT.size(0), ids_BT.size(1));
-  std::vector<at::Tensor> parts;
-  for (const int64_t tokens : pieces) {
-    parts.push_back(model.forward(ids_BT.narrow(1, cache.length(), tokens), &cache));
-  }
-  return at::cat(parts, 1);
 }
 
 const std::vector<Form> kForms = {{"4 bits", 4, at::kHalf},       {"6 bits", 6, at::kHalf},
@@ -173,12 +165,13 @@ TEST(FusedExperts, GiveWhatTheModuleGives) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
     for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
-      for (const Form& form : kForms) expect_mixture(config_of("qwen2_moe"), form, group, split);
+      for (const Form& form : kForms)
+        expect_mixture(experts_config("qwen2_moe"), form, group, split);
       for (const char* family : {"gpt_oss", "glm4_moe"}) {
-        expect_mixture(config_of(family), kForms.front(), group, split);
-        expect_mixture(config_of(family), kForms.back(), group, split);
+        expect_mixture(experts_config(family), kForms.front(), group, split);
+        expect_mixture(experts_config(family), kForms.back(), group, split);
       }
-      expect_mixture(config_of("mixtral"), kForms.front(), group, split);
+      expect_mixture(experts_config("mixtral"), kForms.front(), group, split);
     }
   });
 }
@@ -188,11 +181,11 @@ TEST(FusedExperts, GiveTheModulesPassOfAWholeModel) {
     const c10::InferenceMode inference;
     for (const std::string family : {"mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "glm4_moe"}) {
       for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
-        const auto model = plain_model(config_of(family), group, split);
+        const auto model = plain_model(experts_config(family), group, split);
         put_in_form(*model, kForms.front());
         EXPECT_EQ(model->make_cache(1, 1).dtype(), at::kHalf) << family;
         model->set_cache_dtype(at::kFloat);
-        const at::Tensor one_BT = ids_of(1, 12), few_BT = ids_of(3, 5);
+        const at::Tensor one_BT = expert_ids(1, 12), few_BT = expert_ids(3, 5);
         const at::Tensor one = model->forward(one_BT, nullptr);
         expect_close(in_pieces(*model, one_BT, {12}), one, family, 2e-3);
         expect_close(in_pieces(*model, one_BT, {5, 1, 1, 4, 1}), one, family + " in pieces", 2e-3);
@@ -208,11 +201,11 @@ TEST(FusedExperts, ShareTheRowsOfLongPrompts) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
     for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
-      const auto model = plain_model(config_of("qwen2_moe"), group, split);
+      const auto model = plain_model(experts_config("qwen2_moe"), group, split);
       put_in_form(*model, kForms.front());
       model->set_cache_dtype(at::kFloat);
       // Of no row are two experts' scores so close that rounding chooses between them.
-      const at::Tensor ids_BT = ids_of(31, 13).add(5).remainder(97);
+      const at::Tensor ids_BT = expert_ids(31, 13).add(5).remainder(97);
       const uint64_t calls = group.traffic().reduce_scatter.calls;
       expect_close(in_pieces(*model, ids_BT, {13}), model->forward(ids_BT, nullptr),
                    core::join("403 rows on ", group.size()), 2e-3);
@@ -226,9 +219,9 @@ TEST(FusedExperts, ReadFewTokensAsOneByOneBitForBit) {
   on_ranks(
       [](const Group& group) {
         const c10::InferenceMode inference;
-        const auto model = plain_model(config_of("qwen2_moe"), group, ExpertSplit::kFfn);
+        const auto model = plain_model(experts_config("qwen2_moe"), group, ExpertSplit::kFfn);
         put_in_form(*model, kForms.back());
-        const at::Tensor ids_BT = ids_of(1, 12);
+        const at::Tensor ids_BT = expert_ids(1, 12);
         EXPECT_TRUE(at::equal(in_pieces(*model, ids_BT, {4, 8}),
                               in_pieces(*model, ids_BT, {4, 1, 1, 1, 1, 1, 1, 1, 1})));
       },
@@ -237,10 +230,10 @@ TEST(FusedExperts, ReadFewTokensAsOneByOneBitForBit) {
 
 TEST(FusedExperts, TakeUpAnotherExpert) {
   const c10::InferenceMode inference;
-  const auto model = plain_model(config_of("mixtral"), Group(), ExpertSplit::kFfn);
+  const auto model = plain_model(experts_config("mixtral"), Group(), ExpertSplit::kFfn);
   put_in_form(*model, kForms.front());
   model->set_cache_dtype(at::kFloat);
-  const at::Tensor ids_BT = ids_of(1, 12);
+  const at::Tensor ids_BT = expert_ids(1, 12);
   const at::Tensor before = in_pieces(*model, ids_BT, {12});
   const auto linears = nn::find_linears(*model);
   const auto find = [&](const std::string& end) {
