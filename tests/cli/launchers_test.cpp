@@ -12,7 +12,7 @@ using test::CommandResult;
 using Strings = std::vector<std::string>;
 
 const Strings kAnswer = {"generate", "-p", "The quick brown fox jumps over", "-n", "8"};
-constexpr char kText[] = " a lazy dog\n\nIn this example\n";
+constexpr char kContinuation[] = " a lazy dog\n\nIn this example\n";
 
 Strings answer_command() { return weft_command(kAnswer); }
 
@@ -47,7 +47,7 @@ TEST(Launchers, OpenMpiStartsTheRanks) {
              answer_command()),
       with_model());
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(result.out, kText);
+  EXPECT_EQ(result.out, kContinuation);
 }
 
 TEST(Launchers, MpichStartsTheRanks) {
@@ -55,7 +55,7 @@ TEST(Launchers, MpichStartsTheRanks) {
   const CommandResult result =
       test::run_command(joined({"mpirun.mpich", "-n", "2"}, answer_command()), with_model());
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(result.out, kText);
+  EXPECT_EQ(result.out, kContinuation);
 }
 
 TEST(Launchers, VariablesOfTorchrunMakeRanks) {
@@ -65,7 +65,7 @@ TEST(Launchers, VariablesOfTorchrunMakeRanks) {
   const CommandResult of_root = root.finish();
   const CommandResult of_other = other.finish();
   EXPECT_EQ(of_root.status, 0) << of_root.err;
-  EXPECT_EQ(of_root.out, kText);
+  EXPECT_EQ(of_root.out, kContinuation);
   EXPECT_EQ(of_other.status, 0) << of_other.err;
   EXPECT_EQ(of_other.out + of_other.err, "");
 }

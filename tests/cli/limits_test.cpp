@@ -18,8 +18,6 @@ using test::CommandResult;
 using testing::TempDir;
 using Strings = std::vector<std::string>;
 
-constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
-
 // Puts NaN into the fifth element of a tensor of float32.
 void damage(const std::string& path, const std::string& tensor) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);

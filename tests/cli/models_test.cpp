@@ -21,7 +21,6 @@ using test::CommandResult;
 using testing::TempDir;
 using Strings = std::vector<std::string>;
 
-constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
 constexpr char kMixed[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/mixed_override_f32";
 constexpr char kQuantized[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/affine_b4_g64_f32";
 constexpr char kFamilies[] = WEFT_SOURCE_DIR "/tests/models/data/families/";
@@ -45,8 +44,8 @@ std::vector<float> read_logits(const std::string& path) {
   return values;
 }
 
-std::vector<float> logits_of(const TempDir& dir, const std::string& model,
-                             const std::string& tokens = kTokens) {
+std::vector<float> logits_of_model(const TempDir& dir, const std::string& model,
+                                   const std::string& tokens = kTokens) {
   expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("logits"), "--force"});
   return read_logits(dir.at("logits"));
 }
@@ -96,7 +95,9 @@ TEST(ShardVerb, CutsAndJoinsAgain) {
       EXPECT_TRUE(files_of(dir.at("cut")) == files_of(dir.at("back")));
       expect_done({"shard", dir.at("four"), dir.at("whole"), "--tp", "1", "--force"});
       expect_same_tensors(model, dir.at("whole"));
-      EXPECT_EQ(largest_difference(logits_of(dir, dir.at("whole")), logits_of(dir, model)), 0);
+      EXPECT_EQ(
+          largest_difference(logits_of_model(dir, dir.at("whole")), logits_of_model(dir, model)),
+          0);
     }
   }
 }
@@ -119,7 +120,8 @@ TEST(QuantizeVerb, WritesWhatMlxWrites) {
   const nlohmann::json expected = {{"group_size", 64}, {"bits", 4}, {"mode", "affine"}};
   EXPECT_EQ(config_of(dir.at("q")).at("quantization"), expected);
   EXPECT_EQ(config_of(dir.at("q")).at("quantization_config"), expected);
-  EXPECT_EQ(largest_difference(logits_of(dir, dir.at("q")), logits_of(dir, kQuantized)), 0);
+  EXPECT_EQ(largest_difference(logits_of_model(dir, dir.at("q")), logits_of_model(dir, kQuantized)),
+            0);
 }
 
 // MLX has quantized one layer of the mixed fixture, which is the plain one, to mxfp4.
@@ -138,8 +140,8 @@ TEST(QuantizeVerb, WritesMlxsSmallFloats) {
     EXPECT_EQ(config_of(dir.at(mode)).at("quantization").at("mode"), mode);
     // Quantized again as it is: nothing changes.
     expect_done({"convert", dir.at(mode), dir.at(core::join(mode, "2"))});
-    EXPECT_EQ(largest_difference(logits_of(dir, dir.at(mode)),
-                                 logits_of(dir, dir.at(core::join(mode, "2")))),
+    EXPECT_EQ(largest_difference(logits_of_model(dir, dir.at(mode)),
+                                 logits_of_model(dir, dir.at(core::join(mode, "2")))),
               0);
   }
 }
@@ -165,7 +167,8 @@ TEST(QuantizeVerb, WritesExpertsStackedAsMlxDoes) {
   EXPECT_EQ(config_of(dir.at("one")).at("quantization"),
             nlohmann::json({{"group_size", 32}, {"bits", 4}, {"mode", "affine"}}));
   const std::string tokens = "1,2,3,17,5,60,11";
-  EXPECT_EQ(largest_difference(logits_of(dir, dir.at("one"), tokens), logits_of(dir, mlx, tokens)),
+  EXPECT_EQ(largest_difference(logits_of_model(dir, dir.at("one"), tokens),
+                               logits_of_model(dir, mlx, tokens)),
             0);
   for (const std::string tp : {"2", "3"}) {
     expect_done(joined({"quantize", dir.at("f32"), dir.at(tp), "--tp", tp}, bits));
@@ -176,8 +179,8 @@ TEST(QuantizeVerb, WritesExpertsStackedAsMlxDoes) {
 TEST(ConvertVerb, TurnsBlocksIntoPartsOfTheSameValues) {
   const TempDir dir;
   expect_done({"convert", kModel, dir.at("mlx")});
-  EXPECT_EQ(largest_difference(logits_of(dir, dir.at("mlx"), kTextTokens),
-                               logits_of(dir, kModel, kTextTokens)),
+  EXPECT_EQ(largest_difference(logits_of_model(dir, dir.at("mlx"), kTextTokens),
+                               logits_of_model(dir, kModel, kTextTokens)),
             0);
   const nlohmann::json config = config_of(dir.at("mlx"));
   EXPECT_EQ(config.at("quantization").at("bits"), 4);
@@ -196,8 +199,8 @@ TEST(ConvertVerb, TurnsBlocksIntoPlainNumbers) {
   EXPECT_TRUE(fs::exists(dir.at("f32/model-00003-of-00003.safetensors")));
   EXPECT_FALSE(config_of(dir.at("f32")).contains("quantization"));
   EXPECT_EQ(config_of(dir.at("f32")).at("torch_dtype"), "float32");
-  EXPECT_LT(largest_difference(logits_of(dir, dir.at("f32"), kTextTokens),
-                               logits_of(dir, kModel, kTextTokens)),
+  EXPECT_LT(largest_difference(logits_of_model(dir, dir.at("f32"), kTextTokens),
+                               logits_of_model(dir, kModel, kTextTokens)),
             1e-4);
 }
 
@@ -224,7 +227,7 @@ TEST(ConvertVerb, WritesGgufAndBack) {
   const std::string folder = with_tokenizer(dir);
   const std::string gguf = dir.at("model.gguf");
   expect_done({"convert", folder, gguf});
-  EXPECT_EQ(largest_difference(logits_of(dir, gguf), logits_of(dir, folder)), 0);
+  EXPECT_EQ(largest_difference(logits_of_model(dir, gguf), logits_of_model(dir, folder)), 0);
   EXPECT_EQ(weft({"convert", folder, gguf}).status, 2);
   expect_done({"convert", gguf, dir.at("back")});
   expect_same_tensors(folder, dir.at("back"));
@@ -238,7 +241,9 @@ TEST(ConvertVerb, WritesGgufAndBack) {
     EXPECT_EQ(config.at(key), config_of(folder).at(key)) << key;
   }
   expect_done({"convert", folder, dir.at("half.gguf"), "--dtype", "f16"});
-  EXPECT_LT(largest_difference(logits_of(dir, dir.at("half.gguf")), logits_of(dir, folder)), 0.05);
+  EXPECT_LT(
+      largest_difference(logits_of_model(dir, dir.at("half.gguf")), logits_of_model(dir, folder)),
+      0.05);
 }
 
 TEST(ConvertVerb, TakesExpertsToGgufAndBack) {
@@ -246,8 +251,8 @@ TEST(ConvertVerb, TakesExpertsToGgufAndBack) {
   const std::string folder = with_tokenizer(dir, core::join(kFamilies, "qwen2_moe"));
   const std::string tokens = "1,2,3,17,5,60,11";
   expect_done({"convert", folder, dir.at("model.gguf")});
-  EXPECT_EQ(largest_difference(logits_of(dir, dir.at("model.gguf"), tokens),
-                               logits_of(dir, folder, tokens)),
+  EXPECT_EQ(largest_difference(logits_of_model(dir, dir.at("model.gguf"), tokens),
+                               logits_of_model(dir, folder, tokens)),
             0);
   expect_done({"convert", dir.at("model.gguf"), dir.at("back"), "--tp", "3", "--dtype", "bf16"});
   expect_same_tensors(folder, dir.at("back"));
@@ -257,7 +262,7 @@ TEST(ConvertVerb, TakesExpertsToGgufAndBack) {
 TEST(LogitsVerb, TakesWholeExpertsOnEachRank) {
   const TempDir dir;
   const std::string model = core::join(kFamilies, "mixtral"), tokens = "1,2,3,17,5,60,11";
-  const auto whole = logits_of(dir, model, tokens);
+  const auto whole = logits_of_model(dir, model, tokens);
   expect_done({"logits", model, "--tokens", tokens, "--out", dir.at("three"), "--tp", "3",
                "--expert-split", "experts"});
   EXPECT_LT(largest_difference(read_logits(dir.at("three")), whole), 1e-4);
@@ -266,7 +271,7 @@ TEST(LogitsVerb, TakesWholeExpertsOnEachRank) {
 TEST(LogitsVerb, DealsOutQueryHeadsOrWholeKvHeads) {
   const TempDir dir;
   const std::string model = core::join(kFamilies, "llama_bias"), tokens = "1,2,3,17,5,60,11";
-  const auto whole = logits_of(dir, model, tokens);
+  const auto whole = logits_of_model(dir, model, tokens);
   std::vector<std::vector<float>> both;
   for (const std::string split : {"kv", "even"}) {
     expect_done({"logits", model, "--tokens", tokens, "--out", dir.at(split), "--tp", "2",
@@ -277,13 +282,13 @@ TEST(LogitsVerb, DealsOutQueryHeadsOrWholeKvHeads) {
   EXPECT_NE(both[0], both[1]);
 }
 
-struct Refusal {
+struct WriterRefusal {
   Strings args;
   int status;
   std::string part;
 };
 
-void expect_refused(const Refusal& refusal) {
+void expect_writer_refused(const WriterRefusal& refusal) {
   const CommandResult result = weft(refusal.args);
   EXPECT_EQ(result.status, refusal.status) << result.err;
   EXPECT_EQ(result.out, "");
@@ -302,41 +307,45 @@ TEST(ModelWriters, RefuseInOneLineAndLeaveNothing) {
     const Strings tp = verb[0] == "shard" ? Strings{"--tp", "2"} : Strings{};
     const auto with = [&](const Strings& args) { return joined(joined(verb, args), tp); };
     const std::string none = dir.at("none");
-    expect_refused({with({none, out}), 3, none + ": no such file; check the path"});
-    expect_refused({with({kPlain, dir.at("model")}), 2,
-                    "model: is there already; choose another path or give --force"});
-    expect_refused({with({kPlain, dir.at("home"), "--force"}), 2,
-                    "home: holds no config.json, so it is not replaced; choose another path"});
-    expect_refused({with({kPlain, dir.at("no/out")}), 5, "no/out: cannot make "});
-    expect_refused({joined(verb, {kPlain, out, "--tp", "0"}), 2,
-                    "--tp: expected a whole number from 1 to 1024, got '0'"});
-    expect_refused({joined(verb, {kPlain}), 2, " is required"});
+    expect_writer_refused({with({none, out}), 3, none + ": no such file; check the path"});
+    expect_writer_refused({with({kPlain, dir.at("model")}), 2,
+                           "model: is there already; choose another path or give --force"});
+    expect_writer_refused(
+        {with({kPlain, dir.at("home"), "--force"}), 2,
+         "home: holds no config.json, so it is not replaced; choose another path"});
+    expect_writer_refused({with({kPlain, dir.at("no/out")}), 5, "no/out: cannot make "});
+    expect_writer_refused({joined(verb, {kPlain, out, "--tp", "0"}), 2,
+                           "--tp: expected a whole number from 1 to 1024, got '0'"});
+    expect_writer_refused({joined(verb, {kPlain}), 2, " is required"});
   }
-  expect_refused({{"quantize", kPlain, out, "--bits", "7"},
-                  2,
-                  "--bits, --group-size: bits, expected one of 2, 3, 4, 5, 6, 8, got 7; choose one "
-                  "of these"});
-  expect_refused({{"quantize", kPlain, out, "--mode", "mxfp4", "--bits", "8"},
-                  2,
-                  "--bits, --group-size: mxfp4, expected 4 bits in groups of 32, got 8 bits in "
-                  "groups of 32; leave both out, or use mode affine"});
-  expect_refused({{"quantize", kPlain, out, "--group-size", "48"},
-                  2,
-                  "--group-size: 48, expected 32, 64 or 128"});
-  expect_refused({{"quantize", kPlain, out, "--mode", "best"},
-                  2,
-                  "--mode: mode, expected one of affine, mxfp4, mxfp8, nvfp4, got 'best'; name one "
-                  "of these"});
-  expect_refused(
+  expect_writer_refused(
+      {{"quantize", kPlain, out, "--bits", "7"},
+       2,
+       "--bits, --group-size: bits, expected one of 2, 3, 4, 5, 6, 8, got 7; choose one "
+       "of these"});
+  expect_writer_refused(
+      {{"quantize", kPlain, out, "--mode", "mxfp4", "--bits", "8"},
+       2,
+       "--bits, --group-size: mxfp4, expected 4 bits in groups of 32, got 8 bits in "
+       "groups of 32; leave both out, or use mode affine"});
+  expect_writer_refused({{"quantize", kPlain, out, "--group-size", "48"},
+                         2,
+                         "--group-size: 48, expected 32, 64 or 128"});
+  expect_writer_refused(
+      {{"quantize", kPlain, out, "--mode", "best"},
+       2,
+       "--mode: mode, expected one of affine, mxfp4, mxfp8, nvfp4, got 'best'; name one "
+       "of these"});
+  expect_writer_refused(
       {{"convert", kPlain, out, "--dtype", "f8"}, 2, "--dtype: 'f8', expected f32, f16 or bf16"});
-  expect_refused({{"shard", kModel, out, "--tp", "2"},
-                  2,
-                  "a GGUF file, expected safetensors; `weft convert` it first"});
-  expect_refused({{"shard", kPlain, out, "--tp", "64"}, 2, "64"});
-  expect_refused({{"logits", kPlain, "--tokens", "1", "--out", out, "--expert-split", "all"},
-                  2,
-                  "--expert-split: expected ffn or experts, got 'all'"});
-  expect_refused(
+  expect_writer_refused({{"shard", kModel, out, "--tp", "2"},
+                         2,
+                         "a GGUF file, expected safetensors; `weft convert` it first"});
+  expect_writer_refused({{"shard", kPlain, out, "--tp", "64"}, 2, "64"});
+  expect_writer_refused({{"logits", kPlain, "--tokens", "1", "--out", out, "--expert-split", "all"},
+                         2,
+                         "--expert-split: expected ffn or experts, got 'all'"});
+  expect_writer_refused(
       {{"inspect", kPlain, "--head-split", "q"}, 2, "--head-split: expected even or kv, got 'q'"});
   EXPECT_EQ(dir.read("model/config.json"), "mine");
   EXPECT_EQ(dir.num_files(), 2U);

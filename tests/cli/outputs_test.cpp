@@ -17,8 +17,6 @@ using test::CommandResult;
 using testing::TempDir;
 using Strings = std::vector<std::string>;
 
-constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
-
 // Every file below the folder, with its bytes.
 std::map<std::string, std::string> all_files(const std::string& folder) {
   std::map<std::string, std::string> files;

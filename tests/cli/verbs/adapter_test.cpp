@@ -14,13 +14,6 @@ namespace {
 using testing::TempDir;
 using Strings = std::vector<std::string>;
 
-constexpr char kText[] = WEFT_SOURCE_DIR "/tests/generate/data/us_constitution.txt";
-constexpr char kTokenizer[] = WEFT_SOURCE_DIR "/examples/train/bytes";
-
-void expect_success(const test::CommandResult& result) {
-  ASSERT_EQ(result.status, 0) << result.err;
-}
-
 std::string common_lines(const std::string& run, const std::string& text) {
   return "batch.sequences = 4\nbatch.sequence_length = 32\nlog.tensorboard = false\n"
          "schedule.name = \"constant\"\ndata.train = [\"" +
@@ -35,8 +28,8 @@ class Tuned {
         dir_.write("base.toml",
                    "model.hidden_size = 64\nmodel.num_layers = 2\nmodel.num_heads = 4\n"
                    "model.num_kv_heads = 2\nmodel.intermediate_size = 128\nmodel.tokenizer = \"" +
-                       std::string(kTokenizer) + "\"\noptimizer.lr = 5e-3\ntrain.steps = 4\n" +
-                       common_lines(dir_.at("full"), kText));
+                       std::string(kByteTokenizer) + "\"\noptimizer.lr = 5e-3\ntrain.steps = 4\n" +
+                       common_lines(dir_.at("full"), kConstitution));
     expect_success(weft({"train", config}));
     expect_success(weft({"convert", dir_.at("full"), base()}));
     // A text of other letters, so that what the adapters say differs.
@@ -99,7 +92,8 @@ TEST(AdapterFlag, FindsTheBaseOfARunAndQuantizesItAsTheRunDid) {
 TEST(AdapterFlag, HoldsForTheVerbsThatReadAModel) {
   const Tuned tuned;
   const auto loss_of = [&](const Strings& args) {
-    return weft_json(joined({"perplexity", "--file", kText, "--json", "--ctx-size", "32"}, args))
+    return weft_json(
+               joined({"perplexity", "--file", kConstitution, "--json", "--ctx-size", "32"}, args))
         .at("mean_loss")
         .get<double>();
   };
@@ -111,7 +105,7 @@ TEST(AdapterFlag, HoldsForTheVerbsThatReadAModel) {
                        "1,2,3", "--out", tuned.dir().at("logits.safetensors")}));
 }
 
-void expect_refused(const Strings& args, int status, const std::string& part) {
+void expect_adapter_refused(const Strings& args, int status, const std::string& part) {
   for (const char* tp : {"1", "2"}) {
     const auto result = weft(joined(args, {"-p", "x", "--tp", tp}));
     EXPECT_EQ(result.status, status) << result.err;
@@ -125,16 +119,18 @@ TEST(AdapterFlag, RefusesWhatIsNoAdapterOfTheModelInOneLine) {
   const Tuned tuned;
   const std::string empty = tuned.dir().at("empty");
   std::filesystem::create_directory(empty);
-  expect_refused({"generate", "--adapter", empty}, 2,
-                 "--adapter: '" + empty +
-                     "': expected a run of weft lora, one of its checkpoints, or a folder of peft "
-                     "(adapter_config.json and adapter_model.safetensors)");
-  expect_refused({"generate", "--model", tuned.base(), "--adapter", tuned.dir().at("full")}, 2,
-                 "has no adapters, expected a checkpoint of weft lora");
+  expect_adapter_refused(
+      {"generate", "--adapter", empty}, 2,
+      "--adapter: '" + empty +
+          "': expected a run of weft lora, one of its checkpoints, or a folder of peft "
+          "(adapter_config.json and adapter_model.safetensors)");
+  expect_adapter_refused({"generate", "--model", tuned.base(), "--adapter", tuned.dir().at("full")},
+                         2, "has no adapters, expected a checkpoint of weft lora");
   // The model of set-up has 30 layers of width 576.
-  expect_refused({"generate", "--model", kModel, "--adapter", tuned.run()}, 2,
-                 ": model.layers.0.mlp.down_proj: A [4, 128] and B [64, 4], expected [r, 1536] and "
-                 "[576, r] for '");
+  expect_adapter_refused(
+      {"generate", "--model", kModel, "--adapter", tuned.run()}, 2,
+      ": model.layers.0.mlp.down_proj: A [4, 128] and B [64, 4], expected [r, 1536] and "
+      "[576, r] for '");
   std::filesystem::remove_all(tuned.base());
   const auto moved = test::run_command({kWeft, "generate", "-p", "x", "--adapter", tuned.run()});
   EXPECT_EQ(moved.status, 2);

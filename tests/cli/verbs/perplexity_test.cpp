@@ -13,11 +13,11 @@ namespace {
 using testing::TempDir;
 using Strings = std::vector<std::string>;
 
-constexpr char kData[] = WEFT_SOURCE_DIR "/tests/generate/data/";
+constexpr char kTextData[] = WEFT_SOURCE_DIR "/tests/generate/data/";
 
 const nlohmann::json& reference() {
   static const nlohmann::json file = [] {
-    std::ifstream in(std::string(kData) + "perplexity.json");
+    std::ifstream in(std::string(kTextData) + "perplexity.json");
     return nlohmann::json::parse(in);
   }();
   return file;
@@ -25,7 +25,7 @@ const nlohmann::json& reference() {
 
 // The begin of the text that the reference implementation has read.
 std::string write_text(const TempDir& dir) {
-  std::ifstream in(std::string(kData) + "us_constitution.txt", std::ios::binary);
+  std::ifstream in(std::string(kTextData) + "us_constitution.txt", std::ios::binary);
   std::string text(reference().at("bytes").get<size_t>(), '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   return dir.write("text", text);
@@ -124,10 +124,10 @@ TEST(PerplexityVerb, EqualsTheLoopOfTransformersDocumentation) {
   const TempDir dir;
   std::filesystem::copy(WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32", dir.at("model"));
   testing::add_byte_tokenizer(dir.at("model"));
-  std::ifstream golden(std::string(kData) + "documented_perplexity.json");
+  std::ifstream golden(std::string(kTextData) + "documented_perplexity.json");
   const auto documented = nlohmann::json::parse(golden);
   std::string text(documented.at("bytes").get<size_t>(), '\0');
-  std::ifstream in(std::string(kData) + "us_constitution.txt", std::ios::binary);
+  std::ifstream in(std::string(kTextData) + "us_constitution.txt", std::ios::binary);
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   const std::string path = dir.write("text", text);
   for (const auto& expected : documented.at("cases")) {

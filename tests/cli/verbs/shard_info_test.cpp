@@ -20,10 +20,9 @@ using test::CommandResult;
 using testing::TempDir;
 using Strings = std::vector<std::string>;
 
-constexpr char kData[] = WEFT_SOURCE_DIR "/tests/cli/data/shard_info/";
-constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
+constexpr char kShardInfoData[] = WEFT_SOURCE_DIR "/tests/cli/data/shard_info/";
 
-std::string data(const std::string& name) { return kData + name; }
+std::string data(const std::string& name) { return kShardInfoData + name; }
 
 const json& cases() {
   static const json all = [] {
@@ -33,13 +32,13 @@ const json& cases() {
   return all;
 }
 
-void expect_done(const Strings& args) {
+void expect_quiet(const Strings& args) {
   const CommandResult result = weft(args);
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out + result.err, "");
 }
 
-void expect_refused(const Strings& args, const std::string& message) {
+void expect_config_error(const Strings& args, const std::string& message) {
   const CommandResult result = weft(args);
   EXPECT_EQ(result.status, 2);
   EXPECT_EQ(result.out, "");
@@ -95,7 +94,7 @@ void expect_case(const json& each, const io::TensorFile& source, const io::Tenso
   SCOPED_TRACE(name);
   const CaseFiles files(each);
   const auto n = each.at("tp").get<size_t>();
-  expect_done(joined({"shard", files.at("tensors.safetensors"), files.at("out")}, files.flags()));
+  expect_quiet(joined({"shard", files.at("tensors.safetensors"), files.at("out")}, files.flags()));
   const auto written = io::TensorFile::open(files.at("out"));
   const auto cut = each.at("cut").get<Strings>();
   for (const io::TensorMeta& tensor : source.tensors()) {
@@ -126,11 +125,11 @@ TEST(ShardInfoFiles, PiecesAreCutAnewAndJoined) {
   const TempDir dir;
   const std::string info = dir.write("info.json", R"({"uneven": 1, "x_1": 0})");
   const std::string source = data("tensors.safetensors");
-  expect_done({"shard", source, dir.at("three"), "--tp", "3", "--shard-info", info});
-  expect_done({"shard", dir.at("three"), dir.at("two"), "--tp", "2"});
+  expect_quiet({"shard", source, dir.at("three"), "--tp", "3", "--shard-info", info});
+  expect_quiet({"shard", dir.at("three"), dir.at("two"), "--tp", "2"});
   const json report = weft_json({"inspect", dir.at("two"), "--tp", "4", "--json"});
   EXPECT_EQ(report.at("rank_bytes").size(), 4U);
-  expect_done({"shard", dir.at("two"), dir.at("whole"), "--tp", "1"});
+  expect_quiet({"shard", dir.at("two"), dir.at("whole"), "--tp", "1"});
   const auto before = io::TensorFile::open(source), after = io::TensorFile::open(dir.at("whole"));
   ASSERT_EQ(after->tensors().size(), before->tensors().size());
   for (const io::TensorMeta& tensor : before->tensors()) {
@@ -142,7 +141,7 @@ TEST(ShardInfoFiles, PiecesAreCutAnewAndJoined) {
 TEST(ShardInfoFiles, PiecesWithoutRulesGoToTheirRanks) {
   const TempDir dir;
   const std::string info = dir.write("info.json", R"({"uneven": 1})");
-  expect_done(
+  expect_quiet(
       {"shard", data("tensors.safetensors"), dir.at("cut"), "--tp", "2", "--shard-info", info});
   const std::string none = dir.write("none.json", "{}");
   const json report =
@@ -165,48 +164,49 @@ TEST(ShardInfoFiles, TakeSeveralFilesAsOneSetOfTensors) {
   const size_t all = io::TensorFile::open(data("tensors.safetensors"))->tensors().size() +
                      io::TensorFile::open(data("expected.safetensors"))->tensors().size();
   EXPECT_EQ(report.at("tensors").size(), all);
-  expect_done(joined(joined({"shard", dir.at("out")}, tensors), rules));
+  expect_quiet(joined(joined({"shard", dir.at("out")}, tensors), rules));
   EXPECT_EQ(io::TensorFile::open(dir.at("out"))->tensors().size(), all + 1);
   // A folder that was written before, without config.json, is replaced only when asked for.
-  expect_refused(joined(joined({"shard", dir.at("out")}, tensors), rules),
-                 dir.at("out") + ": is there already; choose another path or give --force");
-  expect_done(joined(joined({"shard", dir.at("out")}, tensors), joined(rules, {"--force"})));
+  expect_config_error(joined(joined({"shard", dir.at("out")}, tensors), rules),
+                      dir.at("out") + ": is there already; choose another path or give --force");
+  expect_quiet(joined(joined({"shard", dir.at("out")}, tensors), joined(rules, {"--force"})));
 }
 
 TEST(ShardInfoFiles, RefuseWhatNothingSays) {
   const TempDir dir;
   const std::string source = dir.at("t.safetensors");
   fs::copy_file(data("tensors.safetensors"), source);
-  expect_refused({"shard", source, dir.at("out"), "--tp", "2"},
-                 source +
-                     ": no config.json says which model this is, so nothing says how to cut "
-                     "it; give rules by --shard-info");
-  expect_refused({"shard", source, dir.at("out"), "--tp", "2", "--functions", "f.json"},
-                 "--functions: without --shard-info, whose rules call them; give both");
-  expect_refused(
+  expect_config_error({"shard", source, dir.at("out"), "--tp", "2"},
+                      source +
+                          ": no config.json says which model this is, so nothing says how to cut "
+                          "it; give rules by --shard-info");
+  expect_config_error({"shard", source, dir.at("out"), "--tp", "2", "--functions", "f.json"},
+                      "--functions: without --shard-info, whose rules call them; give both");
+  expect_config_error(
       {"inspect", source, "--tensors", source},
       "--tensors: beside MODEL '" + source + "', expected one of them; leave the other out");
   const std::string qkv =
       dir.write("qkv.json", R"({"w_qkv": [{"func_name": "_shard_qkv", "out_shape": [2, 60, 3],)"
                             R"( "out_dtype": "float16"}]})");
-  expect_refused({"inspect", source, "--tp", "2", "--shard-info", qkv},
-                 qkv +
-                     ": parameter 'w_qkv': '_shard_qkv' cuts q, k and v, and nothing says how "
-                     "many heads there are; put config.json or mlc-chat-config.json beside the "
-                     "tensors, or bind the name in a file of functions: {\"_shard_qkv\": "
-                     "[\"weft.stack_qkv\", HEADS, KV_HEADS]}; --functions takes such a file");
+  expect_config_error(
+      {"inspect", source, "--tp", "2", "--shard-info", qkv},
+      qkv +
+          ": parameter 'w_qkv': '_shard_qkv' cuts q, k and v, and nothing says how "
+          "many heads there are; put config.json or mlc-chat-config.json beside the "
+          "tensors, or bind the name in a file of functions: {\"_shard_qkv\": "
+          "[\"weft.stack_qkv\", HEADS, KV_HEADS]}; --functions takes such a file");
   const std::string dims = dir.write("dims.json", R"({"uneven": 0})");
   const std::string other = dir.at("other");
   fs::create_directory(other);
   fs::copy_file(source, other + "/notes");
-  expect_refused({"shard", source, other, "--tp", "2", "--force", "--shard-info", dims},
-                 other + ": holds no config.json, so it is not replaced; choose another path");
-  expect_refused({"shard", source, dir.path(), "--tp", "2", "--force", "--shard-info", dims},
-                 dir.path() + ": holds " + source + ", which is read; choose another path");
+  expect_config_error({"shard", source, other, "--tp", "2", "--force", "--shard-info", dims},
+                      other + ": holds no config.json, so it is not replaced; choose another path");
+  expect_config_error({"shard", source, dir.path(), "--tp", "2", "--force", "--shard-info", dims},
+                      dir.path() + ": holds " + source + ", which is read; choose another path");
 }
 
-std::vector<float> logits_of(const TempDir& dir, const Strings& flags) {
-  expect_done(joined(
+std::vector<float> logits_with(const TempDir& dir, const Strings& flags) {
+  expect_quiet(joined(
       {"logits", kPlain, "--tokens", "1,2,3,200", "--force", "--out", dir.at("logits")}, flags));
   const std::string bytes = testing::tensor_text(*io::TensorFile::open(dir.at("logits")), "logits");
   std::vector<float> values(bytes.size() / sizeof(float));
@@ -228,8 +228,8 @@ TEST(ShardInfoFiles, OfTvmCutAModelThatRuns) {
   ASSERT_GT(rules.size(), 0U);
   const std::string info = dir.write("info.json", rules.dump());
   const std::string functions = dir.write("functions.json", cases().at("functions").dump());
-  const auto whole = logits_of(dir, {});
-  const auto cut = logits_of(dir, {"--tp", "2", "--shard-info", info, "--functions", functions});
+  const auto whole = logits_with(dir, {});
+  const auto cut = logits_with(dir, {"--tp", "2", "--shard-info", info, "--functions", functions});
   ASSERT_EQ(cut.size(), whole.size());
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(cut[i], whole[i], 1e-4F) << i;
 }

@@ -21,9 +21,6 @@ namespace {
 using testing::TempDir;
 using Strings = std::vector<std::string>;
 
-constexpr char kText[] = WEFT_SOURCE_DIR "/tests/generate/data/us_constitution.txt";
-constexpr char kTokenizer[] = WEFT_SOURCE_DIR "/examples/train/bytes";
-
 // A run of a tiny model in `dir`/run; `more` are further lines of its file.
 std::string write_config(const TempDir& dir, const std::string& name, const std::string& more = "",
                          int steps = 8) {
@@ -31,12 +28,12 @@ std::string write_config(const TempDir& dir, const std::string& name, const std:
   return dir.write(name + ".toml",
                    "model.hidden_size = 24\nmodel.num_layers = 2\nmodel.num_heads = 6\n"
                    "model.num_kv_heads = 2\nmodel.tokenizer = \"" +
-                       std::string(kTokenizer) +
+                       std::string(kByteTokenizer) +
                        "\"\nbatch.sequences = 12\nbatch.microbatch = 1\n"
                        "batch.sequence_length = 32\ntrain.seed = 3\noptimizer.lr = 5e-3\n"
                        "schedule.warmup_steps = 2\ndata.eval_fraction = 0.1\neval.every = 4\n"
                        "eval.sequences = 5\ndata.train = [\"" +
-                       kText + "\"]\ncheckpoint.every = 4\ncheckpoint.folder = \"" + run +
+                       kConstitution + "\"]\ncheckpoint.every = 4\ncheckpoint.folder = \"" + run +
                        "\"\ntrain.steps = " + std::to_string(steps) + "\n" + more);
 }
 
@@ -159,7 +156,7 @@ TEST(TrainVerb, ResumesStagesBitForBitAndOnOtherMeshes) {
   const std::string out = dir.path() + "/model";
   ASSERT_EQ(weft({"convert", dir.path() + "/whole", out}).status, 0);
   const auto measured =
-      weft_json({"perplexity", out, "--file", kText, "--json", "--ctx-size", "32"});
+      weft_json({"perplexity", out, "--file", kConstitution, "--json", "--ctx-size", "32"});
   EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected.back().eval_loss.value_or(-1), 0.3);
 }
 
@@ -171,16 +168,12 @@ std::string write_measure(const TempDir& dir, const std::string& name, const std
                        "\"\nbatch.sequences = 4\nbatch.sequence_length = 32\n"
                        "data.eval_fraction = 0.1\neval.every = 1\neval.sequences = 5\n"
                        "data.train = [\"" +
-                       std::string(kText) + "\"]\ncheckpoint.folder = \"" + dir.path() + "/" +
-                       name + "\"\n" + more);
+                       std::string(kConstitution) + "\"]\ncheckpoint.folder = \"" + dir.path() +
+                       "/" + name + "\"\n" + more);
 }
 
 double last_eval(const TempDir& dir, const std::string& name) {
   return metrics_of(dir, name).back().eval_loss.value_or(-1);
-}
-
-void expect_success(const test::CommandResult& result) {
-  ASSERT_EQ(result.status, 0) << result.err;
 }
 
 // The model that was trained is the one that is converted, read by other verbs and trained further.
@@ -191,7 +184,7 @@ TEST(TrainVerb, ConvertsARunToAFolderThatOtherVerbsRead) {
   expect_success(weft({"convert", dir.path() + "/run", out}));
   const double expected = last_eval(dir, "run");
   const auto measured =
-      weft_json({"perplexity", out, "--file", kText, "--json", "--ctx-size", "32"});
+      weft_json({"perplexity", out, "--file", kConstitution, "--json", "--ctx-size", "32"});
   EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected, 0.3);
   expect_success(train({write_measure(dir, "more", out), "--tp", "2"}));
   EXPECT_NEAR(last_eval(dir, "more"), expected, 1e-4);
