@@ -22,7 +22,7 @@ json goldens() {
   return json::parse(in);
 }
 
-test::Client client_of(const json& golden, Pooling pooling) {
+test::Client client_of_golden(const json& golden, Pooling pooling) {
   test::Client client;
   for (const char byte : golden.at("text").get<std::string>()) {
     client.request.prompt.push_back(static_cast<unsigned char>(byte));
@@ -54,9 +54,9 @@ TEST(Embeddings, AreTransformersHiddenStatesWithPagesAndWithout) {
       for (const Pooling pooling : {Pooling::kLast, Pooling::kMean}) {
         const char* const name = pooling == Pooling::kLast ? "last" : "mean";
         std::vector<test::Client> clients;
-        for (const json& golden : texts) clients.push_back(client_of(golden, pooling));
+        for (const json& golden : texts) clients.push_back(client_of_golden(golden, pooling));
         // The longest once more, when its pages are there.
-        clients.push_back(client_of(texts.back(), pooling));
+        clients.push_back(client_of_golden(texts.back(), pooling));
         clients.back().first_step = 6;
         const auto seen = test::serve_all(runner, tokenizer, clients, options);
         if (world.rank() != 0) continue;
@@ -68,7 +68,7 @@ TEST(Embeddings, AreTransformersHiddenStatesWithPagesAndWithout) {
   }
 }
 
-std::string refusal(const json& body) {
+std::string embedding_refusal(const json& body) {
   try {
     read_embedding_request(body);
   } catch (const ApiError& error) {
@@ -87,13 +87,14 @@ TEST(EmbeddingRequest, TakesTextsAndTokensAndRefusesTheRestByItsName) {
   EXPECT_EQ(full.inputs, (std::vector<PromptInput>{Tokens{1, 2}, Tokens{3}}));
   EXPECT_TRUE(full.is_base64);
   EXPECT_EQ(full.unknown, std::vector<std::string>{"best"});
-  EXPECT_EQ(refusal({{"model", "m"}}), "input: missing, expected a text");
-  EXPECT_EQ(refusal({{"input", {1, "a"}}}),
+  EXPECT_EQ(embedding_refusal({{"model", "m"}}), "input: missing, expected a text");
+  EXPECT_EQ(embedding_refusal({{"input", {1, "a"}}}),
             "input: expected a string, token ids, or a list of either");
-  EXPECT_EQ(refusal({{"input", json::array()}}), "input: a list of 0 prompts, expected 1 to 2048");
-  EXPECT_EQ(refusal({{"input", "a"}, {"encoding_format", "hex"}}),
+  EXPECT_EQ(embedding_refusal({{"input", json::array()}}),
+            "input: a list of 0 prompts, expected 1 to 2048");
+  EXPECT_EQ(embedding_refusal({{"input", "a"}, {"encoding_format", "hex"}}),
             "encoding_format: got 'hex', expected float or base64");
-  EXPECT_EQ(refusal({{"input", "a"}, {"dimensions", 3}}),
+  EXPECT_EQ(embedding_refusal({{"input", "a"}, {"dimensions", 3}}),
             "dimensions: not supported by this server; leave it out");
 }
 

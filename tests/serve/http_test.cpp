@@ -22,9 +22,9 @@ using namespace std::chrono_literals;
 using testing::error_text;
 
 // One client's socket.
-class Client {
+class SocketClient {
  public:
-  explicit Client(const HttpServer& server, int receive_bytes = 0)
+  explicit SocketClient(const HttpServer& server, int receive_bytes = 0)
       : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     if (receive_bytes > 0) {
       ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
@@ -86,7 +86,7 @@ std::string status_of(const std::string& answer) { return answer.substr(0, 12); 
 
 TEST(HttpServer, AnswersOneRequestAfterTheOtherOnOneConnection) {
   const HttpServer server(small_options(), echo);
-  Client client(server);
+  SocketClient client(server);
   const std::string whole =
       "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 14\r\n"
       "Connection: keep-alive\r\n\r\nPOST /say one!";
@@ -96,7 +96,7 @@ TEST(HttpServer, AnswersOneRequestAfterTheOtherOnOneConnection) {
   client.send(post("two.") + post("three", "Connection: close\r\n"));
   EXPECT_TRUE(client.read_until("two.").ends_with("POST /say two."));
   EXPECT_TRUE(client.read_all().ends_with("Connection: close\r\n\r\nPOST /say three"));
-  Client careful(server);
+  SocketClient careful(server);
   careful.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   EXPECT_EQ(careful.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   careful.send("ok");
@@ -105,7 +105,9 @@ TEST(HttpServer, AnswersOneRequestAfterTheOtherOnOneConnection) {
 
 TEST(HttpServer, RefusesWhatIsTooLongOrNoRequest) {
   const HttpServer server(small_options(), echo);
-  const auto ask = [&](const std::string& text) { return status_of(Client(server).ask(text)); };
+  const auto ask = [&](const std::string& text) {
+    return status_of(SocketClient(server).ask(text));
+  };
   const std::string head = "POST / HTTP/1.1\r\nHost: a\r\n";
   EXPECT_EQ(ask(post(std::string(1001, 'x'))), "HTTP/1.1 413");
   EXPECT_EQ(ask(head + "Transfer-Encoding: chunked\r\n\r\n3e9\r\n" + std::string(1001, 'x') +
@@ -136,7 +138,7 @@ TEST(HttpServer, StreamsInPiecesAndPingsWhileNothingComes) {
                                 reply->end();
                               });
                             });
-    Client client(server);
+    SocketClient client(server);
     client.send(post(""));
     const std::string all = client.read_until("0\r\n\r\n");
     EXPECT_NE(all.find("Transfer-Encoding: chunked\r\n"), std::string::npos) << all;
@@ -144,7 +146,7 @@ TEST(HttpServer, StreamsInPiecesAndPingsWhileNothingComes) {
     EXPECT_LT(all.find("9\r\ndata: 1\n\n\r\n"), ping) << all;
     EXPECT_LT(ping, all.find("9\r\ndata: 2\n\n\r\n")) << all;
     // An old client knows no pieces.
-    EXPECT_TRUE(Client(server).ask("GET / HTTP/1.0\r\n\r\n").ends_with("data: 2\n\n"));
+    EXPECT_TRUE(SocketClient(server).ask("GET / HTTP/1.0\r\n\r\n").ends_with("data: 2\n\n"));
     for (std::thread& thread : threads) thread.join();
   }
 }
@@ -184,7 +186,7 @@ TEST(HttpServer, BeginsAStreamBeforeItsPiecesWhateverThreadWritesThem) {
                               reply->end();
                             }).join();
                           });
-  Client client(server);
+  SocketClient client(server);
   client.send(post("", "Connection: close\r\n"));
   const std::string answer = client.read_all();
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
@@ -194,7 +196,7 @@ TEST(HttpServer, BeginsAStreamBeforeItsPiecesWhateverThreadWritesThem) {
 TEST(HttpServer, SaysWhenAClientGoesOrReadsNothing) {
   Kept kept;
   const HttpServer server(small_options(), kept.handler());
-  Client leaves(server), stays(server);
+  SocketClient leaves(server), stays(server);
   leaves.send(post(""));
   ASSERT_TRUE(kept.wait(1, 0));
   stays.send(post(""));
@@ -204,7 +206,7 @@ TEST(HttpServer, SaysWhenAClientGoesOrReadsNothing) {
   kept.replies[1]->send({200, "text/plain", "still here", {}});
   EXPECT_TRUE(stays.read_until("here").ends_with("still here"));
 
-  Client sleeps(server, 4096);
+  SocketClient sleeps(server, 4096);
   sleeps.send(post(""));
   ASSERT_TRUE(kept.wait(3, 1));
   kept.replies[2]->begin_stream({});
@@ -217,9 +219,9 @@ TEST(HttpServer, SaysWhenAClientGoesOrReadsNothing) {
 
 TEST(HttpServer, AnswersBesideHundredsOfIdleClients) {
   HttpServer server(small_options(), echo);
-  std::vector<std::unique_ptr<Client>> idle;
-  for (int i = 0; i < 400; ++i) idle.push_back(std::make_unique<Client>(server));
-  EXPECT_EQ(status_of(Client(server).ask(post("", "Connection: close\r\n"))), "HTTP/1.1 200");
+  std::vector<std::unique_ptr<SocketClient>> idle;
+  for (int i = 0; i < 400; ++i) idle.push_back(std::make_unique<SocketClient>(server));
+  EXPECT_EQ(status_of(SocketClient(server).ask(post("", "Connection: close\r\n"))), "HTTP/1.1 200");
   server.finish(1s);
 }
 

@@ -15,7 +15,7 @@ namespace weft::cli {
 namespace {
 
 TEST(Serve, AnswersItsClientsOnAnyNumberOfRanksAndEndsWhenAsked) {
-  const std::string keys = testing::TempDir() + "serve_keys";
+  const std::string keys = ::testing::TempDir() + "serve_keys";
   std::ofstream(keys) << "secret\n";
   // Three ranks on two cores take their time.
   test::CommandOptions options = with_model();

@@ -74,7 +74,7 @@ TEST(StepRunner, GivesSequencesWithStatesWhatTheyGetAlone) {
   for (const int n : {1, 2, 3}) {
     run_ranks(n, [](dist::World& world) {
       const auto model =
-          models::load_model(*io::TensorFile::open(test::model_data("families/lfm2")),
+          models::load_model(*io::TensorFile::open(weft::test::model_data("families/lfm2")),
                              world.group())
               .model;
       StepRunner runner(model, 32, 3);

@@ -57,12 +57,13 @@ TEST(Page, LoadsItsOwnFilesAlone) {
 }
 
 TEST(Page, HasScriptsThatParse) {
-  if (test::run_command({"sh", "-c", "command -v node"}).status != 0) GTEST_SKIP() << "no node";
+  if (weft::test::run_command({"sh", "-c", "command -v node"}).status != 0)
+    GTEST_SKIP() << "no node";
   const testing::TempDir dir;
   for (const char* name : {"page", "view", "store", "client", "markdown"}) {
     const std::string file = dir.write(std::string(name) + ".mjs",
                                        page_answer(std::string("/page/") + name + ".js")->body);
-    const auto result = test::run_command({"node", "--check", file});
+    const auto result = weft::test::run_command({"node", "--check", file});
     EXPECT_EQ(result.status, 0) << result.err;
   }
 }
@@ -84,7 +85,7 @@ TEST(Page, IsThereUnlessItIsTurnedOff) {
     if (is_off) command.push_back("--no-page");
     const std::string port = cli::free_port();
     command[2] = port;
-    test::BackgroundCommand server(cli::weft_command(command), cli::with_model());
+    weft::test::BackgroundCommand server(cli::weft_command(command), cli::with_model());
     ASSERT_TRUE(server.wait_for_output("weft serve: model on http://127.0.0.1:" + port + "/v1"));
     const std::string code =
         "import urllib.request as r, urllib.error as e\n"
@@ -92,20 +93,21 @@ TEST(Page, IsThereUnlessItIsTurnedOff) {
         port +
         "/').headers['Content-Type'])\n"
         "except e.HTTPError as error: print(error.code)\n";
-    EXPECT_EQ(test::run_command({"python3", "-c", code}).out,
+    EXPECT_EQ(weft::test::run_command({"python3", "-c", code}).out,
               is_off ? "404\n" : "text/html; charset=utf-8\n");
   }
 }
 
 TEST(Page, IsUsedInABrowser) {
-  const auto found = test::run_command({"python3", "-c", "import selenium"});
+  const auto found = weft::test::run_command({"python3", "-c", "import selenium"});
   if (found.status != 0 || ::access("/usr/bin/chromedriver", X_OK) != 0) {
     GTEST_SKIP() << "no chromedriver, or no selenium for python3";
   }
   const std::string port = cli::free_port();
-  test::BackgroundCommand server(cli::weft_command({"serve", "--port", port}), cli::with_model());
+  weft::test::BackgroundCommand server(cli::weft_command({"serve", "--port", port}),
+                                       cli::with_model());
   ASSERT_TRUE(server.wait_for_output("/v1"));
-  const auto used = test::run_command(
+  const auto used = weft::test::run_command(
       {"python3", WEFT_SOURCE_DIR "/tests/serve/page/browser.py", "http://127.0.0.1:" + port + "/"},
       {.timeout = std::chrono::minutes(5)});
   EXPECT_EQ(used.out, "used\n") << used.err;
