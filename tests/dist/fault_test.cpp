@@ -118,7 +118,7 @@ TEST(FaultProgram, DISABLED_RankOneReducesLess) {
   }
 }
 
-LaunchOptions program(const std::string& name, const std::string& backend) {
+LaunchOptions fault_program(const std::string& name, const std::string& backend) {
   LaunchOptions options;
   options.num_ranks = 3;
   options.backend = backend;
@@ -129,7 +129,7 @@ LaunchOptions program(const std::string& name, const std::string& backend) {
 
 // Sends `number` to rank 1 of a job that is in the middle of its work.
 CommandResult hit_rank_one(const std::string& backend, int number, const std::string& checked) {
-  BackgroundCommand command([&] { return launch(program("ReducesForever", backend)); },
+  BackgroundCommand command([&] { return launch(fault_program("ReducesForever", backend)); },
                             {.variables = {{"WEFT_CHECK_COLLECTIVES", checked}}});
   for (const char* rank : {"0", "1", "2"}) {
     EXPECT_TRUE(command.wait_for_output(core::join("[", rank, "] rank ", rank, " is process =")));
@@ -173,7 +173,7 @@ TEST_P(FaultOn, AStoppedRankIsNamedAndEndsTheJob) {
 }
 
 TEST(Fault, ARankThatIsStoppedAsItStartsIsNamedInTime) {
-  LaunchOptions options = program("RankOneStopsAsItStarts", "auto");
+  LaunchOptions options = fault_program("RankOneStopsAsItStarts", "auto");
   options.num_ranks = 4;
   const auto start = std::chrono::steady_clock::now();
   const CommandResult result = test::run_forked([&] { return launch(options); });
@@ -187,7 +187,7 @@ TEST(Fault, ARankThatIsStoppedAsItStartsIsNamedInTime) {
 }
 
 TEST(Fault, ConnectingHasTheLimitOfTheStart) {
-  LaunchOptions options = program("RankOneNeverConnects", "gloo");
+  LaunchOptions options = fault_program("RankOneNeverConnects", "gloo");
   options.num_ranks = 2;
   const auto start = std::chrono::steady_clock::now();
   const CommandResult result =
@@ -203,7 +203,7 @@ TEST(Fault, ConnectingHasTheLimitOfTheStart) {
 
 TEST(Fault, ARankThatLostItsPeerIsNotTheCause) {
   const CommandResult result =
-      test::run_forked([] { return launch(program("RankTwoLosesItsPeer", "auto")); });
+      test::run_forked([] { return launch(fault_program("RankTwoLosesItsPeer", "auto")); });
   EXPECT_EQ(result.status, 4);
   EXPECT_NE(result.err.find("rank 1 ("), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("was killed by SIGKILL"), std::string::npos) << result.err;
@@ -212,7 +212,7 @@ TEST(Fault, ARankThatLostItsPeerIsNotTheCause) {
 // Gloo throws on a thread of its own, where nobody can catch it.
 TEST(Fault, WhatGlooThrowsOnItsThreadsIsALine) {
   const CommandResult result =
-      test::run_forked([] { return launch(program("RankOneReducesLess", "gloo")); },
+      test::run_forked([] { return launch(fault_program("RankOneReducesLess", "gloo")); },
                        {.variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
   EXPECT_EQ(result.status, 4);
   EXPECT_TRUE(std::regex_match(
@@ -227,14 +227,14 @@ TEST(Fault, WhatGlooThrowsOnItsThreadsIsALine) {
 
 TEST(Fault, TheErrorOfOneRankIsTheJobs) {
   const CommandResult result =
-      test::run_forked([] { return launch(program("RankOneFindsABadFile", "auto")); });
+      test::run_forked([] { return launch(fault_program("RankOneFindsABadFile", "auto")); });
   EXPECT_EQ(result.status, 3);
   EXPECT_EQ(result.err, "[1] weft: FormatError: model.gguf: byte 7: expected GGUF\n");
 }
 
 TEST(Fault, TheSameErrorOfAllRanksIsSaidOnce) {
   const CommandResult result =
-      test::run_forked([] { return launch(program("AllFindTheSameBadFile", "auto")); });
+      test::run_forked([] { return launch(fault_program("AllFindTheSameBadFile", "auto")); });
   EXPECT_EQ(result.status, 3);
   EXPECT_EQ(result.err, "weft: FormatError: model.gguf: byte 7: expected GGUF\n");
 }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "tests/dist/message_of.h"
 #include "tests/dist/oracle.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
@@ -10,6 +11,8 @@
 
 namespace weft::dist {
 namespace {
+
+using test::message_of;
 
 void expect_sum(const Group& group, at::IntArrayRef shape, at::ScalarType dtype) {
   const auto inputs = test::inputs_of(static_cast<int>(group.size()), shape, dtype, false);
@@ -39,16 +42,6 @@ TEST(Group, MoreRanksThanProcessorsGetTheSameSums) {
     }
     expect_sum(world.group(), {300'001}, at::kBFloat16);
   });
-}
-
-template <class Error, class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Group, RefusesWhatHasNoMeaning) {

@@ -3,25 +3,18 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "tests/dist/message_of.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
 
 namespace weft::dist {
 namespace {
 
+using test::message_of;
+
 using Groups = std::vector<std::vector<int>>;
 
 const std::vector<Axis> kAxes = {{"replica", 2}, {"data", 2}, {"model", 3}};
-
-template <class Function>
-std::string refusal(Function&& function) {
-  try {
-    function();
-  } catch (const core::ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Mesh, PartitionsAlongOneAxis) {
   EXPECT_EQ(Mesh::partitions(kAxes, {"model"}),
@@ -57,20 +50,20 @@ TEST(Mesh, EveryRankIsInOneGroupOfAPartition) {
 
 TEST(Mesh, RefusesSizesThatDoNotFitAndSaysWhichDo) {
   const World world = World::from_env();
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(message_of<core::ConfigError>([&] {
               Mesh(world, {{"data", 1}, {"model", 2}});
             }),
             "dist.Mesh: data=1 x model=2: expected 1 ranks, got 2; use e.g. data=1 x model=1");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(message_of<core::ConfigError>([&] {
               Mesh(world, {{"data", 0}});
             }),
             "dist.Mesh: axis data: expected a size of at least 1, got 0");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(message_of<core::ConfigError>([&] {
               Mesh(world, {{"data", 1}, {"data", 1}});
             }),
             "dist.Mesh: expected different names for the axes, got 'data' twice or empty");
   const Mesh mesh(world, {{"data", 1}, {"model", 1}});
-  EXPECT_EQ(refusal([&] { mesh.group({"pipe"}); }),
+  EXPECT_EQ(message_of<core::ConfigError>([&] { mesh.group({"pipe"}); }),
             "dist.Mesh: axis: expected one of data=1 x model=1, got 'pipe'");
 }
 

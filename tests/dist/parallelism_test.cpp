@@ -7,20 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/dist/message_of.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
 
 namespace weft::dist {
 namespace {
 
-std::string refusal(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const core::ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using test::message_of;
 
 TEST(ParallelSizes, GiveDataWhatModelAndPipeLeave) {
   EXPECT_EQ(parallel_sizes(8, 2, 2), (ParallelSizes{2, 2, 2}));
@@ -37,19 +31,21 @@ TEST(ParallelSizes, GiveDataWhatModelAndPipeLeave) {
 }
 
 TEST(ParallelSizes, ThatDoNotMultiplyToTheWorldAreRefusedWithThoseThatDo) {
-  EXPECT_EQ(refusal([] { parallel_sizes(4, 3, 1); }),
+  EXPECT_EQ(message_of<core::ConfigError>([] { parallel_sizes(4, 3, 1); }),
             "dist.init_parallelism: model=3 x pipe=1: expected a divisor of the world's 4 ranks, "
             "got 3; use model x pipe of 1, 2 or 4, e.g. model=2 pipe=1 (data=2)");
-  EXPECT_EQ(refusal([] { parallel_sizes(12, 5, 3); }),
+  EXPECT_EQ(message_of<core::ConfigError>([] { parallel_sizes(12, 5, 3); }),
             "dist.init_parallelism: model=5 x pipe=3: expected a divisor of the world's 12 ranks, "
             "got 15; use model x pipe of 1, 2, 3, 4, 6 or 12, e.g. model=4 pipe=3 (data=1)");
-  EXPECT_EQ(refusal([] { parallel_sizes(1, 2, 1); }),
+  EXPECT_EQ(message_of<core::ConfigError>([] { parallel_sizes(1, 2, 1); }),
             "dist.init_parallelism: model=2 x pipe=1: expected a divisor of the world's 1 ranks, "
             "got 2; use model x pipe of 1, e.g. model=1 pipe=1 (data=1)");
-  EXPECT_EQ(refusal([] { parallel_sizes(4, 0, 1); }),
+  EXPECT_EQ(message_of<core::ConfigError>([] { parallel_sizes(4, 0, 1); }),
             "dist.init_parallelism: model=0 x pipe=1: expected sizes of at least 1; use model=1 "
             "pipe=1 for none");
-  EXPECT_NE(refusal([] { parallel_sizes(4, int64_t{1} << 62, 8); }).find("got more; use"),
+  EXPECT_NE(message_of<core::ConfigError>([] {
+              parallel_sizes(4, int64_t{1} << 62, 8);
+            }).find("got more; use"),
             std::string::npos);
 }
 
@@ -75,13 +71,13 @@ TEST(PipelineLayers, EveryLayerIsHeldExactlyOnce) {
 }
 
 TEST(PipelineLayers, RefusesMoreStagesThanLayers) {
-  EXPECT_EQ(refusal([] { pipeline_layers(3, 4, 0); }),
+  EXPECT_EQ(message_of<core::ConfigError>([] { pipeline_layers(3, 4, 0); }),
             "dist.pipeline_layers: expected a layer for each stage, got 3 layers for 4 stages; use "
             "a pipe size of 1 to 3");
 }
 
 TEST(Parallelism, InAWorldOfOneIsGroupsOfOne) {
-  EXPECT_EQ(refusal([] { parallel_group_info(); }),
+  EXPECT_EQ(message_of<core::ConfigError>([] { parallel_group_info(); }),
             "dist.parallel_group_info: expected init_parallelism to have been called; call it on "
             "every rank once the world is there");
   EXPECT_EQ(model_group().size(), 1);
@@ -93,7 +89,7 @@ TEST(Parallelism, InAWorldOfOneIsGroupsOfOne) {
   EXPECT_EQ(&model_group(), &parallel_group_info().mp);
   EXPECT_EQ(parallelism.pipeline_layers(5), (shard::Range{0, 5}));
   reset_parallelism();
-  EXPECT_NE(refusal([] { parallel_group_info(); }), "nothing was thrown");
+  EXPECT_NE(message_of<core::ConfigError>([] { parallel_group_info(); }), "nothing was thrown");
 }
 
 // One bit for each rank: a sum shows exactly which ranks took part.
@@ -156,17 +152,17 @@ TEST(Parallelism, IsRefusedAlikeOnAllRanks) {
   test::run_ranks(4, [](World& world) {
     EXPECT_EQ(model_group(), world.group());
     EXPECT_EQ(
-        refusal([&] { init_parallelism(world, 2, 2); }),
+        message_of<core::ConfigError>([&] { init_parallelism(world, 2, 2); }),
         "dist.init_parallelism: model=2 x pipe=2: expected the first call before any layer, got "
         "it after one has taken all 4 ranks for its model group; call it right after the world "
         "is made");
     reset_parallelism();
-    EXPECT_EQ(refusal([&] { init_parallelism(world, 1, 3); }),
+    EXPECT_EQ(message_of<core::ConfigError>([&] { init_parallelism(world, 1, 3); }),
               "dist.init_parallelism: model=1 x pipe=3: expected a divisor of the world's 4 ranks, "
               "got 3; use model x pipe of 1, 2 or 4, e.g. model=1 pipe=2 (data=2)");
     const Parallelism first = init_parallelism(world, 2, 2);
     EXPECT_EQ(init_parallelism(world, 2, 2).groups().mp, first.groups().mp);
-    EXPECT_EQ(refusal([&] { init_parallelism(world, 2, 1); }),
+    EXPECT_EQ(message_of<core::ConfigError>([&] { init_parallelism(world, 2, 1); }),
               "dist.init_parallelism: model=2 x pipe=1: expected model=2 x pipe=2 as in the first "
               "call, got other sizes; call it once");
     // Stages in rank order over pipe, and together all seven layers.

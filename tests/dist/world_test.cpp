@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <regex>
 
+#include "tests/dist/message_of.h"
 #include "tests/support/run_command.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
@@ -17,6 +18,8 @@
 
 namespace weft::dist {
 namespace {
+
+using test::message_of;
 
 TEST(World, PicksSharedMemoryOnOneHost) {
   test::run_ranks(2, [](World& world) {
@@ -47,17 +50,12 @@ TEST(World, LeavesNoNameInSharedMemory) {
   });
 }
 
-std::string refusal(const std::string& backend) {
-  try {
-    World::from_env({.backend = backend});
-  } catch (const core::ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string world_refusal(const std::string& backend) {
+  return message_of<core::ConfigError>([&] { World::from_env({.backend = backend}); });
 }
 
 TEST(World, RefusesABackendThatThereIsNotAlsoAlone) {
-  EXPECT_EQ(refusal("infiniband")
+  EXPECT_EQ(world_refusal("infiniband")
                 .find("dist.World: backend: this build has no infiniband backend; "
                       "use one of: shm, "),
             0);
@@ -99,7 +97,7 @@ TEST(WorldProgram, DISABLED_ReducesWhereverItRuns) {
               x[999].item<double>());
 }
 
-std::vector<std::string> program() {
+std::vector<std::string> world_program() {
   return {"/proc/" + std::to_string(getpid()) + "/exe", "--gtest_also_run_disabled_tests",
           "--gtest_brief=1", "--gtest_filter=WorldProgram.DISABLED_ReducesWhereverItRuns"};
 }
@@ -108,7 +106,7 @@ void expect_runs_under(const std::vector<std::string>& launcher, const std::stri
   const auto found = test::run_command({"which", launcher[0]});
   if (found.status != 0) GTEST_SKIP() << launcher[0] << " is not installed";
   std::vector<std::string> command = launcher;
-  for (const auto& word : program()) command.push_back(word);
+  for (const auto& word : world_program()) command.push_back(word);
   const auto result = test::run_command(command);
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   size_t lines = 0;
@@ -129,14 +127,15 @@ TEST(World, ComesTogetherUnderMpich) {
 }
 
 TEST(World, ComesTogetherWithTorchrunsVariables) {
-  test::BackgroundCommand other(program(), {.variables = {{"RANK", "1"},
-                                                          {"WORLD_SIZE", "2"},
-                                                          {"MASTER_ADDR", "127.0.0.1"},
-                                                          {"MASTER_PORT", "29631"}}});
-  const auto result = test::run_command(program(), {.variables = {{"RANK", "0"},
-                                                                  {"WORLD_SIZE", "2"},
-                                                                  {"MASTER_ADDR", "127.0.0.1"},
-                                                                  {"MASTER_PORT", "29631"}}});
+  test::BackgroundCommand other(world_program(), {.variables = {{"RANK", "1"},
+                                                                {"WORLD_SIZE", "2"},
+                                                                {"MASTER_ADDR", "127.0.0.1"},
+                                                                {"MASTER_PORT", "29631"}}});
+  const auto result =
+      test::run_command(world_program(), {.variables = {{"RANK", "0"},
+                                                        {"WORLD_SIZE", "2"},
+                                                        {"MASTER_ADDR", "127.0.0.1"},
+                                                        {"MASTER_PORT", "29631"}}});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_NE(result.out.find("torchrun shm 3\n"), std::string::npos) << result.out;
   EXPECT_EQ(other.finish().status, 0);
@@ -150,8 +149,8 @@ TEST(World, SaysOnEveryRankWhoUsesTheSharedMemory) {
     return test::CommandOptions{
         .variables = {{"RANK", rank}, {"WORLD_SIZE", "2"}, {"WEFT_JOB_ID", job}}};
   };
-  test::BackgroundCommand other(program(), variables("1"));
-  const auto result = test::run_command(program(), variables("0"));
+  test::BackgroundCommand other(world_program(), variables("1"));
+  const auto result = test::run_command(world_program(), variables("0"));
   const auto other_result = other.finish();
   unlink_shm(name);
   const std::string expected = core::join("dist.shm: shared memory ", name,
@@ -164,24 +163,25 @@ TEST(World, RefusesRanksOfWhichOnlySomeCheckTheirCalls) {
   LaunchOptions options;
   options.num_ranks = 2;
   options.command = {"sh", "-c", "WEFT_CHECK_COLLECTIVES=$RANK exec \"$@\"", "sh"};
-  for (const auto& word : program()) options.command.push_back(word);
+  for (const auto& word : world_program()) options.command.push_back(word);
   const auto result = test::run_forked([&] { return launch(options); });
   EXPECT_NE(result.status, 0);
-  const std::regex refusal(
+  const std::regex world_refusal(
       "dist.World: ranks differ: rank [01] has build weft-[^ ]+-libtorch-[^ ]+, backend "
       "shm(\\(checked\\))?, 2 "
       "ranks; rank [01] has build weft-[^ ]+-libtorch-[^ ]+, backend shm(\\(checked\\))?, 2 ranks; "
       "start all ranks "
       "with the same program and options");
-  EXPECT_TRUE(std::regex_search(result.out + result.err, refusal)) << result.out << result.err;
+  EXPECT_TRUE(std::regex_search(result.out + result.err, world_refusal))
+      << result.out << result.err;
 }
 
 TEST(World, NamesTheRankThatDidNotCome) {
   const auto result = test::run_command(
-      program(), {.variables = {{"RANK", "0"},
-                                {"WORLD_SIZE", "2"},
-                                {"WEFT_JOB_ID", "lonely-" + std::to_string(getpid())},
-                                {"WEFT_START_TIMEOUT_S", "1"}}});
+      world_program(), {.variables = {{"RANK", "0"},
+                                      {"WORLD_SIZE", "2"},
+                                      {"WEFT_JOB_ID", "lonely-" + std::to_string(getpid())},
+                                      {"WEFT_START_TIMEOUT_S", "1"}}});
   EXPECT_NE(result.out.find("dist.World: rank 1 of 2 did not come within 1 s; did it start? "
                             "(WEFT_START_TIMEOUT_S)"),
             std::string::npos)

@@ -17,7 +17,7 @@ RankInfo on_one_host(int ranks) {
   return info;
 }
 
-std::string refusal(const std::string& name) {
+std::string backend_refusal(const std::string& name) {
   try {
     return std::string("found ") + find_backend(name, on_one_host(2)).name;
   } catch (const core::ConfigError& error) {
@@ -43,7 +43,7 @@ TEST(Backends, SaysWhatABuildWithoutMpiLacks) {
       "dist.World: backend: this build has no mpi backend: MPI was not found when it was built; "
       "install libopenmpi-dev and build again, or use one of: ",
       names());
-  EXPECT_EQ(refusal("mpi"), is_built("mpi") ? "found mpi" : lacks);
+  EXPECT_EQ(backend_refusal("mpi"), is_built("mpi") ? "found mpi" : lacks);
   LaunchOptions options;
   options.backend = "mpi";
   options.command = {"true"};
@@ -58,7 +58,7 @@ TEST(Backends, SaysWhatABuildWithoutMpiLacks) {
 
 TEST(Backends, SaysWhatABuildWithoutNcclLacks) {
   if (is_built("nccl")) GTEST_SKIP() << "this build has NCCL";
-  EXPECT_EQ(refusal("nccl"),
+  EXPECT_EQ(backend_refusal("nccl"),
             core::join("dist.World: backend: this build has no nccl backend: it was built without "
                        "CUDA and NCCL; "
                        "configure with -DWEFT_NCCL=ON and build again, or use one of: ",
@@ -66,9 +66,10 @@ TEST(Backends, SaysWhatABuildWithoutNcclLacks) {
 }
 
 TEST(Backends, ListsTheTableForAnUnknownName) {
-  EXPECT_EQ(refusal("ring"), core::join("dist.World: backend: this build has no ring backend; use "
-                                        "one of: ",
-                                        names()));
+  EXPECT_EQ(backend_refusal("ring"),
+            core::join("dist.World: backend: this build has no ring backend; use "
+                       "one of: ",
+                       names()));
 }
 
 TEST(Backends, AreTheBuiltOnesOfThoseThatWeftKnows) {

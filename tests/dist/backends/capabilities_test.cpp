@@ -93,36 +93,36 @@ TEST_P(CapabilitiesOn, BelongToTheGroup) {
 }
 
 // The numbers 0, 1 … times the rank's number and one, as `dtype`, which arithmetic may lack.
-at::Tensor numbers(int64_t rank, at::ScalarType dtype) {
+at::Tensor multiples_of_rank(int64_t rank, at::ScalarType dtype) {
   return (at::arange(12, at::kLong) * (rank + 1)).view({3, 4}).to(dtype);
 }
 
 void expect_moved(const Group& group, at::ScalarType dtype) {
   SCOPED_TRACE(core::join(dtype));
-  const at::Tensor own = numbers(group.rank(), dtype);
-  const at::Tensor expected = at::cat({numbers(0, dtype), numbers(1, dtype)});
+  const at::Tensor own = multiples_of_rank(group.rank(), dtype);
+  const at::Tensor expected = at::cat({multiples_of_rank(0, dtype), multiples_of_rank(1, dtype)});
   EXPECT_TRUE(at::equal(group.all_gather(own, 0), expected));
   const at::Tensor part = own.narrow(1, 0, 1 + group.rank());
-  const at::Tensor first = numbers(0, dtype).narrow(1, 0, 1);
-  const at::Tensor second = numbers(1, dtype).narrow(1, 0, 2);
+  const at::Tensor first = multiples_of_rank(0, dtype).narrow(1, 0, 1);
+  const at::Tensor second = multiples_of_rank(1, dtype).narrow(1, 0, 2);
   EXPECT_TRUE(at::equal(group.all_gather(part, 1), at::cat({first, second}, 1)));
   at::Tensor whole = at::empty({6, 4}, own.options());
   group.all_gather_into(whole, own);
   EXPECT_TRUE(at::equal(whole, expected));
   at::Tensor x = own.clone();
   group.broadcast(x, 1);
-  EXPECT_TRUE(at::equal(x, numbers(1, dtype)));
+  EXPECT_TRUE(at::equal(x, multiples_of_rank(1, dtype)));
   group.send(own, 1 - group.rank());
   at::Tensor got = at::empty_like(own);
   group.receive(got, 1 - group.rank());
-  EXPECT_TRUE(at::equal(got, numbers(1 - group.rank(), dtype)));
+  EXPECT_TRUE(at::equal(got, multiples_of_rank(1 - group.rank(), dtype)));
 }
 
 TEST_P(CapabilitiesOn, UnsignedIntegersAreMovedAndNotReduced) {
   on_two([](World& world) {
     for (const at::ScalarType dtype : {at::kUInt16, at::kUInt32, at::kUInt64}) {
       expect_moved(world.group(), dtype);
-      at::Tensor x = numbers(world.rank(), dtype);
+      at::Tensor x = multiples_of_rank(world.rank(), dtype);
       EXPECT_THROW(world.group().all_reduce(x), core::ShapeError);
       EXPECT_THROW(world.group().reduce_scatter(x, 1), core::ShapeError);
     }

@@ -23,7 +23,7 @@ namespace {
 using test::BackgroundCommand;
 using test::CommandResult;
 
-at::Tensor numbers(int64_t rank, int64_t count) {
+at::Tensor waves(int64_t rank, int64_t count) {
   return at::arange(count, at::kFloat).mul_(0.37).add_(static_cast<double>(rank)).sin_();
 }
 
@@ -35,9 +35,9 @@ void expect_same_bits(const Group& group, const at::Tensor& x) {
 // Small, where the first rank of each host talks, and large, where all do.
 void expect_sums(const Group& group) {
   for (const int64_t count : {1, 576, 300'001}) {
-    at::Tensor x = numbers(group.rank(), count);
+    at::Tensor x = waves(group.rank(), count);
     at::Tensor expected = at::zeros({count});
-    for (int64_t rank = 0; rank < group.size(); ++rank) expected += numbers(rank, count);
+    for (int64_t rank = 0; rank < group.size(); ++rank) expected += waves(rank, count);
     group.all_reduce(x);
     EXPECT_TRUE(at::allclose(x, expected, 1e-5, 1e-5)) << count;
     expect_same_bits(group, x);
@@ -49,7 +49,7 @@ void expect_scattered(const Group& group) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const int64_t count = 100'003;
     std::vector<at::Tensor> inputs;
-    for (int64_t r = 0; r < group.size(); ++r) inputs.push_back(numbers(r, count).to(dtype));
+    for (int64_t r = 0; r < group.size(); ++r) inputs.push_back(waves(r, count).to(dtype));
     at::Tensor sum = at::zeros({count});
     for (const at::Tensor& x : inputs) sum += x;
     std::vector<int64_t> sizes(static_cast<size_t>(group.size()), 0);
@@ -93,8 +93,8 @@ int64_t bytes_sent() {
     const size_t colon = line.find(':');
     if (colon == std::string::npos || line.substr(0, colon).ends_with("lo")) continue;
     std::istringstream columns(line.substr(colon + 1));
-    std::vector<int64_t> numbers{std::istream_iterator<int64_t>(columns), {}};
-    sent += numbers.at(8);
+    std::vector<int64_t> waves{std::istream_iterator<int64_t>(columns), {}};
+    sent += waves.at(8);
   }
   return sent;
 }
@@ -115,7 +115,7 @@ void expect_pieces_cross(const World& world) {
   constexpr int64_t kPiece = 500'000;
   for (const Group& group : {world.group(), world.make_group("apart", {0, 3})}) {
     const int64_t whole = group.size() * kPiece;
-    at::Tensor x = numbers(group.rank(), whole);
+    at::Tensor x = waves(group.rank(), whole);
     at::Tensor shard = at::empty({kPiece});
     const int64_t pieces = world.group().size() == group.size() ? 2 : 1;
     const int64_t sent = elements_sent(world, group, [&] { group.reduce_scatter_into(shard, x); });

@@ -21,12 +21,12 @@ namespace {
 
 using test::CommandResult;
 
-class MpiPlacesTest : public testing::Test {
+class MpiPlacesTest : public ::testing::Test {
  protected:
   void SetUp() override { test::skip_or_fail_without("mpi"); }
 };
 
-LaunchOptions shell(int ranks, const std::string& script) {
+LaunchOptions mpi_shell(int ranks, const std::string& script) {
   LaunchOptions options;
   options.num_ranks = ranks;
   options.backend = "mpi";
@@ -34,23 +34,24 @@ LaunchOptions shell(int ranks, const std::string& script) {
   return options;
 }
 
-CommandResult run(const LaunchOptions& options) {
+CommandResult run_mpi_launch(const LaunchOptions& options) {
   return test::run_forked([&] { return launch(options); });
 }
 
 TEST_F(MpiPlacesTest, GivesEveryRankItsOwnPlace) {
-  const CommandResult result =
-      run(shell(3, "test ${OMPI_COMM_WORLD_RANK:-$PMI_ID} = $WEFT_RANK && echo mine"));
+  const CommandResult result = run_mpi_launch(
+      mpi_shell(3, "test ${OMPI_COMM_WORLD_RANK:-$PMI_ID} = $WEFT_RANK && echo mine"));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 3) << result.out;
   EXPECT_EQ(result.err, "");
 }
 
 TEST_F(MpiPlacesTest, KeepsTheExitStatusAndMpirunsBannersToItself) {
-  const CommandResult alike = run(shell(2, "exit 3"));
+  const CommandResult alike = run_mpi_launch(mpi_shell(2, "exit 3"));
   EXPECT_EQ(alike.status, 3);
   EXPECT_EQ(alike.err, "");
-  const CommandResult killed = run(shell(2, "test $RANK = 1 && kill -KILL $$; exec sleep 300"));
+  const CommandResult killed =
+      run_mpi_launch(mpi_shell(2, "test $RANK = 1 && kill -KILL $$; exec sleep 300"));
   EXPECT_EQ(killed.status, 4);
   EXPECT_EQ(killed.err.rfind("weft launch: CommError: rank 1 (pid ", 0), 0U) << killed.err;
   EXPECT_EQ(std::count(killed.err.begin(), killed.err.end(), '\n'), 1) << killed.err;
@@ -71,7 +72,7 @@ bool is_running(int pid) {
 }
 
 TEST_F(MpiPlacesTest, LeavesNothingBehindWhenTheLauncherIsKilled) {
-  test::BackgroundCommand command([] { return launch(shell(2, "echo here; exec sleep 300")); });
+  test::BackgroundCommand command([] { return launch(mpi_shell(2, "echo here; exec sleep 300")); });
   EXPECT_TRUE(command.wait_for_output("[0] here"));
   EXPECT_TRUE(command.wait_for_output("[1] here"));
   const std::vector<int> children = children_of(command.pid());
@@ -87,7 +88,7 @@ TEST_F(MpiPlacesTest, LeavesNothingBehindWhenTheLauncherIsKilled) {
 TEST_F(MpiPlacesTest, SaysThatThereIsNoMpirun) {
   setenv("WEFT_MPIRUN", "/no/such/mpirun", 1);
   try {
-    launch(shell(2, "true"));
+    launch(mpi_shell(2, "true"));
     ADD_FAILURE() << "nothing was thrown";
   } catch (const core::IoError& error) {
     EXPECT_EQ(std::string(error.what())
@@ -99,7 +100,7 @@ TEST_F(MpiPlacesTest, SaysThatThereIsNoMpirun) {
   }
   setenv("WEFT_MPIRUN", "/bin/false", 1);
   try {
-    launch(shell(2, "true"));
+    launch(mpi_shell(2, "true"));
     ADD_FAILURE() << "nothing was thrown";
   } catch (const core::IoError& error) {
     EXPECT_STREQ(error.what(),

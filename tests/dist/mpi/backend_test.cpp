@@ -27,7 +27,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-class MpiBackend : public testing::Test {
+class MpiBackend : public ::testing::Test {
  protected:
   void SetUp() override { test::skip_or_fail_without("mpi"); }
 
@@ -104,7 +104,7 @@ TEST_F(MpiBackend, SaysInOneLineWhichLibraryIsMissing) {
   }
 }
 
-at::Tensor numbers(int rank, int64_t count) {
+at::Tensor mpi_input(int rank, int64_t count) {
   return test::input_of(rank, {count}, at::kFloat, true);
 }
 
@@ -236,21 +236,21 @@ TEST_F(MpiBackend, GathersAndScattersTensorsOfDifferentSizes) {
   on_ranks(3, [](World& world) {
     c10d::ProcessGroup& group = *world.group().process_group();
     const int rank = world.rank();
-    Tensors own = {numbers(rank, 70'000 * rank)};
+    Tensors own = {mpi_input(rank, 70'000 * rank)};
     std::vector<Tensors> all(1);
     for (int r = 0; r < 3; ++r) all[0].push_back(at::zeros({70'000 * r}));
     group.allgather(all, own)->wait();
     for (int r = 0; r < 3; ++r) {
-      EXPECT_TRUE(at::equal(all[0][static_cast<size_t>(r)], numbers(r, 70'000 * r)));
+      EXPECT_TRUE(at::equal(all[0][static_cast<size_t>(r)], mpi_input(r, 70'000 * r)));
     }
     std::vector<Tensors> pieces;
-    if (rank == 1) pieces = {{numbers(0, 0), numbers(1, 5), numbers(2, 90'000)}};
+    if (rank == 1) pieces = {{mpi_input(0, 0), mpi_input(1, 5), mpi_input(2, 90'000)}};
     const int64_t sizes[] = {0, 5, 90'000};
     Tensors piece = {test::strided_copy(at::zeros({sizes[rank]}))};
     c10d::ScatterOptions options;
     options.rootRank = 1;
     group.scatter(piece, pieces, options)->wait();
-    EXPECT_TRUE(at::equal(piece[0], numbers(rank, sizes[rank])));
+    EXPECT_TRUE(at::equal(piece[0], mpi_input(rank, sizes[rank])));
   });
 }
 
@@ -258,8 +258,8 @@ TEST_F(MpiBackend, MatchesMessagesByTagAndTakesThemFromAnySource) {
   on_ranks(3, [](World& world) {
     c10d::ProcessGroup& group = *world.group().process_group();
     if (world.rank() != 0) {
-      Tensors first = {numbers(0, 1000)};
-      Tensors second = {numbers(world.rank(), 500'000)};
+      Tensors first = {mpi_input(0, 1000)};
+      Tensors second = {mpi_input(world.rank(), 500'000)};
       group.send(first, 0, 7)->wait();
       group.send(second, 0, 9)->wait();
     } else {
@@ -267,10 +267,10 @@ TEST_F(MpiBackend, MatchesMessagesByTagAndTakesThemFromAnySource) {
         Tensors second = {at::zeros({500'000})};
         const auto work = group.recvAnysource(second, 9);
         work->wait();
-        EXPECT_TRUE(at::equal(second[0], numbers(work->sourceRank(), 500'000)));
+        EXPECT_TRUE(at::equal(second[0], mpi_input(work->sourceRank(), 500'000)));
         Tensors first = {at::zeros({1000})};
         group.recv(first, work->sourceRank(), 7)->wait();
-        EXPECT_TRUE(at::equal(first[0], numbers(0, 1000)));
+        EXPECT_TRUE(at::equal(first[0], mpi_input(0, 1000)));
       }
     }
     world.group().barrier();

@@ -13,7 +13,7 @@
 namespace weft::dist {
 namespace {
 
-class NcclOnGpus : public testing::Test {
+class NcclOnGpus : public ::testing::Test {
  protected:
   void SetUp() override { test::skip_or_fail_without("nccl"); }
 };

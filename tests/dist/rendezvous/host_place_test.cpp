@@ -43,31 +43,31 @@ const Variables kJobSet = {{"JOB_COMPLETION_INDEX", "1"},
                            {"JOBSET_NAME", "train"},
                            {"REPLICATED_JOB_NAME", "workers"}};
 
-Variables with(Variables variables, const std::string& name, const std::string& value) {
+Variables with_variable(Variables variables, const std::string& name, const std::string& value) {
   variables[name] = value;
   return variables;
 }
 
 TEST(HostPlace, IsWhatTheClustersManagerSays) {
   expect_host_place(kStep, {2, 1, "node07", 20'000 + 77 * 31, "SLURM"});
-  expect_host_place(with(kStep, "MASTER_PORT", "5000"), {2, 1, "node07", 5000, "SLURM"});
+  expect_host_place(with_variable(kStep, "MASTER_PORT", "5000"), {2, 1, "node07", 5000, "SLURM"});
   expect_host_place(kLeaderWorkerSet, {3, 2, "serve-0.serve.default", 29'500, "LeaderWorkerSet"});
   expect_host_place(kJobSet, {4, 1, "train-workers-0-0.train", 29'500, "JobSet"});
 }
 
 TEST(HostPlace, IsNotSaidOfOneHostOrInsideARank) {
   EXPECT_FALSE(read_place({}).has_value());
-  EXPECT_FALSE(read_place(with(kStep, "SLURM_STEP_ID", "batch")).has_value());
-  EXPECT_FALSE(read_place(with(kStep, "SLURM_STEP_NUM_TASKS", "8")).has_value());
-  EXPECT_FALSE(read_place(with(kLeaderWorkerSet, "LWS_GROUP_SIZE", "1")).has_value());
+  EXPECT_FALSE(read_place(with_variable(kStep, "SLURM_STEP_ID", "batch")).has_value());
+  EXPECT_FALSE(read_place(with_variable(kStep, "SLURM_STEP_NUM_TASKS", "8")).has_value());
+  EXPECT_FALSE(read_place(with_variable(kLeaderWorkerSet, "LWS_GROUP_SIZE", "1")).has_value());
   for (const Variables& each : {kStep, kLeaderWorkerSet, kJobSet}) {
-    EXPECT_FALSE(read_place(with(each, "WEFT_RANK", "0")).has_value());
+    EXPECT_FALSE(read_place(with_variable(each, "WEFT_RANK", "0")).has_value());
   }
 }
 
 TEST(HostPlace, RefusesAHostBeyondTheLast) {
   try {
-    read_place(with(kLeaderWorkerSet, "LWS_WORKER_INDEX", "3"));
+    read_place(with_variable(kLeaderWorkerSet, "LWS_WORKER_INDEX", "3"));
     FAIL();
   } catch (const core::ConfigError& error) {
     EXPECT_STREQ(error.what(),

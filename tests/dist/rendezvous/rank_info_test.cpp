@@ -4,10 +4,13 @@
 
 #include <map>
 
+#include "tests/dist/message_of.h"
 #include "weft/core/error.h"
 
 namespace weft::dist {
 namespace {
+
+using test::message_of;
 
 using Environment = std::map<std::string, std::string>;
 
@@ -19,13 +22,8 @@ RankInfo read(const Environment& environment) {
   });
 }
 
-std::string refusal(const Environment& environment) {
-  try {
-    read(environment);
-  } catch (const core::ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string environment_refusal(const Environment& environment) {
+  return message_of<core::ConfigError>([&] { read(environment); });
 }
 
 struct Expected {
@@ -122,7 +120,7 @@ TEST(RankInfo, TakesRanksStartedByHand) {
   const Environment here = with(with(by_hand, "MASTER_ADDR", "localhost"), "MASTER_PORT", "5000");
   expect_place(here, {"torchrun", 1, 2, 1, 2});
   expect_place(with(here, "MASTER_ADDR", "far"), {"torchrun", 1, 2, 0, 1});
-  EXPECT_EQ(refusal(by_hand),
+  EXPECT_EQ(environment_refusal(by_hand),
             "dist.rank_info: RANK and WORLD_SIZE are set, but where the ranks meet is not; set "
             "MASTER_ADDR and MASTER_PORT, or WEFT_JOB_ID on one host");
 }
@@ -163,25 +161,25 @@ TEST(RankInfo, GivesJobsDifferentNamesAndRanksTheSame) {
 
 TEST(RankInfo, ReadsIntegersStrictly) {
   for (const char* text : {"", "x", "1x", " 1", "+1", "0x1", "1.0", "-1", "99999999999999999999"}) {
-    EXPECT_EQ(refusal(with(kWeft, "WEFT_RANK", text)),
+    EXPECT_EQ(environment_refusal(with(kWeft, "WEFT_RANK", text)),
               core::join("dist.rank_info: WEFT_RANK: expected an integer from 0 to 1048576, got '",
                          text, "'"));
   }
-  EXPECT_EQ(refusal(with(kTorchrun, "MASTER_PORT", "70000")),
+  EXPECT_EQ(environment_refusal(with(kTorchrun, "MASTER_PORT", "70000")),
             "dist.rank_info: MASTER_PORT: expected an integer from 1 to 65535, got '70000'");
 }
 
 TEST(RankInfo, RefusesWhatContradictsItself) {
-  EXPECT_EQ(refusal(with(kWeft, "WEFT_RANK", "3")),
+  EXPECT_EQ(environment_refusal(with(kWeft, "WEFT_RANK", "3")),
             "dist.rank_info: WEFT_RANK: expected a rank below WEFT_WORLD_SIZE=3, got 3");
-  EXPECT_EQ(refusal(without(kTorchrun, "WORLD_SIZE")),
+  EXPECT_EQ(environment_refusal(without(kTorchrun, "WORLD_SIZE")),
             "dist.rank_info: WORLD_SIZE: expected an integer, got nothing; the launcher sets it "
             "together with the other variables of the job");
-  EXPECT_EQ(refusal(without(kTorchrun, "MASTER_PORT")),
+  EXPECT_EQ(environment_refusal(without(kTorchrun, "MASTER_PORT")),
             "dist.rank_info: MASTER_ADDR is set without MASTER_PORT; set both or neither");
-  EXPECT_EQ(refusal(with(kTorchrun, "LOCAL_RANK", "4")),
+  EXPECT_EQ(environment_refusal(with(kTorchrun, "LOCAL_RANK", "4")),
             "dist.rank_info: local rank: expected below 4, the ranks of this host, got 4");
-  EXPECT_EQ(refusal(without(kWeft, "WEFT_JOB_ID")),
+  EXPECT_EQ(environment_refusal(without(kWeft, "WEFT_JOB_ID")),
             "dist.rank_info: WEFT_RANK is set without WEFT_JOB_ID; start the ranks by `weft "
             "launch`");
 }

@@ -15,18 +15,18 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-at::Tensor numbers(int rank, int64_t count) {
+at::Tensor shm_input(int rank, int64_t count) {
   return test::input_of(rank, {count}, at::kFloat, true);
 }
 
 TEST(ShmBackend, GathersTensorsOfDifferentSizes) {
   test::run_ranks(3, [](World& world) {
-    Tensors own = {numbers(world.rank(), 70'000 * world.rank())};
+    Tensors own = {shm_input(world.rank(), 70'000 * world.rank())};
     std::vector<Tensors> all(1);
     for (int r = 0; r < 3; ++r) all[0].push_back(at::zeros({70'000 * r}));
     world.group().process_group()->allgather(all, own)->wait();
     for (int r = 0; r < 3; ++r) {
-      EXPECT_TRUE(at::equal(all[0][static_cast<size_t>(r)], numbers(r, 70'000 * r)));
+      EXPECT_TRUE(at::equal(all[0][static_cast<size_t>(r)], shm_input(r, 70'000 * r)));
     }
   });
 }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/dist/message_of.h"
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
@@ -12,6 +13,8 @@
 
 namespace weft::dist {
 namespace {
+
+using test::message_of;
 
 // A name that no other run uses; removed at the end.
 struct Name {
@@ -22,13 +25,8 @@ struct Name {
   ~Name() { unlink_shm(text); }
 };
 
-std::string refusal(const std::string& name) {
-  try {
-    ShmSegment::create(name, ShmLayout(2));
-  } catch (const core::CommError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string segment_refusal(const std::string& name) {
+  return message_of<core::CommError>([&] { ShmSegment::create(name, ShmLayout(2)); });
 }
 
 TEST(ShmSegment, IsSeenByAllThatOpenIt) {
@@ -68,7 +66,7 @@ TEST(ShmSegment, KeepsItsPartsApart) {
 TEST(ShmSegment, SaysWhoUsesTheName) {
   const Name name;
   const ShmSegment first = ShmSegment::create(name.text, ShmLayout(2));
-  EXPECT_EQ(refusal(name.text),
+  EXPECT_EQ(segment_refusal(name.text),
             core::join("dist.shm: shared memory ", name.text, " is in use by process ", getpid(),
                        "; end that job, or remove /dev/shm", name.text, " if nobody needs it"));
 }
@@ -77,7 +75,7 @@ TEST(ShmSegment, LeavesMemoryOfOthersAlone) {
   const Name name;
   const core::FileDescriptor fd(shm_open(name.text.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600));
   ASSERT_EQ(ftruncate(fd.get(), 100'000), 0);
-  EXPECT_NE(refusal(name.text).find("is in use by another program"), std::string::npos);
+  EXPECT_NE(segment_refusal(name.text).find("is in use by another program"), std::string::npos);
 }
 
 TEST(ShmSegment, RemovesWhatADeadProcessHasLeft) {

@@ -6,6 +6,7 @@
 #include <future>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "tests/dist/message_of.h"
 #include "weft/core/error.h"
 #include "weft/core/sha256.h"
 #include "weft/dist/rendezvous/rendezvous.h"
@@ -18,11 +19,13 @@
 namespace weft::dist {
 namespace {
 
+using test::message_of;
+
 using namespace std::chrono_literals;
 
 constexpr const char* kKey = "a key that nobody can guess";
 
-class StoreOnLoopback : public testing::Test {
+class StoreOnLoopback : public ::testing::Test {
  protected:
   void serve(std::chrono::milliseconds limit = 5s, const char* address = "127.0.0.1") {
     endpoint_.address = address;
@@ -70,16 +73,6 @@ core::FileDescriptor accept_from(const core::FileDescriptor& listening) {
 template <class Function>
 std::future<void> beside(Function&& function) {
   return std::async(std::launch::async, std::forward<Function>(function));
-}
-
-template <class Error, class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing of that kind was thrown";
 }
 
 TEST_F(StoreOnLoopback, KeepsAndCountsAsC10dsStoresDo) {
