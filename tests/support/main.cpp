@@ -1,11 +1,16 @@
 #include "tests/support/main.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "tests/support/rank_origin.h"
 
 namespace weft::test {
 namespace {
@@ -21,6 +26,9 @@ std::string variable(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? "" : text;
 }
+
+// True in what run_ranks has started.
+bool is_started_rank() { return std::getenv(kCallVariable) != nullptr; }
 
 // A rank of the hierarchical backend takes itself for one on another host than some of its peers:
 // the last of two or three ranks is alone on its host, and four are two and two.
@@ -40,6 +48,12 @@ void pretend_hosts() {
   setenv("WEFT_LOCAL_WORLD_SIZE", std::to_string(all).c_str(), 1);
 }
 
+// A rank's share of the processors, which OpenMP reads when it is loaded.
+void take_threads() {
+  const std::string threads = variable("OMP_NUM_THREADS");
+  if (!threads.empty()) at::set_num_threads(std::stoi(threads));
+}
+
 }  // namespace
 
 void note_body_ran() { body_ran = true; }
@@ -50,16 +64,35 @@ dist::World& shared_world(const dist::WorldOptions& options) {
   return *world;
 }
 
-}  // namespace weft::test
+namespace {
 
-int main(int argc, char** argv) {
-  weft::test::pretend_hosts();
+int run(int argc, char** argv) {
+  pretend_hosts();
   testing::InitGoogleTest(&argc, argv);
   const int status = RUN_ALL_TESTS();
-  weft::test::world_slot().reset();
-  if (status == 0 && std::getenv(weft::test::kCallVariable) != nullptr && !weft::test::body_ran) {
+  world_slot().reset();
+  if (status == 0 && is_started_rank() && !body_ran) {
     std::fprintf(stderr, "run_ranks: this rank has run no body\n");
     return 1;
   }
   return status;
+}
+
+int run_rank(std::vector<std::string> arguments) {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  take_threads();
+  const int status = run(static_cast<int>(arguments.size()), argv.data());
+  // libtorch's last words for every operator take longer than most tests.
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+}  // namespace
+}  // namespace weft::test
+
+int main(int argc, char** argv) {
+  if (!weft::test::is_started_rank()) weft::test::start_rank_origin(weft::test::run_rank);
+  return weft::test::run(argc, argv);
 }

@@ -7,9 +7,8 @@
 #include <optional>
 
 #include "tests/support/main.h"
-#include "tests/support/run_command.h"
+#include "tests/support/rank_origin.h"
 #include "weft/core/error.h"
-#include "weft/dist/launch/launch.h"
 
 namespace weft::test {
 namespace {
@@ -49,23 +48,12 @@ void start_ranks(int n, int call, const RunOptions& options) {
   command.variables.insert(command.variables.end(), options.variables.begin(),
                            options.variables.end());
   command.variables.emplace_back(kCallVariable, std::to_string(call));
-  command.variables.emplace_back("GTEST_BRIEF", "1");
-  for (const char* name : {"GTEST_OUTPUT", "GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) {
-    command.variables.emplace_back(name, "");
-  }
-  dist::LaunchOptions launch;
-  launch.num_ranks = n;
-  launch.backend = options.backend;
-  launch.command = {"/proc/self/exe", "--gtest_also_run_disabled_tests",
-                    "--gtest_filter=" + current_test()};
-  const CommandResult result = run_forked(
-      [&] {
-        unsetenv("GTEST_OUTPUT");
-        unsetenv("GTEST_TOTAL_SHARDS");
-        unsetenv("GTEST_SHARD_INDEX");
-        return dist::launch(launch);
-      },
-      command);
+  dist::LaunchOptions job;
+  job.num_ranks = n;
+  job.backend = options.backend;
+  job.command = {"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
+                 "--gtest_output=", "--gtest_filter=" + current_test()};
+  const CommandResult result = run_from_origin(job, command);
   if (result.status == 0) return;
   ADD_FAILURE() << n << " ranks, backend " << options.backend
                 << (result.timed_out ? ": killed after the time-out" : "") << ": status "
