@@ -33,7 +33,7 @@ constexpr auto kBackends = std::to_array<BackendName>({
      .is_built = kHasMpi,
      .remedy = ": MPI was not found when it was built; install libopenmpi-dev and build again, or "
                "use one of: ",
-     .launch = {.mpirun_places = true, .own_program = true}},
+     .launch = {.mpirun_places = true}},
     {.id = BackendId::kGloo, .name = "gloo"},
 });
 

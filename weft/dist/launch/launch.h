@@ -20,8 +20,8 @@ struct LaunchOptions {
   /// The program and its arguments.
   std::vector<std::string> command = {};
   /// What the command does, if this is the same program: ranks then begin with the libraries that
-  /// are loaded already (SpawnRequest::body). Not used for the backends mpi and nccl, whose
-  /// libraries want a process of their own.
+  /// are loaded already (SpawnRequest::body). Not used for the backend nccl, whose library wants a
+  /// process of its own.
   std::function<int()> body = {};
   /// Where the ranks meet: an address of host 0 under which all hosts reach it, and a port of it;
   /// 0: any free one, for a job on one host.
