@@ -1,5 +1,7 @@
 #include "weft/dist/mpi/runtime.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdlib>
 #include <thread>
@@ -91,8 +93,13 @@ void MpiRuntime::begin(const RankInfo& info) {
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), kMpi);
     begun_here_ = true;
     // Unlike atexit it tells the status. MPI is not ended in order when the program has failed: the
-    // others might be waiting for this rank, and MPI would wait for them.
-    on_exit([](int status, void*) { only().end(status); }, nullptr);
+    // others might be waiting for this rank, and MPI would wait for them. Nor is it ended by a copy
+    // of this process, which has no part in it.
+    static const pid_t beginner = getpid();
+    const auto end_own = [](int status, void* /*unused*/) {
+      if (getpid() == beginner) only().end(status);
+    };
+    on_exit(end_own, nullptr);
   }
   check<ConfigError>(provided >= MPI_THREAD_SERIALIZED, kMpi,
                      "MPI was begun for one thread only; call MPI_Init_thread with "
