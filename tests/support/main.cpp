@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/rank_origin.h"
+#include "weft/core/process_end.h"
 
 namespace weft::test {
 namespace {
@@ -78,19 +78,12 @@ int run(int argc, char** argv) {
   return status;
 }
 
-// Runs behind what a rank leaves for its end, before what libraries were loaded with: libtorch
-// takes longer to take its operators apart than most tests do.
-void end_at_once(int status, void* /*unused*/) {
-  std::fflush(nullptr);
-  _exit(status);
-}
-
 int run_rank(std::vector<std::string> arguments) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   take_threads();
-  on_exit(end_at_once, nullptr);
+  core::end_without_destructors();
   return run(static_cast<int>(arguments.size()), argv.data());
 }
 

@@ -13,9 +13,11 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/core/error_text.h"
 #include "tests/support/run_command.h"
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
+#include "weft/core/process_end.h"
 #include "weft/dist/launch/process.h"
 #include "weft/dist/launch/shm_names.h"
 #include "weft/dist/rendezvous/rendezvous.h"
@@ -38,13 +40,8 @@ CommandResult run_launch(const LaunchOptions& options, const std::string& input 
   return test::run_forked([&] { return launch(options); }, {.input = input});
 }
 
-std::string message_of_launch(const LaunchOptions& options) {
-  try {
-    launch(options);
-  } catch (const core::Error& error) {
-    return core::join(error.type(), ": ", error.what());
-  }
-  return "nothing was thrown";
+std::string launch_error(const LaunchOptions& options) {
+  return testing::error_text([&] { launch(options); });
 }
 
 std::vector<std::string> sorted_lines(const std::string& text) {
@@ -55,21 +52,14 @@ std::vector<std::string> sorted_lines(const std::string& text) {
   return lines;
 }
 
-// A copy can't destroy what the tests before have left here: their threads are not in it.
-void leave_out_destructors() {
-  const auto end_at_once = [](int status, void* /*unused*/) {
-    std::fflush(nullptr);
-    _exit(status);
-  };
-  on_exit(end_at_once, nullptr);
-}
-
+// Bodies below begin with end_without_destructors(): what the tests before have left here has
+// threads that are not in a copy, which therefore can't destroy it.
 TEST(Launch, RunsAFunctionInCopiesOfThisProcess) {
   LaunchOptions options;
   options.num_ranks = 2;
   options.command = {"false"};
   options.body = [] {
-    leave_out_destructors();
+    core::end_without_destructors();
     std::printf("rank %s of %s\n", std::getenv("RANK"), std::getenv("WORLD_SIZE"));
     return 0;
   };
@@ -78,7 +68,7 @@ TEST(Launch, RunsAFunctionInCopiesOfThisProcess) {
   EXPECT_EQ(sorted_lines(result.out),
             (std::vector<std::string>{"[0] rank 0 of 2", "[1] rank 1 of 2"}));
   options.body = [] {
-    leave_out_destructors();
+    core::end_without_destructors();
     return std::string(std::getenv("RANK")) == "1" ? 3 : 0;
   };
   EXPECT_EQ(run_launch(options).status, 3);
@@ -88,7 +78,7 @@ TEST(Launch, ACopyHasNoDescriptorOfTheLaunchersOwn) {
   LaunchOptions options;
   options.command = {"false"};
   options.body = [] {
-    leave_out_destructors();
+    core::end_without_destructors();
     // Its output goes to a pipe; a socket would be the one that the launcher listens on.
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       std::error_code gone;
@@ -261,21 +251,21 @@ TEST(Launch, IsQuietWhenNobodyReadsTheOutput) {
 TEST(LaunchProgram, DISABLED_Endless) { std::exit(launch(shell(2, "exec yes"))); }
 
 TEST(Launch, RefusesWhatCannotWork) {
-  EXPECT_EQ(message_of_launch(shell(0, "true")),
+  EXPECT_EQ(launch_error(shell(0, "true")),
             "ConfigError: weft launch: ranks: expected at least 1, got 0");
-  EXPECT_EQ(message_of_launch({}),
+  EXPECT_EQ(launch_error({}),
             "ConfigError: weft launch: expected a program to start, got none; name one");
   LaunchOptions missing = shell(1, "");
   missing.command = {"/no/such/program"};
-  EXPECT_EQ(message_of_launch(missing),
+  EXPECT_EQ(launch_error(missing),
             "IoError: weft launch: cannot start '/no/such/program': No such file or directory");
 }
 
 TEST(Launch, SaysWhichPortIsInUse) {
   LaunchOptions options = shell(1, "true");
   const core::FileDescriptor other = listen_on_loopback(options.port);
-  EXPECT_EQ(message_of_launch(options), core::join("IoError: weft launch: port ", options.port,
-                                                   " on 127.0.0.1 is in use; choose another port"));
+  EXPECT_EQ(launch_error(options), core::join("IoError: weft launch: port ", options.port,
+                                              " on 127.0.0.1 is in use; choose another port"));
 }
 
 }  // namespace
