@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tests/core/error_text.h"
-#include "tests/generate/plain_model.h"
+#include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
 #include "weft/models/load/load.h"
 
@@ -20,7 +20,7 @@ using Tokens = std::vector<int64_t>;
 
 // The tokens that the reference implementation's file holds under `key`.
 Tokens reference(const std::string& key) {
-  const auto file = io::TensorFile::open(std::string(kPlainModel) + ".ref.safetensors");
+  const auto file = io::TensorFile::open(test::model_data("mlx/plain_f32.ref.safetensors"));
   std::istringstream list(std::get<std::string>(file->metadata().at(key)));
   Tokens tokens;
   for (std::string item; std::getline(list, item, ',');) tokens.push_back(std::stoll(item));
@@ -28,8 +28,10 @@ Tokens reference(const std::string& key) {
 }
 
 Engine make_engine(const dist::World& world, int64_t context = 64) {
-  return Engine(models::load_model(*io::TensorFile::open(kPlainModel), world.group()).model,
-                context);
+  return Engine(
+      models::load_model(*io::TensorFile::open(test::model_data("mlx/plain_f32")), world.group())
+          .model,
+      context);
 }
 
 Verdict go_on(int64_t) { return Verdict::kContinue; }

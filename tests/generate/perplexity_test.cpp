@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tests/core/error_text.h"
-#include "tests/generate/plain_model.h"
+#include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
 #include "weft/models/load/load.h"
 
@@ -91,7 +91,9 @@ TEST(Perplexity, EqualsTheSumOverWholeLogitsOnAnyNumberOfRanks) {
   for (const int n : {1, 2, 3}) {
     run_ranks(n, [](dist::World& world) {
       const auto model =
-          models::load_model(*io::TensorFile::open(kPlainModel), world.group()).model;
+          models::load_model(*io::TensorFile::open(test::model_data("mlx/plain_f32")),
+                             world.group())
+              .model;
       const c10::InferenceMode inference;
       const auto tokens = some_tokens(400);
       for (const PerplexityOptions& options :
@@ -107,7 +109,9 @@ TEST(Perplexity, EqualsTheSumOverWholeLogitsOnAnyNumberOfRanks) {
 }
 
 TEST(Perplexity, ReadsWindowsByWayOfACache) {
-  const auto model = models::load_model(*io::TensorFile::open(kPlainModel), dist::Group()).model;
+  const auto model =
+      models::load_model(*io::TensorFile::open(test::model_data("mlx/plain_f32")), dist::Group())
+          .model;
   const auto tokens = some_tokens(400);
   PerplexityOptions options = perplexity_options(50, 20);
   const double without = perplexity(*model, tokens, options, ignore).mean_loss;
@@ -120,7 +124,9 @@ TEST(Perplexity, ReadsWindowsByWayOfACache) {
 }
 
 TEST(Perplexity, PutsTheFirstTokenInEachWindow) {
-  const auto model = models::load_model(*io::TensorFile::open(kPlainModel), dist::Group()).model;
+  const auto model =
+      models::load_model(*io::TensorFile::open(test::model_data("mlx/plain_f32")), dist::Group())
+          .model;
   auto tokens = some_tokens(32);
   PerplexityOptions options = perplexity_options(16, 0);
   options.first_token = 3;
@@ -131,7 +137,9 @@ TEST(Perplexity, PutsTheFirstTokenInEachWindow) {
 }
 
 TEST(Perplexity, RefusesTokensOfAnotherModel) {
-  const auto model = models::load_model(*io::TensorFile::open(kPlainModel), dist::Group()).model;
+  const auto model =
+      models::load_model(*io::TensorFile::open(test::model_data("mlx/plain_f32")), dist::Group())
+          .model;
   EXPECT_EQ(
       error_text([&] {
         perplexity(*model, std::vector<int64_t>{1, 2, 256, 4}, perplexity_options(4, 0), ignore);

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/core/error_text.h"
-#include "tests/generate/plain_model.h"
+#include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
 #include "tests/text/byte_vocabulary.h"
 #include "weft/generate/share_prompt.h"
@@ -22,7 +22,9 @@ using testing::error_text;
 constexpr char kPrompt[] = "The fox";
 
 TextGenerator make_generator(const dist::World& world) {
-  auto model = models::load_model(*io::TensorFile::open(kPlainModel), world.group()).model;
+  auto model =
+      models::load_model(*io::TensorFile::open(test::model_data("mlx/plain_f32")), world.group())
+          .model;
   return {std::move(model), text::Tokenizer::make(testing::byte_vocabulary(), "test"), 128};
 }
 
@@ -75,7 +77,9 @@ TEST(TextGenerator, ContinuesATextAsTransformersDoesWithItsBosAndWithout) {
         text::Vocabulary vocabulary = testing::byte_vocabulary();
         vocabulary.bos = golden.at("bos");
         vocabulary.add_bos = golden.at("adds_bos");
-        auto model = models::load_model(*io::TensorFile::open(kPlainModel), world.group()).model;
+        auto model = models::load_model(*io::TensorFile::open(test::model_data("mlx/plain_f32")),
+                                        world.group())
+                         .model;
         TextGenerator generator(std::move(model), text::Tokenizer::make(vocabulary, "test"), 128);
         const TextResult answer =
             generator.complete(golden.at("prompt").get<std::string>(), text_options(), accept);

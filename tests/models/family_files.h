@@ -2,12 +2,31 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/core/temp_dir.h"
 #include "tests/models/model_files.h"
 #include "tests/text/byte_tokenizer.h"
 
 namespace weft::test {
+
+/// The golden checkpoints of all families, of some with several configurations.
+inline const std::vector<std::string> kFamilyCheckpoints = {"llama",         "llama_bias",
+                                                            "llama_linear",  "llama_dynamic",
+                                                            "llama_llama3",  "llama_yarn",
+                                                            "mistral",       "qwen2",
+                                                            "qwen2_window",  "qwen3",
+                                                            "mixtral",       "qwen2_moe",
+                                                            "qwen3_moe",     "qwen3_moe_mixed",
+                                                            "smollm3",       "smollm3_window",
+                                                            "granite",       "phi3",
+                                                            "olmo2",         "gemma2",
+                                                            "gemma2_scalar", "gemma3",
+                                                            "gpt_oss",       "ministral3",
+                                                            "glm4",          "glm4_moe",
+                                                            "deepseek_v3",   "deepseek_v3_halves",
+                                                            "deepseek_v2",   "deepseek_v2_lite",
+                                                            "glm4_moe_lite", "lfm2"};
 
 /// A file of a family's golden checkpoint, or its folder.
 inline std::string family_path(const std::string& name, const std::string& file = "") {

@@ -17,8 +17,9 @@ using RankProgram = std::function<int(std::vector<std::string> arguments)>;
 /// Call before main does anything else.
 void start_rank_origin(const RankProgram& program);
 
-/// Runs `job.command`, which is this program with arguments, on a job's ranks, in this process's
-/// environment. What the options say holds for the whole job.
+/// Runs `job.command`, which is this program with arguments, on a job's ranks, with the variables
+/// of this process's environment but for the test framework's. What the options say holds for the
+/// whole job. Throws InternalError if the origin has ended.
 CommandResult run_from_origin(const dist::LaunchOptions& job, const CommandOptions& options);
 
 }  // namespace weft::test

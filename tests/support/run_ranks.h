@@ -18,12 +18,13 @@ struct RunOptions {
   std::vector<std::pair<std::string, std::string>> variables = {};
 };
 
-/// Runs `body` on `n` real processes: starts this test program again n times with only the current
-/// test, where the same call runs `body` and does nothing else. Every failed expectation and every
-/// exception in a rank fails the test, with the ranks' output. Code of the test around the call
-/// runs in the ranks too. May be called several times in a test; n = 1 runs here, in a world of
-/// one. If the ranks come from a launcher of another kind (mpirun), `body` runs when n is their
-/// number. torch's generator begins with one seed on all ranks.
+/// Runs `body` on `n` real processes: n copies of this test program, as it was before main did
+/// anything, run only the current test, where the same call runs `body` and does nothing else. (For
+/// nccl the program is started n times instead.) Every failed expectation and every exception in a
+/// rank fails the test, with the ranks' output. Code of the test around the call runs in the ranks
+/// too. May be called several times in a test; n = 1 runs here, in a world of one. If the ranks
+/// come from a launcher of another kind (mpirun), `body` runs when n is their number. torch's
+/// generator begins with one seed on all ranks.
 void run_ranks(int n, const std::function<void(dist::World&)>& body,
                const RunOptions& options = {});
 

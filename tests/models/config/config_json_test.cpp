@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/core/error_text.h"
+#include "tests/models/family_files.h"
 #include "tests/models/model_files.h"
 #include "weft/models/config/config.h"
 #include "weft/models/config/sources.h"
@@ -17,22 +18,7 @@ ModelConfig family_config(const std::string& name) {
 }
 
 TEST(ConfigJson, SaysEveryFamilysConfiguration) {
-  for (const char* name : {"llama",         "llama_bias",
-                           "llama_linear",  "llama_dynamic",
-                           "llama_llama3",  "llama_yarn",
-                           "mistral",       "qwen2",
-                           "qwen2_window",  "qwen3",
-                           "mixtral",       "qwen2_moe",
-                           "qwen3_moe",     "qwen3_moe_mixed",
-                           "smollm3",       "smollm3_window",
-                           "granite",       "phi3",
-                           "olmo2",         "gemma2",
-                           "gemma2_scalar", "gemma3",
-                           "gpt_oss",       "ministral3",
-                           "glm4",          "glm4_moe",
-                           "deepseek_v3",   "deepseek_v3_halves",
-                           "deepseek_v2",   "deepseek_v2_lite",
-                           "glm4_moe_lite", "lfm2"}) {
+  for (const std::string& name : test::kFamilyCheckpoints) {
     const ModelConfig config = family_config(name);
     const nlohmann::json object = config_json(config);
     EXPECT_EQ(config_from_json(object, name), config) << name << object.dump();

@@ -10,6 +10,7 @@
 #include "tests/models/family_files.h"
 #include "tests/models/model_files.h"
 #include "tests/models/model_logits.h"
+#include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
 
@@ -23,24 +24,12 @@ using test::on_ranks;
 using testing::error_text;
 using testing::replaced;
 
-const std::vector<std::string> kFamilyCases = {"llama",          "llama_bias",
-                                               "llama_linear",   "llama_dynamic",
-                                               "llama_llama3",   "llama_yarn",
-                                               "mistral",        "qwen2",
-                                               "qwen2_window",   "qwen3",
-                                               "mixtral",        "qwen2_moe",
-                                               "qwen3_moe",      "qwen3_moe_mixed",
-                                               "mixtral_q8_0",   "mixtral_mlx",
-                                               "mixtral_plain",  "smollm3",
-                                               "smollm3_window", "granite",
-                                               "phi3",           "olmo2",
-                                               "gemma2",         "gemma2_scalar",
-                                               "gemma3",         "gpt_oss",
-                                               "gpt_oss_mxfp4",  "ministral3",
-                                               "glm4",           "glm4_moe",
-                                               "deepseek_v3",    "deepseek_v3_halves",
-                                               "deepseek_v2",    "deepseek_v2_lite",
-                                               "glm4_moe_lite",  "lfm2"};
+// Of some families, checkpoints with weights in other forms as well.
+std::vector<std::string> decoder_cases() {
+  std::vector<std::string> names = test::kFamilyCheckpoints;
+  names.insert(names.end(), {"mixtral_q8_0", "mixtral_mlx", "mixtral_plain", "gpt_oss_mxfp4"});
+  return names;
+}
 
 // A case's folder and its GGUF, as far as there are.
 std::vector<std::string> forms_of(const std::string& name) {
@@ -54,12 +43,8 @@ std::vector<std::string> forms_of(const std::string& name) {
 
 at::Tensor logits_by_pieces(CausalLM& model, const at::Tensor& ids_BT,
                             const std::vector<int64_t>& pieces) {
-  nn::KvCache cache = model.make_cache(1, ids_BT.size(1));
-  std::vector<at::Tensor> parts;
-  for (const int64_t tokens : pieces) {
-    parts.push_back(logits_of(model, ids_BT.narrow(1, cache.length(), tokens), &cache));
-  }
-  return at::cat(parts);
+  const c10::InferenceMode inference;
+  return test::logits_in_pieces(model, ids_BT, pieces).squeeze(0);
 }
 
 void expect_near_logits(const at::Tensor& logits_TV, const at::Tensor& expected_TV,
@@ -70,7 +55,7 @@ void expect_near_logits(const at::Tensor& logits_TV, const at::Tensor& expected_
 
 TEST(Decoder, GivesTheLogitsOfThePublishedImplementation) {
   on_ranks([](const Group& group) {
-    for (const std::string& name : kFamilyCases) {
+    for (const std::string& name : decoder_cases()) {
       const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
       const bool depends_on_pieces = name == "llama_dynamic";
       const at::Tensor pieces_TV =
