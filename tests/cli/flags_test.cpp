@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cli/weft_command.h"
+#include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 
 namespace weft::cli {
@@ -10,6 +11,7 @@ namespace {
 
 using nlohmann::json;
 using test::CommandResult;
+using testing::error_text;
 using Strings = std::vector<std::string>;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -28,6 +30,25 @@ TEST(Flags, TakeWholeNumbersOnly) {
   EXPECT_EQ(refusal("8"), "");
   for (const std::string text : {"0", "9", "", "2x", "1.5", " 2", "99999999999999999999"}) {
     EXPECT_EQ(refusal(text), "expected a whole number from 1 to 8, got '" + text + "'");
+  }
+}
+
+TEST(Flags, TakeNumbersOfBytes) {
+  const auto bytes_of = [](const std::string& text) {
+    CLI::App app("", "shard");
+    OutputOptions options;
+    add_output_flags(app, options);
+    parse_flags(app, {"--max-shard-size", text});
+    return options.max_file_bytes;
+  };
+  EXPECT_EQ(bytes_of("500"), 500U);
+  EXPECT_EQ(bytes_of("500MB"), 500'000'000U);
+  EXPECT_EQ(bytes_of("5GiB"), uint64_t{5} << 30);
+  for (const std::string& text : {std::string("x"), std::string("5X"), std::string(5000, 'x')}) {
+    const std::string shown = text.size() > 96 ? text.substr(0, 96) + "…" : text;
+    EXPECT_EQ(error_text([&] { bytes_of(text); }),
+              "ConfigError: shard: --max-shard-size: expected bytes like 500MB or 5GiB, got '" +
+                  shown + "'");
   }
 }
 

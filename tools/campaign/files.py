@@ -51,6 +51,9 @@ KINDS = {
                           [["WEFT", "fuse", "{}", "out"], ["WEFT", "convert", "{}", "out", "--peft"]]),
     "metrics": ("run", "metrics.jsonl", mutations.json_lines, [["WEFT", "plot", "{}", "-o", "out"]],
                 [["WEFT", "train", "run.toml", "--resume", "--steps", "3"]]),
+    "requests": ("requests.jsonl", "", mutations.json_lines, [],
+                 [["WEFT", "batch", "INPUTS/model", "-i", "{}", "-o", "out"],
+                  ["WEFT", "batch", "INPUTS/model", "-i", "{}", "-o", "out", "--tp", "2", "--parallel", "2"]]),
     "store": ("run", "data/train.tokens", mutations.any_bytes, [],
               [["WEFT", "train", "run.toml", "--resume", "--steps", "3"]]),
 }
@@ -117,9 +120,11 @@ def attack_flags(trial):
              "tokens", "out", "config", "n-prompt", "n-gen", "repetitions", "batch", "bits", "group-size", "dtype",
              "max-shard-size", "stop", "speculate", "functions", "shard-info", "adapter", "stride", "file", "hardware",
              "ranks", "top", "smooth", "from", "title", "num-ranks", "hosts", "host", "address", "port", "alias",
-             "parallel", "api-key-file", "cors-origins", "max-queue", "step-tokens", "hostfile", "json", "force"]
+             "parallel", "api-key-file", "cors-origins", "max-queue", "step-tokens", "hostfile", "json", "force", "requests",
+             "pooling"]
     verbs = ["tokenize", "tokenize", "plan", "plot", "inspect", "generate", "logits", "convert", "shard", "quantize",
-             "bench", "perplexity", "chat", "fuse", "train", "launch", "serve", "doctor", "nonsense", ""]
+             "bench", "perplexity", "chat", "fuse", "train", "launch", "serve", "batch", "doctor",
+             "nonsense", ""]
     verb, flag = trial.rng.choice(verbs), trial.rng.choice(flags)
     value = str(trial.rng.choice(mutations.TEXTS + mutations.NUMBERS + mutations.RAW))
     way = trial.rng.randrange(3)

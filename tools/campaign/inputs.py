@@ -46,6 +46,18 @@ data.train = ["{data}"]
 checkpoint.folder = "adapters"
 """
 
+MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+# One of each kind; the last two as OpenAI's batches have them.
+REQUESTS = [
+    "We the",
+    {"prompt": ["We", "the people"], "max_tokens": 3, "logprobs": 2, "stop": ["ab"], "n": 2, "seed": 7, "temperature": 1,
+     "top_p": 0.9, "top_k": 20, "min_p": 0.01, "logit_bias": {"7": -3}, "presence_penalty": 0.5},
+    {"messages": MESSAGES, "max_tokens": 8, "response_format": {"type": "json_schema", "json_schema": {
+        "name": "n", "schema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}},
+    {"custom_id": "a", "method": "POST", "url": "/v1/embeddings", "body": {"input": "some text"}},
+    {"custom_id": "b", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": MESSAGES, "max_tokens": 2}},
+]
+
 
 class Inputs:
     """Named files and folders: `path(name)`."""
@@ -75,6 +87,7 @@ class Inputs:
                                           {"role": "assistant", "content": f"A number, {i}."}]}) for i in range(40)]
         self.path("chats.jsonl").write_text("\n".join(chats) + "\n")
         self.path("text.txt").write_text(" ".join(words[:300]))
+        self.path("requests.jsonl").write_text("\n".join(json.dumps(request) for request in REQUESTS) + "\n")
 
     def make_runs(self):
         self.path("run.toml").write_text(RUN.format(bytes=BYTES, data=self.path("data.jsonl")))

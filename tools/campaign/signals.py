@@ -21,6 +21,7 @@ ENDLESS = {
 }
 SHORT = {
     "generate": ["generate", "MODEL", "-p", "We", "-n", "400", "--ignore-eos"],
+    "batch": ["batch", "MODEL", "-i", "INPUTS/requests.jsonl", "-o", "out"],
     "perplexity": ["perplexity", "MODEL", "-f", "INPUTS/text.txt", "-c", "32"],
     "logits": ["logits", "MODEL", "--tokens", "1,2,3", "-o", "out"],
     "convert": ["convert", "MODEL", "out"],
@@ -132,7 +133,7 @@ LAUNCHERS = {"own": own_ranks, "launch": by_launch, "mpirun": by_mpirun, "torchr
              "hosts": on_hosts, "shell": by_shell}
 # Programs that others wrote: they have words and statuses of their own.
 FOREIGN = {"mpirun", "torchrun"}
-RANKS_PER_VERB = {"chat", "generate", "bench", "serve", "perplexity", "logits", "quantize", "train", "lora"}
+RANKS_PER_VERB = {"chat", "generate", "bench", "serve", "batch", "perplexity", "logits", "quantize", "train", "lora"}
 
 
 def draw_job(trial):

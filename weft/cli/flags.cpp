@@ -81,6 +81,19 @@ void apply_toml(CLI::App& app, const std::string& path) {
                           app.get_name(), " --help` lists the flags");
 }
 
+// Turns "500MB" into bytes; a kB is 1,000 of them, a KiB 1,024.
+CLI::Validator byte_count() {
+  const auto read_text = [](std::string& text) -> std::string {
+    const std::string given = text;
+    try {
+      if (CLI::AsSizeValue(true)(text).empty()) return {};
+    } catch (const CLI::ValidationError&) {  // an unknown unit
+    }
+    return core::join("expected bytes like 500MB or 5GiB, got ", core::quote(given));
+  };
+  return CLI::Validator(read_text, "", "");
+}
+
 }  // namespace
 
 CLI::Validator whole_number(int64_t low, int64_t high) {
@@ -89,7 +102,8 @@ CLI::Validator whole_number(int64_t low, int64_t high) {
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool is_whole = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
     if (is_whole && number >= low && number <= high) return {};
-    return core::join("expected a whole number from ", low, " to ", high, ", got '", text, "'");
+    return core::join("expected a whole number from ", low, " to ", high, ", got ",
+                      core::quote(text));
   };
   return CLI::Validator(check_text, "");
 }
@@ -262,7 +276,7 @@ void add_output_flags(CLI::App& app, OutputOptions& options) {
   app.add_flag("--force", options.force, "replace a model that is there already");
   app.add_option("--max-shard-size", options.max_file_bytes,
                  "most bytes per safetensors file, e.g. 500MB (default: 5GB)")
-      ->transform(CLI::AsSizeValue(true));
+      ->transform(byte_count());
 }
 
 Args command_of(const std::string& verb, const Args& args) {
