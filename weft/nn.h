@@ -23,4 +23,6 @@
 #include "weft/nn/parallel/shard_linear.h"
 #include "weft/nn/parallel/vocab_cross_entropy.h"
 #include "weft/nn/parallel/vocab_parallel.h"
+#include "weft/nn/recurrent/delta_rule.h"
+#include "weft/nn/recurrent/gated_delta_net.h"
 #include "weft/nn/recurrent/short_convolution.h"
