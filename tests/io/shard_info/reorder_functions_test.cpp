@@ -110,6 +110,18 @@ TEST(ReorderFunctions, QkvRowsByKvHeadAndBack) {
             "ShapeError: 0 heads and 3 kv heads, expected 1 to 1048576");
 }
 
+// 2 groups of 1, 2 and 3 rows.
+TEST(ReorderFunctions, UngroupPutsAllGroupsPartsTogether) {
+  const auto rows = [](int64_t start, int64_t length) { return kWhole.narrow(0, start, length); };
+  expect_same(
+      apply("ungroup", {2, std::vector<int64_t>{1, 2, 3}}, {tensor({12, 5})}),
+      NaiveArray::cat({rows(0, 1), rows(6, 1), rows(1, 2), rows(7, 2), rows(3, 3), rows(9, 3)}, 0));
+  EXPECT_EQ(error_text([] {
+              apply("ungroup", {5, std::vector<int64_t>{1}}, {tensor({12, 5})});
+            }),
+            "ShapeError: dim 0 of [12, 5] in 5 parts; expected a dim whose size is a multiple");
+}
+
 TEST(ReorderFunctions, UncombineQkvIsTheInverseOfCombine) {
   const std::vector<View> parts = {tensor({8, 2}), tensor({4, 2}, 16), tensor({4, 2}, 24)};
   const View fused = reorder("combine_qkv", {}, parts);

@@ -123,6 +123,18 @@ View deinterleave_qkv(const FunctionCall& call) {
   return View::cat(parts, 0);
 }
 
+// Groups of several parts each to all groups' first parts, then all second ones, and so on.
+View ungroup(const FunctionCall& call) {
+  const View groups = cut_dim(call.input(), 0, call.integer(0), true);
+  const Ints& lengths = call.list(1);
+  std::vector<View> parts;
+  for (size_t index = 0; index < lengths.size(); ++index) {
+    parts.push_back(groups.segment(1, lengths, static_cast<int64_t>(index)).flatten(0, 1));
+  }
+  check<ShapeError>(!parts.empty(), "groups of no parts, expected at least 1");
+  return View::cat(parts, 0);
+}
+
 View cat(const FunctionCall& call) {
   if (!call.has(1)) return View::cat(call.inputs, call.integer(0));
   std::vector<View> values;
@@ -201,6 +213,8 @@ std::vector<ViewFunction> reorder_functions() {
           combine_latent_heads, true),
       row("interleave_qkv", "heads kv_heads", "fused rows grouped by kv head", interleave_qkv),
       row("deinterleave_qkv", "heads kv_heads", "the inverse of interleave_qkv", deinterleave_qkv),
+      row("ungroup", "groups lengths[]",
+          "rows of groups of parts, as many rows of each, part by part instead", ungroup),
       row("permute_rope", "heads", "rows of halves to rows of pairs, as GGUF has q and k",
           [](const Call& c) { return swap_rope_rows(c, true); }),
       row("unpermute_rope", "heads", "the inverse of permute_rope",
