@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 import transformers
 
-from goldens import latent_gguf
+from goldens import delta_gguf, latent_gguf
 from goldens.model_cases import CASES, NULL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -39,7 +39,7 @@ LAYER_NAMES = {
     "mlp.router": "ffn_gate_inp", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
     "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
-} | latent_gguf.LATENT_NAMES
+} | latent_gguf.LATENT_NAMES | delta_gguf.DELTA_NAMES
 # Where an architecture has another name.
 AFTER = {"post_attention_layernorm": "post_attention_norm",
          "post_feedforward_layernorm": "post_ffw_norm"}
@@ -51,10 +51,10 @@ LFM2 = {"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_pro
         "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
         "conv.out_proj": "shortconv.out_proj", "feed_forward.w1": "ffn_gate",
         "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down"}
-OWN_LAYER_NAMES = {"gpt-oss": LATE, "glm4moe": LATE, "glm4": GLM, "olmo2": AFTER,
+OWN_LAYER_NAMES = {"gpt-oss": LATE, "glm4moe": LATE, "qwen3next": LATE, "glm4": GLM, "olmo2": AFTER,
                    "gemma2": GEMMA_NAMES, "gemma3": GEMMA_NAMES, "lfm2": LFM2}
 # Whose GGUF has 1 added to the weights of norms.
-ADDED = ("gemma2", "gemma3")
+ADDED = ("gemma2", "gemma3", "qwen3next")
 # Architectures whose rope turns pairs of neighbours, so that q and k have other rows.
 PAIRED = ("llama", "smollm3", "granite", "mistral3")
 EXPERT_NAMES = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "down_proj": "down",
@@ -65,7 +65,7 @@ GLOBAL_NAMES = {"model.embed_tokens.weight": "token_embd.weight",
 
 
 def make_model(kind, values, seed):
-    text = "Text" if kind == "Gemma3" else ""
+    text = "Text" if kind in ("Gemma3", "Qwen3_5") else ""
     given = {k: None if v == NULL else v for k, v in values.items() if v is not None}
     config = getattr(transformers, kind + text + "Config")(**given)
     config._attn_implementation = "eager"
@@ -75,7 +75,8 @@ def make_model(kind, values, seed):
         for name, parameter in model.named_parameters():
             numbers = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() == 1:
-                is_norm = "norm" in name and not kind.startswith("Gemma")
+                is_less = kind.startswith("Gemma") or delta_gguf.has_delta(config)
+                is_norm = "norm" in name and not (is_less and delta_gguf.adds_one(name))
                 numbers = 0.3 * numbers + (1 if is_norm else 0)
             elif "embed_tokens" not in name:
                 # Router scores far apart, so that no rounding decides which expert is taken.
@@ -150,7 +151,7 @@ def quantize_oss_experts(model):
 def gguf_tensors(architecture, config, state):
     experts = {}
     for name, tensor in state.items():
-        if architecture in ADDED and "norm" in name:
+        if architecture in ADDED and delta_gguf.adds_one(name):
             tensor = tensor.float() + 1
         if name in GLOBAL_NAMES:
             yield GLOBAL_NAMES[name], tensor
@@ -164,6 +165,10 @@ def gguf_tensors(architecture, config, state):
             continue
         if rest.startswith("mlp.experts.") and architecture == "gpt-oss":
             yield from oss_experts(layer, rest.removeprefix("mlp.experts."), tensor)
+            continue
+        own = list(delta_gguf.own_tensors(config, layer, rest, tensor))
+        if own:
+            yield from own
             continue
         if rest == "self_attn.kv_b_proj.weight":
             yield from latent_gguf.key_value_tensors(config, layer, tensor)
@@ -263,6 +268,7 @@ def add_keys(writer, config, dim):
         writer.add_rope_dimension_count(int(dim * getattr(config, "partial_rotary_factor", 1.0)))
         writer.add_key_length(dim)
         writer.add_value_length(dim)
+    delta_gguf.add_keys(writer, config)
     writer.add_vocab_size(config.vocab_size)
     if config.model_type in ("mistral", "gpt_oss") or config.model_type.startswith("gemma"):
         writer.add_sliding_window(config.sliding_window)
@@ -319,7 +325,7 @@ def write_gguf(path, architecture, config, state, matrix_kind):
         if numbers.ndim == 1:
             writer.add_tensor(name, numbers)
             continue
-        is_exact = name.endswith(("bias", "shortconv.conv.weight"))
+        is_exact = name.endswith(("bias", "shortconv.conv.weight", "ssm_conv1d.weight"))
         kind = gguf.GGMLQuantizationType.F32 if is_exact else matrix_kind
         if "ffn_gate_inp" in name or ("mxfp4" in str(path) and "exps" not in name):
             kind = gguf.GGMLQuantizationType.BF16

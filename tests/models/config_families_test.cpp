@@ -344,7 +344,7 @@ TEST(FamilyConfig, ReadsTheSameFromBothVersionsOfTransformers) {
     const ModelConfig expected = FamilyFolder(name).config();
     EXPECT_TRUE(config == expected) << config_json(config) << config_json(expected);
   }
-  EXPECT_EQ(count, 33U);
+  EXPECT_EQ(count, 35U);
 }
 
 ModelConfig gguf_config(const std::string& name) {
@@ -354,10 +354,11 @@ ModelConfig gguf_config(const std::string& name) {
 // The forms of one checkpoint say the same, but for what GGUF does not know.
 TEST(FamilyConfig, ReadsTheSameFromGgufAsFromConfigJson) {
   for (const char* name :
-       {"llama", "llama_bias", "llama_linear", "llama_yarn",       "mistral",     "qwen2",
-        "qwen3", "mixtral",    "qwen2_moe",    "qwen3_moe",        "smollm3",     "granite",
-        "phi3",  "olmo2",      "gemma2",       "gemma3",           "gpt_oss",     "ministral3",
-        "glm4",  "glm4_moe",   "deepseek_v2",  "deepseek_v2_lite", "deepseek_v3", "lfm2"}) {
+       {"llama",     "llama_bias", "llama_linear", "llama_yarn",       "mistral",     "qwen2",
+        "qwen3",     "mixtral",    "qwen2_moe",    "qwen3_moe",        "smollm3",     "granite",
+        "phi3",      "olmo2",      "gemma2",       "gemma3",           "gpt_oss",     "ministral3",
+        "glm4",      "glm4_moe",   "deepseek_v2",  "deepseek_v2_lite", "deepseek_v3", "lfm2",
+        "qwen3_next"}) {
     SCOPED_TRACE(name);
     const ModelConfig folder = FamilyFolder(name).config(), gguf = gguf_config(name);
     EXPECT_EQ(gguf.family, folder.family == "mistral" ? "llama" : folder.family);

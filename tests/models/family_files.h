@@ -26,7 +26,8 @@ inline const std::vector<std::string> kFamilyCheckpoints = {"llama",         "ll
                                                             "glm4",          "glm4_moe",
                                                             "deepseek_v3",   "deepseek_v3_halves",
                                                             "deepseek_v2",   "deepseek_v2_lite",
-                                                            "glm4_moe_lite", "lfm2"};
+                                                            "glm4_moe_lite", "lfm2",
+                                                            "qwen3_next",    "qwen3_5"};
 
 /// A file of a family's golden checkpoint, or its folder.
 inline std::string family_path(const std::string& name, const std::string& file = "") {

@@ -121,4 +121,17 @@ CASES = {
         rope_theta=None, first_k_dense_replace=None, q_lora_rank=20, v_head_dim=16,
         rms_norm_eps=1e-5, n_shared_experts=1, mlp_layer_types=["dense", "sparse", "sparse"],
         rope_parameters={"rope_type": "default", "rope_theta": 100.0}), "deepseek2"),
+    # Delta nets of 5 key heads with 2 value heads each around gated attention, norms' weights less 1.
+    "qwen3_next": ("Qwen3Next", UNEVEN | dict(
+        num_hidden_layers=3, full_attention_interval=2, head_dim=12, partial_rotary_factor=0.5,
+        rope_theta=100.0, linear_num_key_heads=5, linear_num_value_heads=10, linear_key_head_dim=6,
+        linear_value_head_dim=4, linear_conv_kernel_dim=3, moe_intermediate_size=12,
+        shared_expert_intermediate_size=20, num_experts=6, num_experts_per_tok=3), "qwen3next"),
+    # The same without experts, with projections that stand apart.
+    "qwen3_5": ("Qwen3_5", UNEVEN | dict(
+        num_hidden_layers=3, layer_types=["linear_attention", "linear_attention", "full_attention"],
+        head_dim=12, linear_num_key_heads=5, linear_num_value_heads=10, linear_key_head_dim=6,
+        linear_value_head_dim=4, linear_conv_kernel_dim=3, attention_bias=True, rope_parameters={
+            "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
+            "mrope_section": [1, 1, 1]}), None),
 }

@@ -159,7 +159,7 @@ TEST(ReadConfig, RefusesKeysOfAGgufThatItDoesNotSupport) {
       {"general.architecture", text("mamba"),
        "ConfigError: FILE: architecture 'mamba' is not supported, expected one of [llama, qwen2, "
        "qwen3, qwen2moe, qwen3moe, smollm3, granite, phi3, olmo2, gemma2, gemma3, gpt-oss, "
-       "mistral3, glm4, glm4moe, lfm2, deepseek2]"},
+       "mistral3, glm4, glm4moe, lfm2, qwen3next, deepseek2]"},
   });
 }
 
@@ -259,8 +259,8 @@ TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
       {"model_type", "gpt2",
        "ConfigError: DIR/config.json: model_type 'gpt2' is not supported, expected one of [llama, "
        "mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, smollm3, granite, phi3, olmo2, "
-       "gemma2, gemma3_text, gpt_oss, ministral3, glm4, glm4_moe, lfm2, deepseek_v3, deepseek_v2, "
-       "glm4_moe_lite]"},
+       "gemma2, gemma3_text, gpt_oss, ministral3, glm4, glm4_moe, lfm2, qwen3_next, qwen3_5_text, "
+       "qwen3_5_moe_text, deepseek_v3, deepseek_v2, glm4_moe_lite]"},
   };
   const ConfigFolder folder;
   for (const Bad& bad : cases) {

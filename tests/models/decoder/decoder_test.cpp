@@ -3,7 +3,9 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
@@ -12,6 +14,7 @@
 #include "tests/models/model_logits.h"
 #include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
+#include "weft/core/files/file.h"
 #include "weft/models/load/load.h"
 
 namespace weft::models {
@@ -78,6 +81,42 @@ TEST(Decoder, GivesTheLogitsOfThePublishedImplementation) {
   });
 }
 
+// The folder of a model of texts and pictures around one of texts: longer names, and tensors that
+// only it has.
+void write_around(const testing::TempDir& dir, const std::string& name, const std::string& type) {
+  constexpr size_t kLengthBytes = 8, kExtra = 4;
+  const std::string file = core::read_text_file(case_path(name, "model.safetensors"), 1 << 20);
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), kLengthBytes);
+  const auto header = nlohmann::json::parse(file.substr(kLengthBytes, length));
+  std::string data = file.substr(kLengthBytes + length);
+  nlohmann::json longer;
+  for (const auto& [key, value] : header.items()) {
+    const bool is_within = key.starts_with("model.");
+    longer[is_within ? "model.language_model." + key.substr(6) : key] = value;
+  }
+  for (const char* extra : {"mtp.fc.weight", "model.visual.merger.norm.weight"}) {
+    longer[extra] = {
+        {"dtype", "BF16"}, {"shape", {2}}, {"data_offsets", {data.size(), data.size() + kExtra}}};
+    data.resize(data.size() + kExtra);
+  }
+  const std::string text = longer.dump();
+  length = text.size();
+  dir.write("model.safetensors",
+            std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text + data);
+  const auto own =
+      nlohmann::json::parse(core::read_text_file(case_path(name, "config.json"), 1 << 20));
+  dir.write("config.json", nlohmann::json{{"model_type", type}, {"text_config", own}}.dump());
+}
+
+TEST(Decoder, ReadsTheModelOfTextsWithinOneOfTextsAndPictures) {
+  const testing::TempDir dir;
+  write_around(dir, "qwen3_5", "qwen3_5");
+  const auto expected = test::read_reference(case_path("qwen3_5", "ref.safetensors"));
+  const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());
+  expect_near(logits_of(*loaded.model, expected.ids_BT), expected.logits_TV, "within");
+}
+
 TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
   // Each of these changes must move the logits, or the goldens above could not see it missing.
   struct Change {
@@ -118,6 +157,7 @@ TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
            {"glm4_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
            {"glm4_moe", "\"topk_group\": 1", "\"topk_group\": 2"},
            {"lfm2", "\"rope_theta\": 300.0", "\"rope_theta\": 30000.0"},
+           {"qwen3_next", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
            {"deepseek_v3", "\"mscale_all_dim\": 1.0", "\"mscale_all_dim\": 0.5"},
            {"deepseek_v3", "\"rope_interleave\": true", "\"rope_interleave\": false"},
            {"deepseek_v3", "\"topk_group\": 2", "\"topk_group\": 1"},

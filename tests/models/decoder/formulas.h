@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/decoder/decoder_names.h"
@@ -28,7 +29,9 @@ class Formulas {
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       x = x +
           add(x, {{Part::kInputNorm, layer}, {Part::kAttentionOutNorm, layer}}, [&](const auto& y) {
-            return config_.is_recurrent(layer) ? convolve(y, layer) : attend(y, layer);
+            if (!config_.is_recurrent(layer)) return attend(y, layer);
+            return config_.recurrent.kind == RecurrentKind::kGatedDelta ? remember(y, layer)
+                                                                        : convolve(y, layer);
           });
       x = x + add(x, {{Part::kFfnNorm, layer}, {Part::kFfnOutNorm, layer}},
                   [&](const auto& y) { return feed(y, layer); });
@@ -132,18 +135,59 @@ class Formulas {
         .repeat_interleave(config_.num_heads / count, 1);
   }
 
+  at::Tensor convolved(const at::Tensor& x_BTc, int64_t layer) const {
+    const at::Tensor taps = weight({Part::kConvolution, layer});
+    const at::Tensor padded = at::pad(x_BTc.transpose(1, 2), {taps.size(2) - 1, 0});
+    return at::conv1d(padded, taps, {}, at::IntArrayRef{1}, at::IntArrayRef{0}, at::IntArrayRef{1},
+                      padded.size(1))
+        .transpose(1, 2);
+  }
+
   at::Tensor convolve(const at::Tensor& x, int64_t layer) const {
     const auto parts = linear(x, {Part::kConvolutionIn, layer}).chunk(3, -1);
-    const at::Tensor taps = weight({Part::kConvolution, layer});
-    const at::Tensor gated = at::pad((parts[0] * parts[2]).transpose(1, 2), {taps.size(2) - 1, 0});
-    const at::Tensor y = at::conv1d(gated, taps, {}, at::IntArrayRef{1}, at::IntArrayRef{0},
-                                    at::IntArrayRef{1}, gated.size(1))
-                             .transpose(1, 2);
-    return linear(parts[1] * y, {Part::kConvolutionOut, layer});
+    return linear(parts[1] * convolved(parts[0] * parts[2], layer), {Part::kConvolutionOut, layer});
+  }
+
+  // A gated delta net, all heads of one token after the other.
+  at::Tensor remember(const at::Tensor& x, int64_t layer) const {
+    const nn::DeltaHeads& sizes = config_.recurrent.heads;
+    const at::Tensor mixed = at::silu(convolved(linear(x, {Part::kDeltaChannels, layer}), layer));
+    const int64_t k = sizes.key_features(), each = sizes.num_value_heads / sizes.num_key_heads;
+    const auto unit = [&](int64_t start) {
+      const at::Tensor y = mixed.narrow(-1, start, k).unflatten(-1, {-1, sizes.key_dim});
+      return (y / (y.square().sum(-1, true) + 1e-6).sqrt()).repeat_interleave(each, 2);
+    };
+    const at::Tensor q = unit(0) / std::sqrt(static_cast<double>(sizes.key_dim)), keys = unit(k);
+    const at::Tensor values =
+        mixed.narrow(-1, 2 * k, sizes.value_features()).unflatten(-1, {-1, sizes.value_dim});
+    const at::Tensor rates = linear(x, {Part::kDeltaRate, layer}).sigmoid();
+    const at::Tensor steps =
+        at::softplus(linear(x, {Part::kDeltaDecay, layer}) + weight({Part::kDeltaStepBias, layer}));
+    const at::Tensor kept = (-weight({Part::kDeltaDecayLog, layer}).exp() * steps).exp();
+    at::Tensor state = at::zeros({1}, at::kDouble);
+    std::vector<at::Tensor> outputs;
+    for (int64_t t = 0; t < x.size(1); ++t) {
+      const auto of = [&](const at::Tensor& y) { return y.select(1, t).unsqueeze(-1); };
+      state = state * of(kept).unsqueeze(-1);
+      const at::Tensor missed = values.select(1, t) - (state * of(keys)).sum(2);
+      state = state + of(keys) * (missed * of(rates)).unsqueeze(2);
+      outputs.push_back((state * of(q)).sum(2));
+    }
+    const at::Tensor out = at::stack(outputs, 1);
+    const at::Tensor normed = out * weight({Part::kDeltaNorm, layer}) /
+                              at::sqrt((out * out).mean(-1, true) + config_.norm_eps);
+    return linear(normed.flatten(2) * at::silu(linear(x, {Part::kDeltaGate, layer})),
+                  {Part::kDeltaOut, layer});
   }
 
   at::Tensor attend(const at::Tensor& x, int64_t layer) const {
     at::Tensor q = linear(x, {Part::kQuery, layer}), k = linear(x, {Part::kKey, layer});
+    at::Tensor gates = at::ones({1}, at::kDouble);
+    if (config_.gates_attention) {
+      const auto both = q.unflatten(-1, {config_.num_heads, 2, config_.head_dim}).unbind(3);
+      q = both[0].flatten(2);
+      gates = both[1].flatten(2).sigmoid();
+    }
     if (config_.head_norms == HeadNorms::kAllHeads) {
       q = norm(q, {Part::kQueryNorm, layer});
       k = norm(k, {Part::kKeyNorm, layer});
@@ -175,7 +219,7 @@ class Formulas {
     }
     const at::Tensor p = seen.softmax(-1).narrow(-1, 0, x.size(1));
     const at::Tensor v = heads(linear(x, {Part::kValue, layer}));
-    return linear(at::matmul(p, v).transpose(1, 2).flatten(2), {Part::kOutput, layer});
+    return linear(at::matmul(p, v).transpose(1, 2).flatten(2) * gates, {Part::kOutput, layer});
   }
 
   ModelConfig config_;

@@ -62,6 +62,20 @@ std::vector<OptionCase> cases_of_layers() {
          c.recurrent.layers = {0, 2};
          c.recurrent.num_taps = 3;
        }},
+      {"gated delta nets",
+       [](auto& c) {
+         c.family = "qwen3_5_text";
+         c.num_layers = 3;
+         c.recurrent = {
+             .layers = {0, 2},
+             .kind = RecurrentKind::kGatedDelta,
+             .num_taps = 3,
+             .heads = {.num_key_heads = 5, .num_value_heads = 10, .key_dim = 6, .value_dim = 4}};
+         take_family_traits(c);
+         c.rope_dims = 4;
+         // Small values behind the delta rule would make rounding large.
+         c.norm_eps = 0.05;
+       }},
       {"queries that grow",
        [](auto& c) {
          c.rope_scaling.original_positions = 3;

@@ -14,6 +14,7 @@ using core::FormatError;
 
 constexpr int64_t kMaxExperts = 10'000;
 constexpr int64_t kMaxTaps = 1'000;
+constexpr int64_t kMaxDeltaSize = int64_t{1} << 20;
 constexpr int64_t kMaxSize = int64_t{1} << 31;
 
 void check_size(int64_t value, int64_t limit, const char* name, const std::string& where) {
@@ -55,6 +56,17 @@ void check_windows(const ModelConfig& config, const std::string& where) {
   }
 }
 
+void check_delta(const nn::DeltaHeads& heads, const std::string& where) {
+  check_size(heads.num_key_heads, kMaxDeltaSize, "number of a delta net's key heads", where);
+  check_size(heads.num_value_heads, kMaxDeltaSize, "number of a delta net's value heads", where);
+  check_size(heads.key_dim, kMaxDeltaSize, "head dim of a delta net's keys", where);
+  check_size(heads.value_dim, kMaxDeltaSize / heads.num_value_heads,
+             "head dim of a delta net's values", where);
+  check<FormatError>(heads.num_value_heads % heads.num_key_heads == 0, where,
+                     ": config: ", heads.num_value_heads, " value heads over ", heads.num_key_heads,
+                     " key heads of a delta net, expected a multiple");
+}
+
 void check_recurrent(const ModelConfig& config, const std::string& where) {
   const RecurrentConfig& recurrent = config.recurrent;
   if (recurrent.layers.empty()) return;
@@ -66,6 +78,7 @@ void check_recurrent(const ModelConfig& config, const std::string& where) {
     last = layer;
   }
   check_size(recurrent.num_taps, kMaxTaps, "number of a convolution's taps", where);
+  if (recurrent.kind == RecurrentKind::kGatedDelta) check_delta(recurrent.heads, where);
 }
 
 void check_rope(const ModelConfig& config, const std::string& where) {

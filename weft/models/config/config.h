@@ -8,6 +8,7 @@
 #include "weft/io/tensor_file.h"
 #include "weft/nn/attention/rope_scaling.h"
 #include "weft/nn/layers/activation.h"
+#include "weft/nn/recurrent/delta_heads.h"
 
 namespace weft::models {
 
@@ -58,6 +59,8 @@ struct ExpertsConfig {
 enum class RecurrentKind {
   /// A gated convolution along a few tokens (LFM2).
   kShortConvolution,
+  /// The gated delta rule behind such a convolution (Qwen3-Next).
+  kGatedDelta,
 };
 
 /// The layers that keep a state of fixed size instead of keys and values, where a model has some.
@@ -67,6 +70,8 @@ struct RecurrentConfig {
   RecurrentKind kind = RecurrentKind::kShortConvolution;
   /// How many tokens a convolution sees, the newest included.
   int64_t num_taps = 0;
+  /// Of kGatedDelta.
+  nn::DeltaHeads heads = {};
 
   bool operator==(const RecurrentConfig&) const = default;
 };
@@ -172,6 +177,9 @@ struct ModelConfig {
   double logits_cap = 0;
   /// Each head has a number beside its scores in the softmax, whose share is given to no position.
   bool has_sinks = false;
+  /// Behind the queries of each head its projection has as many gates, by whose sigmoids the head's
+  /// output is multiplied.
+  bool gates_attention = false;
   LatentConfig latent;
   ExpertsConfig experts;
   RecurrentConfig recurrent;

@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
+#include "weft/models/config/config_experts.h"
 #include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
@@ -130,7 +131,11 @@ void read_query_scalar(const JsonKeys& keys, const FamilyInfo& family, ModelConf
 
 void read_sizes(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
   for (const SizeKey& key : kSizeKeys) {
-    if (key.needed != Needed::kNowhere) config.*key.member = keys.integer(key.folder);
+    if (key.needed == Needed::kNowhere) continue;
+    // Where all layers have experts there may be no other width.
+    const bool is_width = key.member == &ModelConfig::ffn_width;
+    const bool is_experts = is_width && family.experts.has_own_width && !keys.has(key.folder);
+    config.*key.member = keys.integer(is_experts ? kExpertWidth.folder : key.folder);
   }
   check<FormatError>(config.num_heads >= 1, keys.where(), ": num_attention_heads is ",
                      config.num_heads, ", expected at least 1");
@@ -140,7 +145,7 @@ void read_sizes(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& con
     if (key.needed != Needed::kNowhere) continue;
     config.*key.member = keys.integer_or(key.folder, config.*key.member);
   }
-  if (!family.recurrent) config.norm_eps = keys.real(kNormEpsFolderKey);
+  if (!has_lfm2_names(family)) config.norm_eps = keys.real(kNormEpsFolderKey);
   config.is_tied = keys.flag_or("tie_word_embeddings", family.is_tied);
 }
 
@@ -219,139 +224,24 @@ void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig
   }
 }
 
-// The name that the file has for the number of experts, else the family's own.
-const char* count_key(const JsonKeys& keys, const FamilyExperts& family) {
-  if (keys.has(family.count_key)) return family.count_key;
-  for (const char* key : kExpertCountKeys) {
-    if (keys.has(key)) return key;
-  }
-  return family.count_key;
-}
-
-void read_own_experts(const JsonKeys& keys, const FamilyExperts& family, ExpertsConfig& experts) {
-  experts.num_experts = keys.integer(count_key(keys, family));
-  if (experts.num_experts == 0) return;
-  experts.experts_per_token = keys.integer(kExpertsPerToken.folder);
-  experts.ffn_width = keys.integer(kExpertWidth.folder);
-  experts.normalizes_weights = keys.flag_or("norm_topk_prob", false);
-  experts.layer_step = keys.integer_or("decoder_sparse_step", 1);
-  if (family.has_shared) {
-    experts.shared_ffn_width = keys.integer(kSharedExpertWidth.folder);
-    check<FormatError>(experts.shared_ffn_width >= 1, keys.where(), ": ", kSharedExpertWidth.folder,
-                       " is ", experts.shared_ffn_width, ", expected at least 1");
-  }
-  const Json* plain = keys.find("mlp_only_layers");
-  if (plain == nullptr) return;
-  const std::string where = keys.where() + ": mlp_only_layers";
-  check<FormatError>(plain->is_array(), where, ": expected a list");
-  for (const Json& layer : *plain) experts.plain_layers.push_back(core::to_int64(layer, where));
-}
-
-// What checkpoints say about routing although all of a family's have the same.
-void check_routing(const JsonKeys& keys, const FamilyRouting& family) {
-  const auto check_text = [&](const char* key, const std::string& expected) {
-    const std::string text = keys.text_or(key, expected);
-    check<ConfigError>(text == expected, keys.where(), ": ", key, " ", core::quote(text),
-                       " is not supported, expected ", core::quote(expected));
+// Of a model of texts and pictures, that of its texts; null for others.
+const Json* text_config(const JsonKeys& keys) {
+  const std::string name = keys.text_or("model_type", "");
+  const auto is_around = [&](const FamilyInfo& family) {
+    return !name.empty() && family.around == name;
   };
-  const bool is_sigmoid = family.scores == RouterScores::kSigmoid;
-  check_text("scoring_func", is_sigmoid ? "sigmoid" : "softmax");
-  if (!family.has_method_key) check_text(kMethodFolderKey, "noaux_tc");
-  const int64_t step = keys.integer_or("moe_layer_freq", 1);
-  check<ConfigError>(step == 1, keys.where(), ": moe_layer_freq is ", step,
-                     ", which is not supported, expected 1");
-}
-
-// Groups that a method does without are none.
-void read_groups(const JsonKeys& keys, const FamilyRouting& family, ExpertsConfig& experts) {
-  if (family.has_method_key) {
-    const std::string method = keys.text_or(kMethodFolderKey, kGreedyMethod);
-    if (method == kGreedyMethod) return;
-    check<ConfigError>(method == kGroupsMethod, keys.where(), ": ", kMethodFolderKey, " ",
-                       core::quote(method), " is not supported, expected one of [", kGreedyMethod,
-                       ", ", kGroupsMethod, "]");
-  }
-  for (const RoutedKey& key : kRoutedKeys) {
-    experts.*key.member = keys.integer_or(key.folder, family.*key.fallback);
-  }
-}
-
-// The numbers of the layers that a list calls dense.
-std::vector<int64_t> listed_plain_layers(const Json& list, int64_t num_layers,
-                                         const std::string& where) {
-  check<FormatError>(list.is_array(), where, ": expected a list");
-  check<FormatError>(static_cast<int64_t>(list.size()) == num_layers, where, ": ", list.size(),
-                     " layers, expected ", num_layers);
-  std::vector<int64_t> plain;
-  int64_t layer = 0;
-  for (const Json& type : list) {
-    const std::string name = core::to_string(type, where);
-    check<ConfigError>(name == kDenseLayer || name == kSparseLayer, where, ": ", core::quote(name),
-                       " is not supported, expected one of [", kDenseLayer, ", ", kSparseLayer,
-                       "]");
-    if (name == kDenseLayer) plain.push_back(layer);
-    ++layer;
-  }
-  return plain;
-}
-
-std::vector<int64_t> routed_plain_layers(const JsonKeys& keys, const FamilyRouting& family,
-                                         int64_t num_layers) {
-  const Json* list = family.has_layer_list ? keys.find(kLayerListFolderKey) : nullptr;
-  if (list != nullptr) {
-    return listed_plain_layers(*list, num_layers, keys.where() + ": " + kLayerListFolderKey);
-  }
-  const int64_t count = keys.integer_or(kPlainCountFolderKey, family.num_plain);
-  check<FormatError>(count >= 0 && count <= kMaxLayers, keys.where(), ": ", kPlainCountFolderKey,
-                     " is ", count, ", expected 0 to ", kMaxLayers);
-  std::vector<int64_t> plain;
-  for (int64_t layer = 0; layer < count; ++layer) plain.push_back(layer);
-  return plain;
-}
-
-void read_routed_experts(const JsonKeys& keys, const FamilyExperts& family, ModelConfig& config) {
-  ExpertsConfig& experts = config.experts;
-  const FamilyRouting& routing = family.routing;
-  experts.num_experts = keys.integer(count_key(keys, family));
-  if (experts.num_experts == 0) return;
-  check_routing(keys, routing);
-  experts.experts_per_token = keys.integer(kExpertsPerToken.folder);
-  experts.ffn_width = keys.integer(kExpertWidth.folder);
-  experts.normalizes_weights = keys.flag_or("norm_topk_prob", !routing.is_never_normalized);
-  check<ConfigError>(!experts.normalizes_weights || !routing.is_never_normalized, keys.where(),
-                     ": norm_topk_prob is true, which is not supported, expected false");
-  read_groups(keys, routing, experts);
-  experts.weights_scale = keys.real_or(kWeightsScaleFolderKey, routing.weights_scale);
-  const int64_t shared = keys.integer_or(kSharedCountFolderKey, routing.num_shared);
-  check<FormatError>(shared >= 0 && shared <= experts.num_experts, keys.where(), ": ",
-                     kSharedCountFolderKey, " is ", shared, ", expected 0 to ",
-                     experts.num_experts);
-  experts.shared_ffn_width = shared * experts.ffn_width;
-  experts.plain_layers = routed_plain_layers(keys, routing, config.num_layers);
-}
-
-void read_experts(const JsonKeys& keys, const FamilyExperts& family, ModelConfig& config) {
-  if (family.count_key == nullptr) return;
-  if (family.has_routed_keys) {
-    read_routed_experts(keys, family, config);
-    return;
-  }
-  if (family.has_own_width) {
-    read_own_experts(keys, family, config.experts);
-    return;
-  }
-  const char* count = count_key(keys, family);
-  config.experts.num_experts = keys.integer_or(count, 8);
-  check<FormatError>(config.experts.num_experts >= 1, keys.where(), ": ", count, " is ",
-                     config.experts.num_experts, ", expected at least 1");
-  config.experts.experts_per_token = keys.integer_or(kExpertsPerToken.folder, 2);
-  config.experts.ffn_width = config.ffn_width;
+  return std::ranges::any_of(families(), is_around) ? keys.find("text_config") : nullptr;
 }
 
 }  // namespace
 
 ModelConfig config_from_json(const Json& json, const std::string& where) {
   const JsonKeys keys(json, where);
+  if (const Json* text = text_config(keys)) {
+    ModelConfig config = config_from_json(*text, where + ": text_config");
+    config.is_tied = keys.flag_or("tie_word_embeddings", config.is_tied);
+    return config;
+  }
   ModelConfig config;
   config.family = core::to_string(core::require(json, "model_type", where), where);
   const FamilyInfo& family = find_folder_family(config.family, where);

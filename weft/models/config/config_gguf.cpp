@@ -87,7 +87,7 @@ class Reader {
     }
     for (const SizeKey& size : kSizeKeys) {
       if (size.needed == Needed::kInAll) continue;
-      if (size.member == &ModelConfig::num_kv_heads && family_.recurrent) continue;
+      if (size.member == &ModelConfig::num_kv_heads && has_lfm2_names(family_)) continue;
       config_.*size.member = keys_.integer_or(key(size.gguf), config_.*size.member);
     }
     if (family_.has_further_layers) {

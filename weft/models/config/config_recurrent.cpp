@@ -7,6 +7,7 @@
 #include <set>
 
 #include "weft/core/error.h"
+#include "weft/models/config/mixers/config_delta.h"
 
 namespace weft::models {
 namespace {
@@ -17,17 +18,22 @@ using core::FormatError;
 using core::Json;
 
 constexpr const char* kLfm2NormEpsKey = "norm_eps";
-constexpr const char* kConvolution = "conv";
 constexpr const char* kAttention = "full_attention";
+
+// What `layer_types` calls a layer without attention.
+const char* own_type(RecurrentKind kind) {
+  return kind == RecurrentKind::kShortConvolution ? "conv" : "linear_attention";
+}
 
 void read_layer_types(const Json& types, const std::string& where, ModelConfig& config) {
   check<FormatError>(types.is_array() && static_cast<int64_t>(types.size()) == config.num_layers,
                      where, ": expected a list of ", config.num_layers, " layers");
+  const std::string own = own_type(config.recurrent.kind);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const std::string type = core::to_string(types[static_cast<size_t>(layer)], where);
-    check<ConfigError>(type == kConvolution || type == kAttention, where, ": ", core::quote(type),
-                       " is not supported, expected one of [", kConvolution, ", ", kAttention, "]");
-    if (type == kConvolution) config.recurrent.layers.push_back(layer);
+    check<ConfigError>(type == own || type == kAttention, where, ": ", core::quote(type),
+                       " is not supported, expected one of [", own, ", ", kAttention, "]");
+    if (type == own) config.recurrent.layers.push_back(layer);
   }
 }
 
@@ -58,21 +64,8 @@ int64_t lfm2_ffn_width(const JsonKeys& keys, int64_t stated) {
   return (width + multiple - 1) / multiple * multiple;
 }
 
-}  // namespace
-
-bool has_lfm2_names(const FamilyInfo& family) {
-  return family.recurrent == RecurrentKind::kShortConvolution;
-}
-
-void read_recurrent(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
-  if (!family.recurrent) return;
-  config.recurrent.kind = *family.recurrent;
-  const Json* types = keys.find("layer_types");
-  if (types != nullptr) {
-    read_layer_types(*types, keys.where() + ": layer_types", config);
-  } else {
-    read_attention_layers(keys, config);
-  }
+void read_lfm2(const JsonKeys& keys, ModelConfig& config) {
+  if (!keys.has("layer_types")) read_attention_layers(keys, config);
   config.recurrent.num_taps = keys.integer_or("conv_L_cache", 3);
   check<ConfigError>(!keys.flag_or("conv_bias", false), keys.where(),
                      ": conv_bias is true, which is not supported, expected false");
@@ -84,10 +77,7 @@ void read_recurrent(const JsonKeys& keys, const FamilyInfo& family, ModelConfig&
   config.ffn_width = lfm2_ffn_width(keys, stated);
 }
 
-void read_recurrent(const GgufKeys& keys, const std::string& architecture, ModelConfig& config) {
-  const FamilyInfo& family = family_info(config);
-  if (!family.recurrent) return;
-  config.recurrent.kind = *family.recurrent;
+void read_lfm2(const GgufKeys& keys, const std::string& architecture, ModelConfig& config) {
   config.recurrent.num_taps = keys.integer(architecture + "." + kTapsGgufKey);
   const std::string key = architecture + ".attention.head_count_kv";
   const auto kv_heads = keys.integers(key);
@@ -104,17 +94,49 @@ void read_recurrent(const GgufKeys& keys, const std::string& architecture, Model
   }
 }
 
-void add_recurrent(const ModelConfig& config, const FamilyInfo& family, nlohmann::json& object) {
-  if (!family.recurrent) return;
-  nlohmann::json types = nlohmann::json::array();
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    types.push_back(config.is_recurrent(layer) ? kConvolution : kAttention);
-  }
-  object["layer_types"] = std::move(types);
+void add_lfm2(const ModelConfig& config, nlohmann::json& object) {
   object["conv_L_cache"] = config.recurrent.num_taps;
   object["conv_bias"] = false;
   object["block_auto_adjust_ff_dim"] = false;
   object[kLfm2NormEpsKey] = config.norm_eps;
+}
+
+}  // namespace
+
+bool has_lfm2_names(const FamilyInfo& family) {
+  return family.recurrent == RecurrentKind::kShortConvolution;
+}
+
+bool has_delta_nets(const FamilyInfo& family) {
+  return family.recurrent == RecurrentKind::kGatedDelta;
+}
+
+void read_recurrent(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
+  if (!family.recurrent) return;
+  config.recurrent.kind = *family.recurrent;
+  const Json* types = keys.find("layer_types");
+  if (types != nullptr) read_layer_types(*types, keys.where() + ": layer_types", config);
+  if (has_lfm2_names(family)) return read_lfm2(keys, config);
+  read_delta(keys, config);
+}
+
+void read_recurrent(const GgufKeys& keys, const std::string& architecture, ModelConfig& config) {
+  const FamilyInfo& family = family_info(config);
+  if (!family.recurrent) return;
+  config.recurrent.kind = *family.recurrent;
+  if (has_lfm2_names(family)) return read_lfm2(keys, architecture, config);
+  read_delta(keys, architecture, config);
+}
+
+void add_recurrent(const ModelConfig& config, const FamilyInfo& family, nlohmann::json& object) {
+  if (!family.recurrent) return;
+  nlohmann::json types = nlohmann::json::array();
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    types.push_back(config.is_recurrent(layer) ? own_type(*family.recurrent) : kAttention);
+  }
+  object["layer_types"] = std::move(types);
+  if (has_lfm2_names(family)) return add_lfm2(config, object);
+  add_delta(config.recurrent, object);
 }
 
 }  // namespace weft::models

@@ -184,6 +184,57 @@ constexpr FamilyInfo kFamilies[] = {
      .is_tied = true,
      .head_norms = HeadNorms::kEachHead,
      .recurrent = RecurrentKind::kShortConvolution},
+    {.name = "qwen3_next",
+     .transformers_class = "Qwen3NextForCausalLM",
+     .gguf = "qwen3next",
+     .max_positions = 32'768,
+     .head_dim = 256,
+     .biases = BiasKeys::kAttentionAndMlp,
+     .head_norms = HeadNorms::kEachHead,
+     .experts = {.count_key = "num_experts",
+                 .has_own_width = true,
+                 .has_shared = true,
+                 .is_normalized = true},
+     .has_partial_rope = true,
+     .norm_offset = 1,
+     .fused_rows = FusedRows::kDeltaGroups,
+     .rotated_part = 0.25,
+     .has_late_ffn_norm_name = true,
+     .has_further_layers = true,
+     .recurrent = RecurrentKind::kGatedDelta,
+     .gates_attention = true},
+    {.name = "qwen3_5_text",
+     .transformers_class = "Qwen3_5ForCausalLM",
+     .gguf = "",
+     .max_positions = 32'768,
+     .head_dim = 256,
+     .biases = BiasKeys::kAttentionAndMlp,
+     .head_norms = HeadNorms::kEachHead,
+     .has_partial_rope = true,
+     .norm_offset = 1,
+     .rotated_part = 0.25,
+     .has_further_layers = true,
+     .around = "qwen3_5",
+     .recurrent = RecurrentKind::kGatedDelta,
+     .gates_attention = true},
+    {.name = "qwen3_5_moe_text",
+     .transformers_class = "Qwen3_5MoeForCausalLM",
+     .gguf = "",
+     .max_positions = 32'768,
+     .head_dim = 256,
+     .biases = BiasKeys::kAttentionAndMlp,
+     .head_norms = HeadNorms::kEachHead,
+     .experts = {.count_key = "num_experts",
+                 .has_own_width = true,
+                 .has_shared = true,
+                 .is_normalized = true},
+     .has_partial_rope = true,
+     .norm_offset = 1,
+     .rotated_part = 0.25,
+     .has_further_layers = true,
+     .around = "qwen3_5_moe",
+     .recurrent = RecurrentKind::kGatedDelta,
+     .gates_attention = true},
     {.name = "deepseek_v3",
      .transformers_class = "DeepseekV3ForCausalLM",
      .gguf = "deepseek2",
@@ -260,6 +311,7 @@ void take_family_traits(ModelConfig& config) {
   config.norm_offset = family.norm_offset;
   config.gating = {family.activation, family.gate_limit};
   config.has_sinks = family.has_sinks;
+  config.gates_attention = family.gates_attention;
   config.turns_neighbours = family.turns_neighbours;
   if (family.rotated_part != 1 && config.head_dim > 0) {
     config.rope_dims =
@@ -333,6 +385,7 @@ std::vector<const FamilyInfo*> gguf_families(std::string_view architecture,
   std::vector<const FamilyInfo*> found;
   std::vector<std::string_view> known;
   for (const FamilyInfo& family : kFamilies) {
+    if (family.gguf.empty()) continue;
     if (family.gguf == architecture) found.push_back(&family);
     if (std::ranges::find(known, family.gguf) == known.end()) known.push_back(family.gguf);
   }

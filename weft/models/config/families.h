@@ -76,6 +76,9 @@ enum class FusedRows {
   kGateUp,
   /// Those, and q, k and v.
   kAll,
+  /// What projects to the channels and the gates of a gated delta net, and to its rates and decays,
+  /// by key heads in turn (Qwen3-Next).
+  kDeltaGroups,
 };
 
 /// How a family with FamilyExperts::has_routed_keys deals tokens out, and what goes for keys that
@@ -108,6 +111,8 @@ struct FamilyExperts {
   bool has_own_width = false;
   /// There is one that all tokens go through.
   bool has_shared = false;
+  /// Of has_own_width: `norm_topk_prob` where it is missing.
+  bool is_normalized = false;
   ExpertNames names = ExpertNames::kUsual;
   /// Routers and experts have biases.
   bool has_biases = false;
@@ -142,7 +147,7 @@ struct FamilyInfo {
   std::string_view name;
   /// `architectures` in config.json.
   std::string_view transformers_class;
-  /// `general.architecture` in GGUF; families may share one.
+  /// `general.architecture` in GGUF; families may share one. Empty: weft knows no such files.
   std::string_view gguf;
   /// GGUF keeps the rows of q and k of a head as pairs (0, H/2), (1, H/2 + 1), …, for a rope that
   /// turns neighbours; otherwise in the model's order.
@@ -201,8 +206,12 @@ struct FamilyInfo {
   bool has_late_ffn_norm_name = false;
   /// Files may hold layers behind the model's own, which it does without.
   bool has_further_layers = false;
+  /// `model_type` of a model of texts and pictures whose `text_config` is of this family.
+  std::string_view around = {};
   /// What `layer_types` may give a layer instead of attention (config_recurrent.h).
   std::optional<RecurrentKind> recurrent = std::nullopt;
+  /// ModelConfig::gates_attention, which no key says.
+  bool gates_attention = false;
 };
 
 /// All families, in the order in which messages list them.

@@ -91,8 +91,12 @@ class Exporter {
   void write_part(const ExportOutput& output, const char* suffix, const shard::Range& rows,
                   const at::Tensor& part) {
     const uint64_t row_bytes = part.nbytes() / static_cast<uint64_t>(rows.length);
-    const auto first = static_cast<uint64_t>(output.rows_before() + rows.start);
-    writer_.write(output.base + suffix, row_bytes * first, bytes_of(part));
+    const auto bytes = bytes_of(part);
+    for (const RowGroups::Piece& piece : output.pieces(rows)) {
+      writer_.write(output.base + suffix, row_bytes * static_cast<uint64_t>(piece.stored_row),
+                    bytes.subspan(row_bytes * static_cast<uint64_t>(piece.row),
+                                  row_bytes * static_cast<uint64_t>(piece.length)));
+    }
   }
 
   RowReader reader_;

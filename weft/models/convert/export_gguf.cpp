@@ -15,6 +15,7 @@
 #include "weft/models/convert/row_reader.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/decoder/weight_table.h"
+#include "weft/models/decoder/weights/fused_rows.h"
 #include "weft/models/load/load.h"
 #include "weft/text/tokenizer_json/gguf_vocabulary.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
@@ -77,6 +78,10 @@ struct Source {
   shard::Range rows = {};
   /// GGUF has these rows as columns.
   bool is_transposed = false;
+  /// GGUF has -exp of these numbers.
+  bool is_decay = false;
+  /// Where the rows are in the tensor, if those of several weights stand in turn.
+  int64_t stored_row = 0;
 };
 
 shard::Range rows_of(const Source& source) {
@@ -114,8 +119,8 @@ class Chooser {
     if (place.part == Part::kKeyValue) return add_apart(weight, place);
     const std::string suffix = name.substr(dot);
     Output output;
-    const bool is_bias = place.part == Part::kChoiceBias;
-    output.spec.name = gguf_name(config_, place) + (is_bias ? ".bias" : suffix);
+    const bool is_bare = is_bare_part(place.part);
+    output.spec.name = gguf_name(config_, place) + (is_bare ? gguf_suffix(place.part) : suffix);
     output.type = type_of(weight, place.part);
     output.spec.dtype = file_type(output.type);
     output.spec.shape = {weight.rule.out, weight.rule.in};
@@ -127,16 +132,33 @@ class Chooser {
     }
     const int64_t heads = pairs_rows ? heads_of(place.part) : 0;
     const double offset = is_norm_part(place.part) ? config_.norm_offset : 0;
-    output.sources.push_back({&weight, heads, offset});
-    if (const FusedRow* fused = fused_row(config_, place.part)) {
+    output.sources.push_back(
+        {&weight, heads, offset, {}, false, place.part == Part::kDeltaDecayLog});
+    const FusedRow* fused = fused_row(config_, place.part);
+    if (fused != nullptr && !fused->is_apart_in_gguf) {
       output.spec.name = filled_name(fused->gguf, place) + suffix;
       output.spec.shape[0] = fused_place(config_, *fused, place.part).num_rows;
+      cut_groups(*fused, place.part, output);
       join(std::move(output), "rows of the same tensor");
     } else if (is_expert_part(place.part)) {
       output.spec.shape.insert(output.spec.shape.begin(), config_.experts.num_experts);
       join(std::move(output), "the layer's other experts");
     } else {
       outputs_.push_back(std::move(output));
+    }
+  }
+
+  // The rows of each group by themselves, so that those of all parts can stand in turn.
+  void cut_groups(const FusedRow& fused, Part part, Output& output) const {
+    if (!fused.is_grouped) return;
+    const Source whole = output.sources.front();
+    output.sources.clear();
+    const int64_t first = fused_place(config_, fused, part).first_row;
+    for (const auto& piece : row_groups(config_, fused).pieces({first, whole.weight->rule.out})) {
+      Source source = whole;
+      source.rows = {piece.row - first, piece.length};
+      source.stored_row = piece.stored_row;
+      output.sources.push_back(source);
     }
   }
 
@@ -188,7 +210,8 @@ class Chooser {
                        "models.export_gguf: ", core::quote(output.sources[0].weight->rule.name),
                        " is of another type than ", others,
                        ", which GGUF has in one tensor; give --dtype");
-    whole.sources.push_back(output.sources[0]);
+    whole.sources.insert(whole.sources.end(), output.sources.begin(), output.sources.end());
+    std::ranges::stable_sort(whole.sources, {}, &Source::stored_row);
   }
 
   const LoadPlan& plan_;
@@ -217,8 +240,8 @@ class GgufExporter {
     const int64_t head_dim = source.paired_heads > 0 ? all.length / source.paired_heads : 1;
     if (weight.rule.is_vector()) {
       const at::Tensor vector = reader_.vector(weight, type);
-      put(source.offset == 0 ? vector : vector + source.offset, source, head_dim, type);
-      return;
+      if (source.is_decay) return put(at::exp(vector).neg(), source, head_dim, type);
+      return put(source.offset == 0 ? vector : vector + source.offset, source, head_dim, type);
     }
     if (source.is_transposed) {
       return put(reader_.plain_rows(weight, all, at::kFloat).t().contiguous(), source, 1, type);

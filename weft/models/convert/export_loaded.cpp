@@ -9,6 +9,7 @@
 #include "weft/io/tensor_folder_writer.h"
 #include "weft/models/config/families.h"
 #include "weft/models/decoder/weight_table.h"
+#include "weft/models/decoder/weights/fused_rows.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/nn/linear/linear_like.h"
 #include "weft/nn/parallel/parameter_info.h"
@@ -64,19 +65,37 @@ void stack_experts(const ModelConfig& config, std::map<std::string, at::Tensor>&
   for (const auto& [name, list] : parts) weights[name] = at::stack(list);
 }
 
+// Weights as one tensor, their rows as it has them.
+struct Fused {
+  RowGroups groups;
+  std::vector<at::Tensor> parts;
+
+  at::Tensor whole() const {
+    const at::Tensor rows = at::cat(parts);
+    at::Tensor whole = at::empty_like(rows);
+    for (const auto& piece : groups.pieces({0, rows.size(0)})) {
+      whole.narrow(0, piece.stored_row, piece.length)
+          .copy_(rows.narrow(0, piece.row, piece.length));
+    }
+    return whole;
+  }
+};
+
 // What the family's folders have as one tensor, as that.
 void fuse_rows(const ModelConfig& config, std::map<std::string, at::Tensor>& weights) {
-  std::map<std::string, std::vector<at::Tensor>> parts;
+  std::map<std::string, Fused> wholes;
   for (const PartPlace& place : weight_places(config)) {
     const FusedRow* fused = fused_row(config, place.part);
     if (fused == nullptr) continue;
     for (const char* suffix : {".weight", ".bias"}) {
       auto own = weights.extract(model_name(config, place) + suffix);
       if (own.empty()) continue;
-      parts[filled_name(fused->model, place) + suffix].push_back(own.mapped());
+      Fused& whole = wholes[filled_name(fused->model, place) + suffix];
+      whole.groups = row_groups(config, *fused);
+      whole.parts.push_back(own.mapped());
     }
   }
-  for (const auto& [name, list] : parts) weights[name] = at::cat(list);
+  for (const auto& [name, fused] : wholes) weights[name] = fused.whole();
 }
 
 }  // namespace

@@ -117,6 +117,7 @@ class FormChooser {
       const FusedPlace own = fused_place(config_, *fused, place->part);
       output.first_row = own.first_row;
       output.fused_rows = own.num_rows;
+      output.groups = row_groups(config_, *fused);
       output.base = filled_name(fused->model, *place);
       const std::string tensor = output.base + name.substr(name.rfind('.'));
       const auto [first, is_first] = firsts.emplace(tensor, &output);
@@ -174,7 +175,15 @@ bool ExportOutput::is_like(const ExportOutput& other) const {
   return scheme == other.scheme && (scheme || dtype == other.dtype);
 }
 
-int64_t ExportOutput::rows_before() const { return stack_index * rule().out + first_row; }
+std::vector<RowGroups::Piece> ExportOutput::pieces(const shard::Range& rows) const {
+  const int64_t start = first_row + rows.start;
+  auto pieces = groups.pieces({start, rows.length});
+  for (RowGroups::Piece& piece : pieces) {
+    piece.row -= start;
+    piece.stored_row += stack_index * rule().out;
+  }
+  return pieces;
+}
 
 std::string ExportOutput::vector_name() const {
   if (is_bare) return rule().base();

@@ -11,6 +11,7 @@
 #include "weft/io/formats/write_safetensors.h"
 #include "weft/models/config/config.h"
 #include "weft/models/convert/export.h"
+#include "weft/models/decoder/weights/fused_rows.h"
 #include "weft/models/load/plan.h"
 #include "weft/quant/scheme.h"
 
@@ -25,6 +26,8 @@ struct ExportOutput {
   /// its rows begin, and how many there are. 0: it stands alone.
   int64_t first_row = 0;
   int64_t fused_rows = 0;
+  /// In which the rows of those weights stand in turn.
+  RowGroups groups = {};
   /// For one of several matrices (a layer's experts) that are written as one tensor: how many, and
   /// which.
   int64_t stack_size = 0;
@@ -43,8 +46,9 @@ struct ExportOutput {
   const WeightRule& rule() const { return weight->rule; }
   /// Whether the tensors are not made by another of the same stack.
   bool makes_tensors() const { return stack_index == 0 && first_row == 0; }
-  /// Rows of the tensors before its own, and of a vector's tensor the numbers.
-  int64_t rows_before() const;
+  /// Where some of its rows are in the tensors; Piece::row counts from `rows.start`.
+  std::vector<RowGroups::Piece> pieces(const shard::Range& rows) const;
+  /// Numbers of a vector's tensor before its own.
   int64_t numbers_before() const;
   /// Whether both are stored alike, so that one tensor can hold them.
   bool is_like(const ExportOutput& other) const;

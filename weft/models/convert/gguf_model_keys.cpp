@@ -9,6 +9,7 @@
 #include "weft/core/error.h"
 #include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/families.h"
+#include "weft/models/config/mixers/config_delta.h"
 #include "weft/nn/attention/rope_frequencies.h"
 
 namespace weft::models {
@@ -63,6 +64,14 @@ void check_latent_yarn(const ModelConfig& config, const std::string& where) {
                      scaling.mscale, " and ", scaling.mscale_all_dim, "; keep the folder");
 }
 
+// The step of layers with attention; 0: they have none.
+int64_t attention_interval(const ModelConfig& config) {
+  for (int64_t interval = 1; interval <= config.num_layers + 1; ++interval) {
+    if (layers_between(interval, config.num_layers) == config.recurrent.layers) return interval;
+  }
+  return 0;
+}
+
 void check_options_in_gguf(const ModelConfig& config, const FamilyInfo& family,
                            const std::string& where) {
   const int64_t interval = family.no_rope_interval;
@@ -76,6 +85,10 @@ void check_options_in_gguf(const ModelConfig& config, const FamilyInfo& family,
                      " turn neighbouring features, but ", kInterleaveFolderKey,
                      " is false; keep the folder");
   check_latent_yarn(config, where);
+  check<ConfigError>(!has_delta_nets(family) || attention_interval(config) > 0, where,
+                     ": readers of GGUF's ", core::quote(std::string(family.gguf)),
+                     " have attention in every so-many-th layer, but layer_types says otherwise; "
+                     "keep the folder");
   check<ConfigError>(
       !family.has_query_scalar || config.attention_scale == gguf_attention_scale(config), where,
       ": readers of GGUF's ", core::quote(std::string(family.gguf)),
@@ -104,7 +117,18 @@ void check_uniform_windows(const ModelConfig& config, const FamilyInfo& family,
                      "folder");
 }
 
+void add_delta(const ModelConfig& config, GgufKeyList& keys) {
+  const nn::DeltaHeads& heads = config.recurrent.heads;
+  keys.number(keys.own(kDeltaTapsGgufKey), config.recurrent.num_taps);
+  keys.number(keys.own(kDeltaKeyHeadsGgufKey), heads.num_key_heads);
+  keys.number(keys.own(kDeltaValueHeadsGgufKey), heads.num_value_heads);
+  keys.number(keys.own(kDeltaKeyDimGgufKey), heads.key_dim);
+  keys.number(keys.own(kDeltaFeaturesGgufKey), heads.value_features());
+  keys.number(keys.own(kAttentionIntervalKey), attention_interval(config));
+}
+
 void add_recurrent(const ModelConfig& config, GgufKeyList& keys) {
+  if (has_delta_nets(family_info(config))) return add_delta(config, keys);
   std::vector<int64_t> kv_heads;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     kv_heads.push_back(config.is_recurrent(layer) ? 0 : config.num_kv_heads);
@@ -134,7 +158,8 @@ void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
   const bool is_latent = config.latent.is_used();
   const bool has_recurrent = family_info(config).recurrent.has_value();
   for (const SizeKey& size : kSizeKeys) {
-    const bool is_by_layer = has_recurrent && size.member == &ModelConfig::num_kv_heads;
+    const bool is_by_layer =
+        has_lfm2_names(family_info(config)) && size.member == &ModelConfig::num_kv_heads;
     if (!is_by_layer) keys.number(keys.own(size.gguf), kept.*size.member);
   }
   if (has_recurrent) add_recurrent(config, keys);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "weft/models/load/weight_source.h"
 #include "weft/quant/quantized_matrix.h"
 
 namespace weft::models {
@@ -59,10 +60,9 @@ at::Tensor RowReader::plain_rows(const PlannedWeight& weight, const shard::Range
 }
 
 at::Tensor RowReader::vector(const PlannedWeight& weight, at::ScalarType dtype) const {
-  const double offset = weight.rule.stored_offset;
-  const auto read_as = offset == 0 ? dtype : at::kFloat;
+  const auto read_as = differs_in_file(weight.rule) ? at::kFloat : dtype;
   const at::Tensor vector = io::load_tensor(file_, plan_.recipe(weight, 0, 0), read_as);
-  return offset == 0 ? vector : vector - offset;
+  return from_stored(vector, weight.rule, file_.path());
 }
 
 }  // namespace weft::models

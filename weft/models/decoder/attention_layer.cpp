@@ -1,5 +1,7 @@
 #include "weft/models/decoder/attention_layer.h"
 
+#include <ATen/ops/sigmoid.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -57,6 +59,7 @@ AttentionParts make_parts(const ModelConfig& config, const WeightSource& source,
                           make_norm(config, source, {Part::kKeyNorm, layer}, group),
                           make_spec(config, source, layer)};
   parts.has_rope = has_rope(config, layer);
+  parts.has_gates = config.gates_attention;
   if (config.has_sinks) {
     const std::string base = model_name(config, {Part::kSinks, layer});
     parts.sinks = nn::HeadSinks(source.vector(base + ".weight"), source.layout(base));
@@ -95,28 +98,39 @@ at::Tensor AttentionLayerImpl::normed_heads(QueryKeyNorm& norm, const at::Tensor
   return norm.each.is_empty() ? x_BTnH : norm.each->forward(x_BTnH);
 }
 
-at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
-  const auto projected = nn::linears_of_shared(
-      {parts_.q_proj->inner(), parts_.k_proj->inner(), parts_.v_proj->inner()}, x_BTD,
-      parts_.q_proj->group(), pass.rows);
-  at::Tensor q_BTnH = normed_heads(parts_.q_norm, projected[0], pass);
-  const at::Tensor k_BTkH = normed_heads(parts_.k_norm, projected[1], pass);
-  const at::Tensor v_BTkH = heads(projected[2], pass);
+// Returns [B, T, n * H]. Adds to the cache if there is one.
+at::Tensor AttentionLayerImpl::attended(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH,
+                                        const at::Tensor& v_BTkH, const PassContext& pass) {
   const nn::RopeAngles angles = parts_.has_rope ? pass.angles.of(parts_.spec.window != 0)
                                                 : nn::RopeAngles::none(q_BTnH.size(1));
-  const at::Tensor& factors = pass.angles.query_factors;
-  if (factors.defined()) q_BTnH = q_BTnH * factors.to(q_BTnH.scalar_type());
   if (pass.cache == nullptr) {
-    const at::Tensor out_BTn =
-        nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, angles, parts_.spec, pass.documents_BT);
-    return parts_.o_proj->forward_rows(pass.rows.empty() ? out_BTn : out_BTn.flatten(0, 1),
-                                       pass.rows);
+    return nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, angles, parts_.spec, pass.documents_BT);
   }
   const auto [k_BkSH, v_BkSH] =
       pass.cache->append(layer_, angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
   const at::Tensor q_BnTH = angles.apply(q_BTnH).transpose(1, 2);
-  return parts_.o_proj->forward(nn::grouped_query_attention(
-      q_BnTH, k_BkSH.to(q_BnTH.scalar_type()), v_BkSH.to(q_BnTH.scalar_type()), parts_.spec));
+  return nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
+                                     v_BkSH.to(q_BnTH.scalar_type()), parts_.spec);
+}
+
+at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
+  const auto projected = nn::linears_of_shared(
+      {parts_.q_proj->inner(), parts_.k_proj->inner(), parts_.v_proj->inner()}, x_BTD,
+      parts_.q_proj->group(), pass.rows);
+  at::Tensor queries = projected[0], gates_BTn;
+  if (parts_.has_gates) {
+    const auto halves = heads(queries, pass).unflatten(2, {-1, 2}).unbind(3);
+    queries = halves[0].flatten(2);
+    gates_BTn = at::sigmoid(halves[1].flatten(2));
+  }
+  at::Tensor q_BTnH = normed_heads(parts_.q_norm, queries, pass);
+  const at::Tensor k_BTkH = normed_heads(parts_.k_norm, projected[1], pass);
+  const at::Tensor& factors = pass.angles.query_factors;
+  if (factors.defined()) q_BTnH = q_BTnH * factors.to(q_BTnH.scalar_type());
+  at::Tensor out_BTn = attended(q_BTnH, k_BTkH, heads(projected[2], pass), pass);
+  if (parts_.has_gates) out_BTn = out_BTn * gates_BTn;
+  return parts_.o_proj->forward_rows(pass.rows.empty() ? out_BTn : out_BTn.flatten(0, 1),
+                                     pass.rows);
 }
 
 }  // namespace weft::models

@@ -38,6 +38,8 @@ struct AttentionParts {
   nn::HeadSinks sinks{nullptr};
   /// Rope turns queries and keys.
   bool has_rope = true;
+  /// Behind the queries of each head q_proj has as many gates of its output.
+  bool has_gates = false;
 };
 
 /// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.
@@ -51,6 +53,8 @@ class AttentionLayerImpl : public TokenMixerImpl {
  private:
   at::Tensor heads(const at::Tensor& x, const PassContext& pass) const;
   at::Tensor normed_heads(QueryKeyNorm& norm, const at::Tensor& x, const PassContext& pass) const;
+  at::Tensor attended(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH, const at::Tensor& v_BTkH,
+                      const PassContext& pass);
 
   int64_t layer_;
   int64_t head_dim_;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "weft/core/error.h"
+#include "weft/io/matrix_format.h"
 #include "weft/models/decoder/weight_table.h"
 
 namespace weft::models {
@@ -24,7 +25,15 @@ bool is_norm_part(Part part) {
   return std::ranges::find(kNorms, part) != kNorms.end();
 }
 
-bool is_bare_part(Part part) { return part == Part::kSinks || part == Part::kChoiceBias; }
+bool is_bare_part(Part part) {
+  return part == Part::kSinks || part == Part::kChoiceBias || part == Part::kDeltaDecayLog ||
+         part == Part::kDeltaStepBias;
+}
+
+std::string gguf_suffix(Part part) {
+  if (part == Part::kDeltaDecayLog) return "";
+  return part == Part::kChoiceBias || part == Part::kDeltaStepBias ? ".bias" : ".weight";
+}
 
 bool is_expert_part(Part part) {
   return part == Part::kExpertGate || part == Part::kExpertUp || part == Part::kExpertDown;
@@ -49,6 +58,13 @@ std::string outer_module_name(const ModelConfig& config, const PartPlace& place)
   const std::string name = model_name(config, place);
   const std::string outer = name.substr(0, name.rfind('.'));
   return outer.substr(outer.rfind('.') + 1);
+}
+
+std::string folder_name(const io::TensorFile& file, const std::string& name) {
+  constexpr std::string_view kOuter = "model.", kInner = "model.language_model.";
+  const bool is_within = !file.is_gguf() && name.starts_with(kOuter) &&
+                         io::has_matrix(file, std::string(kInner) + "embed_tokens");
+  return is_within ? std::string(kInner) + name.substr(kOuter.size()) : name;
 }
 
 std::string gguf_name(const ModelConfig& config, const PartPlace& place) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "weft/io/tensor_file.h"
 #include "weft/models/config/config.h"
 
 namespace weft::models {
@@ -29,6 +30,17 @@ enum class Part {
   kConvolutionIn,
   kConvolution,
   kConvolutionOut,
+  /// Of a gated delta net, beside its convolution: what projects to the convolution's channels, to
+  /// the gates of values, and to each head's rate and decay; the logarithm of the head's own decay
+  /// and what is added to a token's; the norm of values, and its output's.
+  kDeltaChannels,
+  kDeltaGate,
+  kDeltaRate,
+  kDeltaDecay,
+  kDeltaDecayLog,
+  kDeltaStepBias,
+  kDeltaNorm,
+  kDeltaOut,
   /// Of latent attention: what makes latents, of queries and of keys and values with the turned key
   /// features; their norms; what makes each head's keys and values.
   kQueryLatent,
@@ -64,6 +76,9 @@ std::string model_name(const ModelConfig& config, const PartPlace& place);
 /// called in the one around itself, "mlp".
 std::string module_name(const ModelConfig& config, const PartPlace& place);
 std::string outer_module_name(const ModelConfig& config, const PartPlace& place);
+/// What a folder has in the place of the model's name: where a model of texts lies within one of
+/// texts and pictures, "model.language_model.layers.0.mlp.up_proj".
+std::string folder_name(const io::TensorFile& file, const std::string& name);
 /// GGUF's, e.g. "blk.0.ffn_up"; that of an expert is of all of a layer, stacked.
 std::string gguf_name(const ModelConfig& config, const PartPlace& place);
 /// MLX's name of all of a layer's experts, stacked, e.g.
@@ -76,6 +91,8 @@ std::string old_gguf_expert_name(const ModelConfig& config, const PartPlace& pla
 bool is_norm_part(Part part);
 /// Whether a part is a parameter of the layer itself, whose name in folders has no ".weight".
 bool is_bare_part(Part part);
+/// What GGUF adds to the name of such a part: ".weight", ".bias" or nothing; of others ".weight".
+std::string gguf_suffix(Part part);
 /// Whether a part is a matrix of one expert of several.
 bool is_expert_part(Part part);
 /// What each weight of the model is, by its name without ".weight".

@@ -11,6 +11,7 @@
 #include "weft/models/config/families.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/decoder/weight_table.h"
+#include "weft/models/decoder/weights/fused_rows.h"
 
 namespace weft::models {
 namespace {
@@ -34,6 +35,22 @@ DimSplit even_split(int64_t size, int64_t unit) {
   return split;
 }
 
+// All at the same key heads of gated delta nets.
+DimSplit delta_split(const nn::DeltaHeads& heads, std::vector<int64_t> segments) {
+  DimSplit split;
+  split.kind = DimSplit::Kind::kSegments;
+  split.size = std::accumulate(segments.begin(), segments.end(), int64_t{0});
+  split.segments = std::move(segments);
+  split.num_runs = heads.num_key_heads;
+  return split;
+}
+
+FirstNumbers first_numbers(Part part) {
+  if (part == Part::kDeltaDecayLog) return FirstNumbers::kLogs;
+  const bool is_one = part == Part::kDeltaStepBias || part == Part::kDeltaNorm;
+  return is_one ? FirstNumbers::kOnes : FirstNumbers::kUsual;
+}
+
 class RulesBuilder {
  public:
   RulesBuilder(const ModelConfig& config, const io::TensorFile& file)
@@ -51,12 +68,15 @@ class RulesBuilder {
   }
 
  private:
-  // Layers behind the model's, which guess more than one token at a time.
+  // Layers behind the model's, which guess more than one token at a time, and what sees pictures.
   void leave_out_further_layers() {
     const FamilyInfo* family = find_family_info(config_.family);
     if (family == nullptr || !family->has_further_layers) return;
-    const std::string prefix = file_.is_gguf() ? "blk." : "model.layers.";
+    const std::string prefix = file_.is_gguf() ? "blk." : folder_name(file_, "model.layers.");
     for (const io::TensorMeta& tensor : file_.tensors()) {
+      const bool is_other =
+          tensor.name.starts_with("mtp.") || tensor.name.starts_with("model.visual.");
+      if (is_other) rules_.unread.push_back(tensor.name);
       if (!tensor.name.starts_with(prefix)) continue;
       const char* const number = tensor.name.c_str() + prefix.size();
       if (std::strtoll(number, nullptr, 10) >= config_.num_layers) {
@@ -81,8 +101,12 @@ class RulesBuilder {
     } else {
       split(kKvSplit) = head_split(config_, DimSplit::Kind::kKvHeads);
     }
+    if (config_.gates_attention) {
+      split(kGatedHeadsSplit) = head_split(config_, DimSplit::Kind::kQueryHeads);
+      split(kGatedHeadsSplit).size = size_of(config_, WeightDim::kGatedHeads);
+    }
     split(kVocabSplit) = even_split(config_.vocab_size, 1);
-    add_channel_splits();
+    add_recurrent_splits();
     const int64_t plain_unit = down_unit(Part::kDown, false);
     if (plain_unit > 0) split(kFfnSplit) = even_split(config_.ffn_width, plain_unit);
     const int64_t expert_unit = down_unit(Part::kExpertDown, true);
@@ -93,10 +117,20 @@ class RulesBuilder {
     }
   }
 
+  void add_recurrent_splits() {
+    const RecurrentConfig& recurrent = config_.recurrent;
+    if (recurrent.layers.empty()) return;
+    if (recurrent.kind == RecurrentKind::kShortConvolution) return add_channel_splits();
+    const nn::DeltaHeads& heads = recurrent.heads;
+    split(kDeltaChannelSplit) =
+        delta_split(heads, {heads.key_features(), heads.key_features(), heads.value_features()});
+    split(kDeltaFeatureSplit) = delta_split(heads, {heads.value_features()});
+    split(kDeltaHeadSplit) = delta_split(heads, {heads.num_value_heads});
+  }
+
   // The convolution's channels, and those of its gates and input together.
   void add_channel_splits() {
     const int64_t unit = column_unit(Part::kConvolutionOut, &ModelConfig::is_recurrent);
-    if (unit == 0) return;
     const DimSplit channels = split(kChannelSplit) = even_split(config_.width, unit);
     DimSplit& gated = split(kGatedChannelSplit);
     gated.kind = DimSplit::Kind::kSegments;
@@ -130,6 +164,8 @@ class RulesBuilder {
     const WeightRow& row = weight_row(config_, place.part);
     WeightRule weight = place_in_file(place);
     if (file_.is_gguf() && is_norm_part(place.part)) weight.stored_offset = config_.norm_offset;
+    weight.is_stored_as_decay = file_.is_gguf() && place.part == Part::kDeltaDecayLog;
+    weight.first_numbers = first_numbers(place.part);
     weight.cut = row.shape.cut;
     weight.split = row.shape.split;
     if (row.is_turned) add_rope_order(weight, place.part);
@@ -170,7 +206,7 @@ class RulesBuilder {
     const WeightRow& row = weight_row(config_, place.part);
     WeightRule rule;
     rule.name = filled_name(row.model, place) + ".weight";
-    rule.file_name = rule.name;
+    rule.file_name = folder_name(file_, rule.name);
     rule.out = size_of(config_, row.shape.out);
     rule.in = size_of(config_, row.shape.in);
     if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + ".weight";
@@ -202,6 +238,10 @@ class RulesBuilder {
     const FusedPlace own = fused_place(config_, *fused, place.part);
     rule.file_name = base + ".weight";
     rule.stored_rows = own.num_rows;
+    const RowGroups groups = row_groups(config_, *fused);
+    if (groups.num_groups > 0) {
+      rule.reorder.push_back({"ungroup", {groups.num_groups, groups.lengths}, {}, {}});
+    }
     rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
   }
 
@@ -213,13 +253,12 @@ class RulesBuilder {
     rule.reorder.push_back({"combine_latent_heads", {}, {}, {}});
   }
 
-  // Folders have a parameter of the layer itself, without ".weight", and GGUF calls one a bias.
+  // Folders have a parameter of the layer itself, without ".weight", and GGUF with its own ending.
   void find_bare(const PartPlace& place, WeightRule& rule) const {
     const WeightRow& row = weight_row(config_, place.part);
-    const std::string bare = filled_name(row.model, place);
+    const std::string bare = folder_name(file_, filled_name(row.model, place));
     if (file_.find(bare) != nullptr) rule.file_name = bare;
-    if (!file_.is_gguf() || place.part != Part::kChoiceBias) return;
-    rule.file_name = filled_name(row.gguf, place) + ".bias";
+    if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + gguf_suffix(place.part);
   }
 
   // The expert's rows of Hugging Face's tensor of all of a layer's experts.
@@ -253,7 +292,7 @@ class RulesBuilder {
         (file_.is_gguf() ? gguf_name(config_, place) : mlx_experts_name(config_, place)) +
         ".weight";
     const std::string alone =
-        file_.is_gguf() ? old_gguf_expert_name(config_, place) + ".weight" : rule.name;
+        file_.is_gguf() ? old_gguf_expert_name(config_, place) + ".weight" : rule.file_name;
     if (file_.find(stacked) == nullptr && (!file_.is_gguf() || file_.find(alone) != nullptr)) {
       rule.file_name = alone;
       return;

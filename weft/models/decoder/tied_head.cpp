@@ -28,7 +28,8 @@ std::vector<Copy> copies(const ModelConfig& config, const io::TensorFile& file) 
   for (const char* suffix : {".weight", ".scales", ".biases"}) {
     const auto* head = file.find(model_name(config, {Part::kHead}) + suffix);
     if (head == nullptr) continue;
-    found.push_back({head, file.find(model_name(config, {Part::kEmbedding}) + suffix)});
+    const std::string embedding = folder_name(file, model_name(config, {Part::kEmbedding}));
+    found.push_back({head, file.find(embedding + suffix)});
   }
   return found;
 }

@@ -67,7 +67,10 @@ bool has_usual_output(const ModelConfig& config) {
   return is_not_latent(config) && !is_lfm2(config);
 }
 bool has_query_latent(const ModelConfig& config) { return config.latent.query_rank > 0; }
-bool has_no_query_latent(const ModelConfig& config) { return config.latent.query_rank == 0; }
+bool has_plain_queries(const ModelConfig& config) {
+  return config.latent.query_rank == 0 && !config.gates_attention;
+}
+bool gates_attention(const ModelConfig& config) { return config.gates_attention; }
 bool has_choice_bias(const ModelConfig& config) { return config.experts.has_choice_bias; }
 
 bool has_experts(const ModelConfig& config, int64_t layer) { return config.has_experts(layer); }
@@ -87,7 +90,8 @@ constexpr WeightPresence kNormsAllHeads = {norms_all_heads, has_attention};
 constexpr WeightPresence kLatent = {is_latent};
 constexpr WeightPresence kNoLatent = {is_not_latent, has_attention};
 constexpr WeightPresence kQueryLatent = {has_query_latent};
-constexpr WeightPresence kNoQueryLatent = {has_no_query_latent, has_attention};
+constexpr WeightPresence kPlainQueries = {has_plain_queries, has_attention};
+constexpr WeightPresence kGatedQueries = {gates_attention, has_attention};
 constexpr WeightPresence kSinks = {has_sinks, has_attention};
 constexpr WeightPresence kLateFfnNorm = {has_late_ffn_norm_name};
 constexpr WeightPresence kOssExperts = {is_oss, has_experts};
@@ -117,8 +121,10 @@ constexpr WeightRow kUsualRows[] = {
      kOfQueryLatent, kQueryLatent},
     {Part::kQuery, "model.layers.*.self_attn.q_b_proj", "blk.*.attn_q_b", kLatentToHeads,
      kQueryLatent},
-    {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToHeads, kNoQueryLatent,
+    {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToHeads, kPlainQueries,
      kQkvBias, true},
+    {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToGatedHeads, kGatedQueries,
+     kQkvBias},
     {Part::kKvLatent, "model.layers.*.self_attn.kv_a_proj_with_mqa", "blk.*.attn_kv_a_mqa",
      kToKvLatent, kLatent},
     {Part::kKvLatentNorm, "model.layers.*.self_attn.kv_a_layernorm", "blk.*.attn_kv_a_norm",
@@ -213,20 +219,6 @@ constexpr WeightRow kUsualRows[] = {
     {Part::kHead, "lm_head", "output", kVocabulary, kUntied},
 };
 
-constexpr Part kQueryKeyValue[] = {Part::kQuery, Part::kKey, Part::kValue};
-constexpr Part kGateUp[] = {Part::kGate, Part::kUp};
-constexpr FusedRow kFusedRows[] = {
-    {"model.layers.*.self_attn.qkv_proj", "blk.*.attn_qkv", kQueryKeyValue},
-    {"model.layers.*.mlp.gate_up_proj", "blk.*.ffn_up", kGateUp},
-};
-
-constexpr Part kExpertGateUp[] = {Part::kExpertGate, Part::kExpertUp};
-constexpr Part kExpertDownAlone[] = {Part::kExpertDown};
-constexpr FusedRow kFusedExperts[] = {
-    {"model.layers.*.mlp.experts.gate_up_proj", {}, kExpertGateUp, true},
-    {"model.layers.*.mlp.experts.down_proj", {}, kExpertDownAlone},
-};
-
 bool is_in_model(const WeightRow& row, const ModelConfig& config) {
   return row.presence.in_model == nullptr || row.presence.in_model(config);
 }
@@ -285,34 +277,6 @@ const WeightRow& weight_row(const ModelConfig& config, Part part) {
   return *usual;
 }
 
-const FusedRow* fused_row(const ModelConfig& config, Part part) {
-  const FamilyInfo* family = find_family_info(config.family);
-  if (family == nullptr || family->fused_rows == FusedRows::kNone) return nullptr;
-  const bool is_all = family->fused_rows == FusedRows::kAll;
-  for (const FusedRow& row : kFusedRows) {
-    if (!is_all && row.parts.front() != Part::kGate) continue;
-    if (std::ranges::find(row.parts, part) != row.parts.end()) return &row;
-  }
-  return nullptr;
-}
-
-const FusedRow* fused_experts_row(const ModelConfig& config, Part part) {
-  if (!is_oss(config)) return nullptr;
-  for (const FusedRow& row : kFusedExperts) {
-    if (std::ranges::find(row.parts, part) != row.parts.end()) return &row;
-  }
-  return nullptr;
-}
-
-FusedPlace fused_place(const ModelConfig& config, const FusedRow& fused, Part part) {
-  FusedPlace place;
-  for (const Part other : fused.parts) {
-    if (other == part) place.first_row = place.num_rows;
-    place.num_rows += size_of(config, weight_row(config, other).shape.out);
-  }
-  return place;
-}
-
 int64_t size_of(const ModelConfig& config, WeightDim dim) {
   switch (dim) {
     case Dim::kNone:
@@ -355,6 +319,16 @@ int64_t size_of(const ModelConfig& config, WeightDim dim) {
       return 3 * config.width;
     case Dim::kTaps:
       return config.recurrent.num_taps;
+    case Dim::kGatedHeads:
+      return 2 * config.num_heads * config.head_dim;
+    case Dim::kDeltaChannels:
+      return config.recurrent.heads.num_channels();
+    case Dim::kDeltaFeatures:
+      return config.recurrent.heads.value_features();
+    case Dim::kDeltaHeads:
+      return config.recurrent.heads.num_value_heads;
+    case Dim::kDeltaValue:
+      return config.recurrent.heads.value_dim;
   }
   core::fail<core::InternalError>("models: an unknown dim of a weight");
 }

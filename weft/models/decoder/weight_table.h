@@ -41,6 +41,14 @@ enum class WeightDim {
   kChannels,
   kGatedChannels,
   kTaps,
+  /// The features of all heads and as many gates, head by head.
+  kGatedHeads,
+  /// Of gated delta nets: the convolution's channels, the features of all values, one number for
+  /// each value head, the features of one value.
+  kDeltaChannels,
+  kDeltaFeatures,
+  kDeltaHeads,
+  kDeltaValue,
 };
 
 /// Named splits of a decoder (WeightRules::splits).
@@ -55,6 +63,10 @@ inline constexpr std::string_view kExpertFfnSplit = "expert_ffn";
 inline constexpr std::string_view kSharedFfnSplit = "shared_ffn";
 inline constexpr std::string_view kChannelSplit = "channels";
 inline constexpr std::string_view kGatedChannelSplit = "gated_channels";
+inline constexpr std::string_view kGatedHeadsSplit = "gated_heads";
+inline constexpr std::string_view kDeltaChannelSplit = "delta_channels";
+inline constexpr std::string_view kDeltaFeatureSplit = "delta_features";
+inline constexpr std::string_view kDeltaHeadSplit = "delta_heads";
 
 /// Whether a configuration gives a matrix a bias.
 using BiasFlag = bool (*)(const ModelConfig& config);
@@ -96,29 +108,8 @@ struct WeightRow {
   bool is_of_expert() const { return model.find('#') != std::string_view::npos; }
 };
 
-/// Several weights in one tensor of the file, one after the other by rows, or one row of each in
-/// turn.
-struct FusedRow {
-  std::string_view model;
-  std::string_view gguf;
-  std::span<const Part> parts;
-  bool is_interleaved = false;
-};
-
 /// The row of a part; the first one of a part that the configuration does not have.
 const WeightRow& weight_row(const ModelConfig& config, Part part);
-/// The tensor in which a family's files store a part together with others; null: it has its own.
-const FusedRow* fused_row(const ModelConfig& config, Part part);
-/// The tensor in which Hugging Face's folders have a layer's experts of a part together with
-/// others, stacked; null: each expert has its own.
-const FusedRow* fused_experts_row(const ModelConfig& config, Part part);
-/// Where the rows of a part lie in a fused tensor, and how many the tensor has.
-struct FusedPlace {
-  int64_t first_row = 0;
-  int64_t num_rows = 0;
-};
-/// Of one of the parts of `fused`.
-FusedPlace fused_place(const ModelConfig& config, const FusedRow& fused, Part part);
 /// Elements along a dim.
 int64_t size_of(const ModelConfig& config, WeightDim dim);
 /// Every weight that the model has, in its order.

@@ -98,12 +98,12 @@ at::Tensor WeightReader::vector(const std::string& name) const {
   // Rope is always computed in float32.
   const at::ScalarType dtype = name == kRopeDivisors ? at::kFloat : computing_dtype(dtype_);
   const PlannedWeight& weight = plan().require(name);
-  const double offset = weight.rule.stored_offset;
+  const bool differs = differs_in_file(weight.rule);
   io::ReadStats own;
-  const at::Tensor vector = io::load_tensor(file_, plan().recipe(weight, 0, rank()),
-                                            offset == 0 ? dtype : at::kFloat, &own);
+  const at::Tensor vector =
+      io::load_tensor(file_, plan().recipe(weight, 0, rank()), differs ? at::kFloat : dtype, &own);
   report(own);
-  return offset == 0 ? vector : (vector - offset).to(dtype);
+  return differs ? from_stored(vector, weight.rule, file_.path()).to(dtype) : vector;
 }
 
 void WeightReader::report(const io::ReadStats& own) const {

@@ -1,6 +1,7 @@
 #include "weft/models/load/new_model.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/log.h>
 
 #include <string_view>
 #include <utility>
@@ -87,8 +88,22 @@ at::Tensor InitialWeights::vector(const std::string& name) const {
   const WeightRule& rule = plan().require(name).rule;
   const io::MatrixSlice wanted = plan().slice(plan().require(name), rank());
   if (!rule.element_shape.empty()) return arrays(rule, wanted.columns);
-  const double value = name.ends_with(".bias") ? 0 : norm_weight_;
+  if (rule.first_numbers == FirstNumbers::kLogs) return logs(rule, wanted.columns);
+  double value = name.ends_with(".bias") ? 0 : norm_weight_;
+  if (rule.first_numbers == FirstNumbers::kOnes) value = 1;
   return at::full({shard::total_length(wanted.columns)}, value, options_.dtype);
+}
+
+// As transformers begins what heads forget with.
+at::Tensor InitialWeights::logs(const WeightRule& rule,
+                                const std::vector<shard::Range>& own) const {
+  constexpr double kLowest = 0.01, kHighest = 16;
+  nn::ShardSpec spec;
+  spec.sizes = {rule.in};
+  spec.ranges = own;
+  spec.dtype = options_.dtype;
+  return at::log(nn::make_shard(nn::Init::uniform(kLowest, kHighest), spec, options_.seed,
+                                stream_of(rule.name)));
 }
 
 // Of a vector of arrays.

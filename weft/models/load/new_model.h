@@ -56,6 +56,7 @@ class InitialWeights : public WeightSource {
   at::Tensor vector(const std::string& name) const override;
 
  private:
+  at::Tensor logs(const WeightRule& rule, const std::vector<shard::Range>& own) const;
   at::Tensor arrays(const WeightRule& rule, const std::vector<shard::Range>& own) const;
 
   InitOptions options_;

@@ -13,6 +13,15 @@ namespace weft::models {
 using io::Cut;
 using io::DimSplit;
 
+/// How the numbers of a new model's vector begin.
+enum class FirstNumbers {
+  /// Biases with 0, norms so that they change nothing.
+  kUsual,
+  kOnes,
+  /// Logarithms of numbers up to 16.
+  kLogs,
+};
+
 /// One weight of a model: where the file keeps it and how it is cut. Knows no number of ranks.
 struct WeightRule {
   /// The model's own name, Hugging Face's spelling, e.g. "model.layers.0.mlp.up_proj.weight".
@@ -38,6 +47,9 @@ struct WeightRule {
   std::vector<io::ShardStep> reorder;
   /// Of a vector: what the file's numbers are larger by than the model's.
   double stored_offset = 0;
+  /// Of a vector: the file has -exp of the model's numbers.
+  bool is_stored_as_decay = false;
+  FirstNumbers first_numbers = FirstNumbers::kUsual;
   Cut cut = Cut::kWhole;
   /// A name in WeightRules::splits; empty if whole.
   std::string split;

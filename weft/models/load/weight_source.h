@@ -43,4 +43,12 @@ class WeightSource {
   int64_t rank_;
 };
 
+/// The model's numbers of a vector, from those that the file has of it. Throws FormatError,
+/// beginning with `where`, for numbers that none stands for.
+at::Tensor from_stored(const at::Tensor& stored, const WeightRule& rule, const std::string& where);
+/// Whether they differ.
+inline bool differs_in_file(const WeightRule& rule) {
+  return rule.stored_offset != 0 || rule.is_stored_as_decay;
+}
+
 }  // namespace weft::models

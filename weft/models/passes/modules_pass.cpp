@@ -40,6 +40,8 @@ constexpr OptionSet kModulesKnow = {
     Option::kUngatedSharedExpert,
     Option::kShortConvolutions,
     Option::kLatentAttention,
+    Option::kGatedDeltaNets,
+    Option::kGatedAttention,
 };
 static_assert(OptionSet::all().without(kModulesKnow).is_empty(),
               "no pass comes after the modules: they have to know every option");

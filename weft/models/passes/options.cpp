@@ -8,7 +8,7 @@
 namespace weft::models {
 namespace {
 
-constexpr std::array<std::pair<Option, std::string_view>, 29> kOptionNames = {{
+constexpr std::array<std::pair<Option, std::string_view>, 31> kOptionNames = {{
     {Option::kWindows, "sliding windows"},
     {Option::kQkvBias, "biases of queries, keys and values"},
     {Option::kOutputBias, "biases of attention's output"},
@@ -38,6 +38,8 @@ constexpr std::array<std::pair<Option, std::string_view>, 29> kOptionNames = {{
     {Option::kUngatedSharedExpert, "a shared expert without gate"},
     {Option::kShortConvolutions, "short convolutions"},
     {Option::kLatentAttention, "latent attention"},
+    {Option::kGatedDeltaNets, "gated delta nets"},
+    {Option::kGatedAttention, "gates of attention's output"},
 }};
 
 }  // namespace
@@ -51,7 +53,8 @@ OptionSet options_in_use(const ModelConfig& config) {
                window_rope_base, turns_neighbours, query_growth, windows, is_tied, has_qkv_bias,
                has_output_bias, has_mlp_bias, head_norms, norm_placement, rope_dims,
                layers_without_rope, embedding_scale, attention_scale, residual_scale, logits_scale,
-               score_cap, logits_cap, has_sinks, latent, experts, recurrent] = config;
+               score_cap, logits_cap, has_sinks, gates_attention, latent, experts, recurrent] =
+      config;
   const auto& [num_experts, experts_per_token, expert_ffn_width, shared_ffn_width,
                normalizes_weights, layer_step, plain_layers, scores, has_router_bias,
                has_expert_bias, has_choice_bias, num_groups, groups_per_token, best_of_group,
@@ -83,10 +86,12 @@ OptionSet options_in_use(const ModelConfig& config) {
   add_if(window_rope_base != 0, Option::kRopeOfWindows);
   add_if(query_growth != 0, Option::kQueryGrowth);
   add_if(has_sinks, Option::kSinks);
+  add_if(gates_attention, Option::kGatedAttention);
   add_if(turns_neighbours, Option::kTurnsNeighbours);
-  const auto& [recurrent_layers, recurrent_kind, num_taps] = recurrent;
+  const auto& [recurrent_layers, recurrent_kind, num_taps, delta_heads] = recurrent;
   if (!recurrent_layers.empty()) {
     add_if(recurrent_kind == RecurrentKind::kShortConvolution, Option::kShortConvolutions);
+    add_if(recurrent_kind == RecurrentKind::kGatedDelta, Option::kGatedDeltaNets);
   }
   if (num_experts == 0) return used;
   used.add(Option::kExperts);

@@ -40,9 +40,11 @@ enum class Option : uint8_t {
   kUngatedSharedExpert,
   kShortConvolutions,
   kLatentAttention,
+  kGatedDeltaNets,
+  kGatedAttention,
 };
 
-inline constexpr Option kLastOption = Option::kLatentAttention;
+inline constexpr Option kLastOption = Option::kGatedAttention;
 
 /// Some of them; a value of 4 bytes.
 class OptionSet {

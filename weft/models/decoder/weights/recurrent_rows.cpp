@@ -10,6 +10,7 @@ bool is_recurrent(const ModelConfig& config, int64_t layer) { return config.is_r
 constexpr WeightPresence kLfm2 = {is_lfm2};
 constexpr WeightPresence kLfm2Attention = {is_lfm2, has_attention};
 constexpr WeightPresence kGatedConvolution = {is_lfm2, is_recurrent};
+constexpr WeightPresence kDeltaNet = {has_delta_nets, is_recurrent};
 
 constexpr WeightRow kRecurrentRows[] = {
     {Part::kInputNorm, "model.layers.*.operator_norm", "blk.*.attn_norm", kOfWidth, kLfm2},
@@ -29,6 +30,24 @@ constexpr WeightRow kRecurrentRows[] = {
     {Part::kGate, "model.layers.*.feed_forward.w1", "blk.*.ffn_gate", kToFfn, kLfm2},
     {Part::kUp, "model.layers.*.feed_forward.w3", "blk.*.ffn_up", kToFfn, kLfm2},
     {Part::kDown, "model.layers.*.feed_forward.w2", "blk.*.ffn_down", kFromFfn, kLfm2},
+    {Part::kDeltaChannels, "model.layers.*.linear_attn.in_proj_qkv", "blk.*.attn_qkv",
+     kToDeltaChannels, kDeltaNet},
+    {Part::kDeltaGate, "model.layers.*.linear_attn.in_proj_z", "blk.*.attn_gate", kToDeltaFeatures,
+     kDeltaNet},
+    {Part::kDeltaRate, "model.layers.*.linear_attn.in_proj_b", "blk.*.ssm_beta", kToDeltaHeads,
+     kDeltaNet},
+    {Part::kDeltaDecay, "model.layers.*.linear_attn.in_proj_a", "blk.*.ssm_alpha", kToDeltaHeads,
+     kDeltaNet},
+    {Part::kConvolution, "model.layers.*.linear_attn.conv1d", "blk.*.ssm_conv1d",
+     kTapsOfDeltaChannels, kDeltaNet},
+    {Part::kDeltaDecayLog, "model.layers.*.linear_attn.A_log", "blk.*.ssm_a", kOfDeltaHeads,
+     kDeltaNet},
+    {Part::kDeltaStepBias, "model.layers.*.linear_attn.dt_bias", "blk.*.ssm_dt", kOfDeltaHeads,
+     kDeltaNet},
+    {Part::kDeltaNorm, "model.layers.*.linear_attn.norm", "blk.*.ssm_norm", kOfDeltaValue,
+     kDeltaNet},
+    {Part::kDeltaOut, "model.layers.*.linear_attn.out_proj", "blk.*.ssm_out", kFromDeltaFeatures,
+     kDeltaNet},
 };
 
 }  // namespace

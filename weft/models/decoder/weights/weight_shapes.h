@@ -56,10 +56,32 @@ inline constexpr WeightShape kFromChannels = {WeightDim::kWidth, WeightDim::kCha
 inline constexpr WeightShape kTapsOfChannels = {WeightDim::kNone, WeightDim::kChannels,
                                                 io::Cut::kRows, kChannelSplit, WeightDim::kTaps};
 
+inline constexpr WeightShape kToGatedHeads = {WeightDim::kGatedHeads, WeightDim::kWidth,
+                                              io::Cut::kRows, kGatedHeadsSplit};
+inline constexpr WeightShape kToDeltaChannels = {WeightDim::kDeltaChannels, WeightDim::kWidth,
+                                                 io::Cut::kRows, kDeltaChannelSplit};
+inline constexpr WeightShape kToDeltaFeatures = {WeightDim::kDeltaFeatures, WeightDim::kWidth,
+                                                 io::Cut::kRows, kDeltaFeatureSplit};
+inline constexpr WeightShape kToDeltaHeads = {WeightDim::kDeltaHeads, WeightDim::kWidth,
+                                              io::Cut::kRows, kDeltaHeadSplit};
+inline constexpr WeightShape kFromDeltaFeatures = {WeightDim::kWidth, WeightDim::kDeltaFeatures,
+                                                   io::Cut::kColumns, kDeltaFeatureSplit};
+inline constexpr WeightShape kTapsOfDeltaChannels = {WeightDim::kNone, WeightDim::kDeltaChannels,
+                                                     io::Cut::kRows, kDeltaChannelSplit,
+                                                     WeightDim::kTaps};
+inline constexpr WeightShape kOfDeltaHeads = {WeightDim::kNone, WeightDim::kDeltaHeads,
+                                              io::Cut::kRows, kDeltaHeadSplit};
+inline constexpr WeightShape kOfDeltaValue = {WeightDim::kNone, WeightDim::kDeltaValue};
+
 /// Whether a configuration's weights have LFM2's names.
 inline bool is_lfm2(const ModelConfig& config) {
   const FamilyInfo* family = find_family_info(config.family);
   return family != nullptr && has_lfm2_names(*family);
+}
+/// Whether its layers without attention are gated delta nets.
+inline bool has_delta_nets(const ModelConfig& config) {
+  const FamilyInfo* family = find_family_info(config.family);
+  return family != nullptr && has_delta_nets(*family);
 }
 /// Whether a layer's token mixer is attention.
 inline bool has_attention(const ModelConfig& config, int64_t layer) {
