@@ -1,5 +1,6 @@
 #include "weft/nn/recurrent/delta_rule.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/exp.h>
@@ -75,7 +76,10 @@ at::Tensor stepped(const DeltaTokens& in, const at::Tensor& documents_BT,
   const at::Tensor queries_BTvK = for_values(in.queries_BTkK, in);
   const at::Tensor keys_BTvK = for_values(in.keys_BTkK, in);
   const at::Tensor kept_BTv = at::exp(in.decays_BTv);
-  at::Tensor S_BvKV = first_state(in, state_BvKV);
+  // A token reads and writes the whole state, so that copies of it would take most of the time.
+  const bool is_in_place = state_BvKV.defined() && !at::GradMode::is_enabled() &&
+                           state_BvKV.scalar_type() == in.values_BTvV.scalar_type();
+  at::Tensor S_BvKV = is_in_place ? state_BvKV : first_state(in, state_BvKV);
   std::vector<at::Tensor> outputs;
   for (int64_t t = 0; t < in.keys_BTkK.size(1); ++t) {
     const at::Tensor key_Bv1K = keys_BTvK.select(1, t).unsqueeze(2);
@@ -84,14 +88,16 @@ at::Tensor stepped(const DeltaTokens& in, const at::Tensor& documents_BT,
       const at::Tensor is_same_B = documents_BT.select(1, t) == documents_BT.select(1, t - 1);
       kept_Bv11 = kept_Bv11 * is_same_B.view({-1, 1, 1, 1}).to(kept_Bv11.scalar_type());
     }
-    S_BvKV = S_BvKV * kept_Bv11;
+    S_BvKV = is_in_place ? S_BvKV.mul_(kept_Bv11) : S_BvKV * kept_Bv11;
     const at::Tensor rate_Bv11 = in.rates_BTv.select(1, t).unsqueeze(-1).unsqueeze(-1);
     const at::Tensor value_Bv1V = in.values_BTvV.select(1, t).unsqueeze(2);
     const at::Tensor written_Bv1V = (value_Bv1V - at::matmul(key_Bv1K, S_BvKV)) * rate_Bv11;
-    S_BvKV = S_BvKV + key_Bv1K.transpose(2, 3) * written_Bv1V;
+    const at::Tensor key_BvK1 = key_Bv1K.transpose(2, 3);
+    S_BvKV =
+        is_in_place ? S_BvKV.addcmul_(key_BvK1, written_Bv1V) : S_BvKV + key_BvK1 * written_Bv1V;
     outputs.push_back(at::matmul(queries_BTvK.select(1, t).unsqueeze(2), S_BvKV).squeeze(2));
   }
-  if (state_BvKV.defined()) state_BvKV.copy_(S_BvKV.detach());
+  if (state_BvKV.defined() && !is_in_place) state_BvKV.copy_(S_BvKV.detach());
   return at::stack(outputs, 1);
 }
 
