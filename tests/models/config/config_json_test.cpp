@@ -73,7 +73,7 @@ std::string error_of(const std::string& name, const json& changes) {
 }
 
 TEST(ConfigJson, SaysWhatGatedDeltaNetsHave) {
-  const ModelConfig config = config_of("qwen3_next");
+  const ModelConfig config = family_config("qwen3_next");
   EXPECT_EQ(config.recurrent.heads, (nn::DeltaHeads{5, 10, 6, 4}));
   EXPECT_TRUE(config.gates_attention);
   // The same layers without a list of them, and transformers' defaults.

@@ -151,7 +151,8 @@ class Chunker {
   }
 
   void add_factors(Chunks& all) const {
-    const at::Tensor lower = at::ones({chunk_, chunk_}, at::kBool).tril();
+    const at::Tensor lower =
+        at::ones({chunk_, chunk_}, all.decays.options().dtype(at::kBool)).tril();
     const at::Tensor last = all.decays.narrow(-2, chunk_ - 1, 1);
     const at::Tensor differences = all.decays - all.decays.transpose(-1, -2);
     if (!documents_BT_.defined()) {
