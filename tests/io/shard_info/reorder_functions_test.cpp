@@ -114,10 +114,10 @@ TEST(ReorderFunctions, QkvRowsByKvHeadAndBack) {
 TEST(ReorderFunctions, UngroupPutsAllGroupsPartsTogether) {
   const auto rows = [](int64_t start, int64_t length) { return kWhole.narrow(0, start, length); };
   expect_same(
-      apply("ungroup", {2, std::vector<int64_t>{1, 2, 3}}, {tensor({12, 5})}),
+      reorder("ungroup", {2, std::vector<int64_t>{1, 2, 3}}, {tensor({12, 5})}),
       NaiveArray::cat({rows(0, 1), rows(6, 1), rows(1, 2), rows(7, 2), rows(3, 3), rows(9, 3)}, 0));
   EXPECT_EQ(error_text([] {
-              apply("ungroup", {5, std::vector<int64_t>{1}}, {tensor({12, 5})});
+              reorder("ungroup", {5, std::vector<int64_t>{1}}, {tensor({12, 5})});
             }),
             "ShapeError: dim 0 of [12, 5] in 5 parts; expected a dim whose size is a multiple");
 }

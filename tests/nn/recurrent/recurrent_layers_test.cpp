@@ -97,13 +97,13 @@ TEST(ShortConvolution, RefusesTapsOfAnotherShape) {
 }
 
 // 5 key heads, which no number of ranks but one shares evenly, each with 2 value heads.
-constexpr DeltaHeads kHeads = {
+constexpr DeltaHeads kDeltaHeads = {
     .num_key_heads = 5, .num_value_heads = 10, .key_dim = 3, .value_dim = 4};
-constexpr int64_t kBatch = 2, kTokens = 11;
+constexpr int64_t kDeltaBatch = 2, kDeltaTokens = 11;
 
 DeltaTokens delta_tokens() {
   const auto numbers = [](int64_t heads, int64_t dim, uint64_t seed) {
-    return seeded({kBatch, kTokens, heads, dim}, seed);
+    return seeded({kDeltaBatch, kDeltaTokens, heads, dim}, seed);
   };
   return {leaf(numbers(5, 3, 1)), leaf(numbers(5, 3, 2)), leaf(numbers(10, 4, 3)),
           leaf(-numbers(10, 1, 4).squeeze(-1).abs()),
@@ -135,17 +135,17 @@ at::Tensor delta_formula(const DeltaTokens& in, const at::Tensor& documents_BT) 
       }
     }
   }
-  return at::stack(outputs).view({kBatch, 10, -1, 4}).transpose(1, 2);
+  return at::stack(outputs).view({kDeltaBatch, 10, -1, 4}).transpose(1, 2);
 }
 
 // Two texts and three, which begin inside of chunks and at their edges.
 at::Tensor delta_documents() {
   return at::tensor({0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 5}, at::kLong)
-      .view({kBatch, kTokens});
+      .view({kDeltaBatch, kDeltaTokens});
 }
 
 TEST(DeltaRule, BothWaysGiveTheFormulaAndItsGradients) {
-  const at::Tensor weights = seeded({kBatch, kTokens, 10, 4}, 6);
+  const at::Tensor weights = seeded({kDeltaBatch, kDeltaTokens, 10, 4}, 6);
   for (const at::Tensor& documents : {at::Tensor(), delta_documents()}) {
     const auto wanted = delta_tokens();
     const at::Tensor expected = delta_formula(wanted, documents);
@@ -172,7 +172,7 @@ TEST(DeltaRule, GoesOnFromItsState) {
   const auto whole = delta_tokens();
   const at::Tensor expected = delta_rule(whole);
   for (const std::vector<int64_t>& pieces : {std::vector<int64_t>{1, 6, 1, 3}, {5, 5, 1}}) {
-    at::Tensor state = at::zeros({kBatch, 10, 3, 4}, at::kDouble);
+    at::Tensor state = at::zeros({kDeltaBatch, 10, 3, 4}, at::kDouble);
     int64_t start = 0;
     for (const int64_t tokens : pieces) {
       const auto cut = [&](const at::Tensor& x) { return x.narrow(1, start, tokens); };
@@ -200,14 +200,14 @@ TEST(DeltaRule, KeepsAndForgetsInFloat32) {
 
 // The whole's parameters, inputs and the weights of its outputs in a loss.
 struct DeltaWhole {
-  at::Tensor taps = leaf(seeded({kHeads.num_channels(), 1, kTaps}, 11));
+  at::Tensor taps = leaf(seeded({kDeltaHeads.num_channels(), 1, kTaps}, 11));
   at::Tensor decay_log = leaf(seeded({10}, 12)), step_bias = leaf(seeded({10}, 13));
   at::Tensor norm = leaf(seeded({4}, 14));
-  DeltaProjections in = {leaf(seeded({kBatch, kTokens, kHeads.num_channels()}, 15)),
-                         leaf(seeded({kBatch, kTokens, 40}, 16)),
-                         leaf(seeded({kBatch, kTokens, 10}, 17)),
-                         leaf(seeded({kBatch, kTokens, 10}, 18))};
-  at::Tensor weights = seeded({kBatch, kTokens, 40}, 19);
+  DeltaProjections in = {leaf(seeded({kDeltaBatch, kDeltaTokens, kDeltaHeads.num_channels()}, 15)),
+                         leaf(seeded({kDeltaBatch, kDeltaTokens, 40}, 16)),
+                         leaf(seeded({kDeltaBatch, kDeltaTokens, 10}, 17)),
+                         leaf(seeded({kDeltaBatch, kDeltaTokens, 10}, 18))};
+  at::Tensor weights = seeded({kDeltaBatch, kDeltaTokens, 40}, 19);
 
   at::Tensor formula() const {
     const at::Tensor mixed = at::silu(convolved(in.channels_BTc, taps));
@@ -265,7 +265,7 @@ TEST(GatedDeltaNet, GivesTheFormulaAndItsGradientsOnAnyRanks) {
     const DeltaProjections own = {
         leaf(cut(in.channels_BTc, channels, 2)), leaf(cut(in.gates_BTf, features, 2)),
         leaf(cut(in.rates_BTv, counts, 2)), leaf(cut(in.decays_BTv, counts, 2))};
-    const DeltaHeads heads = kHeads.with_value_heads(own.rates_BTv.size(-1));
+    const DeltaHeads heads = kDeltaHeads.with_value_heads(own.rates_BTv.size(-1));
     const at::Tensor got = gated_delta_net(heads, parts, own);
     expect_close(got, cut(expected, features, 2), "output", kNormed);
     (got * cut(whole.weights, features, 2)).sum().backward();
@@ -294,7 +294,7 @@ TEST(DeltaRule, NamesSizesThatDoNotFit) {
   GatedDeltaParts parts;
   const at::Tensor one = at::zeros({1, 1, 1});
   EXPECT_EQ(error_text([&] {
-              gated_delta_net(kHeads, parts, {one, one, one, one});
+              gated_delta_net(kDeltaHeads, parts, {one, one, one, one});
             }),
             "ShapeError: nn.gated_delta_net: 1 channels, 1 gates, 1 rates, 1 decays, expected 70, "
             "40, 10, 10");
