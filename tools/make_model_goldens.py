@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 import transformers
 
-from goldens import delta_gguf, latent_gguf
+from goldens import delta_gguf, grid_blocks, latent_gguf
 from goldens.model_cases import CASES, NULL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -313,7 +313,7 @@ def add_keys(writer, config, dim):
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
 
 
-def write_gguf(path, architecture, config, state, matrix_kind):
+def write_gguf(path, architecture, config, state, matrix_kind, known=None):
     writer = gguf.GGUFWriter(path, architecture)
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     add_keys(writer, config, dim)
@@ -329,7 +329,10 @@ def write_gguf(path, architecture, config, state, matrix_kind):
         kind = gguf.GGMLQuantizationType.F32 if is_exact else matrix_kind
         if "ffn_gate_inp" in name or ("mxfp4" in str(path) and "exps" not in name):
             kind = gguf.GGMLQuantizationType.BF16
-        blocks = gguf.quants.quantize(np.ascontiguousarray(numbers), kind)
+        if known:
+            kind, blocks = grid_blocks.known_blocks(known, numbers)
+        else:
+            blocks = gguf.quants.quantize(np.ascontiguousarray(numbers), kind)
         assert np.array_equal(gguf.quants.dequantize(blocks, kind), numbers), name
         writer.add_tensor(name, blocks, raw_dtype=kind)
     writer.write_header_to_file()
@@ -342,9 +345,10 @@ def write_case(folder, name, seed):
     kind, values, architecture = CASES[name]
     config, model = make_model(kind, values, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    is_gguf_only = name.endswith("q8_0")
+    is_q8 = name.endswith("q8_0")
     is_mlx = name.endswith("mlx")
-    if is_gguf_only:
+    known = grid_blocks.fill_model(model, np.random.default_rng(seed)) if "grids" in name else None
+    if is_q8:
         quantize_matrices(model)
     if is_mlx:
         write_mlx(folder, config, model)
@@ -357,8 +361,8 @@ def write_case(folder, name, seed):
     if architecture:
         kinds = gguf.GGMLQuantizationType
         write_gguf(folder / "model.gguf", architecture, config, state,
-                   kinds.Q8_0 if is_gguf_only else kinds.MXFP4 if made else kinds.BF16)
-    if is_gguf_only or is_mlx:
+                   kinds.Q8_0 if is_q8 else kinds.MXFP4 if made else kinds.BF16, known)
+    if is_q8 or is_mlx or known:
         return
     text = json.loads(config.to_json_string(use_diff=True))
     if made:

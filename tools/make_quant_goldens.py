@@ -21,6 +21,8 @@ import gguf
 import mlx.core as mx
 import numpy as np
 
+from goldens import grid_blocks
+
 ROWS, COLUMNS = 6, 128
 GGUF_ROWS, GGUF_COLUMNS = 3, 512
 # Type, and where in a block its float16 numbers are.
@@ -131,20 +133,33 @@ def write_gguf(folder, random, name, halves):
     for offset in halves:
         numbers = random.uniform(-2, 2, count).astype(np.float16)
         blocks[:, offset : offset + 2] = numbers.view(np.uint8).reshape(count, 2)
-    expected = gguf.quants.dequantize(blocks, kind).astype(np.float32)
-    (folder / f"gguf_{name}.bin").write_bytes(blocks.tobytes() + expected.tobytes())
+    write_blocks(folder, name, blocks)
+
+
+def write_gguf_grids(folder):
+    random = np.random.default_rng(5)
+    for name in grid_blocks.SCALE_PLACES:
+        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
+        count = GGUF_ROWS * GGUF_COLUMNS // block
+        blocks = random.integers(0, 256, (count, size), dtype=np.uint8)
+        grid_blocks.set_scales(name, blocks, random.uniform(-2, 2, count))
+        write_blocks(folder, name, blocks)
+
+
+def write_blocks(folder, name, blocks):
+    expected = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name])
+    (folder / f"gguf_{name}.bin").write_bytes(
+        blocks.tobytes() + expected.astype(np.float32).tobytes())
 
 
 def write_gguf_mxfp4(folder):
     """Scales are powers of two, in a byte, such that no number is too large."""
     random = np.random.default_rng(4)
-    kind = gguf.GGMLQuantizationType.MXFP4
-    block, size = gguf.GGML_QUANT_SIZES[kind]
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType.MXFP4]
     count = GGUF_ROWS * GGUF_COLUMNS // block
     blocks = random.integers(0, 256, (count, size), dtype=np.uint8)
     blocks[:, 0] = random.integers(80, 150, count, dtype=np.uint8)
-    expected = gguf.quants.dequantize(blocks, kind).astype(np.float32)
-    (folder / "gguf_MXFP4.bin").write_bytes(blocks.tobytes() + expected.tobytes())
+    write_blocks(folder, "MXFP4", blocks)
 
 
 def main():
@@ -163,6 +178,7 @@ def main():
         write_microscaled(folder, random, mode)
     write_awq_gptq(folder)
     write_gguf_mxfp4(folder)
+    write_gguf_grids(folder)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,18 @@ TEST(Dtype, BlocksHaveTheirBitsPerWeight) {
   EXPECT_EQ(bits(Dtype::kQ4K), 4.5);
   EXPECT_EQ(bits(Dtype::kQ5K), 5.5);
   EXPECT_EQ(bits(Dtype::kQ6K), 6.5625);
+  EXPECT_EQ(bits(Dtype::kIQ2XXS), 2.0625);
+  EXPECT_EQ(bits(Dtype::kIQ2XS), 2.3125);
+  EXPECT_EQ(bits(Dtype::kIQ3XXS), 3.0625);
+  EXPECT_EQ(bits(Dtype::kIQ1S), 1.5625);
+  EXPECT_EQ(bits(Dtype::kIQ4NL), 4.5);
+  EXPECT_EQ(bits(Dtype::kIQ3S), 3.4375);
+  EXPECT_EQ(bits(Dtype::kIQ2S), 2.5625);
+  EXPECT_EQ(bits(Dtype::kIQ4XS), 4.25);
+  EXPECT_EQ(bits(Dtype::kIQ1M), 1.75);
+  EXPECT_EQ(bits(Dtype::kTQ1_0), 1.6875);
+  EXPECT_EQ(bits(Dtype::kTQ2_0), 2.0625);
+  EXPECT_EQ(bits(Dtype::kMXFP4), 4.25);
   EXPECT_EQ(bits(Dtype::kBF16), 16);
   EXPECT_EQ(bits(Dtype::kF64), 64);
 }
@@ -46,9 +58,11 @@ TEST(Dtype, BlocksHaveTheirBitsPerWeight) {
 TEST(Dtype, GgufNumbersThatWereRemovedOrAreUnknownAreNone) {
   EXPECT_EQ(dtype_from_gguf(0), Dtype::kF32);
   EXPECT_EQ(dtype_from_gguf(14), Dtype::kQ6K);
+  EXPECT_EQ(dtype_from_gguf(16), Dtype::kIQ2XXS);
+  EXPECT_EQ(dtype_from_gguf(23), Dtype::kIQ4XS);
   EXPECT_EQ(dtype_from_gguf(30), Dtype::kBF16);
   for (const uint32_t type :
-       {4U, 5U, 9U, 15U, 16U, 23U, 29U, 31U, 32U, 33U, 36U, 999U, UINT32_MAX}) {
+       {4U, 5U, 9U, 15U, 31U, 32U, 33U, 36U, 37U, 38U, 40U, 999U, UINT32_MAX}) {
     EXPECT_EQ(dtype_from_gguf(type), std::nullopt) << type;
   }
 }
@@ -63,7 +77,7 @@ TEST(Dtype, NumpyTorchAndTvmShareNames) {
 
 // Each number and each name leads back to its row.
 TEST(Dtype, RowsAreFoundByAllTheirNames) {
-  for (int i = 0; i <= static_cast<int>(Dtype::kQ6K); ++i) {
+  for (int i = 0; i <= static_cast<int>(Dtype::kMXFP4); ++i) {
     const auto dtype = static_cast<Dtype>(i);
     const DtypeInfo& row = info(dtype);
     if (row.gguf != kNotInGguf) {

@@ -4,6 +4,7 @@
 
 #include "tests/io/gguf_builder.h"
 #include "tests/io/open_error.h"
+#include "weft/core/error.h"
 
 namespace weft::io {
 namespace {
@@ -234,32 +235,29 @@ TEST(GgufRefusals, WrongTypes) {
   const auto dims = [](const std::vector<uint64_t>& dims, uint32_t type) {
     return one({"a", dims, type, f32(4)});
   };
-  expect_errors(
-      "m.gguf",
-      {
-          {"type 4", dims({4}, 4),
-           "tensor 'a' at byte 45: type 4, expected one of F32 (0), F16 (1), "
-           "Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 "
-           "(24 to 28), BF16 (30), MXFP4 (39); convert the model to one of these"},
-          {"type 5", dims({4}, 5),
-           "tensor 'a' at byte 45: type 5, expected one of F32 (0), F16 (1), "
-           "Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 "
-           "(24 to 28), BF16 (30), MXFP4 (39); convert the model to one of these"},
-          {"type 31", dims({4}, 31),
-           "tensor 'a' at byte 45: type 31, expected one of F32 (0), F16 (1), "
-           "Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 "
-           "(24 to 28), BF16 (30), MXFP4 (39); convert the model to one of these"},
-          {"type 999", dims({4}, 999),
-           "tensor 'a' at byte 45: type 999, expected one of F32 (0), F16 (1), "
-           "Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 "
-           "(24 to 28), BF16 (30), MXFP4 (39); convert the model to one of these"},
-          {"half a block", dims({48, 2}, kQ8_0),
-           "tensor 'a' at byte 57: rows of 48 elements, expected a multiple of "
-           "32 for Q8_0; fetch or convert the file again"},
-          {"half a K block", dims({128, 2}, 12),
-           "tensor 'a' at byte 57: rows of 128 elements, expected a multiple of "
-           "256 for Q4_K; fetch or convert the file again"},
-      });
+  const auto unknown = [](uint32_t type) {
+    return core::join("tensor 'a' at byte 45: type ", type,
+                      ", expected one of F32 (0), F16 (1), Q4_0 (2), Q4_1 (3), Q5_0 (6), "
+                      "Q5_1 (7), Q8_0 (8), Q2_K to Q6_K (10 to 14), IQ2_XXS to IQ4_XS (16 to 23), "
+                      "I8 to F64 (24 to 28), IQ1_M (29), BF16 (30), TQ1_0 (34), TQ2_0 (35), "
+                      "MXFP4 (39); convert the model to one of these");
+  };
+  expect_errors("m.gguf",
+                {
+                    {"type 4", dims({4}, 4), unknown(4)},
+                    {"type 5", dims({4}, 5), unknown(5)},
+                    {"type 31", dims({4}, 31), unknown(31)},
+                    {"type 999", dims({4}, 999), unknown(999)},
+                    {"half a block", dims({48, 2}, kQ8_0),
+                     "tensor 'a' at byte 57: rows of 48 elements, expected a multiple of "
+                     "32 for Q8_0; fetch or convert the file again"},
+                    {"half a K block", dims({128, 2}, 12),
+                     "tensor 'a' at byte 57: rows of 128 elements, expected a multiple of "
+                     "256 for Q4_K; fetch or convert the file again"},
+                    {"half a grid block", dims({128, 2}, 23),
+                     "tensor 'a' at byte 57: rows of 128 elements, expected a multiple of "
+                     "256 for IQ4_XS; fetch or convert the file again"},
+                });
 }
 
 TEST(GgufRefusals, WrongOffsets) {

@@ -132,9 +132,10 @@ def gguf(keys=(), tensors=(), data=128, num_keys=None, num_tensors=None, head=b"
 
 def gguf_seeds():
     yield "good", gguf([key("a", 4, b"\1\0\0\0"), key("s", 8, text("x"))], [tensor(), tensor("b", (4, 8), 0, 128)], 256)
-    for name, size in {2: 18, 3: 20, 6: 22, 7: 24, 8: 34, 1: 64, 30: 64, 24: 32, 28: 256}.items():
+    for name, size in {2: 18, 3: 20, 6: 22, 7: 24, 8: 34, 1: 64, 30: 64, 24: 32, 28: 256, 20: 18, 39: 17}.items():
         yield f"type_{name}", gguf([], [tensor(kind=name)], size)
-    for name, size in {10: 84, 11: 110, 12: 144, 13: 176, 14: 210}.items():
+    for name, size in {10: 84, 11: 110, 12: 144, 13: 176, 14: 210, 16: 66, 17: 74, 18: 98, 19: 50, 21: 110,
+                       22: 82, 23: 136, 29: 56, 34: 54, 35: 66}.items():
         yield f"type_{name}", gguf([], [tensor(dims=(256,), kind=name)], size)
     for version in (0, 1, 2, 4, 3 << 24):
         yield f"e61_version_{version}", gguf(tensors=[tensor()], head=b"GGUF" + struct.pack("<I", version))
@@ -385,8 +386,7 @@ def request_seeds():
 def main():
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/fuzz/seeds"
     for target, seeds in {"safetensors": safetensors_seeds, "gguf": gguf_seeds, "index": index_seeds,
-                          "tensor_cache": tensor_cache_seeds,
-                          "shard_info": shard_info_seeds, "tokenizer_json": tokenizer_json_seeds,
+                          "tensor_cache": tensor_cache_seeds, "shard_info": shard_info_seeds, "tokenizer_json": tokenizer_json_seeds,
                           "tokenizer_config": tokenizer_config_seeds, "chat_template": chat_template_seeds,
                           "token_store": token_store_seeds, "train_document": train_document_seeds,
                           "json": json_seeds, "request": request_seeds}.items():

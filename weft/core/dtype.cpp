@@ -7,7 +7,7 @@ namespace weft::core {
 namespace {
 
 // In the order of Dtype. Numbers and block sizes of GGUF's types: ggml's table of types.
-constexpr std::array<DtypeInfo, 27> kInfos = {{
+constexpr std::array<DtypeInfo, 38> kInfos = {{
     {"BOOL", 1, 1, kNotInGguf, "bool"},
     {"U8", 1, 1, kNotInGguf, "uint8"},
     {"I8", 1, 1, 24, "int8"},
@@ -34,6 +34,17 @@ constexpr std::array<DtypeInfo, 27> kInfos = {{
     {"Q4_K", 256, 144, 12},
     {"Q5_K", 256, 176, 13},
     {"Q6_K", 256, 210, 14},
+    {"IQ2_XXS", 256, 66, 16},
+    {"IQ2_XS", 256, 74, 17},
+    {"IQ3_XXS", 256, 98, 18},
+    {"IQ1_S", 256, 50, 19},
+    {"IQ4_NL", 32, 18, 20},
+    {"IQ3_S", 256, 110, 21},
+    {"IQ2_S", 256, 82, 22},
+    {"IQ4_XS", 256, 136, 23},
+    {"IQ1_M", 256, 56, 29},
+    {"TQ1_0", 256, 54, 34},
+    {"TQ2_0", 256, 66, 35},
     {"MXFP4", 32, 17, 39},
 }};
 static_assert(static_cast<size_t>(Dtype::kMXFP4) + 1 == kInfos.size());

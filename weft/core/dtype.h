@@ -34,6 +34,17 @@ enum class Dtype : uint8_t {
   kQ4K,
   kQ5K,
   kQ6K,
+  kIQ2XXS,
+  kIQ2XS,
+  kIQ3XXS,
+  kIQ1S,
+  kIQ4NL,
+  kIQ3S,
+  kIQ2S,
+  kIQ4XS,
+  kIQ1M,
+  kTQ1_0,
+  kTQ2_0,
   kMXFP4,
 };
 

@@ -41,6 +41,14 @@ std::optional<Numbers> numbers_of(Dtype dtype) {
     case Dtype::kQ4_0:
     case Dtype::kQ5_0:
     case Dtype::kQ8_0:
+    case Dtype::kIQ2XXS:
+    case Dtype::kIQ2XS:
+    case Dtype::kIQ2S:
+    case Dtype::kIQ3XXS:
+    case Dtype::kIQ3S:
+    case Dtype::kIQ1S:
+    case Dtype::kIQ4NL:
+    case Dtype::kIQ4XS:
       return halves_at(dtype, {0});
     case Dtype::kQ4_1:
     case Dtype::kQ5_1:
@@ -53,6 +61,13 @@ std::optional<Numbers> numbers_of(Dtype dtype) {
       return halves_at(dtype, {108});
     case Dtype::kQ6K:
       return halves_at(dtype, {208});
+    case Dtype::kIQ1M:
+      // The highest four bits of four words, the lowest first, are a float16.
+      return Numbers{56, {48}, 8, 0x7000c00000000000};
+    case Dtype::kTQ1_0:
+      return halves_at(dtype, {52});
+    case Dtype::kTQ2_0:
+      return halves_at(dtype, {64});
     default:
       return std::nullopt;
   }

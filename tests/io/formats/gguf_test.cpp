@@ -51,10 +51,14 @@ TEST(Gguf, ReadsTensorsSlowestDimensionFirst) {
 TEST(Gguf, EveryTypeHasItsBlockSize) {
   const TempDir dir;
   const std::pair<uint32_t, Dtype> types[] = {
-      {0, Dtype::kF32},  {1, Dtype::kF16},  {2, Dtype::kQ4_0}, {3, Dtype::kQ4_1}, {6, Dtype::kQ5_0},
-      {7, Dtype::kQ5_1}, {8, Dtype::kQ8_0}, {10, Dtype::kQ2K}, {11, Dtype::kQ3K}, {12, Dtype::kQ4K},
-      {13, Dtype::kQ5K}, {14, Dtype::kQ6K}, {24, Dtype::kI8},  {25, Dtype::kI16}, {26, Dtype::kI32},
-      {27, Dtype::kI64}, {28, Dtype::kF64}, {30, Dtype::kBF16}};
+      {0, Dtype::kF32},     {1, Dtype::kF16},    {2, Dtype::kQ4_0},    {3, Dtype::kQ4_1},
+      {6, Dtype::kQ5_0},    {7, Dtype::kQ5_1},   {8, Dtype::kQ8_0},    {10, Dtype::kQ2K},
+      {11, Dtype::kQ3K},    {12, Dtype::kQ4K},   {13, Dtype::kQ5K},    {14, Dtype::kQ6K},
+      {24, Dtype::kI8},     {25, Dtype::kI16},   {26, Dtype::kI32},    {27, Dtype::kI64},
+      {28, Dtype::kF64},    {30, Dtype::kBF16},  {16, Dtype::kIQ2XXS}, {17, Dtype::kIQ2XS},
+      {18, Dtype::kIQ3XXS}, {19, Dtype::kIQ1S},  {20, Dtype::kIQ4NL},  {21, Dtype::kIQ3S},
+      {22, Dtype::kIQ2S},   {23, Dtype::kIQ4XS}, {29, Dtype::kIQ1M},   {34, Dtype::kTQ1_0},
+      {35, Dtype::kTQ2_0},  {39, Dtype::kMXFP4}};
   for (const auto& [type, dtype] : types) {
     const auto blocks = static_cast<size_t>(256 / info(dtype).block_elements);
     const size_t bytes = blocks * static_cast<size_t>(info(dtype).block_bytes);

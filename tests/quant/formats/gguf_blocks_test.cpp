@@ -1,9 +1,14 @@
 #include "weft/quant/formats/gguf_blocks.h"
 
+#include <utility>
+
+#include "tests/ops/tensor_checks.h"
 #include "tests/quant/quant_cases.h"
 #include "weft/core/error.h"
+#include "weft/quant/kernels/panel_select.h"
 #include "weft/quant/panels/gguf_panels.h"
 #include "weft/quant/panels/panel_layout.h"
+#include "weft/quant/panels/panel_matrix.h"
 
 namespace weft::quant {
 namespace {
@@ -43,10 +48,6 @@ TEST_P(GgufBlocks, EqualTheGgufPackagesValues) {
 }
 
 TEST_P(GgufBlocks, GoStraightIntoPanels) {
-  if (GetParam() == Dtype::kMXFP4) {
-    EXPECT_FALSE(has_gguf_panels(GetParam(), kColumns));
-    return;
-  }
   auto file = golden();
   const auto blocks = file.take_bytes(golden_bytes(GetParam()));
   const auto values = file.take({kRows, kColumns}, at::kFloat);
@@ -58,6 +59,8 @@ TEST_P(GgufBlocks, GoStraightIntoPanels) {
   }
   EXPECT_EQ(panels.activation_bits, 16);
   EXPECT_TRUE(at::equal(panel_values(panels), values.repeat({kPieces, 1})));
+  EXPECT_EQ(panels.form.table, info().table);
+  if (info().table != nullptr) return;
   const PanelMatrix decoded = to_panels(from_gguf_blocks(GetParam(), blocks, kRows, kColumns));
   PanelMatrix straight = empty_gguf_panels(GetParam(), kRows, kColumns, 8);
   write_gguf_rows(GetParam(), blocks, 0, straight);
@@ -65,6 +68,50 @@ TEST_P(GgufBlocks, GoStraightIntoPanels) {
   EXPECT_EQ(straight.num_bytes(), decoded.num_bytes());
   if (info().has_float_scales) return;
   EXPECT_TRUE(at::equal(straight.data, decoded.data));
+}
+
+// Whole numbers up to the largest code, which is in every block, are codes themselves, so nothing
+// is rounded, but many rows where the kernel multiplies them and the weights as bfloat16.
+TEST_P(GgufBlocks, AreMultipliedInPanelsAsTheirValues) {
+  auto file = golden();
+  const auto blocks = file.take_bytes(golden_bytes(GetParam()));
+  const at::Tensor values = file.take({kRows, kColumns}, at::kFloat).repeat({13, 1});
+  for (const auto& [bits, most] : {std::pair(8, 127), std::pair(16, 127 * 128)}) {
+    PanelMatrix panels = empty_gguf_panels(GetParam(), 13 * kRows, kColumns, bits);
+    for (int64_t i = 0; i < 13; ++i) write_gguf_rows(GetParam(), blocks, i * kRows, panels);
+    for (const int64_t tokens : {1, 2, 8, 13, 40}) {
+      at::manual_seed(tokens);
+      at::Tensor x = at::randint(-most, most + 1, {tokens, kColumns}).to(at::kFloat);
+      x.view({tokens, -1, 32}).select(2, 5).fill_(-most);
+      for (const auto* kernel : kernels::runnable_panel_kernels()) {
+        const bool rounds = tokens > PanelInputs::kExactRows && kernel->unpack_codes != nullptr;
+        const auto taken = [&](const at::Tensor& t) {
+          return (rounds ? t.to(at::kBFloat16) : t).to(at::kDouble);
+        };
+        weft::test::expect_close(
+            panel_matmul_on(*kernel, x, panels), at::matmul(taken(x), taken(values).t()),
+            core::join(kernel->name, ", activations of ", bits, ", ", tokens, " tokens"), 1e-6);
+      }
+    }
+  }
+}
+
+// As docs/quantization.md says.
+TEST(GgufPanels, TakeFewBits) {
+  struct Case {
+    Dtype dtype;
+    double bits;
+  };
+  for (const auto& [dtype, bits] :
+       {Case{Dtype::kIQ4NL, 4.5}, Case{Dtype::kIQ4XS, 4.375}, Case{Dtype::kIQ3S, 4.375},
+        Case{Dtype::kIQ3XXS, 4.375}, Case{Dtype::kIQ2S, 4.625}, Case{Dtype::kIQ2XS, 4.625},
+        Case{Dtype::kIQ2XXS, 4.375}, Case{Dtype::kIQ1S, 4.375}, Case{Dtype::kIQ1M, 4.625},
+        Case{Dtype::kTQ1_0, 4.375}, Case{Dtype::kTQ2_0, 4.375}, Case{Dtype::kMXFP4, 5},
+        Case{Dtype::kQ6K, 6.625}}) {
+    const PanelMatrix panels = empty_gguf_panels(dtype, 16, 512, 8);
+    EXPECT_EQ(8 * static_cast<double>(panels.num_bytes()) / (16 * 512), bits)
+        << core::info(dtype).name;
+  }
 }
 
 TEST(GgufPanels, RefuseRowsThatAreNotTheMatrixs) {

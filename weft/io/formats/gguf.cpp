@@ -144,8 +144,9 @@ Dtype GgufParser::read_dtype() {
   check<FormatError>(
       dtype.has_value(), where, ": type ", type,
       ", expected one of F32 (0), F16 (1), Q4_0 (2), Q4_1 (3), Q5_0 (6), Q5_1 (7), "
-      "Q8_0 (8), Q2_K to Q6_K (10 to 14), I8 to F64 (24 to 28), BF16 (30), MXFP4 (39); "
-      "convert the model to one of these");
+      "Q8_0 (8), Q2_K to Q6_K (10 to 14), IQ2_XXS to IQ4_XS (16 to 23), I8 to F64 (24 to 28), "
+      "IQ1_M (29), BF16 (30), TQ1_0 (34), TQ2_0 (35), MXFP4 (39); convert the model to one of "
+      "these");
   return *dtype;
 }
 

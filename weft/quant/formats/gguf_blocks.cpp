@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -13,7 +12,8 @@
 #include "weft/core/checked.h"
 #include "weft/core/error.h"
 #include "weft/quant/code_stream.h"
-#include "weft/quant/formats/gguf_k_blocks.h"
+#include "weft/quant/formats/gguf_grids.h"
+#include "weft/quant/formats/two_level_block.h"
 #include "weft/quant/large_tensor.h"
 #include "weft/quant/view.h"
 
@@ -25,26 +25,29 @@ using core::Dtype;
 using core::ShapeError;
 
 constexpr GgufBlockInfo kBlocks[] = {
-    {Dtype::kQ4_0, 4, 32, true, false}, {Dtype::kQ4_1, 4, 32, false, false},
-    {Dtype::kQ5_0, 5, 32, true, false}, {Dtype::kQ5_1, 5, 32, false, false},
-    {Dtype::kQ8_0, 8, 32, true, false}, {Dtype::kQ2K, 2, 16, false, true},
-    {Dtype::kQ3K, 3, 16, true, true},   {Dtype::kQ4K, 4, 32, false, true},
-    {Dtype::kQ5K, 5, 32, false, true},  {Dtype::kQ6K, 6, 16, true, true},
-    {Dtype::kMXFP4, 5, 32, true, true},
+    {Dtype::kQ4_0, 4, 32, true, false},
+    {Dtype::kQ4_1, 4, 32, false, false},
+    {Dtype::kQ5_0, 5, 32, true, false},
+    {Dtype::kQ5_1, 5, 32, false, false},
+    {Dtype::kQ8_0, 8, 32, true, false},
+    {Dtype::kQ2K, 2, 16, false, true},
+    {Dtype::kQ3K, 3, 16, true, true},
+    {Dtype::kQ4K, 4, 32, false, true},
+    {Dtype::kQ5K, 5, 32, false, true},
+    {Dtype::kQ6K, 6, 16, true, true},
+    {Dtype::kIQ2XXS, 8, 32, true, true, kIq2Codes},
+    {Dtype::kIQ2XS, 8, 16, true, true, kIq2Codes},
+    {Dtype::kIQ3XXS, 8, 32, true, true, kIq3XxsCodes},
+    {Dtype::kIQ1S, 5, 32, true, true, kIq1Codes},
+    {Dtype::kIQ4NL, 8, 32, true, false, kIq4Codes},
+    {Dtype::kIQ3S, 5, 32, true, true, kIq3SCodes},
+    {Dtype::kIQ2S, 8, 16, true, true, kIq2Codes},
+    {Dtype::kIQ4XS, 8, 32, true, true, kIq4Codes},
+    {Dtype::kIQ1M, 5, 16, true, true, kIq1Codes},
+    {Dtype::kTQ1_0, 2, 32, true, true},
+    {Dtype::kTQ2_0, 2, 32, true, true},
+    {Dtype::kMXFP4, 5, 32, true, true, kMxfp4Codes},
 };
-
-/// A byte of exponent, 16 bytes of E2M1 elements in the nibbles' order of the others. The code of
-/// an element is twice its value and 16. Source: OCP Microscaling Formats (MX) Specification v1.0.
-void decode_mxfp4(const uint8_t* block, uint8_t* codes, float* scale) {
-  constexpr std::array<uint8_t, 16> kCodes = {16, 17, 18, 19, 20, 22, 24, 28,
-                                              16, 15, 14, 13, 12, 10, 8,  4};
-  constexpr int kBias = 127;
-  for (int j = 0; j < 16; ++j) {
-    codes[j] = kCodes[block[1 + j] & 15];
-    codes[j + 16] = kCodes[block[1 + j] >> 4];
-  }
-  *scale = std::ldexp(0.5F, block[0] - kBias);
-}
 
 /// Where rows of the AffineTensor are written; scales and offsets in bytes.
 struct Parts {
@@ -68,16 +71,27 @@ void convert_two_levels(const GgufBlockInfo& info, const uint8_t* block, uint8_t
   }
 }
 
-void convert_block(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes,
-                   const Parts& to) {
-  if (info.dtype == Dtype::kMXFP4) {
-    decode_mxfp4(block, codes, reinterpret_cast<float*>(to.scales));
+void convert_one_level(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes,
+                       const Parts& to) {
+  decode_one_level_codes(info, block, codes);
+  if (info.has_float_scales) {
+    const float scale = mxfp4_scale(block);
+    std::memcpy(to.scales, &scale, sizeof(float));
     return;
   }
-  if (info.has_float_scales) return convert_two_levels(info, block, codes, to);
-  decode_one_level_codes(info, block, codes);
   std::memcpy(to.scales, block, 2);
   if (to.offsets != nullptr) std::memcpy(to.offsets, block + 2, 2);
+}
+
+void convert_block(const GgufBlockInfo& info, const uint8_t* block, std::span<uint8_t> codes,
+                   const Parts& to) {
+  if (codes.size() == kTwoLevelElements) {
+    convert_two_levels(info, block, codes.data(), to);
+  } else {
+    convert_one_level(info, block, codes.data(), to);
+  }
+  if (info.table == nullptr) return;
+  for (uint8_t& code : codes) code = info.table[code];
 }
 
 void convert_row(const GgufBlockInfo& info, const uint8_t* blocks, std::span<uint8_t> codes,
@@ -89,7 +103,9 @@ void convert_row(const GgufBlockInfo& info, const uint8_t* blocks, std::span<uin
   const std::span packed(to.packed, static_cast<size_t>(in * info.bits / 8));
   for (int64_t block = 0; block < in / type.block_elements; ++block) {
     convert_block(info, blocks + block * type.block_bytes,
-                  codes.data() + block * type.block_elements, to);
+                  codes.subspan(static_cast<size_t>(block * type.block_elements),
+                                static_cast<size_t>(type.block_elements)),
+                  to);
     to.scales += scale_bytes;
     if (to.offsets != nullptr) to.offsets += scale_bytes;
   }
@@ -118,13 +134,14 @@ void check_gguf_size(Dtype dtype, size_t given, int64_t out, int64_t in, const c
 }
 
 void decode_one_level_codes(const GgufBlockInfo& info, const uint8_t* block, uint8_t* codes) {
-  const uint8_t* rest = block + (info.is_symmetric ? 2 : 4);
-  if (info.bits == 8) {
+  const uint8_t* rest = block + info.header_bytes();
+  const int64_t bits = info.index_bits();
+  if (bits == 8) {
     for (int e = 0; e < 32; ++e) codes[e] = rest[e] ^ 0x80;
     return;
   }
   uint32_t fifths = 0;
-  if (info.bits == 5) {
+  if (bits == 5) {
     fifths = rest[0] | rest[1] << 8 | rest[2] << 16 | static_cast<uint32_t>(rest[3]) << 24;
     rest += 4;
   }
@@ -132,8 +149,14 @@ void decode_one_level_codes(const GgufBlockInfo& info, const uint8_t* block, uin
     codes[j] = rest[j] & 15;
     codes[j + 16] = rest[j] >> 4;
   }
-  if (info.bits == 4) return;
+  if (bits == 4) return;
   for (int j = 0; j < 32; ++j) codes[j] |= static_cast<uint8_t>((fifths >> j & 1) << 4);
+}
+
+// A byte of exponent. Source: OCP Microscaling Formats (MX) Specification v1.0.
+float mxfp4_scale(const uint8_t* block) {
+  constexpr int kBias = 127;
+  return std::ldexp(0.5F, block[0] - kBias);
 }
 
 AffineTensor from_gguf_blocks(Dtype dtype, std::span<const std::byte> blocks, int64_t out,

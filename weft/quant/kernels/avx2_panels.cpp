@@ -61,31 +61,71 @@ __m256i add_neighbours(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set
   return _mm256_add_epi32(add_neighbours(first), add_neighbours(second));
 }
 
-// Eight rows' products of steps [kFirst, kFirst + kCount) with four columns of x at a time; `codes`
-// are their bytes of the block's first step.
-template <int kBits, int kFirst, int kCount>
-[[gnu::always_inline]] inline __m256 products(const uint8_t* codes, const __m256i* x) {
+// What codes are read with: of kTable4, the low and the high half of the code of each index.
+struct CodeTable {
+  __m256i low = _mm256_setzero_si256(), high = low;
+
+  explicit CodeTable(const uint8_t* table) {
+    if (table == nullptr) return;
+    const __m256i codes =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    low = low_nibbles(codes);
+    high = high_nibbles(codes);
+  }
+};
+
+// Sums of products with the low and with the high half of codes of 8 bits.
+struct HalfSums {
   __m256i low = _mm256_setzero_si256(), high = _mm256_setzero_si256();
-  if constexpr (kBits == 4) {
-#pragma GCC unroll 8
-    for (int j = kFirst; j < kFirst + kCount; ++j) {
-      const __m256i both = load(codes + 4 * kPanelRows * (j % (kSteps / 2)));
-      low = add_products(low, j < kSteps / 2 ? low_nibbles(both) : high_nibbles(both), x[j]);
-    }
-    return _mm256_cvtepi32_ps(add_neighbours(low));
-  } else if constexpr (kBits == 6) {
-    for (int j = kFirst; j < kFirst + kCount; j += 4) {
-      low = _mm256_add_epi32(low, six_products(codes + 3 * kPanelRows * j, x + j));
-    }
-    return _mm256_cvtepi32_ps(low);
-  } else {
-    for (int j = kFirst; j < kFirst + kCount; ++j) {
-      const __m256i both = load(codes + 4 * kPanelRows * j);
-      low = add_products(low, low_nibbles(both), x[j]);
-      high = add_products(high, high_nibbles(both), x[j]);
-    }
+
+  [[gnu::always_inline]] void add(__m256i low_codes, __m256i high_codes, __m256i x) {
+    low = add_products(low, low_codes, x);
+    high = add_products(high, high_codes, x);
+  }
+  [[gnu::always_inline]] __m256 total() const {
     const __m256i sixteens = _mm256_slli_epi32(add_neighbours(high), 4);
     return _mm256_cvtepi32_ps(_mm256_add_epi32(add_neighbours(low), sixteens));
+  }
+};
+
+// Nibbles of step `step`.
+[[gnu::always_inline]] inline __m256i nibbles_of(const uint8_t* codes, int step) {
+  const __m256i both = load(codes + 4 * kPanelRows * (step % (kSteps / 2)));
+  return step < kSteps / 2 ? low_nibbles(both) : high_nibbles(both);
+}
+
+// Eight rows' products of steps [kFirst, kFirst + kCount) with four columns of x at a time; `codes`
+// are their bytes of the block's first step.
+template <PanelNumbers kNumbers, int kFirst, int kCount>
+[[gnu::always_inline]] inline __m256 products(const uint8_t* codes, const CodeTable& table,
+                                              const __m256i* x) {
+  if constexpr (kNumbers == PanelNumbers::kCodes4) {
+    __m256i sums = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (int j = kFirst; j < kFirst + kCount; ++j) {
+      sums = add_products(sums, nibbles_of(codes, j), x[j]);
+    }
+    return _mm256_cvtepi32_ps(add_neighbours(sums));
+  } else if constexpr (kNumbers == PanelNumbers::kCodes6) {
+    __m256i sums = _mm256_setzero_si256();
+    for (int j = kFirst; j < kFirst + kCount; j += 4) {
+      sums = _mm256_add_epi32(sums, six_products(codes + 3 * kPanelRows * j, x + j));
+    }
+    return _mm256_cvtepi32_ps(sums);
+  } else {
+    HalfSums sums;
+#pragma GCC unroll 8
+    for (int j = kFirst; j < kFirst + kCount; ++j) {
+      if constexpr (kNumbers == PanelNumbers::kTable4) {
+        const __m256i indices = nibbles_of(codes, j);
+        sums.add(_mm256_shuffle_epi8(table.low, indices), _mm256_shuffle_epi8(table.high, indices),
+                 x[j]);
+      } else {
+        const __m256i both = load(codes + 4 * kPanelRows * j);
+        sums.add(low_nibbles(both), high_nibbles(both), x[j]);
+      }
+    }
+    return sums.total();
   }
 }
 
@@ -135,6 +175,7 @@ struct BlockPlace {
   const uint8_t* scales;
   const uint8_t* codes;
   const float* shared;
+  const CodeTable& table;
 };
 
 // Eight rows' scales and offsets of one group.
@@ -152,40 +193,41 @@ template <bool kIsShared>
 }
 
 // total += steps [kFirst, kFirst + kCount), which have one scale; `sum` is that of their codes.
-template <int kBits, int kFirst, int kCount, bool kIs16>
-[[gnu::always_inline]] inline __m256 add_steps(const uint8_t* codes, const TokenBlock& x, float sum,
-                                               const Scales& w, __m256 total) {
-  __m256 product = products<kBits, kFirst, kCount>(codes, x.upper.fours);
+template <PanelNumbers kNumbers, int kFirst, int kCount, bool kIs16>
+[[gnu::always_inline]] inline __m256 add_steps(const BlockPlace& w, const TokenBlock& x, float sum,
+                                               const Scales& numbers, __m256 total) {
+  __m256 product = products<kNumbers, kFirst, kCount>(w.codes, w.table, x.upper.fours);
   if constexpr (kIs16) {
     product = _mm256_fmadd_ps(product, _mm256_set1_ps(kUpper),
-                              products<kBits, kFirst, kCount>(codes, x.lower.fours));
+                              products<kNumbers, kFirst, kCount>(w.codes, w.table, x.lower.fours));
   }
-  total = _mm256_fmadd_ps(product, _mm256_mul_ps(w.scales, _mm256_set1_ps(x.scale)), total);
-  return _mm256_fmadd_ps(w.offsets, _mm256_set1_ps(sum), total);
+  total = _mm256_fmadd_ps(product, _mm256_mul_ps(numbers.scales, _mm256_set1_ps(x.scale)), total);
+  return _mm256_fmadd_ps(numbers.offsets, _mm256_set1_ps(sum), total);
 }
 
 // total += a block's eight rows.
-template <int kBits, int kGroups, bool kIs16, bool kIsShared>
+template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared>
 [[gnu::always_inline]] inline __m256 add_half(const PanelForm& form, const BlockPlace& w,
                                               const TokenBlock& x, __m256 total) {
   if constexpr (kGroups == 1) {
-    return add_steps<kBits, 0, kSteps, kIs16>(w.codes, x, x.sums[0],
-                                              scales_of<kIsShared>(form, w, 0), total);
+    return add_steps<kNumbers, 0, kSteps, kIs16>(w, x, x.sums[0], scales_of<kIsShared>(form, w, 0),
+                                                 total);
   } else {
-    total = add_steps<kBits, 0, kSteps / 2, kIs16>(w.codes, x, x.sums[0] - x.sums[1],
-                                                   scales_of<kIsShared>(form, w, 0), total);
-    return add_steps<kBits, kSteps / 2, kSteps / 2, kIs16>(w.codes, x, x.sums[1],
-                                                           scales_of<kIsShared>(form, w, 1), total);
+    total = add_steps<kNumbers, 0, kSteps / 2, kIs16>(w, x, x.sums[0] - x.sums[1],
+                                                      scales_of<kIsShared>(form, w, 0), total);
+    return add_steps<kNumbers, kSteps / 2, kSteps / 2, kIs16>(
+        w, x, x.sums[1], scales_of<kIsShared>(form, w, 1), total);
   }
 }
 
 // kPanels panels for one token: its first block is number `at`, the next ones each `stride`
 // further.
-template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kPanels>
+template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kPanels>
 void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x, int64_t at,
                      int64_t stride, float* y) {
   const PanelForm form = w.form;
   constexpr int64_t kHalfRows = kPanelRows / kHalves;
+  const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
   const uint8_t* blocks = run.panel + w.shared_bytes();
   __m256 totals[kPanels][kHalves] = {};
   for (int64_t b = 0; b < w.num_blocks; ++b, blocks += form.block_bytes(), at += stride) {
@@ -198,9 +240,9 @@ void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& 
       for (int half = 0; half < kHalves; ++half) {
         const BlockPlace place{own + half * form.scale_bytes() / kHalves,
                                own + form.header_bytes() + 4 * kHalfRows * half,
-                               shared + p * run.apart / 4 + kHalfRows * half};
+                               shared + p * run.apart / 4 + kHalfRows * half, table};
         totals[p][half] =
-            add_half<kBits, kGroups, kIs16, kIsShared>(form, place, token, totals[p][half]);
+            add_half<kNumbers, kGroups, kIs16, kIsShared>(form, place, token, totals[p][half]);
       }
     }
   }
@@ -212,20 +254,20 @@ void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& 
 }
 
 struct Avx2 {
-  template <int kBits, int kGroups, bool kIs16, bool kIsShared>
+  template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared>
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     const int64_t tokens = x.tile_tokens(first);
     for (int64_t t = 0; t < tokens; ++t) {
-      multiply_run_of<kBits, kGroups, kIs16, kIsShared, 1>(w, {panel}, x, first * w.num_blocks + t,
-                                                           tokens, y.data + (first + t) * y.stride);
+      multiply_run_of<kNumbers, kGroups, kIs16, kIsShared, 1>(
+          w, {panel}, x, first * w.num_blocks + t, tokens, y.data + (first + t) * y.stride);
     }
   }
 
-  template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kPanels>
+  template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kPanels>
   static void multiply_run(const Panels& w, const PanelRun& run, const RoundedInputs& x,
                            const PanelOutputs& y) {
-    multiply_run_of<kBits, kGroups, kIs16, kIsShared, kPanels>(w, run, x, 0, 1, y.data);
+    multiply_run_of<kNumbers, kGroups, kIs16, kIsShared, kPanels>(w, run, x, 0, 1, y.data);
   }
 };
 

@@ -33,14 +33,14 @@ __m512i pair_of(__m512 first, __m512 second) {
   return _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(codes), scale), offset);
 }
 
-template <int kBits, int kGroups, bool kIsShared>
+template <PanelNumbers kNumbers, int kGroups, bool kIsShared>
 void write_pairs(const Panels& w, int64_t panel, uint16_t* to) {
   const PanelForm form = w.form;
   const uint8_t* from = w.data + panel * w.panel_bytes();
   const auto* const shared = reinterpret_cast<const float*>(from);
   from += w.shared_bytes();
   for (int64_t b = 0; b < w.num_blocks; ++b, from += form.block_bytes()) {
-    const Block<kGroups> block = load_block<kBits, kGroups, kIsShared>(
+    const Block<kGroups> block = load_block<kNumbers, kGroups, kIsShared>(
         form, from, shared + b / kSharedBlocks * form.shared_numbers());
 #pragma GCC unroll 8
     for (int j = 0; j < kSteps; ++j, to += 4 * kPanelRows) {
@@ -54,25 +54,27 @@ void write_pairs(const Panels& w, int64_t panel, uint16_t* to) {
   }
 }
 
-template <int kBits>
+template <PanelNumbers kNumbers>
 void write_pairs_of(const Panels& w, int64_t panel, uint16_t* to) {
   const bool is_shared = w.form.scales == PanelScales::kInt8;
   if (w.form.groups == 1) {
-    return is_shared ? write_pairs<kBits, 1, true>(w, panel, to)
-                     : write_pairs<kBits, 1, false>(w, panel, to);
+    return is_shared ? write_pairs<kNumbers, 1, true>(w, panel, to)
+                     : write_pairs<kNumbers, 1, false>(w, panel, to);
   }
-  return is_shared ? write_pairs<kBits, 2, true>(w, panel, to)
-                   : write_pairs<kBits, 2, false>(w, panel, to);
+  return is_shared ? write_pairs<kNumbers, 2, true>(w, panel, to)
+                   : write_pairs<kNumbers, 2, false>(w, panel, to);
 }
 
 void unpack_codes(const Panels& w, int64_t panel, uint16_t* to) {
   switch (w.form.numbers) {
     case PanelNumbers::kCodes4:
-      return write_pairs_of<4>(w, panel, to);
+      return write_pairs_of<PanelNumbers::kCodes4>(w, panel, to);
     case PanelNumbers::kCodes6:
-      return write_pairs_of<6>(w, panel, to);
+      return write_pairs_of<PanelNumbers::kCodes6>(w, panel, to);
+    case PanelNumbers::kTable4:
+      return write_pairs_of<PanelNumbers::kTable4>(w, panel, to);
     default:
-      return write_pairs_of<8>(w, panel, to);
+      return write_pairs_of<PanelNumbers::kCodes8>(w, panel, to);
   }
 }
 

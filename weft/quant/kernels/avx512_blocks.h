@@ -55,13 +55,14 @@ struct Block {
   steps[3] = _mm512_and_si512(choose(15, lower, _mm512_srli_epi16(c, 2)), six);
 }
 
-/// A block's codes of kBits bits, a byte each.
-template <int kBits>
-[[gnu::always_inline]] static inline void load_codes(const uint8_t* from, __m512i* codes) {
+/// A block's codes of kNumbers, a byte each; `table` is PanelForm's.
+template <PanelNumbers kNumbers>
+[[gnu::always_inline]] static inline void load_codes(const uint8_t* from, const uint8_t* table,
+                                                     __m512i* codes) {
   constexpr int kHalf = kSteps / 2;
-  if constexpr (kBits == 8) {
+  if constexpr (kNumbers == PanelNumbers::kCodes8) {
     for (int j = 0; j < kSteps; ++j) codes[j] = _mm512_loadu_si512(from + 64 * j);
-  } else if constexpr (kBits == 6) {
+  } else if constexpr (kNumbers == PanelNumbers::kCodes6) {
     load_sixes(from, codes);
     load_sixes(from + 3 * 64, codes + kHalf);
   } else {
@@ -72,10 +73,15 @@ template <int kBits>
       codes[j + kHalf] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
     }
   }
+  if constexpr (kNumbers == PanelNumbers::kTable4) {
+    const __m512i by_index =
+        _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    for (int j = 0; j < kSteps; ++j) codes[j] = _mm512_shuffle_epi8(by_index, codes[j]);
+  }
 }
 
 /// The block that begins at `from`; `shared`: what this block and its neighbours share.
-template <int kBits, int kGroups, bool kIsShared>
+template <PanelNumbers kNumbers, int kGroups, bool kIsShared>
 [[gnu::always_inline]] static inline Block<kGroups> load_block(const PanelForm& form,
                                                                const uint8_t* from,
                                                                const float* shared) {
@@ -90,7 +96,7 @@ template <int kBits, int kGroups, bool kIsShared>
       block.offsets[g] = _mm512_mul_ps(block.scales[g], _mm512_set1_ps(-form.zero));
     }
   }
-  load_codes<kBits>(from, block.codes);
+  load_codes<kNumbers>(from, form.table, block.codes);
   return block;
 }
 

@@ -83,12 +83,13 @@ class TileBlocks {
 };
 
 // kPanels panels for a tile of kTokens tokens from `first` on.
-template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens, int kPanels>
+template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kTokens, int kPanels>
 [[gnu::noinline]] void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x,
                                        int64_t first, const PanelOutputs& y) {
   const PanelForm form = w.form;
   // Tiles of few blocks would notice what their kind does not need.
-  const int64_t bytes = form.header_bytes() + kPanelRows * kBlockColumns * kBits / 8;
+  const int64_t bytes =
+      form.header_bytes() + kPanelRows * kBlockColumns * PanelForm{kNumbers}.bits() / 8;
   const int64_t shared_numbers = kIsShared ? form.shared_numbers() : 0;
   const uint8_t* shared = run.panel;
   const uint8_t* panel = run.panel + (kIsShared ? w.shared_bytes() : 0);
@@ -106,7 +107,7 @@ template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens, int k
     for (int p = 0; p < kPanels; ++p) {
       const uint8_t* const own = panel + p * run.apart;
       if constexpr (kTokens <= 2) fetch_ahead<kPanels>(own, bytes);
-      const Block<kGroups> block = load_block<kBits, kGroups, kIsShared>(
+      const Block<kGroups> block = load_block<kNumbers, kGroups, kIsShared>(
           form, own, numbers + p * run.apart / static_cast<int64_t>(sizeof(float)));
       next = blocks;
 #pragma GCC unroll 8
@@ -124,20 +125,20 @@ template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kTokens, int k
 
 struct Vnni {
   // A tile of any number of tokens from 1 to kMost.
-  template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kMost = kTileTokens>
+  template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kMost = kTileTokens>
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     if (kMost == 1 || x.tile_tokens(first) == kMost) {
-      multiply_run_of<kBits, kGroups, kIs16, kIsShared, kMost, 1>(w, {panel}, x, first, y);
+      multiply_run_of<kNumbers, kGroups, kIs16, kIsShared, kMost, 1>(w, {panel}, x, first, y);
     } else if constexpr (kMost > 1) {
-      multiply_tile<kBits, kGroups, kIs16, kIsShared, kMost - 1>(w, panel, x, first, y);
+      multiply_tile<kNumbers, kGroups, kIs16, kIsShared, kMost - 1>(w, panel, x, first, y);
     }
   }
 
-  template <int kBits, int kGroups, bool kIs16, bool kIsShared, int kPanels>
+  template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kPanels>
   static void multiply_run(const Panels& w, const PanelRun& run, const RoundedInputs& x,
                            const PanelOutputs& y) {
-    multiply_run_of<kBits, kGroups, kIs16, kIsShared, 1, kPanels>(w, run, x, 0, y);
+    multiply_run_of<kNumbers, kGroups, kIs16, kIsShared, 1, kPanels>(w, run, x, 0, y);
   }
 };
 

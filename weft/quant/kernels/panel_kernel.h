@@ -13,11 +13,13 @@ inline constexpr int64_t kBlockColumns = 32;
 /// Blocks of a row that share a number where scales are kInt8.
 inline constexpr int64_t kSharedBlocks = 8;
 
-/// What a matrix in panels is made of: codes of 4, 6 or 8 bits with scales, or plain numbers.
+/// What a matrix in panels is made of: codes of 4, 6 or 8 bits with scales, 4 bits that stand for
+/// codes of 8 by a table, or plain numbers.
 enum class PanelNumbers : uint8_t {
   kCodes4,
   kCodes6,
   kCodes8,
+  kTable4,
   kBFloat16,
   kShortBFloat16,
   kFloat16,
@@ -37,10 +39,12 @@ struct PanelForm {
   PanelScales scales = PanelScales::kFloat16;
   /// Scales of a row in a block: 1, or 2 for groups of half a block.
   int64_t groups = 1;
+  /// Of kTable4: 16 codes by index, which live as long as the program.
+  const uint8_t* table = nullptr;
 
   [[gnu::always_inline]] bool is_dense() const {
     return numbers != PanelNumbers::kCodes4 && numbers != PanelNumbers::kCodes6 &&
-           numbers != PanelNumbers::kCodes8;
+           numbers != PanelNumbers::kCodes8 && numbers != PanelNumbers::kTable4;
   }
   /// Bits of one code or number.
   [[gnu::always_inline]] int64_t bits() const {
@@ -48,7 +52,7 @@ struct PanelForm {
     if (numbers == PanelNumbers::kShortBFloat16) return 12;
     if (is_dense()) return 16;
     if (numbers == PanelNumbers::kCodes6) return 6;
-    return numbers == PanelNumbers::kCodes4 ? 4 : 8;
+    return numbers == PanelNumbers::kCodes8 ? 8 : 4;
   }
   /// Bytes of a panel's scales, or offsets, of one group.
   [[gnu::always_inline]] int64_t scale_bytes() const {

@@ -89,11 +89,15 @@ void unpack_scales(const PanelForm& form, const uint8_t* from, const uint8_t* sh
   }
 }
 
-Four codes_of(PanelNumbers numbers, const uint8_t* codes, int64_t step) {
-  if (numbers == PanelNumbers::kCodes6) return six_of(codes, step);
-  const bool is_4 = numbers == PanelNumbers::kCodes4;
-  const uint8_t* place = codes + 4 * kPanelRows * (is_4 ? step % 4 : step);
-  return four_of(place, is_4 && step >= 4 ? 4 : 0, is_4 ? 15 : 255);
+Four codes_of(const PanelForm& form, const uint8_t* codes, int64_t step) {
+  constexpr int64_t kStepBytes = 4 * kPanelRows;
+  if (form.numbers == PanelNumbers::kCodes6) return six_of(codes, step);
+  if (form.numbers == PanelNumbers::kCodes8) return four_of(codes + kStepBytes * step, 0, 255);
+  const uint8_t* place = codes + kStepBytes * (step % 4);
+  const int shift = step < 4 ? 0 : 4;
+  if (form.table == nullptr) return four_of(place, shift, 15);
+  const auto code = [&](int i) { return static_cast<float>(form.table[place[i] >> shift & 15]); };
+  return Four{code(0), code(1), code(2), code(3)};
 }
 
 void unpack(const Panels& w, const uint8_t* panel, int64_t b, Block& block) {
@@ -102,7 +106,7 @@ void unpack(const Panels& w, const uint8_t* panel, int64_t b, Block& block) {
   unpack_scales(form, from, panel + b / kSharedBlocks * form.shared_numbers() * 4, block);
   for (int64_t row = 0; row < kPanelRows; ++row) {
     for (int64_t step = 0; step < kSteps; ++step) {
-      block.codes[step][row] = codes_of(form.numbers, from + form.header_bytes() + 4 * row, step);
+      block.codes[step][row] = codes_of(form, from + form.header_bytes() + 4 * row, step);
     }
   }
 }

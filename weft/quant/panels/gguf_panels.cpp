@@ -8,7 +8,7 @@
 
 #include "weft/core/error.h"
 #include "weft/quant/formats/gguf_blocks.h"
-#include "weft/quant/formats/gguf_k_blocks.h"
+#include "weft/quant/formats/two_level_block.h"
 #include "weft/quant/panels/panel_codes.h"
 #include "weft/quant/panels/panel_places.h"
 #include "weft/quant/view.h"
@@ -34,14 +34,14 @@ constexpr int64_t kStride = kStep * kPanelRows;
 // Codes of 4 bits are paired in a block of 32 as in a panel's, those of 8 lie in the same order.
 void place_codes(const GgufBlockInfo& info, const uint8_t* block, PanelNumbers numbers,
                  uint8_t* to) {
-  const uint8_t* from = block + (info.is_symmetric ? 2 : 4);
-  if (info.bits == 4) {
+  const uint8_t* from = block + info.header_bytes();
+  if (info.index_bits() == 4) {
     for (int64_t i = 0; i < kBlockColumns / 2 / kStep; ++i) {
       std::memcpy(to + i * kStride, from + i * kStep, kStep);
     }
     return;
   }
-  if (info.bits == 8) {
+  if (info.index_bits() == 8) {
     for (int64_t i = 0; i < kBlockColumns / kStep; ++i) {
       uint32_t codes = 0;
       std::memcpy(&codes, from + i * kStep, kStep);
@@ -59,7 +59,12 @@ void place_codes(const GgufBlockInfo& info, const uint8_t* block, PanelNumbers n
 void place_one_level(const GgufBlockInfo& info, const uint8_t* block, const PanelForm& form,
                      int64_t row, uint8_t* to) {
   const BlockRow at(form, row);
-  std::memcpy(to + at.scale, block, 2);
+  if (form.scales == PanelScales::kFloat32) {
+    const float scale = mxfp4_scale(block);
+    std::memcpy(to + at.scale, &scale, sizeof(scale));
+  } else {
+    std::memcpy(to + at.scale, block, 2);
+  }
   if (form.has_offsets) std::memcpy(to + at.offset, block + 2, 2);
   place_codes(info, block, form.numbers, to + at.codes);
 }
@@ -119,11 +124,15 @@ void fill_panel(const BlockRows& rows, const Panels& panels, int64_t index, uint
   }
 }
 
+PanelScales panel_scales(const GgufBlockInfo& info) {
+  if (!info.has_float_scales) return PanelScales::kFloat16;
+  return info.dtype == Dtype::kMXFP4 ? PanelScales::kFloat32 : PanelScales::kInt8;
+}
+
 }  // namespace
 
 bool has_gguf_panels(Dtype dtype, int64_t in) {
-  return core::info(dtype).is_block() && dtype != Dtype::kMXFP4 &&
-         in % core::info(dtype).block_elements == 0;
+  return core::info(dtype).is_block() && in % core::info(dtype).block_elements == 0;
 }
 
 PanelMatrix empty_gguf_panels(Dtype dtype, int64_t out, int64_t in, int64_t activation_bits) {
@@ -135,8 +144,7 @@ PanelMatrix empty_gguf_panels(Dtype dtype, int64_t out, int64_t in, int64_t acti
   const GgufBlockInfo& info = gguf_block_info(dtype);
   PanelMatrix made = empty_panels(
       out, in,
-      coded_form({info.bits, info.group_size, !info.is_symmetric,
-                  info.has_float_scales ? PanelScales::kInt8 : PanelScales::kFloat16}));
+      coded_form({info.bits, info.group_size, !info.is_symmetric, panel_scales(info), info.table}));
   made.activation_bits = activation_bits;
   return made;
 }

@@ -29,6 +29,11 @@ RowCodes read_sixes(const uint8_t* steps) {
   return codes;
 }
 
+// Two codes in a byte.
+bool are_nibbles(PanelNumbers numbers) {
+  return numbers == PanelNumbers::kCodes4 || numbers == PanelNumbers::kTable4;
+}
+
 void write_sixes(const RowCodes& codes, uint8_t* steps) {
   for (size_t half = 0; half < 2; ++half) {
     for (size_t i = 0; i < 12; ++i) {
@@ -49,7 +54,7 @@ RowCodes read_affine_codes(const uint8_t* packed, int64_t bits) {
 
 RowCodes read_panel_codes(const uint8_t* steps, PanelNumbers numbers) {
   if (numbers == PanelNumbers::kCodes6) return read_sixes(steps);
-  const bool is_4 = numbers == PanelNumbers::kCodes4;
+  const bool is_4 = are_nibbles(numbers);
   RowCodes codes;
   for (int64_t i = 0; i < (is_4 ? kHalfBlock : kBlockColumns); ++i) {
     const uint8_t byte = steps[i / 4 * 4 * kPanelRows + i % 4];

@@ -138,7 +138,10 @@ void read_coded_row(const Panels& panels, const uint8_t* panel, int64_t row, flo
   const uint8_t* all_shared = panel + 4 * row;
   panel += panels.shared_bytes();
   for (int64_t b = 0; b < panels.num_blocks; ++b, panel += form.block_bytes()) {
-    const RowCodes codes = read_panel_codes(panel + at.codes, form.numbers);
+    RowCodes codes = read_panel_codes(panel + at.codes, form.numbers);
+    if (form.table != nullptr) {
+      for (uint8_t& code : codes) code = form.table[code];
+    }
     const uint8_t* shared = all_shared + b / kSharedBlocks * form.shared_numbers() * 4;
     for (int64_t i = 0; i < kBlockColumns; i += columns) {
       const uint8_t* header = panel + i / columns * group_bytes;

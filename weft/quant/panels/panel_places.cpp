@@ -10,11 +10,20 @@ using kernels::kBlockColumns;
 using kernels::PanelForm;
 using kernels::PanelNumbers;
 
+namespace {
+
+PanelNumbers numbers_of(const CodedNumbers& numbers) {
+  if (numbers.table != nullptr) return PanelNumbers::kTable4;
+  if (numbers.bits <= 4) return PanelNumbers::kCodes4;
+  return numbers.bits <= 6 ? PanelNumbers::kCodes6 : PanelNumbers::kCodes8;
+}
+
+}  // namespace
+
 PanelForm coded_form(const CodedNumbers& numbers) {
   PanelForm form;
-  form.numbers = numbers.bits <= 4   ? PanelNumbers::kCodes4
-                 : numbers.bits <= 6 ? PanelNumbers::kCodes6
-                                     : PanelNumbers::kCodes8;
+  form.numbers = numbers_of(numbers);
+  form.table = numbers.table;
   form.has_offsets = numbers.has_offsets;
   form.zero = static_cast<float>(int64_t{1} << (numbers.bits - 1));
   form.groups = numbers.group_size % kBlockColumns == 0 ? 1 : 2;

@@ -29,6 +29,8 @@ struct CodedNumbers {
   int64_t group_size = 0;
   bool has_offsets = false;
   kernels::PanelScales scales = kernels::PanelScales::kFloat16;
+  /// 16 codes that indices of 4 bits stand for (PanelForm::table), or null.
+  const uint8_t* table = nullptr;
 };
 
 /// The form that holds them with the fewest bits.

@@ -1,4 +1,4 @@
-#include "weft/quant/formats/gguf_k_blocks.h"
+#include "weft/quant/formats/two_level_block.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,8 @@ TEST(TwoLevelBlock, RefusesOneLevelKinds) {
     decode_two_level_block(core::Dtype::kQ4_0, nullptr, parts);
   });
   EXPECT_EQ(message,
-            "quant.decode_two_level_block: type, expected a K-quant, got Q4_0; report this");
+            "quant.decode_two_level_block: type, expected one with blocks of 256, got Q4_0; report "
+            "this");
 }
 
 }  // namespace
