@@ -1,10 +1,12 @@
 // GGUF's block types: each cut for any number of ranks, and models that consist of them.
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include "tests/core/temp_dir.h"
 #include "tests/io/gguf_builder.h"
 #include "tests/models/family_files.h"
 #include "tests/models/model_logits.h"
+#include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
 #include "tests/quant/quant_cases.h"
 #include "weft/models/load/load.h"
@@ -20,8 +22,8 @@ using test::largest_difference;
 using testing::TempDir;
 
 // The rows of a golden matrix, some times.
-constexpr int64_t kGoldenRows = 3, kTimes = 7, kBlockRows = kGoldenRows * kTimes;
-constexpr int64_t kBlockColumns = 512;
+constexpr int64_t kGoldenRows = 3, kTimes = 7, kMatrixRows = kGoldenRows * kTimes;
+constexpr int64_t kMatrixColumns = 512;
 
 struct BlockMatrix {
   std::string bytes;
@@ -30,18 +32,18 @@ struct BlockMatrix {
   explicit BlockMatrix(const core::DtypeInfo& type) {
     quant::test::Golden golden(core::join("gguf_", type.name, ".bin"));
     const auto blocks = golden.take_bytes(
-        static_cast<size_t>(kGoldenRows * kBlockColumns / type.block_elements * type.block_bytes));
+        static_cast<size_t>(kGoldenRows * kMatrixColumns / type.block_elements * type.block_bytes));
     const std::string once(reinterpret_cast<const char*>(blocks.data()), blocks.size());
     for (int64_t i = 0; i < kTimes; ++i) bytes += once;
-    values = golden.take({kGoldenRows, kBlockColumns}, at::kFloat).repeat({kTimes, 1});
+    values = golden.take({kGoldenRows, kMatrixColumns}, at::kFloat).repeat({kTimes, 1});
   }
 };
 
 WeightRule block_rule(const std::string& base, Cut cut, const std::string& split) {
   WeightRule rule;
   rule.name = rule.file_name = base + ".weight";
-  rule.out = kBlockRows;
-  rule.in = kBlockColumns;
+  rule.out = kMatrixRows;
+  rule.in = kMatrixColumns;
   rule.cut = cut;
   rule.split = split;
   return rule;
@@ -50,19 +52,19 @@ WeightRule block_rule(const std::string& base, Cut cut, const std::string& split
 // One matrix cut by rows, one by columns.
 WeightRules block_rules() {
   WeightRules rules;
-  rules.splits["rows"].size = kBlockRows;
-  rules.splits["columns"].size = kBlockColumns;
+  rules.splits["rows"].size = kMatrixRows;
+  rules.splits["columns"].size = kMatrixColumns;
   rules.splits["columns"].unit = 8;
   rules.weights = {block_rule("up", Cut::kRows, "rows"),
                    block_rule("down", Cut::kColumns, "columns")};
   return rules;
 }
 
-std::string file_of(const core::DtypeInfo& type, const BlockMatrix& matrix) {
+std::string block_file(const core::DtypeInfo& type, const BlockMatrix& matrix) {
   testing::GgufBuilder builder;
   for (const char* name : {"up.weight", "down.weight"}) {
     builder.tensors.push_back(
-        {name, {kBlockColumns, kBlockRows}, static_cast<uint32_t>(type.gguf), matrix.bytes});
+        {name, {kMatrixColumns, kMatrixRows}, static_cast<uint32_t>(type.gguf), matrix.bytes});
   }
   return builder.build();
 }
@@ -73,7 +75,7 @@ TEST(GgufTypes, AreCutForAnyNumberOfRanks) {
     if (!type.is_block()) continue;
     const TempDir dir;
     const BlockMatrix matrix(type);
-    const auto file = io::TensorFile::open(dir.write("m.gguf", file_of(type, matrix)));
+    const auto file = io::TensorFile::open(dir.write("m.gguf", block_file(type, matrix)));
     for (const int64_t n : {1, 2, 3, 4}) {
       const LoadPlan plan(*file, block_rules(), n);
       EXPECT_EQ(plan.require("up.weight").format.text, type.name);
@@ -98,16 +100,6 @@ TEST(GgufTypes, AreCutForAnyNumberOfRanks) {
   }
 }
 
-at::Tensor logits_in_pieces(CausalLM& model, const at::Tensor& ids_BT,
-                            const std::vector<int64_t>& pieces) {
-  nn::KvCache cache = model.make_cache(1, ids_BT.size(1));
-  std::vector<at::Tensor> parts;
-  for (const int64_t tokens : pieces) {
-    parts.push_back(test::logits_of(model, ids_BT.narrow(1, cache.length(), tokens), &cache));
-  }
-  return at::cat(parts);
-}
-
 // Weights are in panels, in the types' own values: activations of 16 bits and keys and values in
 // float16 are all that is rounded.
 TEST(GgufTypes, GiveTheLogitsOfThePublishedImplementationInTheFusedPass) {
@@ -118,10 +110,12 @@ TEST(GgufTypes, GiveTheLogitsOfThePublishedImplementationInTheFusedPass) {
         options.panel_activation_bits = 16;
         const auto file = io::TensorFile::open(family_path("llama_grids", "model.gguf"));
         const LoadedModel loaded = load_model(*file, group, options);
+        const c10::InferenceMode inference;
         EXPECT_EQ(loaded.model->make_cache(1, 1).dtype(), at::kHalf);
         EXPECT_LE(
-            largest_difference(logits_in_pieces(*loaded.model, expected.ids_BT, {13, 5, 1, 1}),
-                               expected.logits_TV),
+            largest_difference(
+                test::logits_in_pieces(*loaded.model, expected.ids_BT, {13, 5, 1, 1}).squeeze(0),
+                expected.logits_TV),
             0.02);
       },
       {1, 2, 3});

@@ -134,8 +134,8 @@ CASES = {
         linear_value_head_dim=4, linear_conv_kernel_dim=3, attention_bias=True, rope_parameters={
             "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
             "mrope_section": [1, 1, 1]}), None),
-    # Only as GGUF: matrices in the IQ and TQ types in turn, whose blocks of 256 are two to a row at
-    # most.
-    "llama_grids": ("Llama", SMALL | dict(hidden_size=256, intermediate_size=512, head_dim=64),
+    # Only as GGUF: matrices in the IQ and TQ types in turn, whose blocks of 256 are one or
+    # three to a row.
+    "llama_grids": ("Llama", SMALL | dict(hidden_size=256, intermediate_size=768, head_dim=64),
                     "llama"),
 }
