@@ -12,8 +12,8 @@ install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/bundle_torch.cmake COMPONENT bundle EXC
 install(FILES ${weft_SOURCE_DIR}/README.md ${weft_SOURCE_DIR}/CHANGELOG.md ${CMAKE_CURRENT_LIST_DIR}/copyright
         DESTINATION ${doc_folder} COMPONENT bundle EXCLUDE_FROM_ALL)
 install(FILES ${weft_SOURCE_DIR}/LICENSE DESTINATION ${doc_folder}/licenses/weft COMPONENT bundle EXCLUDE_FROM_ALL)
-# What is compiled in from headers of Debian's packages.
-foreach(package nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev libboost1.81-dev libedit-dev)
+# What is compiled in from Debian's packages.
+foreach(package nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev libboost1.81-dev libssl-dev libedit-dev)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION ${doc_folder}/licenses/${package}
           COMPONENT bundle EXCLUDE_FROM_ALL OPTIONAL)
 endforeach()

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import random
+import ssl
 import sys
 import time
 import urllib.parse
@@ -26,6 +27,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--url", default="http://127.0.0.1:8080/v1")
     parser.add_argument("--key", default="", help="an API key")
+    parser.add_argument("--ssl-ca-file", help="certificates to trust of an https server (default: the system's)")
     parser.add_argument("--clients", type=int, default=0, help="closed loop of so many clients")
     parser.add_argument("--rate", type=float, default=0, help="open loop at so many requests a second")
     parser.add_argument("--requests", type=int, default=32, help="requests in all (default: 32)")
@@ -38,6 +40,13 @@ def arguments():
     if (options.clients > 0) == (options.rate > 0):
         parser.error("give --clients or --rate")
     return options
+
+
+def tls_of(options):
+    """How an https server proves who it is; None for http."""
+    if urllib.parse.urlsplit(options.url).scheme != "https":
+        return None
+    return ssl.create_default_context(cafile=options.ssl_ca_file)
 
 
 def prompt_of(options, number):
@@ -53,7 +62,8 @@ async def ask(options, number):
                        "ignore_eos": True, "stream": True, "logprobs": 0})
     key = f"Authorization: Bearer {options.key}\r\n" if options.key else ""
     times = [time.monotonic()]
-    reader, writer = await asyncio.open_connection(place.hostname, place.port or 80)
+    reader, writer = await asyncio.open_connection(
+        place.hostname, place.port or (443 if options.tls else 80), ssl=options.tls)
     try:
         writer.write((f"POST {place.path}/completions HTTP/1.0\r\nHost: {place.netloc}\r\n{key}"
                       f"Content-Length: {len(body)}\r\n\r\n{body}").encode())
@@ -113,6 +123,7 @@ def main():
     options = arguments()
     start = time.monotonic()
     try:
+        options.tls = tls_of(options)
         answers = asyncio.run(closed_loop(options) if options.clients else open_loop(options))
     except (Failed, OSError) as error:
         sys.exit(f"load: {options.url}: {error}")

@@ -1,19 +1,30 @@
-"""Asks a running `weft serve` what clients ask: client.py PORT KEY. Ends with 1 at the first surprise."""
+"""Asks a running `weft serve` what clients ask: client.py PORT KEY [CA]. Ends with 1 at the first surprise.
+
+With CA, a file of certificates to trust, it asks by HTTPS.
+"""
 
 import base64
 import concurrent.futures
 import http.client
 import json
+import ssl
 import struct
 import sys
 import time
 
-PORT, KEY = int(sys.argv[1]), sys.argv[2]
+PORT, KEY, CA = int(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
+def connect():
+    if CA is None:
+        return http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+    context = ssl.create_default_context(cafile=CA)
+    return http.client.HTTPSConnection("127.0.0.1", PORT, timeout=120, context=context)
+
+
 def ask(path, body=None, key=KEY):
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+    connection = connect()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     text = body if isinstance(body, (str, type(None))) else json.dumps(body)
     connection.request("GET" if body is None else "POST", path, text, headers)
@@ -160,7 +171,7 @@ def check_pages():
 
 
 def check_slots():
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+    connection = connect()
     body = json.dumps({"prompt": [1, 2, 3], "max_tokens": 60, "ignore_eos": True, "stream": True})
     connection.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {KEY}"})
     answer = connection.getresponse()
@@ -203,7 +214,7 @@ def check_refusals():
 
 
 def check_leaving():
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+    connection = connect()
     body = json.dumps({"prompt": "Once", "max_tokens": 3000, "ignore_eos": True, "stream": True})
     connection.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {KEY}"})
     connection.getresponse().read(10)

@@ -10,6 +10,7 @@
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
+#include "tests/serve/certificates.h"
 
 namespace weft::cli {
 namespace {
@@ -96,6 +97,71 @@ TEST(Serve, NamesALostRankToItsClientsAndStartsTheRanksAgain) {
   server.signal(SIGTERM);
   const test::CommandResult result = server.finish();
   EXPECT_EQ(result.status, 143) << result.err;
+}
+
+TEST(Serve, AnswersByHttps) {
+  const serve::test::Certificates certificates;
+  const std::string keys = certificates.write("keys", "secret\n"), port = free_port();
+  test::CommandOptions options = with_model();
+  options.timeout = std::chrono::minutes(5);
+  test::BackgroundCommand server(
+      weft_command({"serve", "--tp", "2", "--port", port, "--alias", "model", "--api-key-file",
+                    keys, "--ssl-cert-file", certificates.chain(), "--ssl-key-file",
+                    certificates.key()}),
+      options);
+  ASSERT_TRUE(server.wait_for_output("weft serve: model on https://127.0.0.1:" + port + "/v1"));
+  const auto client = test::run_command(
+      {"python3", WEFT_SOURCE_DIR "/tests/serve/client.py", port, "secret", certificates.root()},
+      options);
+  EXPECT_EQ(client.out, "answered\n") << client.err;
+  const auto load = [&](const std::vector<std::string>& more) {
+    const std::vector<std::string> command = {"python3",    WEFT_SOURCE_DIR "/bench/serve/load.py",
+                                              "--url",      "https://127.0.0.1:" + port + "/v1",
+                                              "--key",      "secret",
+                                              "--clients",  "2",
+                                              "--requests", "3",
+                                              "--tokens",   "5",
+                                              "--json"};
+    return test::run_command(joined(command, more));
+  };
+  const auto trusting = load({"--ssl-ca-file", certificates.root()});
+  EXPECT_NE(trusting.out.find("\"tokens\": 15"), std::string::npos) << trusting.err;
+  // Nothing on this machine trusts the test's certificates.
+  const auto careful = load({});
+  EXPECT_EQ(careful.status, 1);
+  EXPECT_NE(careful.err.find("certificate verify failed"), std::string::npos) << careful.err;
+  EXPECT_EQ(num_lines(careful.err), 1) << careful.err;
+  server.signal(SIGTERM);
+  const test::CommandResult result = server.finish();
+  EXPECT_EQ(result.status, 143) << result.err;
+  EXPECT_NE(result.err.find("serve: no TLS session: tlsv1 alert unknown ca"), std::string::npos)
+      << result.err;
+}
+
+TEST(Serve, RefusesWrongCertificatesInOneLine) {
+  const serve::test::Certificates certificates;
+  const auto refused = [&](const std::vector<std::string>& flags, int status,
+                           const std::string& line) {
+    for (const char* ranks : {"1", "2"}) {
+      const test::CommandResult result =
+          weft(joined({"serve", "--tp", ranks, "--port", "0", "--alias", "model"}, flags));
+      EXPECT_EQ(result.status, status) << result.err;
+      EXPECT_EQ(result.err, "weft: " + line + "\n");
+    }
+  };
+  const std::string chain = certificates.chain(), key = certificates.key();
+  refused({"--ssl-cert-file", chain}, 2,
+          "ConfigError: --ssl-cert-file: without --ssl-key-file, expected both; give the other "
+          "one, too");
+  refused({"--ssl-key-file", key}, 2,
+          "ConfigError: --ssl-key-file: without --ssl-cert-file, expected both; give the other "
+          "one, too");
+  refused({"--ssl-cert-file", "none.pem", "--ssl-key-file", key}, 3,
+          "FormatError: none.pem: no such file; check the path");
+  refused({"--ssl-certfile", chain, "--ssl-keyfile", certificates.at("root.key")}, 2,
+          "ConfigError: " + certificates.at("root.key") +
+              ": not the key of the first certificate in " + chain +
+              "; give the two that belong together");
 }
 
 TEST(Serve, RefusesToBeOpenWithoutKeys) {

@@ -121,7 +121,7 @@ def attack_flags(trial):
              "max-shard-size", "stop", "speculate", "functions", "shard-info", "adapter", "stride", "file", "hardware",
              "ranks", "top", "smooth", "from", "title", "num-ranks", "hosts", "host", "address", "port", "alias",
              "parallel", "api-key-file", "cors-origins", "max-queue", "step-tokens", "hostfile", "json", "force", "requests",
-             "pooling"]
+             "pooling", "ssl-cert-file", "ssl-key-file"]
     verbs = ["tokenize", "tokenize", "plan", "plot", "inspect", "generate", "logits", "convert", "shard", "quantize",
              "bench", "perplexity", "chat", "fuse", "train", "launch", "serve", "batch", "doctor",
              "nonsense", ""]

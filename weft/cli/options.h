@@ -129,6 +129,9 @@ struct ServeVerbOptions : ServedOptions {
   int64_t port = 8080;
   /// A file with a key in each line; empty: no key is needed.
   std::string api_key_file;
+  /// In PEM form; both empty: plain HTTP.
+  std::string certificate_file;
+  std::string key_file;
   std::vector<std::string> cors_origins;
   /// Without the chat page at /.
   bool has_no_page = false;

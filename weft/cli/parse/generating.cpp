@@ -74,6 +74,12 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
       ->check(whole_number(0, UINT16_MAX));
   app.add_option("--api-key-file", options.api_key_file,
                  "a file with a key in each line; requests need one of them (default: none)");
+  app.add_option(
+      "--ssl-cert-file,--ssl-certfile", options.certificate_file,
+      "a PEM file with this server's certificate, then its chain: answers by HTTPS alone "
+      "(default: by HTTP)");
+  app.add_option("--ssl-key-file,--ssl-keyfile", options.key_file,
+                 "a PEM file with the certificate's private key");
   app.add_option("--cors-origins", options.cors_origins,
                  "a web page that may ask, like https://example.org, or *; may be given several "
                  "times (default: none)")
@@ -128,6 +134,14 @@ bool asks_once(const ChatOptions& options) {
 // Addresses that no other machine reaches.
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+void check_tls_files(const ServeVerbOptions& options) {
+  const bool has_certificate = !options.certificate_file.empty();
+  check<ConfigError>(has_certificate == !options.key_file.empty(),
+                     has_certificate ? "--ssl-cert-file: without --ssl-key-file"
+                                     : "--ssl-key-file: without --ssl-cert-file",
+                     ", expected both; give the other one, too");
 }
 
 std::vector<int64_t> parse_batches(const std::string& text) {
@@ -196,6 +210,7 @@ std::optional<ServeVerbOptions> parse_serve(const Args& args) {
                      "--host: ", options.host,
                      " is open to other machines, expected --api-key-file with it; "
                      "give one or listen on 127.0.0.1");
+  check_tls_files(options);
   return options;
 }
 

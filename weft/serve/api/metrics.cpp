@@ -108,6 +108,16 @@ void Metrics::add_refused(int status, const std::string& message) {
   core::log(core::LogLevel::kInfo, "serve: refused with ", status, ": ", core::quote(message));
 }
 
+void Metrics::add_failed_handshake(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++failed_handshakes_;
+  }
+  const std::string message = "no TLS session: " + reason;
+  if (logs_json_) return write_json_line({{"error", message}});
+  core::log(core::LogLevel::kInfo, "serve: ", message);
+}
+
 void Metrics::add_first_token(double seconds) {
   const std::lock_guard lock(mutex_);
   to_first_token_.add(seconds);
@@ -130,6 +140,7 @@ std::string Metrics::text(const SchedulerState& state, const SchedulerOptions& o
          prefix_text(state.prefix, options.prefix) +
          single("generation_tokens_total", "counter", drawn_tokens_) +
          single("requests_cancelled_total", "counter", cancelled_) +
+         single("tls_handshakes_failed_total", "counter", failed_handshakes_) +
          labelled("request_success_total", "finished_reason", answers_) +
          labelled("requests_refused_total", "status", refused_) +
          to_first_token_.text("time_to_first_token_seconds") +

@@ -50,6 +50,8 @@ class Metrics {
   void add_request(const RequestRecord& record);
   /// The same of one that got an error.
   void add_refused(int status, const std::string& message);
+  /// The same of a client with which there is no TLS session.
+  void add_failed_handshake(const std::string& reason);
   void add_first_token(double seconds);
   void add_next_token(double seconds);
 
@@ -59,7 +61,8 @@ class Metrics {
  private:
   bool logs_json_;
   mutable std::mutex mutex_;
-  int64_t prompt_tokens_ = 0, reused_tokens_ = 0, drawn_tokens_ = 0, cancelled_ = 0;
+  int64_t prompt_tokens_ = 0, reused_tokens_ = 0, drawn_tokens_ = 0, cancelled_ = 0,
+          failed_handshakes_ = 0;
   std::map<std::string, int64_t> answers_;
   std::map<int, int64_t> refused_;
   Histogram to_first_token_, between_tokens_, of_request_;

@@ -2,19 +2,17 @@
 
 #include <array>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/read_size.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <deque>
-#include <mutex>
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/serve/http/exchange.h"
+#include "weft/serve/http/stream.h"
 
 namespace weft::serve {
 namespace {
@@ -27,147 +25,6 @@ using boost::system::error_code;
 constexpr auto kWaits = asio::as_tuple(asio::use_awaitable);
 // For what a refused client still sends.
 constexpr std::chrono::milliseconds kLingering{2000};
-
-std::string head_text(const HttpAnswer& answer, const std::string& length, bool keeps_alive) {
-  const auto status = static_cast<http::status>(answer.status);
-  std::string text = core::join("HTTP/1.1 ", answer.status, " ",
-                                std::string_view(http::obsolete_reason(status)), "\r\n");
-  const auto add = [&](const std::string& name, const std::string& value) {
-    text += name + ": " + value + "\r\n";
-  };
-  if (!answer.content_type.empty()) add("Content-Type", answer.content_type);
-  for (const auto& [name, value] : answer.fields) add(name, value);
-  text += length;
-  add("Connection", keeps_alive ? "keep-alive" : "close");
-  return text + "\r\n";
-}
-
-std::string whole_text(const HttpAnswer& answer, bool keeps_alive) {
-  const std::string length = core::join("Content-Length: ", answer.body.size(), "\r\n");
-  return head_text(answer, length, keeps_alive) + answer.body;
-}
-
-// The answer to one request, as far as the client has not read it.
-class Exchange : public HttpReply, public std::enable_shared_from_this<Exchange> {
- public:
-  Exchange(const asio::any_io_executor& executor, std::shared_ptr<HttpShared> shared,
-           const HttpRequest& request, bool keeps_alive, bool is_chunked)
-      : executor_(executor),
-        changed_(executor),
-        shared_(std::move(shared)),
-        fields_(shared_->options.fields ? shared_->options.fields(request) : Fields()),
-        keeps_alive_(keeps_alive && is_chunked),
-        is_chunked_(is_chunked) {
-    ++shared_->num_exchanges;
-  }
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
-  ~Exchange() override = default;
-
-  void send(HttpAnswer answer) override {
-    on_thread([answer = with_fields(std::move(answer))](Exchange& self) {
-      self.add(whole_text(answer, self.keeps_alive_));
-      self.has_ended_ = true;
-    });
-  }
-  void begin_stream(HttpAnswer answer) override {
-    on_thread([answer = with_fields(std::move(answer))](Exchange& self) {
-      const char* const length = self.is_chunked_ ? "Transfer-Encoding: chunked\r\n" : "";
-      self.add(head_text(answer, length, self.keeps_alive_));
-      self.is_stream_ = true;
-    });
-  }
-  void write(std::string piece) override {
-    on_thread([piece = std::move(piece)](Exchange& self) { self.add_piece(piece); });
-  }
-  void end() override {
-    on_thread([](Exchange& self) {
-      if (self.is_chunked_) self.add("0\r\n\r\n");
-      self.has_ended_ = true;
-    });
-  }
-  void on_gone(std::function<void()> action) override {
-    asio::post(executor_, [self = shared_from_this(), action = std::move(action)] {
-      if (self->is_gone_) return action();
-      self->on_gone_ = action;
-    });
-  }
-
-  // The rest is for the server's thread.
-  void add_piece(const std::string& piece) {
-    if (piece.empty()) return;
-    add(is_chunked_ ? core::join(std::hex, piece.size(), "\r\n", piece, "\r\n") : piece);
-  }
-  void go() {
-    if (is_gone_ || is_over_) return;
-    is_gone_ = true;
-    unsent_.clear();
-    changed_.cancel();
-    if (auto action = std::exchange(on_gone_, nullptr)) action();
-  }
-  // No more of it is wanted.
-  void finish() {
-    if (is_over_) return;
-    if (!has_ended_) go();
-    is_over_ = true;
-    on_gone_ = nullptr;
-    --shared_->num_exchanges;
-  }
-  std::string take_unsent() { return std::exchange(unsent_, {}); }
-  bool has_unsent() const { return !unsent_.empty(); }
-  bool has_ended() const { return has_ended_; }
-  bool is_gone() const { return is_gone_; }
-  bool is_over() const { return is_over_; }
-  bool is_stream() const { return is_stream_; }
-  bool keeps_alive() const { return keeps_alive_; }
-  asio::steady_timer& changed() { return changed_; }
-
- private:
-  using Fields = std::vector<std::pair<std::string, std::string>>;
-
-  HttpAnswer with_fields(HttpAnswer answer) const {
-    answer.fields.insert(answer.fields.end(), fields_.begin(), fields_.end());
-    return answer;
-  }
-  // Asio keeps no order between what its own thread posts and what others do, so actions wait in a
-  // queue of their own: a stream that the server's thread begins comes before another's pieces.
-  void on_thread(std::function<void(Exchange&)> action) {
-    {
-      const std::lock_guard lock(mutex_);
-      actions_.push_back(std::move(action));
-    }
-    asio::post(executor_, [self = shared_from_this()] { self->run_next(); });
-  }
-  void run_next() {
-    std::function<void(Exchange&)> action;
-    {
-      const std::lock_guard lock(mutex_);
-      action = std::move(actions_.front());
-      actions_.pop_front();
-    }
-    if (is_gone_ || is_over_ || has_ended_) return;
-    action(*this);
-    if (unsent_.size() > shared_->options.max_unsent_bytes && is_stream_) return go();
-    changed_.cancel();
-  }
-  void add(std::string text) { unsent_ = unsent_.empty() ? std::move(text) : unsent_ + text; }
-
-  asio::any_io_executor executor_;
-  asio::steady_timer changed_;
-  std::shared_ptr<HttpShared> shared_;
-  Fields fields_;
-  bool keeps_alive_;
-  bool is_chunked_;
-  bool is_stream_ = false;
-  bool has_ended_ = false;
-  bool is_gone_ = false;
-  bool is_over_ = false;
-  std::string unsent_;
-  std::function<void()> on_gone_;
-
-  std::mutex mutex_;
-  std::deque<std::function<void(Exchange&)>> actions_;
-};
 
 // Closes a socket when a wait has taken too long.
 class Watchdog {
@@ -194,19 +51,52 @@ class Watchdog {
 
 class Connection {
  public:
-  Connection(tcp::socket socket, std::shared_ptr<HttpShared> shared)
-      : socket_(std::move(socket)), watchdog_(socket_), shared_(std::move(shared)) {}
+  Connection(tcp::socket socket, std::unique_ptr<TlsSession> session,
+             std::shared_ptr<HttpShared> shared)
+      : stream_(std::move(socket), std::move(session)),
+        watchdog_(stream_.socket()),
+        shared_(std::move(shared)) {}
 
   asio::awaitable<void> run() {
-    while (co_await serve_one()) {
-    }
+    bool goes_on = true;
+    if (shared_->tls) goes_on = co_await begin_session();
+    while (goes_on) goes_on = co_await serve_one();
+    watchdog_.allow(kLingering);
+    co_await stream_.end_writing();
     watchdog_.allow_any();
     error_code ignored;
-    socket_.close(ignored);
+    stream_.socket().close(ignored);
   }
 
  private:
   using Parser = http::request_parser<http::string_body>;
+
+  // False: the connection is over.
+  asio::awaitable<bool> begin_session() {
+    watchdog_.allow(shared_->options.handshake_timeout);
+    const auto [error, is_handshake] = co_await stream_.begins_handshake();
+    // Whoever only looks whether the port is open is no client.
+    if (error == asio::error::eof) co_return false;
+    if (!error && !is_handshake) {
+      count_failed_handshake("the request is plain HTTP");
+      stream_.drop_tls();
+      co_await refuse(400, "plain HTTP, expected HTTPS on this port; ask https://");
+      co_return false;
+    }
+    bool is_done = false;
+    if (!error) is_done = co_await stream_.handshake();
+    if (!is_done) count_failed_handshake(reason_of_failure());
+    co_return is_done;
+  }
+
+  std::string reason_of_failure() const {
+    if (!stream_.socket().is_open()) return "it took too long";
+    return stream_.failure().empty() ? "the client has gone" : std::string(stream_.failure());
+  }
+
+  void count_failed_handshake(const std::string& reason) {
+    if (shared_->options.on_failed_handshake) shared_->options.on_failed_handshake(reason);
+  }
 
   // False: the connection is over.
   asio::awaitable<bool> serve_one() {
@@ -215,8 +105,8 @@ class Connection {
     parser.body_limit(shared_->options.max_body_bytes);
     watchdog_.allow(shared_->options.idle_timeout);
     if (buffer_.size() == 0) {
-      const auto [error] = co_await socket_.async_wait(tcp::socket::wait_read, kWaits);
-      if (error) co_return false;
+      const error_code gone = co_await stream_.wait();
+      if (gone) co_return false;
     }
     watchdog_.allow(shared_->options.request_timeout);
     const error_code error = co_await read(parser);
@@ -235,15 +125,36 @@ class Connection {
   }
 
   asio::awaitable<error_code> read(Parser& parser) {
-    const auto [error, size] = co_await http::async_read_header(socket_, buffer_, parser, kWaits);
-    if (error) co_return error;
-    if (parser.get()[http::field::expect] == "100-continue" && !parser.is_done()) {
-      static constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
-      const auto [failed, sent] = co_await asio::async_write(socket_, asio::buffer(kGoOn), kWaits);
-      if (failed) co_return failed;
+    while (!parser.is_header_done()) {
+      const error_code error = co_await read_some(parser);
+      if (error) co_return error;
     }
-    const auto [rest, bytes] = co_await http::async_read(socket_, buffer_, parser, kWaits);
-    co_return rest;
+    if (parser.get()[http::field::expect] == "100-continue" && !parser.is_done()) {
+      const error_code error = co_await stream_.write("HTTP/1.1 100 Continue\r\n\r\n");
+      if (error) co_return error;
+    }
+    parser.eager(true);
+    while (!parser.is_done()) {
+      const error_code error = co_await read_some(parser);
+      if (error) co_return error;
+    }
+    co_return error_code();
+  }
+
+  // Gives the parser what is there, or else waits for more.
+  asio::awaitable<error_code> read_some(Parser& parser) {
+    constexpr size_t kMostAtOnce = size_t{64} << 10;
+    error_code error = http::error::need_more;
+    if (buffer_.size() > 0) buffer_.consume(parser.put(buffer_.data(), error));
+    if (error != http::error::need_more) co_return error;
+    const size_t most = boost::beast::read_size(buffer_, kMostAtOnce);
+    const auto [failed, size] = co_await stream_.read_some(buffer_.prepare(most));
+    buffer_.commit(size);
+    if (failed != asio::error::eof) co_return failed;
+    if (!parser.got_some()) co_return http::error::end_of_stream;
+    error = {};
+    parser.put_eof(error);
+    co_return error;
   }
 
   static int status_of(const error_code& error) {
@@ -262,24 +173,26 @@ class Connection {
     request.authorization = field(http::field::authorization);
     request.host = field(http::field::host);
     request.origin = field(http::field::origin);
-    const auto exchange = std::make_shared<Exchange>(socket_.get_executor(), shared_, request,
-                                                     message.keep_alive(), message.version() >= 11);
+    const auto exchange =
+        std::make_shared<Exchange>(stream_.socket().get_executor(), shared_, request,
+                                   message.keep_alive(), message.version() >= 11);
     watchdog_.allow_any();
     watch_for_end(exchange);
     shared_->handler(request, exchange);
     const bool is_complete = co_await write_out(*exchange);
     exchange->finish();
     error_code ignored;
-    socket_.cancel(ignored);
+    stream_.socket().cancel(ignored);
     co_return is_complete && exchange->keeps_alive();
   }
 
   // A client that closes its side wants no answer; one that sends its next request early waits.
   void watch_for_end(const std::shared_ptr<Exchange>& exchange) {
-    socket_.async_wait(tcp::socket::wait_read, [this, exchange](error_code error) {
+    stream_.socket().async_wait(tcp::socket::wait_read, [this, exchange](error_code error) {
       if (error == asio::error::operation_aborted || exchange->is_over()) return;
-      error_code failed;
-      if (error || socket_.available(failed) == 0) exchange->go();
+      const Stream::Next next = error ? Stream::Next::kEnd : stream_.next();
+      if (next == Stream::Next::kEnd) exchange->go();
+      if (next == Stream::Next::kNothing) watch_for_end(exchange);
     });
   }
 
@@ -289,7 +202,7 @@ class Connection {
       if (exchange.has_unsent()) {
         const std::string text = exchange.take_unsent();
         watchdog_.allow(shared_->options.write_timeout);
-        const auto [error, size] = co_await asio::async_write(socket_, asio::buffer(text), kWaits);
+        const error_code error = co_await stream_.write(text);
         watchdog_.allow_any();
         if (error) co_return false;
       } else if (exchange.has_ended()) {
@@ -307,18 +220,18 @@ class Connection {
   asio::awaitable<void> refuse(int status, const std::string& message) {
     const std::string text = whole_text(shared_->options.refusal(status, message), false);
     watchdog_.allow(kLingering);
-    const auto [error, sent] = co_await asio::async_write(socket_, asio::buffer(text), kWaits);
+    const error_code error = co_await stream_.write(text);
     if (error) co_return;
-    error_code ignored;
-    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    co_await stream_.end_writing();
     std::array<char, 4096> dropped;
     while (true) {
-      const auto [ended, size] = co_await socket_.async_read_some(asio::buffer(dropped), kWaits);
+      const auto [ended, size] =
+          co_await stream_.socket().async_read_some(asio::buffer(dropped), kWaits);
       if (ended) co_return;
     }
   }
 
-  tcp::socket socket_;
+  Stream stream_;
   boost::beast::flat_buffer buffer_;
   Watchdog watchdog_;
   std::shared_ptr<HttpShared> shared_;
@@ -327,8 +240,13 @@ class Connection {
 }  // namespace
 
 asio::awaitable<void> serve_connection(tcp::socket socket, std::shared_ptr<HttpShared> shared) {
+  std::unique_ptr<TlsSession> session;
+  if (shared->tls) {
+    shared->tls->refresh();
+    session = std::make_unique<TlsSession>(*shared->tls, socket.native_handle());
+  }
   ++shared->num_connections;
-  Connection connection(std::move(socket), shared);
+  Connection connection(std::move(socket), std::move(session), shared);
   co_await connection.run();
   --shared->num_connections;
 }

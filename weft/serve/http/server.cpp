@@ -18,6 +18,8 @@
 
 #include "weft/core/error.h"
 #include "weft/serve/http/connection.h"
+#include "weft/serve/http/shared.h"
+#include "weft/serve/http/tls.h"
 
 namespace weft::serve {
 namespace {
@@ -54,10 +56,14 @@ struct HttpServer::Impl {
   Impl(HttpOptions options, HttpHandler handler) {
     shared->options = std::move(options);
     shared->handler = std::move(handler);
+    if (!shared->options.tls.certificate.empty()) {
+      shared->tls = std::make_unique<TlsContext>(shared->options.tls);
+    }
     allow_descriptors(shared->options.max_connections);
     listen();
     asio::co_spawn(context, accept_all(), asio::detached);
-    // Signals are for the thread that made the server.
+    // Signals are for the thread that made the server. OpenSSL writes to sockets whose client has
+    // gone, so SIGPIPE must not come here either.
     sigset_t all, former;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &former);

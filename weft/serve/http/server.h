@@ -50,17 +50,29 @@ class HttpReply {
 using HttpHandler =
     std::function<void(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply)>;
 
+/// What a server that speaks TLS shows to its clients; both files in PEM form.
+struct TlsFiles {
+  /// Its certificate, followed by those that lead to one which clients trust.
+  std::string certificate;
+  /// The private key of the first certificate, without a passphrase.
+  std::string key;
+};
+
 /// Where a server listens and what it allows a client.
 struct HttpOptions {
   std::string host = "127.0.0.1";
   /// 0: any free one.
   uint16_t port = 0;
+  /// HTTPS alone; without a certificate HTTP alone. Files that change are read again.
+  TlsFiles tls = {};
   size_t max_header_bytes = size_t{16} << 10;
   size_t max_body_bytes = size_t{8} << 20;
   /// What may wait to be read by a client; more, and it counts as gone.
   size_t max_unsent_bytes = size_t{1} << 20;
   /// Further clients wait until one of these goes.
   size_t max_connections = 2000;
+  /// From a client's coming to the end of its TLS handshake.
+  std::chrono::milliseconds handshake_timeout{10'000};
   /// Between requests, for a whole request, and for a client that reads nothing.
   std::chrono::milliseconds idle_timeout{30'000};
   std::chrono::milliseconds request_timeout{10'000};
@@ -72,6 +84,8 @@ struct HttpOptions {
       fields;
   /// The answer to a request that is refused before a handler sees it.
   std::function<HttpAnswer(int status, const std::string& message)> refusal;
+  /// Told, on the server's thread, of a client with which there is no TLS session; null: nobody.
+  std::function<void(const std::string& reason)> on_failed_handshake;
 };
 
 /// HTTP/1.1 on one thread of its own, whatever number of clients there is. Memory is bounded per
@@ -79,7 +93,7 @@ struct HttpOptions {
 class HttpServer {
  public:
   /// Listens from now on. Throws ConfigError for a host that is no address of this machine, IoError
-  /// where the port is taken.
+  /// where the port is taken; and as TlsContext.
   HttpServer(HttpOptions options, HttpHandler handler);
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -26,6 +26,8 @@ class Service {
   void open(ServedModel model);
   /// From now on requests get 503 with this reason. On any thread.
   void set_fault(const std::string& reason);
+  /// Counts a client with which there is no TLS session. On any thread.
+  void count_failed_handshake(const std::string& reason) { metrics_.add_failed_handshake(reason); }
 
   /// The answer to a request that is refused.
   static HttpAnswer refusal(int status, const std::string& message);

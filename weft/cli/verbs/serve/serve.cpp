@@ -62,11 +62,11 @@ class Front : public ServedFront {
   void open_model(serve::ServedModel model) override {
     const std::string name = core::printable(model.name);
     service_.open(std::move(model));
-    std::fprintf(stderr, "weft serve: %s on http://%s:%d/v1\n", name.c_str(), options_.host.c_str(),
-                 server_.port());
+    const std::string place = core::join(options_.certificate_file.empty() ? "http" : "https",
+                                         "://", options_.host, ":", server_.port());
+    std::fprintf(stderr, "weft serve: %s on %s/v1\n", name.c_str(), place.c_str());
     if (!options_.has_no_page) {
-      std::fprintf(stderr, "weft serve: chat page on http://%s:%d/\n", options_.host.c_str(),
-                   server_.port());
+      std::fprintf(stderr, "weft serve: chat page on %s/\n", place.c_str());
     }
   }
   static serve::AccessOptions access_of(const ServeVerbOptions& options) {
@@ -77,6 +77,10 @@ class Front : public ServedFront {
     serve::HttpOptions http;
     http.host = options.host;
     http.port = static_cast<uint16_t>(options.port);
+    http.tls = {options.certificate_file, options.key_file};
+    http.on_failed_handshake = [this](const std::string& reason) {
+      service_.count_failed_handshake(reason);
+    };
     http.refusal = serve::Service::refusal;
     http.fields = [access = access_of(options)](const serve::HttpRequest& request) {
       return serve::cors_fields(request, access);
