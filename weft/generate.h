@@ -4,6 +4,6 @@
 #include "weft/generate/batch.h"
 #include "weft/generate/engine.h"
 #include "weft/generate/options.h"
-#include "weft/generate/perplexity.h"
 #include "weft/generate/sampler.h"
+#include "weft/generate/scoring/perplexity.h"
 #include "weft/generate/text_generator.h"

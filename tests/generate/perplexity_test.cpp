@@ -1,4 +1,4 @@
-#include "weft/generate/perplexity.h"
+#include "weft/generate/scoring/perplexity.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include "tests/core/error_text.h"
 #include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
+#include "weft/generate/scoring/divergence.h"
 #include "weft/models/load/load.h"
 
 namespace weft::generate {
@@ -146,6 +147,51 @@ TEST(Perplexity, RefusesTokensOfAnotherModel) {
       }),
       "ConfigError: generate.perplexity: token 256, expected 0 to 255; the tokenizer is of "
       "another model");
+}
+
+// Of all positions at once, by torch's own divergence.
+double mean_divergence(models::CausalLM& model, models::CausalLM& reference,
+                       const std::vector<int64_t>& tokens) {
+  const at::Tensor ids = at::tensor(tokens, at::kLong).unsqueeze(0);
+  const auto log_p = [&](models::CausalLM& each) {
+    return each.logits(each.forward(ids, nullptr)).squeeze(0).to(at::kDouble).log_softmax(-1);
+  };
+  const auto scored = at::indexing::Slice(0, -1);
+  return at::kl_div(log_p(model).index({scored}), log_p(reference).index({scored}),
+                    at::Reduction::Sum, true)
+             .item<double>() /
+         static_cast<double>(tokens.size() - 1);
+}
+
+TEST(Divergence, IsTorchsOnAnyNumberOfRanksAndNoneOfAModelFromItself) {
+  for (const int n : {1, 2, 3}) {
+    run_ranks(n, [](dist::World& world) {
+      const auto load = [&](const char* name) {
+        const auto file =
+            io::TensorFile::open(std::string(WEFT_SOURCE_DIR "/tests/models/data/mlx/") + name);
+        return models::load_model(*file, world.group()).model;
+      };
+      const auto reference = load("plain_f32");
+      const auto model = load("affine_b4_g64_f32");
+      const c10::InferenceMode inference;
+      const auto tokens = some_tokens(100);
+      const PerplexityOptions options = perplexity_options(100, 100);
+      const auto none = [](int64_t, int64_t) {};
+      const auto result = divergence(*model, *reference, tokens, options, none);
+      const double expected = mean_divergence(*model, *reference, tokens);
+      EXPECT_GT(expected, 1e-4);
+      EXPECT_NEAR(result.mean, expected, 1e-5 * expected);
+      EXPECT_EQ(result.num_scored, 99);
+      EXPECT_TRUE(result.median <= result.p99_9 && result.p99_9 <= result.largest);
+      EXPECT_GT(result.largest, result.mean);
+      EXPECT_LT(result.same_best, 1);
+      const double perplexity_of = perplexity(*model, tokens, options, ignore).perplexity;
+      EXPECT_NEAR(result.perplexity, perplexity_of, 1e-4 * perplexity_of);
+      const auto itself = divergence(*reference, *reference, tokens, options, none);
+      EXPECT_EQ(itself.largest, 0);
+      EXPECT_EQ(itself.same_best, 1);
+    });
+  }
 }
 
 }  // namespace

@@ -177,6 +177,9 @@ struct PerplexityVerbOptions {
   ModelOptions model;
   std::string file;
   bool is_json = false;
+  /// What predictions are compared with: "float", the same model in float32, or another model's
+  /// path; empty: nothing.
+  std::string against;
   /// A context of 0 is the verb's own choice.
   generate::PerplexityOptions scoring;
 };

@@ -119,11 +119,36 @@ TEST(PerplexityVerb, ACacheOfFloat16CostsATenthOfAPercentAtMost) {
   EXPECT_NEAR(measured("f16"), value, 1e-3 * value);
 }
 
+TEST(PerplexityVerb, TellsWhatRoundingCostsAgainstTheSameModelInFloat32) {
+  const TempDir dir;
+  const std::string text = write_text(dir);
+  const auto compared = [&](const std::string& activations) {
+    return weft_json({"perplexity", "--file", text, "--json", "--ctx-size", "512", "--against",
+                      "float", "--activations", activations, "--tp", "2"},
+                     patient());
+  };
+  const auto by_8 = compared("int8"), by_16 = compared("int16");
+  for (const auto& got : {by_8, by_16}) {
+    const auto& divergence = got.at("kl_divergence");
+    EXPECT_GT(divergence.at("mean").get<double>(), 0);
+    EXPECT_GE(divergence.at("largest").get<double>(), divergence.at("p99_9").get<double>());
+  }
+  EXPECT_LT(by_16.at("kl_divergence").at("mean").get<double>(),
+            by_8.at("kl_divergence").at("mean").get<double>());
+  EXPECT_GT(by_16.at("same_best").get<double>(), 0.98);
+  EXPECT_GE(by_16.at("same_best"), by_8.at("same_best"));
+}
+
 // A tiny model whose tokens are bytes.
 TEST(PerplexityVerb, EqualsTheLoopOfTransformersDocumentation) {
   const TempDir dir;
   std::filesystem::copy(WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32", dir.at("model"));
   testing::add_byte_tokenizer(dir.at("model"));
+  const std::string short_text = dir.write("short", "a text");
+  const auto refused =
+      weft({"perplexity", dir.at("model"), "--file", short_text, "--against", kModel});
+  EXPECT_EQ(refused.err, std::string("weft: ConfigError: --against: ") + kModel +
+                             ": a vocabulary of 49152, expected the model's 256\n");
   std::ifstream golden(std::string(kTextData) + "documented_perplexity.json");
   const auto documented = nlohmann::json::parse(golden);
   std::string text(documented.at("bytes").get<size_t>(), '\0');

@@ -279,6 +279,9 @@ std::optional<PerplexityVerbOptions> parse_perplexity(const Args& args) {
   app.add_option("--stride", options.scoring.stride,
                  "tokens from one window's begin to the next one's (default: side by side)")
       ->check(whole_number(1, INT32_MAX));
+  app.add_option("--against", options.against,
+                 "also compare all predictions with those of this model in float32; float: of the "
+                 "same one, which tells what --activations and --cache-type cost (default: none)");
   app.add_flag("--json", options.is_json, "print one JSON object");
   if (!parse_flags(app, args, {"--file"})) return std::nullopt;
   return options;

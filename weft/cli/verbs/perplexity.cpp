@@ -1,4 +1,4 @@
-#include "weft/generate/perplexity.h"
+#include "weft/generate/scoring/perplexity.h"
 
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include "weft/cli/model/adapter.h"
 #include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
+#include "weft/cli/verbs/divergence.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
@@ -60,6 +61,10 @@ int perplexity_on_ranks(const ModelOptions& model, const dist::World& world,
   generate::PerplexityOptions scoring = options.scoring;
   scoring.uses_cache = model.activations != "float" || !model.cache_type.empty();
   const std::vector<int64_t> tokens = read_tokens(session, options, scoring.first_token);
+  if (!options.against.empty()) {
+    return compare_predictions(session, {model, options.against}, world, tokens, scoring,
+                               options.is_json);
+  }
   const bool shows_progress = session.is_root() && ::isatty(STDERR_FILENO) == 1;
   const auto result = generate::perplexity(*session.loaded.model, tokens, scoring,
                                            [&](const auto& so_far, int64_t windows) {
@@ -88,6 +93,7 @@ int perplexity_on_ranks(const ModelOptions& model, const dist::World& world,
 void check_request(PerplexityVerbOptions& options) {
   [[maybe_unused]] const core::File opened(options.file);
   const auto config = models::read_config(*io::TensorFile::open(base_path(options.model)));
+  check_reference({options.model, options.against}, config);
   int64_t& context = options.scoring.context;
   if (context == 0) context = std::min(kDefaultWindow, config.max_positions);
   core::check<core::ConfigError>(context <= config.max_positions, "--ctx-size: ", context,

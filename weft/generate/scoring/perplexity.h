@@ -3,26 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "weft/generate/options.h"
+#include "weft/generate/scoring/windows.h"
 #include "weft/models/model.h"
 
 namespace weft::generate {
-
-/// Tokens [start, start + length) of the text; those from `first_scored` of the window are scored,
-/// each from all that stand before it in the window.
-struct ScoredWindow {
-  int64_t start = 0;
-  int64_t length = 0;
-  int64_t first_scored = 1;
-
-  int64_t num_scored() const { return length - first_scored; }
-};
-
-/// The windows of a text of `num_tokens`. Throws ConfigError for a context or stride that can't be,
-/// and for a text that has no token to score.
-std::vector<ScoredWindow> score_windows(int64_t num_tokens, const PerplexityOptions& options);
 
 /// What a text's tokens cost the model.
 struct PerplexityResult {
