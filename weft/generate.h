@@ -5,5 +5,6 @@
 #include "weft/generate/engine.h"
 #include "weft/generate/options.h"
 #include "weft/generate/sampler.h"
+#include "weft/generate/scoring/divergence.h"
 #include "weft/generate/scoring/perplexity.h"
 #include "weft/generate/text_generator.h"

@@ -19,7 +19,7 @@ OLD_FLAGS = {
     "weft/cuda/runtime.cpp": {"--ctx-size", "--device"},
     "weft/generate/engine.cpp": {"--ctx-size", "--speculate"},
     "weft/generate/options.cpp": {"--top-k"},
-    "weft/generate/perplexity.cpp": {"--ctx-size"},
+    "weft/generate/scoring/windows.cpp": {"--ctx-size"},
     "weft/models/convert/export_gguf.cpp": {"--dtype"},
     "weft/models/convert/export_output.cpp": {"--dtype"},
     "weft/models/passes/cuda_decoder.cpp": {"--device"},

@@ -34,7 +34,7 @@ ModelOptions reference_options(const Reference& reference) {
 std::string report(const generate::DivergenceResult& result) {
   char text[400];
   std::snprintf(text, sizeof text,
-                "KL divergence %.6f +/- %.6f, median %.6f, 99.9 %% %.6f, largest %.6f\n"
+                "KL divergence %.3g +/- %.1g, median %.3g, 99.9 %% %.3g, largest %.3g\n"
                 "same best token %.2f %% +/- %.2f %%\n"
                 "perplexity %.4f, the reference's %.4f\n"
                 "%lld positions in %lld windows\n",
