@@ -134,20 +134,24 @@ TEST(Serve, AnswersByHttps) {
   server.signal(SIGTERM);
   const test::CommandResult result = server.finish();
   EXPECT_EQ(result.status, 143) << result.err;
-  EXPECT_NE(result.err.find("serve: no TLS session: tlsv1 alert unknown ca"), std::string::npos)
-      << result.err;
+  // The client's reason may be lost when it closes the connection.
+  EXPECT_NE(result.err.find("serve: no TLS session: "), std::string::npos) << result.err;
 }
 
 TEST(Serve, RefusesWrongCertificatesInOneLine) {
   const serve::test::Certificates certificates;
+  const auto refusal = [&](const char* ranks, const std::vector<std::string>& flags, int status) {
+    const test::CommandResult result =
+        weft(joined({"serve", "--tp", ranks, "--port", "0", "--alias", "model"}, flags));
+    EXPECT_EQ(result.status, status) << result.err;
+    return result.err;
+  };
   const auto refused = [&](const std::vector<std::string>& flags, int status,
                            const std::string& line) {
-    for (const char* ranks : {"1", "2"}) {
-      const test::CommandResult result =
-          weft(joined({"serve", "--tp", ranks, "--port", "0", "--alias", "model"}, flags));
-      EXPECT_EQ(result.status, status) << result.err;
-      EXPECT_EQ(result.err, "weft: " + line + "\n");
-    }
+    EXPECT_EQ(refusal("1", flags, status), "weft: " + line + "\n");
+    // Flags are wrong before there are ranks; the files are for rank 0.
+    const std::string rank = flags.size() == 2 ? "" : "[0] ";
+    EXPECT_EQ(refusal("2", flags, status), rank + "weft: " + line + "\n");
   };
   const std::string chain = certificates.chain(), key = certificates.key();
   refused({"--ssl-cert-file", chain}, 2,
