@@ -10,7 +10,6 @@
 namespace weft::models {
 namespace {
 
-using core::check;
 using core::ConfigError;
 using core::quote;
 
