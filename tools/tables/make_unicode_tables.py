@@ -77,6 +77,17 @@ def whitespace():
     return {c for c in ALL if strip(chr(c)) == ""}
 
 
+def runs(values):
+    """(first code point, value) of every run of one value, 0 where `values` has none."""
+    found, last = [], None
+    for c in range(0x110000):
+        value = values.get(c, 0)
+        if value != last:
+            found.append((c, value))
+            last = value
+    return found
+
+
 def categories():
     """(first, index into CATEGORIES plus one, 0 for unassigned) of every run of one category."""
     index = {}
@@ -84,13 +95,7 @@ def categories():
         for c in matching(rf"\p{{{name}}}"):
             assert c not in index, hex(c)
             index[c] = i + 1
-    ranges, last = [], None
-    for c in range(0x110000):
-        value = index.get(c, 0)
-        if value != last:
-            ranges.append((c, value))
-            last = value
-    return ranges
+    return runs(index)
 
 
 def emit_categories(target):
@@ -130,13 +135,7 @@ def class_ranges():
     for found, bit in ((numeric(), NUMERIC), (punctuation(), PUNCTUATION), (word(), WORD)):
         for c in found:
             bits[c] |= bit
-    ranges, last = [], None
-    for c in range(0x110000):
-        value = bits.get(c, 0)
-        if value != last:
-            ranges.append((c, value))
-            last = value
-    return ranges
+    return runs(bits)
 
 
 def decompositions(nfd):
