@@ -3,6 +3,7 @@
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
 
 namespace weft::cli {
 namespace {
@@ -60,7 +61,8 @@ TEST(Launchers, MpichStartsTheRanks) {
 
 TEST(Launchers, VariablesOfTorchrunMakeRanks) {
   const std::string port = free_port();
-  BackgroundCommand other(answer_command(), rank_options("1", port));
+  // Hosts may lend other numbers of threads; all else must be the same on all.
+  BackgroundCommand other(joined(answer_command(), {"--threads", "1"}), rank_options("1", port));
   BackgroundCommand root(answer_command(), rank_options("0", port));
   const CommandResult of_root = root.finish();
   const CommandResult of_other = other.finish();
@@ -68,6 +70,43 @@ TEST(Launchers, VariablesOfTorchrunMakeRanks) {
   EXPECT_EQ(of_root.out, kContinuation);
   EXPECT_EQ(of_other.status, 0) << of_other.err;
   EXPECT_EQ(of_other.out + of_other.err, "");
+}
+
+// Runs both as ranks of one job and expects that each refuses with this line.
+void expect_to_differ(const Strings& of_rank_0, const Strings& of_rank_1, const std::string& said) {
+  const std::string port = free_port();
+  BackgroundCommand other(of_rank_1, rank_options("1", port));
+  BackgroundCommand root(of_rank_0, rank_options("0", port));
+  const std::string line = "weft: CommError: dist.World: ranks differ: " + said +
+                           "; start all ranks with the same program and options\n";
+  for (BackgroundCommand* rank : {&root, &other}) {
+    const CommandResult result = rank->finish();
+    EXPECT_EQ(result.status, 4);
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find(line), std::string::npos) << result.err;
+  }
+}
+
+TEST(Launchers, RanksThatAreAskedForDifferentThingsAreRefused) {
+  expect_to_differ(joined(answer_command(), {"--seed", "1"}),
+                   joined(answer_command(), {"--seed", "2"}),
+                   "rank 0 was given '--seed 1', rank 1 '--seed 2'");
+  expect_to_differ(answer_command(), joined(answer_command(), {"--ignore-eos"}),
+                   "rank 0 was given nothing more, rank 1 '--ignore-eos'");
+}
+
+TEST(Launchers, RanksThatTrainDifferentRunsAreRefused) {
+  const testing::TempDir dir;
+  const auto run_of = [&](const std::string& lr) {
+    const std::string text =
+        "model.hidden_size = 8\nmodel.num_layers = 1\nmodel.num_heads = 2\n"
+        "mesh.tp = 2\nmodel.tokenizer = \"" +
+        std::string(kByteTokenizer) + "\"\ndata.train = [\"" + kConstitution +
+        "\"]\noptimizer.lr = " + lr + "\ncheckpoint.folder = \"" + dir.path() + "/run\"\n";
+    return weft_command({"train", dir.write(lr + ".toml", text)});
+  };
+  expect_to_differ(run_of("0.5"), run_of("0.25"),
+                   "rank 0 was given 'optimizer.lr = 0.5', rank 1 'optimizer.lr = 0.25'");
 }
 
 TEST(Launchers, OtherRanksThanAskedForAreRefusedOnce) {

@@ -99,7 +99,7 @@ TEST(FaultProgram, DISABLED_RankOneNeverConnects) {
     RankInfo info = rank_info_from_env();
     if (info.rank != 1) World::from_env();
     const Meeting meeting = open_store(info, std::chrono::seconds(30));
-    meet_ranks(meeting, info, "gloo", std::chrono::seconds(30));
+    meet_ranks(meeting, info, {"gloo", {}}, std::chrono::seconds(30));
     start_heartbeat();
     sleep(60);
   } catch (const core::Error& error) {

@@ -143,7 +143,7 @@ std::shared_ptr<const Peers> World::State::meet() {
   try {
     // Ranks that check and ranks that don't would take each other's words for data.
     const std::string agreed = backend_name + (options.check_collectives ? "(checked)" : "");
-    return meet_ranks(meeting, info, agreed, options.start_timeout);
+    return meet_ranks(meeting, info, {agreed, options.arguments}, options.start_timeout);
   } catch (const core::Error&) {
     remove_store(info);
     throw;

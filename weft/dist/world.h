@@ -22,6 +22,9 @@ struct WorldOptions {
   /// CommError on all ranks with both ranks' calls where they differ. Costs one more exchange for
   /// each call; for CPU tensors. All ranks must say the same.
   bool check_collectives = false;
+  /// What this process was asked to do, for programs that are started once for each rank: all ranks
+  /// must say the same. The program's command line is what to give; leave out what may differ.
+  std::vector<std::string> arguments;
 };
 
 /// All ranks of the job. Made once per process; a world of one has no store and no process group.
@@ -30,7 +33,7 @@ class World {
   /// Meets the other ranks that the environment names. WEFT_BACKEND, WEFT_TIMEOUT_S,
   /// WEFT_START_TIMEOUT_S and WEFT_CHECK_COLLECTIVES (0 or 1) override defaults. Collective over
   /// all ranks. Throws ConfigError (unknown backend lists the table; environment), CommError (a
-  /// rank did not come, port or shared-memory name in use, versions differ).
+  /// rank did not come, port or shared-memory name in use, versions or arguments differ).
   static World from_env(const WorldOptions& options = {});
   /// The world that this process made last, while somebody holds it; null without one.
   static std::shared_ptr<const World> current();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "weft/cli/cut/cut_rules.h"
 #include "weft/cli/flags.h"
@@ -131,6 +132,20 @@ void check_cache_type(const ModelOptions& options) {
                      "--cache-type: f16 with --device cuda, expected f32; leave one of them out");
 }
 
+// Hosts may keep the model in different places, as its own bytes are compared, and lend it as many
+// threads as they like.
+Args agreed_arguments(const ModelOptions& options) {
+  Args agreed;
+  bool is_threads = false;
+  for (const std::string& argument : options.command) {
+    const bool is_value = std::exchange(is_threads, argument == "-t" || argument == "--threads");
+    const bool is_own = is_value || is_threads || argument.starts_with("--threads=") ||
+                        argument == options.path || argument == "--model=" + options.path;
+    if (!is_own) agreed.push_back(argument);
+  }
+  return agreed;
+}
+
 }  // namespace
 
 models::ExpertSplit expert_split_of(const std::string& name) {
@@ -158,6 +173,7 @@ int run_ranks(const RankRequest& request, const Args& command,
   set_threads(request.threads, info);
   dist::WorldOptions world_options;
   world_options.backend = request.backend;
+  world_options.arguments = request.agreed;
   return body(dist::World::from_env(world_options));
 }
 
@@ -171,8 +187,8 @@ int run_on_ranks(
                      ", expected 1 to 1024");
   resolved.path = base_path(options);
   return run_ranks(
-      {resolved.tp, "--tp", options.threads, options.backend}, options.command,
-      [&] { check_request(resolved); },
+      {resolved.tp, "--tp", options.threads, options.backend, agreed_arguments(options)},
+      options.command, [&] { check_request(resolved); },
       [&](const dist::World& world) {
         try {
           return body(resolved, world);

@@ -21,6 +21,8 @@ struct RankRequest {
   /// Per rank; 0: cores / ranks of this host.
   int64_t threads = 0;
   std::string backend = "auto";
+  /// What all ranks must have been asked for, as dist::WorldOptions::arguments.
+  Args agreed = {};
 };
 
 /// Runs `body` on so many ranks: here, if this process is one of them or the only one; otherwise

@@ -1,6 +1,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "weft/io/check_finite.h"
 #include "weft/nn/layers/cpu_speed.h"
 #include "weft/train/config/check_config.h"
+#include "weft/train/config/config_json.h"
 #include "weft/train/config/read_config.h"
 #include "weft/train/metrics/event_file.h"
 #include "weft/train/metrics/human_text.h"
@@ -172,13 +174,28 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
   return is_interrupted() ? interrupted_status() : 128 + SIGINT;
 }
 
+// Each value by its name, whether it came from the file, a flag or the environment; hosts may have
+// other numbers of cores, and the model elsewhere, whose bytes are compared.
+Args agreed_arguments(const TrainConfig& config, const TrainOptions& options) {
+  Args agreed = {"resume = " + options.resume};
+  const core::Json sections = train::config_to_json(config);
+  for (const auto& [section, keys] : sections.items()) {
+    for (const auto& [key, value] : keys.items()) {
+      const std::string name = core::join(section, ".", key);
+      if (name == "train.threads" || name == "model.from") continue;
+      agreed.push_back(core::join(name, " = ", core::dump_json(value)));
+    }
+  }
+  return agreed;
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
   const TrainConfig config = read_checked(options);
   nn::use_fast_cpu();
   const RankRequest request{config.mesh.num_ranks(), "the mesh", config.train.threads,
-                            config.mesh.backend};
+                            config.mesh.backend, agreed_arguments(config, options)};
   return run_ranks(
       request, options.command, [] {},
       [&](const dist::World& world) { return train_on_ranks(config, options, world); });

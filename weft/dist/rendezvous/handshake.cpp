@@ -11,6 +11,7 @@
 #include "weft/core/error.h"
 #include "weft/core/log.h"
 #include "weft/core/sha256.h"
+#include "weft/core/terminal/printable.h"
 #include "weft/dist/launch/process.h"
 #include "weft/dist/rendezvous/limits.h"
 #include "weft/dist/store/remote_watch.h"
@@ -22,14 +23,30 @@ namespace {
 using core::CommError;
 
 // The number is counted up when ranks of two builds of one version can no longer work together.
-constexpr const char* kBuild = "weft-" WEFT_VERSION "-protocol-3-libtorch-" TORCH_VERSION;
+constexpr const char* kBuild = "weft-" WEFT_VERSION "-protocol-4-libtorch-" TORCH_VERSION;
 
 std::string hello_key(int rank) { return "weft/hello/" + std::to_string(rank); }
+std::string arguments_key(int rank) { return "weft/arguments/" + std::to_string(rank); }
 
-// What a rank says first: build, backend, size, pid, start time, status page's fd, host.
+std::string as_text(const std::vector<std::string>& arguments) {
+  std::string text;
+  for (const std::string& argument : arguments) text += argument + '\0';
+  return text;
+}
+
+std::vector<std::string> from_text(const std::string& text) {
+  std::vector<std::string> arguments;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line, '\0');) arguments.push_back(line);
+  return arguments;
+}
+
+// What a rank says first: build, backend, a digest of its arguments, size, pid, start time, status
+// page's fd, host.
 struct Hello {
   std::string build = kBuild;
   std::string backend;
+  std::string arguments;
   int size = 0;
   pid_t pid = getpid();
   uint64_t start_time = process_start_time(getpid());
@@ -37,15 +54,15 @@ struct Hello {
   std::string host = host_name();
 
   std::string text() const {
-    return core::join(build, ' ', backend, ' ', size, ' ', pid, ' ', start_time, ' ', page_fd, ' ',
-                      host);
+    return core::join(build, ' ', backend, ' ', arguments, ' ', size, ' ', pid, ' ', start_time,
+                      ' ', page_fd, ' ', host);
   }
 
   static Hello parse(int rank, const std::string& text) {
     Hello hello;
     std::istringstream fields(text);
-    fields >> hello.build >> hello.backend >> hello.size >> hello.pid >> hello.start_time >>
-        hello.page_fd >> hello.host;
+    fields >> hello.build >> hello.backend >> hello.arguments >> hello.size >> hello.pid >>
+        hello.start_time >> hello.page_fd >> hello.host;
     core::check<CommError>(!fields.fail(), "dist.World: rank ", rank,
                            ": expected a greeting of weft, got '", text.substr(0, 80), "'");
     return hello;
@@ -84,19 +101,63 @@ std::string identity_of(const Hello& hello) {
   return core::join("build ", hello.build, ", backend ", hello.backend, ", ", hello.size, " ranks");
 }
 
+// The argument at `place`, and before a value the option that it is of.
+std::string argument_text(const std::vector<std::string>& arguments, size_t place) {
+  constexpr size_t kMaxShown = 80;
+  if (place >= arguments.size()) return "nothing more";
+  std::string text = arguments[place].substr(0, kMaxShown);
+  const bool is_value = place > 0 && arguments[place - 1].starts_with('-') && text[0] != '-';
+  if (is_value) text = arguments[place - 1].substr(0, kMaxShown) + ' ' + text;
+  return core::join("'", core::printable(text), "'");
+}
+
+// Rank 0, which may serve the store, stays until the others have read what they differ in.
+void wait_for_readers(c10d::Store& store, const RankInfo& info) {
+  constexpr std::chrono::seconds kPatience{2};
+  const auto read_key = [](int rank) { return "weft/differs/" + std::to_string(rank); };
+  store.set(read_key(info.rank), "read");
+  if (info.rank != 0) return;
+  std::vector<std::string> keys;
+  for (int rank = 1; rank < info.size; ++rank) keys.push_back(read_key(rank));
+  try {
+    store.wait(keys, kPatience);
+  } catch (const std::exception&) {
+    // Somebody ended for a reason of its own; what this rank has to say stays the same.
+  }
+}
+
+// What `hello`'s rank has otherwise. Of arguments the lower rank's stand first, so that both ranks
+// say the same line.
+std::string difference(c10d::Store& store, const RankInfo& info, const Hello& own, int rank,
+                       const Hello& hello) {
+  const std::string ours = identity_of(own);
+  const std::string theirs = identity_of(hello);
+  if (theirs != ours) {
+    return core::join("rank ", info.rank, " has ", ours, "; rank ", rank, " has ", theirs);
+  }
+  const int low = std::min(rank, info.rank), high = std::max(rank, info.rank);
+  const auto first = from_text(store.get_to_str(arguments_key(low)));
+  const auto second = from_text(store.get_to_str(arguments_key(high)));
+  size_t place = 0;
+  while (place < first.size() && place < second.size() && first[place] == second[place]) ++place;
+  return core::join("rank ", low, " was given ", argument_text(first, place), ", rank ", high, " ",
+                    argument_text(second, place));
+}
+
 // All ranks by the launcher's numbers, which become theirs.
 std::vector<Peer> exchange_hellos(c10d::Store& store, const RankInfo& info, const Hello& own,
                                   std::chrono::milliseconds timeout) {
   store.set(hello_key(info.rank), own.text());
-  const std::string ours = identity_of(own);
   std::vector<Peer> peers;
   const auto deadline = StoreClock::now() + timeout;
   for (int rank = 0; rank < info.size; ++rank) {
     const Hello hello = Hello::parse(rank, read_hello(store, rank, info, deadline, timeout));
-    const std::string theirs = identity_of(hello);
-    core::check<CommError>(theirs == ours, "dist.World: ranks differ: rank ", info.rank, " has ",
-                           ours, "; rank ", rank, " has ", theirs,
-                           "; start all ranks with the same program and options");
+    if (identity_of(hello) != identity_of(own) || hello.arguments != own.arguments) {
+      const std::string what = difference(store, info, own, rank, hello);
+      wait_for_readers(store, info);
+      core::fail<CommError>("dist.World: ranks differ: ", what,
+                            "; start all ranks with the same program and options");
+    }
     peers.push_back({rank, hello.pid, hello.start_time, hello.host, rank});
     const bool needs_page = shared_status_page() == nullptr && info.single_host();
     if (needs_page && rank == 0 && info.rank != 0) share_page_of(hello, info);
@@ -156,11 +217,15 @@ std::unique_ptr<RemoteWatch> watch_through(const StoreEndpoint& endpoint, const 
 }  // namespace
 
 std::shared_ptr<const Peers> meet_ranks(const Meeting& meeting, RankInfo& info,
-                                        const std::string& backend,
+                                        const CommonTerms& terms,
                                         std::chrono::milliseconds timeout) {
   Hello own;
-  own.backend = backend;
+  own.backend = terms.backend;
   own.size = info.size;
+  const std::string arguments = as_text(terms.arguments);
+  own.arguments = core::hex_text(core::sha256(arguments));
+  // Before the greeting, so that who reads the one finds the other.
+  meeting.store->set(arguments_key(info.rank), arguments);
   if (shared_status_page() == nullptr && info.single_host() && info.rank == 0) {
     share_status_page(StatusPage::create(info.size), 0);
     own.page_fd = shared_status_page()->fd();
