@@ -36,5 +36,16 @@ TEST(Printable, ChangesNothingTwice) {
   EXPECT_EQ(printable(once), once);
 }
 
+TEST(Shortened, KeepsBothEndsOfALongText) {
+  const std::string most(kMostShown, 'x');
+  EXPECT_EQ(shortened(most), most);
+  const std::string text = "begin " + std::string(1'443, 'x') + "ä" + std::string(5'000, 'y') +
+                           "ä" + std::string(1'445, 'z') + " end";
+  const std::string shown = shortened(text);
+  EXPECT_EQ(shown, "begin " + std::string(1'443, 'x') + "… (5002 bytes left out) …" + "ä" +
+                       std::string(1'445, 'z') + " end");
+  EXPECT_EQ(printable(shown), shown);
+}
+
 }  // namespace
 }  // namespace weft::core

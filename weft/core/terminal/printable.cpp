@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "weft/core/error.h"
+
 namespace weft::core {
 namespace {
 
@@ -56,7 +58,20 @@ std::string escaped(std::string_view text, bool keeps_lines) {
   return out;
 }
 
+// The last place up to `place` where a character begins.
+size_t boundary(std::string_view text, size_t place) {
+  while (place > 0 && (byte_at(text, place) & 0xc0) == 0x80) --place;
+  return place;
+}
+
 }  // namespace
+
+std::string shortened(std::string_view text) {
+  if (text.size() <= kMostShown) return std::string(text);
+  constexpr size_t kPart = kMostShown / 2 - 50;
+  const size_t begin = boundary(text, kPart), end = boundary(text, text.size() - kPart);
+  return join(text.substr(0, begin), "… (", end - begin, " bytes left out) …", text.substr(end));
+}
 
 std::string printable(std::string_view text) { return escaped(text, false); }
 

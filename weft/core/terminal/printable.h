@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,5 +13,12 @@ std::string printable(std::string_view text);
 
 /// The same for a text of lines: line breaks stay.
 std::string printable_lines(std::string_view text);
+
+/// `text`, which is printable, as it is, or if it has more than kMostShown bytes its beginning and
+/// its end with the number of bytes that are left out between them: names of files and values of
+/// flags may have any length, and what was wrong stands behind them.
+std::string shortened(std::string_view text);
+
+inline constexpr size_t kMostShown = 3000;
 
 }  // namespace weft::core
