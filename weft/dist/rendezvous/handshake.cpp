@@ -105,10 +105,12 @@ std::string identity_of(const Hello& hello) {
 std::string argument_text(const std::vector<std::string>& arguments, size_t place) {
   constexpr size_t kMaxShown = 80;
   if (place >= arguments.size()) return "nothing more";
-  std::string text = arguments[place].substr(0, kMaxShown);
-  const bool is_value = place > 0 && arguments[place - 1].starts_with('-') && text[0] != '-';
-  if (is_value) text = arguments[place - 1].substr(0, kMaxShown) + ' ' + text;
-  return core::join("'", core::printable(text), "'");
+  const std::string text = arguments[place].substr(0, kMaxShown);
+  std::string option;
+  if (place > 0 && arguments[place - 1].starts_with('-') && !text.starts_with('-')) {
+    option = core::join(arguments[place - 1].substr(0, kMaxShown), ' ');
+  }
+  return core::join("'", core::printable(core::join(option, text)), "'");
 }
 
 // Rank 0, which may serve the store, stays until the others have read what they differ in.
@@ -201,7 +203,7 @@ std::unique_ptr<RemoteWatch> watch_through(const StoreEndpoint& endpoint, const 
                                            const Peers& peers, std::chrono::milliseconds timeout) {
   RemoteWatchOptions options;
   options.self = {info.rank, peers.peer(info.rank).host, peers.name(info.rank), {}};
-  options.doing = [] { return " " + describe_operation(own_status()); };
+  options.doing = [] { return core::join(' ', describe_operation(own_status())); };
   if (info.store_is_served && info.launcher == "weft") {
     options.server = "the launcher on host " + peers.peer(0).host;
   } else {
