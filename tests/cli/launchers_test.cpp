@@ -99,10 +99,10 @@ TEST(Launchers, RanksThatTrainDifferentRunsAreRefused) {
   const testing::TempDir dir;
   const auto run_of = [&](const std::string& lr) {
     const std::string text =
-        "model.hidden_size = 8\nmodel.num_layers = 1\nmodel.num_heads = 2\n"
-        "mesh.tp = 2\nmodel.tokenizer = \"" +
-        std::string(kByteTokenizer) + "\"\ndata.train = [\"" + kConstitution +
-        "\"]\noptimizer.lr = " + lr + "\ncheckpoint.folder = \"" + dir.path() + "/run\"\n";
+        "model.hidden_size = 8\nmodel.num_layers = 1\nmodel.num_heads = 2\nmesh.tp = 2\n"
+        "batch.sequences = 1\nbatch.sequence_length = 32\ntrain.steps = 1\noptimizer.lr = " +
+        lr + "\nmodel.tokenizer = \"" + kByteTokenizer + "\"\ndata.train = [\"" + kConstitution +
+        "\"]\ncheckpoint.folder = \"" + dir.path() + "/run\"\n";
     return weft_command({"train", dir.write(lr + ".toml", text)});
   };
   expect_to_differ(run_of("0.5"), run_of("0.25"),
