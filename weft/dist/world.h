@@ -24,7 +24,7 @@ struct WorldOptions {
   bool check_collectives = false;
   /// What this process was asked to do, for programs that are started once for each rank: all ranks
   /// must say the same. The program's command line is what to give; leave out what may differ.
-  std::vector<std::string> arguments;
+  std::vector<std::string> arguments = {};
 };
 
 /// All ranks of the job. Made once per process; a world of one has no store and no process group.
