@@ -59,6 +59,36 @@ TEST(Launchers, MpichStartsTheRanks) {
   EXPECT_EQ(result.out, kContinuation);
 }
 
+std::vector<int> children_of(int parent) {
+  std::vector<int> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string id = entry.path().filename();
+    if (id.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (process_state(std::stoi(id)).parent == parent) children.push_back(std::stoi(id));
+  }
+  return children;
+}
+
+// It can end them itself only while it lives, and no rank waits for another here.
+TEST(Launchers, RanksEndWithAnMpirunThatIsKilled) {
+  if (!is_installed("mpirun.openmpi")) GTEST_SKIP() << "mpirun.openmpi is not installed";
+  BackgroundCommand job(
+      joined({"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"},
+             weft_command({"serve", "--port", "0"})),
+      with_model());
+  ASSERT_TRUE(job.wait_for_output("http://"));
+  const std::vector<int> ranks = children_of(job.pid());
+  ASSERT_EQ(ranks.size(), 2U);
+  kill(job.pid(), SIGKILL);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  for (const int rank : ranks) {
+    while (process_state(rank).state != 'X' && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_EQ(process_state(rank).state, 'X') << rank;
+  }
+}
+
 TEST(Launchers, VariablesOfTorchrunMakeRanks) {
   const std::string port = free_port();
   // Hosts may lend other numbers of threads; all else must be the same on all.

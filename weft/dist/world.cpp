@@ -109,6 +109,7 @@ World World::from_env(const WorldOptions& given) {
   // Also alone: a wrong name is wrong on any number of ranks.
   state->backend = &find_backend(state->options.backend, state->info);
   if (state->info.size == 1) return World(std::move(state));
+  if (state->info.launcher == "openmpi" || state->info.launcher == "mpich") end_with_parent();
   state->backend_name = state->backend->name;
   // The launcher sees it at once. Ranks that are to share a page have none yet.
   if (shared_status_page() != nullptr) start_heartbeat();

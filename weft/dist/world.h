@@ -33,7 +33,8 @@ class World {
   /// Meets the other ranks that the environment names. WEFT_BACKEND, WEFT_TIMEOUT_S,
   /// WEFT_START_TIMEOUT_S and WEFT_CHECK_COLLECTIVES (0 or 1) override defaults. Collective over
   /// all ranks. Throws ConfigError (unknown backend lists the table; environment), CommError (a
-  /// rank did not come, port or shared-memory name in use, versions or arguments differ).
+  /// rank did not come, port or shared-memory name in use, versions or arguments differ). Under
+  /// mpirun the process gets SIGTERM when its launcher is killed.
   static World from_env(const WorldOptions& options = {});
   /// The world that this process made last, while somebody holds it; null without one.
   static std::shared_ptr<const World> current();

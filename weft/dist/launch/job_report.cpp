@@ -81,7 +81,7 @@ void Job::report() {
     status_ = 128 + asked_signal_;
     return;
   }
-  const bool failed_here = failed_rank_ >= 0 && !(foreign_ && cause_complains_);
+  const bool failed_here = failed_rank_ >= 0 && !foreign_;
   std::string text;
   if (failed_here && !failure_.empty()) {
     text = report_text();
@@ -101,22 +101,20 @@ void Job::follow_other_hosts() {
 }
 
 // The ranks of this host have ended. Those that complain of others have the reason on another host,
-// which is about to tell it.
+// which is about to tell it. Where several hosts have one, all believe the first.
 void Job::agree_on_cause() {
-  const bool complains = failed_rank_ >= 0 && cause_complains_;
   const auto wait_unless = [&](auto&& is_known) {
     const auto begun = Clock::now();
-    while (complains && !foreign_ && !is_known() && asked_signal_ == 0 &&
-           Clock::now() - begun < kReasonTime) {
+    while (!foreign_ && !is_known() && asked_signal_ == 0 && Clock::now() - begun < kReasonTime) {
       std::this_thread::sleep_for(50ms);
       handle_signals();
       foreign_ = link_->foreign_end();
     }
   };
-  wait_unless([] { return false; });
-  if (failed_rank_ < 0 || (complains && foreign_)) return;
+  if (failed_rank_ < 0) return;
+  wait_unless([this] { return !cause_complains_; });
+  if (foreign_) return;
   link_->tell(status_, report_text());
-  // Where several hosts complain all believe the first.
   wait_unless([this] { return link_->has_told(); });
 }
 
@@ -129,7 +127,7 @@ void Job::wait_for_other_hosts() {
     std::this_thread::sleep_for(20ms);
     handle_signals();
   }
-  if (!foreign_) foreign_ = link_->foreign_end();
+  if (!foreign_ && !link_->has_told()) foreign_ = link_->foreign_end();
 }
 
 }  // namespace weft::dist

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <thread>
 
@@ -21,6 +23,19 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBeatPeriod = 200ms;
+
+// The process whose end is waited for; 0: nobody's.
+std::atomic<pid_t>& watched_parent() {
+  static std::atomic<pid_t> parent{0};
+  return parent;
+}
+
+void look_after_parent() {
+  const pid_t parent = watched_parent().load();
+  if (parent == 0 || getppid() == parent) return;
+  watched_parent() = 0;
+  kill(getpid(), SIGTERM);
+}
 
 class HeartbeatThread {
  public:
@@ -48,6 +63,7 @@ class HeartbeatThread {
       auto& beat = own_status().beat;
       const uint32_t next = beat.load(std::memory_order_relaxed) + 1;
       beat.store(next == 0 ? 1 : next, std::memory_order_relaxed);
+      look_after_parent();
     }
   }
 
@@ -68,9 +84,12 @@ core::FileDescriptor open_process(const Peer& peer, const std::string& own_host)
 }  // namespace
 
 void start_heartbeat() {
-  own_status();  // made first, so that it goes last
+  own_status();  // made first, so that they go last
+  watched_parent();
   static HeartbeatThread thread;
 }
+
+void end_with_parent() { watched_parent() = getppid(); }
 
 Peers::~Peers() = default;
 
