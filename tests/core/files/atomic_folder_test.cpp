@@ -199,6 +199,20 @@ TEST(AtomicFolder, IsRemovedWithoutAFreeDescriptor) {
   EXPECT_EQ(left, "0");
 }
 
+TEST(AtomicFolder, IsNotBegunWithoutAFreeDescriptor) {
+  const TempDir dir;
+  const std::string said = in_child([&] {
+    const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::close(next);
+    const rlimit none = {static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    return error_text([&] { AtomicFolder(dir.at("m"), false, kModel); });
+  });
+  EXPECT_EQ(said.rfind("IoError: ", 0), 0U) << said;
+  EXPECT_NE(said.find(": Too many open files"), std::string::npos) << said;
+  EXPECT_EQ(dir.num_files(), 0U);
+}
+
 TEST(AtomicFolder, TakesThePlaceOfAnEmptyFolder) {
   const TempDir dir;
   fs::create_directory(dir.at("m"));

@@ -86,7 +86,12 @@ AtomicFolder::AtomicFolder(const std::string& path, bool replaces, ReplaceableFo
     fail_errno(path_, "cannot make " + temporary_path_, errno);
   }
   held_ = FileDescriptor(::open(temporary_path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (held_.is_open()) hold_temporary(held_.get());
+  if (!held_.is_open()) {
+    const int error = errno;
+    ::rmdir(temporary_path_.c_str());
+    fail_errno(path_, "cannot open " + temporary_path_, error);
+  }
+  hold_temporary(held_.get());
 }
 
 AtomicFolder::~AtomicFolder() {
