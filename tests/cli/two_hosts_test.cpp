@@ -116,7 +116,8 @@ TEST_F(OnTwoHosts, AStoppedRankEndsBothWithTheSameLine) {
 }
 
 TEST_F(OnTwoHosts, TheErrorOfOneHostIsTheJobs) {
-  BackgroundCommand right(half(1, {"generate", "no-such-model.gguf", "-p", "Hello"}), with_model());
+  BackgroundCommand right(half(1, {"generate", "no-such-model.gguf", "-p", "Hello", "-n", "8"}),
+                          with_model());
   BackgroundCommand left(half(0, {"generate", "-p", "Hello", "-n", "8"}), with_model());
   const CommandResult of_left = left.finish();
   EXPECT_EQ(of_left.status, right.finish().status);
