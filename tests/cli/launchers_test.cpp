@@ -59,16 +59,6 @@ TEST(Launchers, MpichStartsTheRanks) {
   EXPECT_EQ(result.out, kContinuation);
 }
 
-std::vector<int> children_of(int parent) {
-  std::vector<int> children;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string id = entry.path().filename();
-    if (id.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (process_state(std::stoi(id)).parent == parent) children.push_back(std::stoi(id));
-  }
-  return children;
-}
-
 // It can end them itself only while it lives, and no rank waits for another here.
 TEST(Launchers, RanksEndWithAnMpirunThatIsKilled) {
   if (!is_installed("mpirun.openmpi")) GTEST_SKIP() << "mpirun.openmpi is not installed";

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "weft/core/files/file.h"
 
@@ -32,6 +33,17 @@ inline ProcessState process_state(int pid) {
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return {};
   return {text[name_end + 2], std::stoi(text.substr(name_end + 4))};
+}
+
+/// The processes that `parent` has started and that are there.
+inline std::vector<int> children_of(int parent) {
+  std::vector<int> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string id = entry.path().filename();
+    if (id.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (process_state(std::stoi(id)).parent == parent) children.push_back(std::stoi(id));
+  }
+  return children;
 }
 
 /// The rank that a process is, of those that weft has started; empty for others.

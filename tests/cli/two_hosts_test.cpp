@@ -115,6 +115,26 @@ TEST_F(OnTwoHosts, AStoppedRankEndsBothWithTheSameLine) {
   EXPECT_EQ(of_left.err, of_right.err);
 }
 
+// One that is stopped and ended by its launcher has last words of its own, which nobody says.
+TEST(Launchers, AStoppedRankOfHostsByOneCommandIsToldOnce) {
+  const Strings args = {"generate", "-p", "The quick brown fox jumps over", "-n", "100000"};
+  BackgroundCommand job(joined(weft_command({"launch", "-n", "1", "--hosts", "127.0.0.1,127.0.0.2",
+                                             "--port", free_port(), "--"}),
+                               weft_command(args)),
+                        with_model());
+  ASSERT_TRUE(job.wait_for_output("[0]  a lazy dog"));
+  for (const int launcher : children_of(job.pid())) {
+    const auto ranks = ranks_of(launcher);
+    if (ranks.contains("1")) kill(ranks.at("1"), SIGSTOP);
+  }
+  const CommandResult result = job.finish();
+  EXPECT_EQ(result.status, 4);
+  EXPECT_TRUE(std::regex_match(
+      result.err,
+      std::regex("weft launch: CommError: rank 1 [^\n]+; the other ranks were ended\n")))
+      << result.err;
+}
+
 TEST_F(OnTwoHosts, TheErrorOfOneHostIsTheJobs) {
   BackgroundCommand right(half(1, {"generate", "no-such-model.gguf", "-p", "Hello", "-n", "8"}),
                           with_model());

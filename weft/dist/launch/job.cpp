@@ -335,7 +335,7 @@ void Job::advance_ending() {
     terminate_at_.reset();
     kill_at_ = now + options_.grace;
     // Ranks that only complain of others may do so because of another host, which tells why.
-    if (link_ && failed_rank_ >= 0 && !cause_complains_) link_->tell(status_, report_text());
+    if (link_ && failed_rank_ >= 0 && !cause_complains_) tell_other_hosts();
     ended_by_us_ = true;
     signal_all(SIGTERM);
     signal_all(SIGCONT);  // a stopped process would not get the signal

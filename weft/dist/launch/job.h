@@ -107,6 +107,7 @@ class Job {
   void follow_other_hosts();
   bool has_failed() const { return failed_rank_ >= 0 || asked_signal_ != 0; }
   void agree_on_cause();
+  void tell_other_hosts();
   void wait_for_other_hosts();
   static bool has_exited(const Rank& rank);
   bool all_ended_alike() const;
@@ -142,6 +143,9 @@ class Job {
   int status_ = 0;
   int failed_rank_ = -1;
   std::string failure_;
+  /// What other hosts were told, which is what is said here as well: ranks that were ended may have
+  /// other last words.
+  std::optional<std::string> told_;
   bool cause_complains_ = false;
   bool ended_by_us_ = false;
   std::optional<Clock::time_point> terminate_at_;

@@ -84,7 +84,7 @@ void Job::report() {
   const bool failed_here = failed_rank_ >= 0 && !foreign_;
   std::string text;
   if (failed_here && !failure_.empty()) {
-    text = report_text();
+    text = told_ ? *told_ : report_text();
   } else if (!failed_here && foreign_) {
     status_ = foreign_->status;
     text = foreign_->text;
@@ -98,6 +98,11 @@ void Job::follow_other_hosts() {
   if (!link_ || foreign_) return;
   foreign_ = link_->foreign_end();
   if (foreign_ && !terminate_at_ && !ended_by_us_) terminate_at_ = Clock::now();
+}
+
+void Job::tell_other_hosts() {
+  if (!told_) told_ = report_text();
+  link_->tell(status_, *told_);
 }
 
 // The ranks of this host have ended. Those that complain of others have the reason on another host,
@@ -114,7 +119,7 @@ void Job::agree_on_cause() {
   if (failed_rank_ < 0) return;
   wait_unless([this] { return !cause_complains_; });
   if (foreign_) return;
-  link_->tell(status_, report_text());
+  tell_other_hosts();
   wait_unless([this] { return link_->has_told(); });
 }
 
