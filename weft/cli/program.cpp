@@ -48,7 +48,8 @@ int dispatch(const Args& args, TensorVerb run_tensor_verb) {
 }
 
 int report(const char* type, int exit_code, const std::string& message) {
-  const std::string line = core::join("weft: ", type, ": ", core::shortened(core::printable(message)));
+  const std::string line =
+      core::join("weft: ", type, ": ", core::shortened(core::printable(message)));
   if (dist::should_report(line)) std::fprintf(stderr, "%s\n", line.c_str());
   return exit_code;
 }
