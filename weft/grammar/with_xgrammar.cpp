@@ -5,14 +5,17 @@
 #include <array>
 #include <deque>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/core/json.h"
 #include "weft/core/terminal/printable.h"
 #include "weft/grammar/grammar.h"
 #include "weft/grammar/schema.h"
+#include "weft/grammar/source_text.h"
 
 namespace xgrammar {
 
@@ -87,22 +90,40 @@ xgrammar::Grammar parse_tag(const std::string& text) {
   return xgrammar::Grammar(xgrammar::NullObj{});
 }
 
+xgrammar::Grammar from_schema(const std::string& schema, bool is_strict) {
+  return xgrammar::Grammar::FromJSONSchema(schema, true, std::nullopt, std::nullopt, is_strict,
+                                           kMostSpaces);
+}
+
+// xgrammar keeps quotes and backslashes out of what a pattern allows only where it makes an
+// automaton of the pattern. Of others it makes rules that may end a text of JSON too early.
+void check_patterns(const std::vector<SchemaPattern>& patterns) {
+  for (const SchemaPattern& pattern : patterns) {
+    check_regex(pattern.text);
+    const std::string schema = core::dump_json({{"type", "string"}, {"pattern", pattern.text}});
+    const bool is_automaton =
+        from_schema(schema, true).ToString().find("\nroot_1 ::= Regex(") != std::string::npos;
+    core::check<core::ConfigError>(is_automaton, pattern.where, " ", core::quote(pattern.text),
+                                   " is not supported, expected printable ASCII and texts "
+                                   "without quotes and backslashes");
+  }
+}
+
 xgrammar::Grammar parse(const Source& source) {
-  const auto from_schema = [](const std::string& schema, bool is_strict) {
-    return xgrammar::Grammar::FromJSONSchema(schema, true, std::nullopt, std::nullopt, is_strict,
-                                             kMostSpaces);
-  };
   switch (source.form) {
     case Form::kJsonObject:
       return from_schema(R"({"type": "object"})", false);
     case Form::kJsonSchema:
-      check_schema(source.text);
+      check_patterns(check_schema(source.text));
       return from_schema(source.text, true);
     case Form::kRegex:
+      check_regex(source.text);
       return xgrammar::Grammar::FromRegex(source.text);
     case Form::kEbnf:
+      check_gbnf(source.text);
       return xgrammar::Grammar::FromEBNF(source.text);
     case Form::kStructuralTag:
+      check_patterns(check_tag(source.text));
       return parse_tag(source.text);
   }
   core::fail<core::InternalError>("grammar: unknown form");

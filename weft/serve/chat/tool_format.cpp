@@ -28,9 +28,11 @@ Frame frame_of(ToolFormat format, const std::string& name) {
   core::fail<core::InternalError>("serve: unknown format of tools");
 }
 
-std::string tag_of(ToolFormat format, const Tool& tool) {
+// Arguments that need not keep to their schema are any object.
+std::string tag_of(ToolFormat format, const Tool& tool, bool is_held) {
   const Frame frame = frame_of(format, tool.name);
-  const std::string schema = tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters;
+  std::string schema = tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters;
+  if (!is_held) schema = R"({"type": "object", "additionalProperties": true})";
   return core::join(R"({"type": "tag", "begin": )", core::dump_json(frame.begin),
                     R"(, "content": {"type": "json_schema", "json_schema": )", schema,
                     R"(}, "end": )", core::dump_json(frame.end), "}");
@@ -82,13 +84,15 @@ std::vector<text::Message> with_tools_in_words(const std::vector<text::Message>&
 std::string structural_tag_of(ToolFormat format, const std::vector<Tool>& tools,
                               const ToolChoice& choice) {
   std::string tags;
+  const bool is_required = choice.kind == ToolChoice::Kind::kRequired;
   for (const Tool& tool : tools) {
     const bool is_meant = choice.name.empty() || choice.name == tool.name;
-    if (is_meant) tags += (tags.empty() ? "" : ", ") + tag_of(format, tool);
+    if (!is_meant) continue;
+    tags += (tags.empty() ? "" : ", ") + tag_of(format, tool, is_required || tool.is_strict);
   }
   const bool is_one = !choice.is_parallel || !choice.name.empty() || format != ToolFormat::kHermes;
   const std::string end = is_one ? R"(, "stop_after_first": true)" : "";
-  if (choice.kind == ToolChoice::Kind::kRequired) {
+  if (is_required) {
     return core::join(
         R"({"type": "structural_tag", "format": {"type": "tags_with_separator", "tags": [)", tags,
         R"(], "separator": "\n", "at_least_one": true)", end, "}}");
