@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Writes tests/fuzz/seeds: for each target small inputs that its fuzzer begins with.
-
 A seed's name begins with the rule or case that it is about; docs/HOSTILE_FILES.md lists them.
 
 Usage: make_fuzz_seeds.py [OUT_FOLDER]
@@ -12,6 +11,7 @@ import pathlib
 import struct
 import sys
 
+from grammar_fuzz_seeds import grammar_seeds
 from train_fuzz_seeds import token_store_seeds, train_document_seeds
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -389,7 +389,7 @@ def main():
                           "tensor_cache": tensor_cache_seeds, "shard_info": shard_info_seeds, "tokenizer_json": tokenizer_json_seeds,
                           "tokenizer_config": tokenizer_config_seeds, "chat_template": chat_template_seeds,
                           "token_store": token_store_seeds, "train_document": train_document_seeds,
-                          "json": json_seeds, "request": request_seeds}.items():
+                          "json": json_seeds, "request": request_seeds, "grammar": grammar_seeds}.items():
         folder = out / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():
