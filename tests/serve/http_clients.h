@@ -113,6 +113,15 @@ struct Kept {
     }
     return false;
   }
+  /// Streams to a client that reads nothing until the server takes it, too, for gone.
+  void fill(size_t reply) {
+    const int gone = num_gone;
+    replies[reply]->begin_stream({});
+    for (int i = 0; i < 200 && num_gone == gone; ++i) {
+      replies[reply]->write(std::string(100'000, 'x'));
+      std::this_thread::sleep_for(1ms);
+    }
+  }
 };
 
 }  // namespace weft::serve::test
