@@ -168,6 +168,20 @@ TEST(Batch, AnswersInOrderWhatEachRequestGetsAloneAndGoesOnAfterASignal) {
   EXPECT_NE(again.err.find("answers.jsonl"), std::string::npos) << again.err;
 }
 
+// Past the end of texts there is only the context that ends an answer.
+TEST(Batch, AnswersUntilTheContextIsFullWhereThereIsNoLimit) {
+  const TempDir dir;
+  const std::string requests = dir.write("one", "{\"prompt\": [1, 2, 3], \"ignore_eos\": true}\n");
+  const auto result = cli::weft({"batch", "-i", requests, "-n", "-1", "-c", "40"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const json body = json::parse(result.out)["response"]["body"];
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length") << body;
+  // Those that it keeps, and one that was drawn last.
+  EXPECT_EQ(body["usage"]["total_tokens"], 41) << body;
+  EXPECT_EQ(cli::weft({"batch", "-i", requests, "-n", "0"}).err,
+            "weft: ConfigError: --max-tokens: 0, expected 1 or more, or -1\n");
+}
+
 TEST(Batch, RefusesRequestsThatAreNone) {
   const TempDir dir;
   const std::string requests = dir.write("requests", "\"a\"\n{}\n");

@@ -150,7 +150,7 @@ struct BatchVerbOptions : ServedOptions {
   bool force = false;
   /// Keep the answers that `out` has, and ask the rest.
   bool resumes = false;
-  /// Of prompts alone.
+  /// Of prompts alone; -1: until the context is full.
   int64_t max_tokens = 256;
   double temperature = 0;
   /// Below 0: none.

@@ -104,8 +104,9 @@ void add_batch_flags(CLI::App& app, BatchVerbOptions& options) {
   app.add_flag("--resume", options.resumes,
                "keep the answers that the file to write has, and ask the rest");
   app.add_option("-n,--max-tokens", options.max_tokens,
-                 "the most new tokens of requests that don't say (default: 256)")
-      ->check(whole_number(1, INT32_MAX));
+                 "the most new tokens of requests that don't say; -1: until the context is full "
+                 "(default: 256)")
+      ->check(whole_number(-1, INT32_MAX));
   app.add_option("--temp,--temperature", options.temperature,
                  "randomness of requests that don't say (default: 0)")
       ->check(CLI::Range(0.0, 2.0));
@@ -191,6 +192,7 @@ std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
   if (!parse_flags(app, args)) return std::nullopt;
   check<ConfigError>(app.count("--prompt") + app.count("--file") != 0,
                      "generate: --prompt is required, or --file");
+  check<ConfigError>(options.max_tokens != 0, "--max-tokens: 0, expected 1 or more, or -1");
   check_one_of("--prompt", options.prompt, "--file", options.prompt_file);
   check_answer_flags(options.answer);
   choose_seed(app, options.answer);

@@ -70,7 +70,9 @@ std::vector<serve::BatchRequest> read_requests(const BatchVerbOptions& options) 
   const bool is_stdin = options.requests == "-";
   const std::string text =
       is_stdin ? read_stdin() : core::read_text_file(options.requests, kMostBytes);
-  serve::BatchDefaults defaults{options.max_tokens, options.temperature, std::nullopt};
+  // No context has so many: it is full before.
+  const int64_t most = options.max_tokens < 0 ? INT32_MAX : options.max_tokens;
+  serve::BatchDefaults defaults{most, options.temperature, std::nullopt};
   if (options.seed >= 0) defaults.seed = options.seed;
   return serve::read_batch(text, is_stdin ? "stdin" : options.requests, defaults);
 }
