@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +15,9 @@
 
 namespace weft::cli {
 namespace {
+
+using nlohmann::json;
+using Strings = std::vector<std::string>;
 
 TEST(Serve, AnswersItsClientsOnAnyNumberOfRanksAndEndsWhenAsked) {
   const std::string keys = ::testing::TempDir() + "serve_keys";
@@ -35,6 +39,14 @@ TEST(Serve, AnswersItsClientsOnAnyNumberOfRanksAndEndsWhenAsked) {
                            "http://127.0.0.1:" + port + "/v1", "--key", "secret", "--clients", "2",
                            "--requests", "3", "--tokens", "5", "--json"});
     EXPECT_NE(load.out.find("\"tokens\": 15"), std::string::npos) << load.out << load.err;
+    const json bench = weft_json({"bench", "--url", "http://localhost:" + port, "--api-key-file",
+                                  keys, "--clients", "1,2", "--num-requests", "3", "-p", "20", "-n",
+                                  "5", "--first-token-limit", "1e6", "--json"});
+    EXPECT_EQ(bench["model"], "model");
+    ASSERT_EQ(bench["runs"].size(), 2U);
+    EXPECT_EQ(bench["runs"][1]["clients"], 2);
+    EXPECT_EQ(bench["runs"][1]["tokens"], 15) << bench;
+    EXPECT_EQ(bench["runs"][1]["goodput"]["answers"], 3) << bench;
     server.signal(SIGTERM);
     const test::CommandResult result = server.finish();
     EXPECT_EQ(result.status, 143) << result.err;
@@ -131,11 +143,64 @@ TEST(Serve, AnswersByHttps) {
   EXPECT_EQ(careful.status, 1);
   EXPECT_NE(careful.err.find("certificate verify failed"), std::string::npos) << careful.err;
   EXPECT_EQ(num_lines(careful.err), 1) << careful.err;
+  const std::string url = "https://localhost:" + port + "/v1";
+  const Strings bench = {"bench", "--url", url, "--api-key-file", keys, "--num-requests", "3", "-n",
+                         "5",     "-p",    "9", "--rate",         "50", "--json"};
+  EXPECT_EQ(weft_json(joined(bench, {"--ssl-ca-file", certificates.root()}))["runs"][0]["answers"],
+            3);
+  const test::CommandResult untrusted = weft(bench);
+  EXPECT_EQ(untrusted.status, 5);
+  EXPECT_TRUE(untrusted.err.starts_with("weft: IoError: load: " + url + ": no TLS session: "))
+      << untrusted.err;
   server.signal(SIGTERM);
   const test::CommandResult result = server.finish();
   EXPECT_EQ(result.status, 143) << result.err;
   // The client's reason may be lost when it closes the connection.
   EXPECT_NE(result.err.find("serve: no TLS session: "), std::string::npos) << result.err;
+}
+
+TEST(BenchUrl, SaysWhatWasMeasuredUntilCtrlC) {
+  const std::string port = free_port();
+  test::BackgroundCommand server(weft_command({"serve", "--port", port, "--alias", "model"}),
+                                 with_model());
+  ASSERT_TRUE(server.wait_for_output("weft serve: model on http://127.0.0.1:" + port));
+  test::BackgroundCommand bench(weft_command({"bench", "--url", "http://127.0.0.1:" + port, "-p",
+                                              "4", "-n", "4", "--num-requests", "100000"}));
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  bench.signal(SIGINT);
+  const test::CommandResult ended = bench.finish();
+  EXPECT_EQ(ended.status, 130) << ended.err;
+  EXPECT_NE(ended.out.find("clients 1: "), std::string::npos) << ended.out << ended.err;
+  EXPECT_NE(ended.out.find("  between tokens ms  p50 "), std::string::npos) << ended.out;
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.finish().status, 143);
+}
+
+TEST(BenchUrl, RefusesWhatGoesWrongInOneLine) {
+  const std::string port = free_port(), url = "http://127.0.0.1:" + port + "/v1";
+  const auto refused = [](const Strings& args, int status, const std::string& line) {
+    const test::CommandResult result = weft(joined({"bench"}, args));
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_EQ(result.err, "weft: " + line + "\n");
+  };
+  refused({"--url", url}, 5, "IoError: load: " + url + ": cannot connect: Connection refused");
+  refused({"--url", "ftp://a"}, 2,
+          "ConfigError: load: URL 'ftp://a', expected one like http://127.0.0.1:8080/v1");
+  refused({"--url", "http://a:b"}, 2,
+          "ConfigError: load: URL 'http://a:b', expected a host and a port like "
+          "http://127.0.0.1:8080/v1");
+  refused({"--url", url, "--tp", "2"}, 2,
+          "ConfigError: --tp: beside --url, expected flags of a load; leave it out");
+  refused({"--url", url, "some.gguf"}, 2,
+          "ConfigError: --url: beside a model, expected one of them; leave the other out");
+  refused({"--clients", "2"}, 2,
+          "ConfigError: --clients: without --url, expected the server that is measured with it");
+  refused({"--url", url, "--clients", "2", "--rate", "1"}, 2,
+          "ConfigError: --rate: beside --clients, expected one of them; leave the other out");
+  refused({"--url", url, "--clients", "0"}, 2,
+          "ConfigError: --clients: 0 clients, expected 1 to 1024");
+  refused({"--url", url, "--api-key-file", "/dev/null"}, 3,
+          "FormatError: /dev/null: not a regular file; give a file's path");
 }
 
 TEST(Serve, RefusesWrongCertificatesInOneLine) {

@@ -207,6 +207,13 @@ void add_adapter_flag(CLI::App& app, ModelOptions& options) {
                  "then MODEL's default, or a folder of peft");
 }
 
+void add_running_flags(CLI::App& app, ModelOptions& options) {
+  add_model_flags(app, options);
+  add_device_flag(app, options);
+  add_cache_flag(app, options);
+  add_adapter_flag(app, options);
+}
+
 void add_expert_split_flag(CLI::App& app, std::string& name) {
   app.add_option("--expert-split", name,
                  "how ranks share a mixture's experts: ffn, a part of each (default), or experts, "

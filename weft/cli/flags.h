@@ -40,6 +40,9 @@ void add_cache_flag(CLI::App& app, ModelOptions& options);
 /// Adds --adapter.
 void add_adapter_flag(CLI::App& app, ModelOptions& options);
 
+/// Adds the flags of verbs that may run on a GPU or with adapters: those above.
+void add_running_flags(CLI::App& app, ModelOptions& options);
+
 /// Adds --expert-split, which takes "ffn" and "experts" alone.
 void add_expert_split_flag(CLI::App& app, std::string& name);
 

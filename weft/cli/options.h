@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/generate/options.h"
+#include "weft/serve/load/load_report.h"
 #include "weft/train/config/read_config.h"
 #include "weft/train/metrics/svg_plot.h"
 
@@ -157,9 +158,21 @@ struct BatchVerbOptions : ServedOptions {
   int64_t seed = -1;
 };
 
+/// weft bench --url: a server that is measured.
+struct BenchLoadOptions {
+  /// No url: none is.
+  serve::LoadOptions asked;
+  serve::LoadLimits limits;
+  /// Each in turn, unless there is a rate.
+  std::vector<int64_t> clients = {1};
+  /// A file with a key; empty: none is sent.
+  std::string api_key_file;
+};
+
 /// weft bench: how much is measured.
 struct BenchOptions {
   ModelOptions model;
+  BenchLoadOptions load;
   int64_t prompt_tokens = 512;
   int64_t new_tokens = 128;
   /// Tokens before either.

@@ -17,30 +17,6 @@ constexpr char kAboutPerplexity[] =
     "llama.cpp does it. With --stride S each window begins S tokens behind the one before and "
     "scores what that did not, as in the documentation of transformers.";
 
-// The flags of verbs that may run on a GPU or with adapters.
-void add_running_flags(CLI::App& app, ModelOptions& options) {
-  add_model_flags(app, options);
-  add_device_flag(app, options);
-  add_cache_flag(app, options);
-  add_adapter_flag(app, options);
-}
-
-void add_bench_flags(CLI::App& app, BenchOptions& options) {
-  app.add_option("-p,--n-prompt", options.prompt_tokens, "tokens of the prompt (default: 512)")
-      ->check(whole_number(1, 1 << 20));
-  app.add_option("-n,--n-gen", options.new_tokens, "new tokens (default: 128)")
-      ->check(whole_number(2, 1 << 20));
-  app.add_option("-d,--n-depth", options.depth,
-                 "tokens that stand before the prompt, or the new tokens, already (default: 0)")
-      ->check(whole_number(0, 1 << 20));
-  app.add_option("-r,--repetitions", options.runs, "runs that count (default: 5)")
-      ->check(whole_number(1, 1000));
-  app.add_flag("--json", options.is_json, "print one JSON object");
-  add_speculate_flag(app, options.speculate);
-  app.add_flag("--profile", options.is_profiled,
-               "also show what a token takes by parts on each rank, and what the machine could do");
-}
-
 void add_served_flags(CLI::App& app, ServedOptions& options) {
   app.add_option("--alias", options.alias,
                  "what requests call the model (default: the name of its file or folder)");
@@ -145,16 +121,6 @@ void check_tls_files(const ServeVerbOptions& options) {
                      ", expected both; give the other one, too");
 }
 
-std::vector<int64_t> parse_batches(const std::string& text) {
-  constexpr int64_t kMostSequences = 1024;
-  const auto batches = parse_list("--batch", text, "numbers of sequences like 1,4,16");
-  for (const int64_t sequences : batches) {
-    check<ConfigError>(sequences >= 1 && sequences <= kMostSequences, "--batch: ", sequences,
-                       " sequences, expected 1 to ", kMostSequences);
-  }
-  return batches;
-}
-
 }  // namespace
 
 std::optional<ChatOptions> parse_chat(const Args& args) {
@@ -192,7 +158,6 @@ std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
   if (!parse_flags(app, args)) return std::nullopt;
   check<ConfigError>(app.count("--prompt") + app.count("--file") != 0,
                      "generate: --prompt is required, or --file");
-  check<ConfigError>(options.max_tokens != 0, "--max-tokens: 0, expected 1 or more, or -1");
   check_one_of("--prompt", options.prompt, "--file", options.prompt_file);
   check_answer_flags(options.answer);
   choose_seed(app, options.answer);
@@ -227,6 +192,7 @@ std::optional<BatchVerbOptions> parse_batch(const Args& args) {
   add_served_flags(app, options);
   add_batch_flags(app, options);
   if (!parse_flags(app, args, {"--requests"})) return std::nullopt;
+  check<ConfigError>(options.max_tokens != 0, "--max-tokens: 0, expected 1 or more, or -1");
   check<ConfigError>(!options.resumes || !options.out.empty(),
                      "--resume: without --out, expected the file to go on with");
   check<ConfigError>(!options.resumes || !options.force,
@@ -246,24 +212,6 @@ std::optional<LogitsOptions> parse_logits(const Args& args) {
   add_file_flags(app, options.out, options.force, "the safetensors file to write");
   if (!parse_flags(app, args, {"--tokens", "--out"})) return std::nullopt;
   options.tokens = parse_list("--tokens", tokens, "ids like 1,2,3");
-  return options;
-}
-
-std::optional<BenchOptions> parse_bench(const Args& args) {
-  CLI::App app("Measures prompt and generation speed: medians over runs.", "bench");
-  BenchOptions options;
-  options.model.command = command_of("bench", args);
-  options.model.activations = kFastActivations;
-  std::string batches;
-  add_running_flags(app, options.model);
-  add_bench_flags(app, options);
-  app.add_option("-b,--batch", batches,
-                 "also generate so many sequences at once, e.g. 1,4,16 (default: none)");
-  if (!parse_flags(app, args)) return std::nullopt;
-  if (!batches.empty()) options.batches = parse_batches(batches);
-  check<ConfigError>(!options.is_profiled || options.model.device == "cpu",
-                     "--profile: with --device cuda, expected cpu: parts and limits are "
-                     "the processor's; leave one of them out");
   return options;
 }
 

@@ -12,6 +12,7 @@
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/bench_profile.h"
 #include "weft/cli/verbs/run.h"
+#include "weft/cli/verbs/serve/bench_load.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/core/profile.h"
@@ -275,6 +276,7 @@ int bench_on_ranks(const ModelOptions& model, const dist::World& world,
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
+  if (!options.load.asked.url.empty()) return run_bench_load(options);
   return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
     return bench_on_ranks(model, world, options);
   });

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,29 +9,16 @@
 #include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/run.h"
+#include "weft/cli/verbs/serve/key_file.h"
 #include "weft/cli/verbs/serve/served.h"
 #include "weft/core/clock.h"
 #include "weft/core/error.h"
-#include "weft/core/files/file.h"
 #include "weft/core/log.h"
 #include "weft/core/terminal/printable.h"
 #include "weft/serve/routes/service.h"
 
 namespace weft::cli {
 namespace {
-
-std::vector<std::string> read_keys(const std::string& path) {
-  constexpr uint64_t kMaxBytes = 1 << 20;
-  std::vector<std::string> keys;
-  if (path.empty()) return keys;
-  std::istringstream lines(core::read_text_file(path, kMaxBytes));
-  for (std::string line; std::getline(lines, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) keys.push_back(line);
-  }
-  core::check<core::FormatError>(!keys.empty(), path, ": no key, expected one in each line");
-  return keys;
-}
 
 // What rank 0 alone has: the clients, and who decides what is done for them.
 class Front : public ServedFront {
