@@ -41,11 +41,13 @@ TEST(EventLines, FindsDataInPiecesOfAnySize) {
 TEST(LoadReport, CountsWhatKeepsTheLimits) {
   LoadResult result;
   // 100 ms, then 10 ms apart; 300 ms, then 50 ms apart.
-  result.answers = {{{0.1, 0.11, 0.12}, 3}, {{0.3, 0.35}, 4}, {{0.05}, 1}};
+  result.answers = {{{0.1, 0.11, 0.12}, 3, 6}, {{0.3, 0.35}, 4, 7}, {{0.05}, 1, 9}};
   result.seconds = 2;
   const json all = load_report(result, {});
   EXPECT_EQ(all["tokens"], 8);
+  EXPECT_EQ(all["prompt_tokens"], 22);
   EXPECT_EQ(all["tokens_per_s"], 4.0);
+  EXPECT_EQ(all["answers_per_s"], 1.5);
   EXPECT_FALSE(all.contains("goodput"));
   EXPECT_DOUBLE_EQ(all["first_token_ms"]["p50"].get<double>(), 100);
   EXPECT_NEAR(all["between_tokens_ms"]["p99"].get<double>(), 50, 1e-9);
@@ -53,11 +55,27 @@ TEST(LoadReport, CountsWhatKeepsTheLimits) {
   EXPECT_EQ(load_report(result, {{}, 20})["goodput"]["answers"], 2);
   EXPECT_EQ(load_report(result, {60, 20})["goodput"]["answers"], 1);
   EXPECT_EQ(load_text("clients 1", load_report(result, {60, 20})),
-            "clients 1: 3 answers, 8 tokens in 2.0 s: 4.0 tokens/s\n"
+            "clients 1: 3 answers in 2.0 s: 1.50 answers/s, 4.0 tokens/s\n"
+            "  tokens             8 in answers, 22 in prompts\n"
             "  first token ms     p50     100.0  p90     300.0  p99     300.0\n"
             "  between tokens ms  p50      10.0  p90      50.0  p99      50.0\n"
-            "  goodput            0.50 answers/s, 1 within 60 ms to the first token 20 ms between "
-            "tokens\n");
+            "  goodput            0.50 answers/s: 1 with at most 60 ms to the first token and at "
+            "most 20 ms between tokens\n");
+}
+
+TEST(LoadReport, HasNoTimesWhereNothingCame) {
+  LoadResult result;
+  result.answers = {{{0.1}, 2}};
+  result.seconds = 4;
+  EXPECT_EQ(load_text("clients 1", load_report(result, {})),
+            "clients 1: 1 answer in 4.0 s: 0.25 answers/s, 0.5 tokens/s\n"
+            "  tokens             2 in answers\n"
+            "  first token ms     p50     100.0  p90     100.0  p99     100.0\n");
+  result.answers.clear();
+  const json report = load_report(result, {60, 20});
+  EXPECT_TRUE(report["first_token_ms"].is_null());
+  EXPECT_TRUE(report["between_tokens_ms"].is_null());
+  EXPECT_EQ(report["goodput"]["answers"], 0);
 }
 
 // A server that lists one model and answers completions as it is told.
@@ -108,15 +126,17 @@ void stream(const std::shared_ptr<HttpReply>& reply, const std::vector<std::stri
 
 TEST(Load, CountsTokensAsTheServerDoesAndAsksWithDifferentPrompts) {
   const FakeServer server([](int, const auto& reply) {
-    stream(reply, {R"({"choices": [{"text": "ab"}]})", R"({"choices": [{"text": ""}]})",
-                   R"({"choices": [{"text": "c"}]})",
-                   R"({"choices": [], "usage": {"completion_tokens": 4}})", "[DONE]"});
+    stream(reply,
+           {R"({"choices": [{"text": "ab"}]})", R"({"choices": [{"text": ""}]})",
+            R"({"choices": [{"text": "c"}]})",
+            R"({"choices": [], "usage": {"completion_tokens": 4, "prompt_tokens": 6}})", "[DONE]"});
   });
   const LoadResult result = server.run();
   EXPECT_EQ(result.model, "m");
   EXPECT_EQ(result.num_failed, 0U);
   ASSERT_EQ(result.answers.size(), 3U);
   EXPECT_EQ(result.answers[0].num_tokens, 4);
+  EXPECT_EQ(result.answers[0].num_prompt_tokens, 6);
   EXPECT_EQ(result.answers[0].piece_seconds.size(), 2U);
   ASSERT_EQ(server.bodies.size(), 3U);
   const json first = json::parse(server.bodies[0]), second = json::parse(server.bodies[1]);

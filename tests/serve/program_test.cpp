@@ -189,6 +189,11 @@ TEST(BenchUrl, RefusesWhatGoesWrongInOneLine) {
   refused({"--url", "http://a:b"}, 2,
           "ConfigError: load: URL 'http://a:b', expected a host and a port like "
           "http://127.0.0.1:8080/v1");
+  refused({"--url", "http://a/b c"}, 2,
+          "ConfigError: load: URL 'http://a/b c', expected ASCII without spaces; write others as "
+          "%20");
+  refused({"--url", ""}, 2,
+          "ConfigError: --url: empty, expected one like http://127.0.0.1:8080/v1");
   refused({"--url", url, "--tp", "2"}, 2,
           "ConfigError: --tp: beside --url, expected flags of a load; leave it out");
   refused({"--url", url, "some.gguf"}, 2,

@@ -97,6 +97,8 @@ void check_for_load(const CLI::App& app, const Args& args, const BenchLoadOption
                                                       "ssl-ca-file",  "between-tokens-limit",
                                                       "seed"};
   const bool is_load = !options.asked.url.empty();
+  check<ConfigError>(is_load || app.count("--url") == 0,
+                     "--url: empty, expected one like http://127.0.0.1:8080/v1");
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional()) {
       check<ConfigError>(!is_load || std::ranges::none_of(args,

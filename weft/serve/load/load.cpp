@@ -67,6 +67,7 @@ class StreamedAnswer {
     }
     if (const json* usage = core::find(event, "usage", "event"); usage && usage->is_object()) {
       answer_.num_tokens = usage->value("completion_tokens", int64_t{0});
+      answer_.num_prompt_tokens = usage->value("prompt_tokens", int64_t{0});
     }
     const json choices = event.value("choices", json::array());
     const bool has_text = !choices.empty() && !choices[0].value("text", "").empty();

@@ -38,6 +38,8 @@ struct LoadAnswer {
   std::vector<double> piece_seconds;
   /// As the server counts them; else pieces.
   int64_t num_tokens = 0;
+  /// As the server counts them; 0 where it doesn't say.
+  int64_t num_prompt_tokens = 0;
 };
 
 /// What came of a load.

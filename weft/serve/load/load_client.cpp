@@ -1,5 +1,6 @@
 #include "weft/serve/load/load_client.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/connect.hpp>
@@ -110,6 +111,10 @@ LoadUrl parse_load_url(const std::string& url) {
   parts.is_https = url.starts_with("https://");
   core::check<core::ConfigError>(parts.is_https || url.starts_with("http://"), "load: URL ",
                                  core::quote(url), ", expected one like http://127.0.0.1:8080/v1");
+  // They would end the request's first line, or split it.
+  const bool is_plain = std::ranges::all_of(url, [](char c) { return c > ' ' && c < '\x7f'; });
+  core::check<core::ConfigError>(is_plain, "load: URL ", core::quote(url),
+                                 ", expected ASCII without spaces; write others as %20");
   const std::string rest = url.substr(url.find("//") + 2);
   const size_t slash = std::min(rest.find('/'), rest.size());
   const std::string place = rest.substr(0, slash);

@@ -15,8 +15,9 @@ struct LoadLimits {
   std::optional<double> between_tokens;
 };
 
-/// An object with `answers`, `failed`, `tokens`, `seconds`, `tokens_per_s`, `first_token_ms` and
-/// `between_tokens_ms` with p50, p90 and p99 each, and, where there are limits, `goodput` in
+/// An object with `answers`, `failed`, `tokens`, `seconds`, `answers_per_s`, `tokens_per_s`,
+/// `first_token_ms` and `between_tokens_ms` with p50, p90 and p99 each, or null where there are
+/// none; `prompt_tokens` where the server counts them; and, where there are limits, `goodput` in
 /// answers a second that keep all of them.
 nlohmann::json load_report(const LoadResult& result, const LoadLimits& limits);
 

@@ -30,9 +30,12 @@ class Measurements {
     const bool is_open = asked.rate > 0;
     json run = serve::load_report(result, options_.load.limits);
     is_open ? run["rate"] = asked.rate : run["clients"] = asked.num_clients;
-    const std::string title =
-        is_open ? core::join("rate ", asked.rate, "/s") : core::join("clients ", asked.num_clients);
-    if (!options_.is_json) TextOutput().write(serve::load_text(title, run));
+    const std::string title = is_open ? core::join("rate ", asked.rate, " requests/s")
+                                      : core::join("clients ", asked.num_clients);
+    if (!options_.is_json) {
+      TextOutput().write((report_["runs"].empty() ? head(result.model) : "") +
+                         serve::load_text(title, run));
+    }
     report_["model"] = result.model;
     report_["runs"].push_back(std::move(run));
     if (result.num_failed == 0) return;
@@ -50,6 +53,14 @@ class Measurements {
   }
 
  private:
+  std::string head(const std::string& model) const {
+    const int64_t shared = options_.load.asked.shared_words;
+    return core::join("model ", core::printable(model), ": prompts of ", options_.prompt_tokens,
+                      " words", shared > 0 ? core::join(", the first ", shared, " shared") : "",
+                      "; ", options_.new_tokens, " tokens an answer; seed ",
+                      options_.load.asked.seed, "\n");
+  }
+
   const BenchOptions& options_;
   json report_;
   bool has_failed_ = false;
