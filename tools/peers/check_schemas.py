@@ -120,8 +120,14 @@ class Maker:
         return {"anyOf": [self.any(depth) for _ in range(self.random.randrange(1, 4))]}
 
     def one_of(self, depth):
-        others = [{"type": "null"}, {"type": "boolean"}, self.text(), self.array(depth)]
+        if self.random.random() < 0.5:
+            return {"oneOf": [self.tagged(kind, depth) for kind in ["circle", "square", "line"]]}
+        others = [{"type": "null"}, {"type": "boolean"}, {"type": ["integer"]}, {"enum": ["red", "blue"]}, {"const": [1, "a"]}]
         return {"oneOf": self.random.sample(others, self.random.randrange(1, 5))}
+
+    def tagged(self, kind, depth):
+        return {"type": "object", "properties": {"kind": {"const": kind}, "value": self.any(depth)},
+                "required": ["kind", "value"], "additionalProperties": False}
 
     def reference(self, depth):
         if "leaf" not in self.defs:
