@@ -341,6 +341,11 @@ TEST(ModelWriters, RefuseInOneLineAndLeaveNothing) {
   expect_writer_refused({{"shard", kModel, out, "--tp", "2"},
                          2,
                          "a GGUF file, expected safetensors; `weft convert` it first"});
+  expect_writer_refused({{"shard", core::join(kFamilies, "qwen3_fp8"), out, "--tp", "2"},
+                         2,
+                         "qwen3_fp8: matrices of F8_E4M3, whose blocks with a scale pieces would "
+                         "cut, expected plain numbers or integers; `weft convert` it with `--dtype "
+                         "bf16` first"});
   expect_writer_refused({{"shard", kPlain, out, "--tp", "64"}, 2, "64"});
   expect_writer_refused({{"logits", kPlain, "--tokens", "1", "--out", out, "--expert-split", "all"},
                          2,

@@ -78,6 +78,66 @@ TEST(MatrixFormat, TellsAwqFromGptqByWhatIsPacked) {
             "w.qweight:1/1,0/8 w.qzeros:1/8,0/32 w.scales:1/1,0/32 w.g_idx:-1/1,0/1");
 }
 
+// "tensor: counts, rows and columns that share a scale".
+std::string scales_text(const MatrixFormat& format) {
+  const ScaleGrid& grid = format.scales;
+  return join(grid.tensor, ": ", grid.out_count, "x", grid.in_count, " of ", grid.per_out, "x",
+              grid.per_in);
+}
+
+TEST(MatrixFormat, RecognizesFloatsOfEightBitsByTheirScales) {
+  struct Case {
+    const char* suffix;
+    std::vector<int64_t> shape;
+    const char* scales;
+  };
+  for (const Case& each : {Case{"_scale_inv", {3, 2}, "w.weight_scale_inv: 3x2 of 128x128"},
+                           Case{"_scale_inv", {6, 4}, "w.weight_scale_inv: 6x4 of 50x64"},
+                           // Neither equal blocks nor the usual ones: config.json must say it.
+                           Case{"_scale_inv", {7, 4}, "w.weight_scale_inv: 7x4 of 0x64"},
+                           Case{"_scale", {300, 1}, "w.weight_scale: 300x1 of 1x256"},
+                           Case{"_scale", {300}, "w.weight_scale: 300x1 of 1x256"},
+                           Case{"_scale", {1}, "w.weight_scale: 1x1 of 300x256"},
+                           Case{"_scale", {}, "w.weight_scale: 1x1 of 300x256"}}) {
+    const MatrixFormat format =
+        format_of({{"w.weight", Dtype::kF8E4M3, {300, 256}},
+                   {join("w.weight", each.suffix), Dtype::kF32, each.shape}},
+                  300, 256);
+    EXPECT_EQ(format.kind, MatrixKind::kScaledFloats);
+    EXPECT_EQ(scales_text(format), each.scales);
+    EXPECT_EQ(format.text, "F8_E4M3");
+    // Any element may be the first of a cut.
+    EXPECT_EQ(parts_text(format), "w.weight:0/1,1/1");
+    EXPECT_EQ(format.in_unit * format.out_unit, 1);
+  }
+}
+
+TEST(MatrixFormat, RefusesFloatsOfEightBitsWithoutFittingScales) {
+  const NamedType weight{"w.weight", Dtype::kF8E4M3, {6, 4}};
+  EXPECT_EQ(error_of({weight}, 6, 4),
+            "FormatError: FILE: tensor 'w.weight': F8_E4M3 without scales, expected "
+            "'w.weight_scale_inv' or 'w.weight_scale'; get the whole checkpoint");
+  EXPECT_EQ(error_of({weight}, 6, 5),
+            "FormatError: FILE: tensor 'w.weight': shape [6, 4], expected [6, 5]; the file and the "
+            "model's config disagree");
+  EXPECT_EQ(error_of({{"w.weight", Dtype::kF8E5M2, {6, 4}}}, 6, 4),
+            "FormatError: FILE: tensor 'w.weight': type F8_E5M2, expected F8_E4M3 of the types of "
+            "8 bits");
+  const auto error_with = [&](Dtype dtype, const std::vector<int64_t>& shape, int64_t stack = 0) {
+    const NamedType stacked{"w.weight", Dtype::kF8E4M3, {3, 6, 4}};
+    return error_of({stack > 0 ? stacked : weight, {"w.weight_scale", dtype, shape}}, 6, 4, stack);
+  };
+  const std::string begin = "FormatError: FILE: tensor 'w.weight_scale': ";
+  const std::string end = " of a matrix of [6, 4], expected one, one a row or one for each block";
+  EXPECT_EQ(error_with(Dtype::kF64, {6, 1}), begin + "F64 scales, expected F32, F16 or BF16");
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{7, 1}, {6, 5}, {0, 1}, {6, 1, 1}}) {
+    EXPECT_EQ(error_with(Dtype::kF32, shape), begin + "scales " + core::list_text(shape) + end);
+  }
+  EXPECT_EQ(error_with(Dtype::kF32, {2, 6, 1}, 3), begin + "scales [2, 6, 1]" + end);
+  EXPECT_EQ(error_with(Dtype::kBF16, {3, 6, 1}, 3), "");
+}
+
 TEST(MatrixFormat, RefusesPartsThatDontFit) {
   const NamedType words{"w.weight", Dtype::kU32, {6, 16}};
   const NamedType scales{"w.scales", Dtype::kF16, {6, 2}};

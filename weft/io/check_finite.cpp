@@ -11,8 +11,9 @@ namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 
-// Where the numbers lie in what a type stores together, and which of their bits are the exponent:
-// all of these are set in NaN and infinity alone.
+// Where the numbers lie in what a type stores together, and which of their bits are the exponent
+// (of E4M3, which has no infinities, with the mantissa): all of these are set in NaN and infinity
+// alone.
 struct Numbers {
   uint64_t block_bytes;
   std::vector<uint64_t> offsets;
@@ -30,6 +31,8 @@ Numbers halves_at(Dtype dtype, std::vector<uint64_t> offsets) {
 // numbers.
 std::optional<Numbers> numbers_of(Dtype dtype) {
   switch (dtype) {
+    case Dtype::kF8E4M3:
+      return Numbers{1, {0}, 1, 0x7f};
     case Dtype::kF16:
       return Numbers{2, {0}, 2, kHalf};
     case Dtype::kBF16:

@@ -9,6 +9,7 @@
 #include "weft/core/error.h"
 #include "weft/core/memory/new_memory.h"
 #include "weft/io/matrix_rules.h"
+#include "weft/io/scaled_floats.h"
 #include "weft/io/views/span_plan.h"
 #include "weft/quant/formats/awq_gptq.h"
 #include "weft/quant/formats/gguf_blocks.h"
@@ -68,15 +69,20 @@ at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadSt
 }
 
 // The same in memory that the next chunk will have.
-at::Tensor read_chunk(const TensorFile& file, const ShardRecipe& recipe, core::ReadBuffer& buffer,
-                      ReadStats* stats) {
-  const StoredType type = stored_type(file, recipe.result);
+std::span<std::byte> read_bytes(const TensorFile& file, const ShardRecipe& recipe,
+                                core::ReadBuffer& buffer, ReadStats* stats) {
   const std::span<std::byte> bytes = buffer.first(recipe.result.num_bytes());
   read_shard(file, recipe, bytes, stats);
   if (stats != nullptr) {
     stats->peak_host_bytes = std::max<uint64_t>(stats->peak_host_bytes, bytes.size());
   }
-  return at::from_blob(bytes.data(), type.shape, type.type);
+  return bytes;
+}
+
+at::Tensor read_chunk(const TensorFile& file, const ShardRecipe& recipe, core::ReadBuffer& buffer,
+                      ReadStats* stats) {
+  const StoredType type = stored_type(file, recipe.result);
+  return at::from_blob(read_bytes(file, recipe, buffer, stats).data(), type.shape, type.type);
 }
 
 // `wanted` as ranges of what was read for it.
@@ -206,6 +212,23 @@ LoadedMatrix load_dense(const MatrixRead& read) {
   return load_floating(read.file, *read.matrix.parts[0], read.dense_dtype, read.stats);
 }
 
+LoadedMatrix load_scaled_floats(const MatrixRead& read) {
+  const ShardRecipe& recipe = *read.matrix.parts[0];
+  check<core::ConfigError>(recipe.eager_steps.empty(), read.file.path(), ": tensor '",
+                           recipe.result.tensor_name(),
+                           "': F8_E4M3 with scales goes through a function that computes, expected "
+                           "functions that cut and reorder; convert the model to bfloat16 first");
+  const ScaledFloats numbers(read.file, read.matrix.format);
+  at::Tensor loaded = quant::large_tensor(recipe.result.shape(), read.dense_dtype);
+  core::ReadBuffer buffer;
+  for_each_chunk(read.file, recipe, [&](int64_t start, const ShardRecipe& chunk) {
+    const at::Tensor values =
+        numbers.values(chunk.result, read_bytes(read.file, chunk, buffer, read.stats));
+    loaded.narrow(0, start, values.size(0)).copy_(values);
+  });
+  return loaded;
+}
+
 std::vector<at::Tensor> load_parts(const MatrixRead& read) {
   std::vector<at::Tensor> parts;
   std::vector<PlacedShard> shards;
@@ -284,6 +307,7 @@ constexpr std::array<Decoder, kNumMatrixKinds> kDecoders = {{
     {MatrixKind::kMicroscaled, load_microscaled},
     {MatrixKind::kAwq, load_awq},
     {MatrixKind::kGptq, load_gptq},
+    {MatrixKind::kScaledFloats, load_scaled_floats},
 }};
 static_assert([] {
   for (size_t i = 0; i < kDecoders.size(); ++i) {

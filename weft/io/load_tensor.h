@@ -33,9 +33,10 @@ struct MatrixSource {
   const MatrixSlice& wanted;
 };
 
-/// Reads and decodes it. Dense matrices are converted to `dense_dtype`; quantized ones stay so, and
-/// what was read beside `wanted` is cut away, with quant groups divided where that is needed:
-/// lossless. Throws FormatError, IoError, ShapeError (edges that cut a run of 8 packed elements).
+/// Reads and decodes it. Dense matrices are converted to `dense_dtype`, to which products of
+/// kScaledFloats are rounded; quantized ones stay so, and what was read beside `wanted` is cut
+/// away, with quant groups divided where that is needed: lossless. Throws FormatError, IoError,
+/// ShapeError (edges that cut a run of 8 packed elements).
 LoadedMatrix load_matrix(const TensorFile& file, const MatrixSource& matrix,
                          at::ScalarType dense_dtype, ReadStats* stats = nullptr);
 

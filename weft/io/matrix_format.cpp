@@ -4,6 +4,7 @@
 #include <array>
 
 #include "weft/core/error.h"
+#include "weft/io/stored_matrix.h"
 
 namespace weft::io {
 namespace {
@@ -25,53 +26,6 @@ int64_t rows_of(const TensorMeta& tensor) {
 int64_t columns_of(const TensorMeta& tensor) {
   return tensor.shape.empty() ? 0 : tensor.shape.back();
 }
-
-// One matrix's tensors in a file.
-class StoredMatrix {
- public:
-  StoredMatrix(const TensorFile& file, const MatrixRef& matrix) : file_(file), matrix_(matrix) {}
-
-  int64_t out() const { return matrix_.out; }
-  int64_t in() const { return matrix_.in; }
-
-  // The tensor "<base>.<suffix>", or null.
-  const TensorMeta* find(const char* suffix) const {
-    return file_.find(join(matrix_.base, ".", suffix));
-  }
-  const TensorMeta& part(const char* suffix) const {
-    return file_.require(join(matrix_.base, ".", suffix));
-  }
-
-  std::string where(const TensorMeta& tensor) const {
-    return join(file_.path(), ": tensor ", quote(tensor.name), ": ");
-  }
-
-  void check_shape(const TensorMeta& tensor, int64_t rows, int64_t columns) const {
-    std::vector<int64_t> expected = {rows, columns};
-    if (matrix_.stack > 0) expected.insert(expected.begin(), matrix_.stack);
-    check<FormatError>(tensor.shape == expected, where(tensor), "shape ", list_text(tensor.shape),
-                       ", expected ", list_text(expected),
-                       "; the file and the model's config disagree");
-  }
-
-  void check_floating(const TensorMeta& scales) const {
-    check<FormatError>(is_floating(scales.dtype) && scales.dtype != Dtype::kF64, where(scales),
-                       info(scales.dtype).name, " scales, expected F32, F16 or BF16");
-  }
-
-  const MatrixRef& ref() const { return matrix_; }
-  const TensorFile& file() const { return file_; }
-
-  void name_tensors(MatrixFormat& format) const {
-    for (MatrixPart& part : format.parts) {
-      if (part.tensor.empty()) part.tensor = matrix_.base + part.suffix;
-    }
-  }
-
- private:
-  const TensorFile& file_;
-  const MatrixRef& matrix_;
-};
 
 MatrixPart& add_part(MatrixFormat& format, const char* suffix, int64_t out_dim, int64_t in_dim) {
   MatrixPart& part = format.parts.emplace_back();
@@ -97,6 +51,67 @@ MatrixFormat describe_one_tensor(const StoredMatrix& matrix) {
                      matrix.where(weight), "type ", info(weight.dtype).name,
                      ", expected a floating or quantized type");
   return one_tensor_format(weight.dtype);
+}
+
+// --- Numbers of 8 bits with scales: <base>.weight, and <base>.weight_scale_inv as DeepSeek calls
+// it, or <base>.weight_scale as FBGEMM and compressed-tensors do.
+
+bool has_float_bytes(const StoredMatrix& matrix) {
+  const TensorMeta* weight = matrix.find("weight");
+  return weight != nullptr && (weight->dtype == Dtype::kF8E4M3 || weight->dtype == Dtype::kF8E5M2);
+}
+
+// How many scales a matrix has along `out` and `in`.
+struct ScaleCounts {
+  int64_t out = 1;
+  int64_t in = 1;
+};
+
+ScaleCounts scale_counts(const StoredMatrix& matrix, const TensorMeta& scales) {
+  std::vector<int64_t> shape = scales.shape;
+  const int64_t stack = matrix.ref().stack;
+  const bool is_stacked = stack > 0 && !shape.empty() && shape.front() == stack;
+  if (is_stacked) shape.erase(shape.begin());
+  ScaleCounts counts;
+  if (!shape.empty()) counts.out = shape[0];
+  if (shape.size() > 1) counts.in = shape[1];
+  const bool fits = (stack == 0 || is_stacked) && shape.size() <= 2 && counts.out >= 1 &&
+                    counts.in >= 1 && counts.out <= matrix.out() && counts.in <= matrix.in();
+  check<FormatError>(fits, matrix.where(scales), "scales ", list_text(scales.shape),
+                     " of a matrix of [", matrix.out(), ", ", matrix.in(),
+                     "], expected one, one a row or one for each block");
+  return counts;
+}
+
+// The run that one of `count` scales is of, if that is the same for all or the usual one; 0 if the
+// count doesn't say.
+int64_t scaled_run(int64_t size, int64_t count) {
+  constexpr int64_t kUsualBlock = 128;
+  if (size % count == 0) return size / count;
+  return (size + kUsualBlock - 1) / kUsualBlock == count ? kUsualBlock : 0;
+}
+
+MatrixFormat describe_scaled_floats(const StoredMatrix& matrix) {
+  const TensorMeta& weight = matrix.part("weight");
+  matrix.check_shape(weight, matrix.out(), matrix.in());
+  check<FormatError>(weight.dtype == Dtype::kF8E4M3, matrix.where(weight), "type ",
+                     info(weight.dtype).name, ", expected F8_E4M3 of the types of 8 bits");
+  const TensorMeta* scales = matrix.find("weight_scale_inv");
+  if (scales == nullptr) scales = matrix.find("weight_scale");
+  if (scales == nullptr) {
+    core::fail<FormatError>(matrix.where(weight), "F8_E4M3 without scales, expected ",
+                            quote(weight.name + "_scale_inv"), " or ",
+                            quote(weight.name + "_scale"), "; get the whole checkpoint");
+  }
+  matrix.check_floating(*scales);
+  const ScaleCounts counts = scale_counts(matrix, *scales);
+  MatrixFormat format = one_tensor_format(weight.dtype);
+  format.kind = MatrixKind::kScaledFloats;
+  format.scheme = "fp8";
+  format.bits = info(weight.dtype).block_bytes * 8;
+  format.scales = {scales->name, counts.out, counts.in, scaled_run(matrix.out(), counts.out),
+                   scaled_run(matrix.in(), counts.in)};
+  return format;
 }
 
 // --- MLX's: <base>.weight in words, <base>.scales, and for affine <base>.biases.
@@ -315,6 +330,7 @@ constexpr std::array<FormatRow, kNumMatrixKinds + 2> kFormats = {{
     {MatrixKind::kMicroscaled, has_words_and_byte_scales, describe_microscaled},
     {MatrixKind::kAffine, has_words, describe_affine},
     {MatrixKind::kGgufBlocks, has_blocks, describe_one_tensor},
+    {MatrixKind::kScaledFloats, has_float_bytes, describe_scaled_floats},
     {MatrixKind::kDense, is_anything, describe_one_tensor},
 }};
 

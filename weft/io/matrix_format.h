@@ -23,8 +23,15 @@ enum class MatrixKind {
   kAwq,
   /// AutoGPTQ's: integers packed along `in`, zeros, scales, the group of each input.
   kGptq,
+  /// E4M3 numbers of 8 bits, and floating scales: one for each block, one a row, or one for all.
+  kScaledFloats,
 };
-inline constexpr size_t kNumMatrixKinds = 6;
+inline constexpr size_t kNumMatrixKinds = 7;
+
+/// Whether io::load_matrix makes plain numbers of it.
+inline bool makes_plain(MatrixKind kind) {
+  return kind == MatrixKind::kDense || kind == MatrixKind::kScaledFloats;
+}
 
 /// One stored tensor of a matrix, and how its dims follow the matrix's.
 struct MatrixPart {
@@ -46,6 +53,18 @@ struct MatrixPart {
   bool is_transposed = false;
 };
 
+/// The scales of kScaledFloats: a tensor [out_count, in_count], of a stack one of them for each
+/// matrix, that is read with any part of the matrix. Rows and columns are those of the file.
+struct ScaleGrid {
+  std::string tensor;
+  int64_t out_count = 1;
+  int64_t in_count = 1;
+  /// Rows and columns of the matrix that share a scale; the last may be fewer. 0: neither the
+  /// counts nor config.json say it.
+  int64_t per_out = 0;
+  int64_t per_in = 0;
+};
+
 /// What matrix_format found.
 struct MatrixFormat {
   MatrixKind kind = MatrixKind::kDense;
@@ -56,13 +75,15 @@ struct MatrixFormat {
   int64_t out_unit = 1;
   /// Of a packed value; 0 for dense and GGUF.
   int64_t bits = 0;
-  /// What config.json calls it: "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq"; empty for dense
-  /// and GGUF, of which it says nothing.
+  /// What config.json calls it: "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq"; "fp8" for
+  /// kScaledFloats, of which there are several; empty for dense and GGUF, of which it says nothing.
   std::string scheme;
   /// Of kGptq, which the tensors do not show: zero points are stored minus one; all zero points are
   /// the middle code.
   bool stores_zero_less_one = true;
   bool is_symmetric = false;
+  /// Of kScaledFloats.
+  ScaleGrid scales;
   /// For people: "F32", "Q4_1", "affine 4-bit g64", "mxfp4", "awq 4-bit g128".
   std::string text;
   std::vector<MatrixPart> parts;

@@ -102,9 +102,10 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
     folder["quantization_config"] = std::move(value);
     return folder.error();
   };
-  EXPECT_EQ(method_error({{"quant_method", "fp8"}}),
-            "ConfigError: DIR/config.json: quantization_config.quant_method: 'fp8' is not "
-            "supported; supported: awq, gptq, mxfp4, and MLX's own");
+  EXPECT_EQ(method_error({{"quant_method", "aqlm"}}),
+            "ConfigError: DIR/config.json: quantization_config.quant_method: 'aqlm' is not "
+            "supported; supported: awq, gptq, mxfp4, fp8, fbgemm_fp8, compressed-tensors, and "
+            "MLX's own");
   EXPECT_EQ(method_error(
                 {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}, {"desc_act", true}}),
             "ConfigError: DIR/config.json: quantization_config.desc_act: act-order is not "
@@ -119,6 +120,111 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
                 {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"version", "gemv"}}),
             "ConfigError: DIR/config.json: quantization_config.version: 'gemv' is not supported; "
             "supported: gemm");
+}
+
+// What is read of a `quantization_config`, or the error.
+QuantizationConfig read_floats_config(const json& value) {
+  QuantizedFolder folder;
+  folder["quantization"] = nullptr;
+  folder["quantization_config"] = value;
+  return read_quantization_config(*folder.open()).value();
+}
+
+std::string floats_config_error(const json& value) {
+  QuantizedFolder folder;
+  folder["quantization"] = nullptr;
+  folder["quantization_config"] = value;
+  return folder.error();
+}
+
+json compressed(const json& weights) {
+  return {{"quant_method", "compressed-tensors"},
+          {"format", "float-quantized"},
+          {"ignore", {"lm_head", "re:.*gate$"}},
+          {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}}};
+}
+
+TEST(QuantizationConfig, ReadsHowFloatsOfEightBitsAreScaled) {
+  struct Case {
+    json value;
+    std::optional<ScaleBlock> block;
+  };
+  const json floats = {{"type", "float"}, {"num_bits", 8}, {"strategy", "channel"}};
+  json tensor = floats, block = floats;
+  tensor["strategy"] = "tensor";
+  block["strategy"] = "block";
+  block["block_structure"] = {128, 64};
+  json two = compressed(floats);
+  two["config_groups"]["group_1"] = {{"targets", {"Linear"}}, {"weights", tensor}};
+  const std::vector<Case> cases = {
+      {{{"quant_method", "fp8"},
+        {"fmt", "e4m3"},
+        {"activation_scheme", "dynamic"},
+        {"weight_block_size", {128, 96}}},
+       ScaleBlock{128, 96}},
+      {{{"quant_method", "fp8"}, {"activation_scheme", "static"}}, std::nullopt},
+      {{{"quant_method", "fbgemm_fp8"}, {"activation_scale_ub", 1200.0}}, ScaleBlock{1, 0}},
+      {compressed(floats), ScaleBlock{1, 0}},
+      {compressed(tensor), ScaleBlock{0, 0}},
+      {compressed(block), ScaleBlock{128, 64}},
+      {two, std::nullopt}};
+  for (const Case& each : cases) {
+    const QuantizationConfig config = read_floats_config(each.value);
+    EXPECT_EQ(config.all, (StatedScheme{"fp8", 8, 0})) << each.value;
+    EXPECT_EQ(config.scale_block, each.block) << each.value;
+  }
+}
+
+TEST(QuantizationConfig, RefusesFloatsOfEightBitsThatItDoesNotKnow) {
+  const auto fp8_error = [](const char* key, const json& value) {
+    return floats_config_error({{"quant_method", "fp8"}, {key, value}});
+  };
+  const std::string where = "DIR/config.json: quantization_config.";
+  EXPECT_EQ(fp8_error("fmt", "e5m2"),
+            "ConfigError: " + where + "fmt: 'e5m2' is not supported; supported: e4m3");
+  EXPECT_EQ(fp8_error("weight_block_size", {128}),
+            "FormatError: " + where +
+                "weight_block_size: [128], expected rows and columns of a block: [128, 128]");
+  EXPECT_EQ(fp8_error("weight_block_size", {128, 0}),
+            "FormatError: " + where + "weight_block_size: [128,0], expected 1 to 1048576");
+  const std::string group = where + "config_groups.group_0.weights";
+  EXPECT_EQ(floats_config_error(compressed({{"type", "int"}, {"num_bits", 4}})),
+            "ConfigError: " + group + ": 'int' of 4 bits is not supported; supported: float of 8");
+  EXPECT_EQ(
+      floats_config_error(compressed({{"type", "float"}, {"num_bits", 8}, {"strategy", "group"}})),
+      "ConfigError: " + group +
+          ".strategy: 'group' is not supported for floats; supported: tensor, channel and "
+          "block");
+  json packed = compressed({{"type", "float"}, {"num_bits", 8}});
+  packed["format"] = "pack-quantized";
+  EXPECT_EQ(floats_config_error(packed),
+            "ConfigError: " + where +
+                "format: 'pack-quantized' is not supported; supported: float-quantized");
+}
+
+TEST(QuantizationConfig, TakesTheBlocksOfScalesIfTheCountsFit) {
+  QuantizationConfig config;
+  config.where = "CONFIG";
+  config.all = {"fp8", 8, 0};
+  io::MatrixFormat format;
+  format.kind = io::MatrixKind::kScaledFloats;
+  format.scheme = "fp8";
+  format.bits = 8;
+  format.scales = {"w.weight_scale_inv", 2, 7, 96, 0};
+  const io::MatrixRef matrix{"w", 192, 100, 0};
+  // Two blocks of 192 rows would be of 96 if nobody said that they are of 128.
+  config.scale_block = ScaleBlock{128, 15};
+  take_stated(config, matrix, format);
+  EXPECT_EQ(format.scales.per_out, 128);
+  EXPECT_EQ(format.scales.per_in, 15);
+  config.scale_block = ScaleBlock{128, 128};
+  EXPECT_EQ(error_text([&] { take_stated(config, matrix, format); }),
+            "FormatError: CONFIG: a scale for each block of 128 by 128, but 'w.weight_scale_inv' "
+            "has 2 by 7, expected 2 by 1; the file and its config disagree");
+  config.all = {"awq", 4, 128};
+  EXPECT_EQ(error_text([&] { take_stated(config, matrix, format); }),
+            "FormatError: CONFIG: 'w' is awq 4-bit g128, but its tensors are fp8; the file and its "
+            "config disagree");
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ using testing::replaced;
 // Of some families, checkpoints with weights in other forms as well.
 std::vector<std::string> decoder_cases() {
   std::vector<std::string> names = test::kFamilyCheckpoints;
-  names.insert(names.end(),
-               {"mixtral_q8_0", "mixtral_mlx", "mixtral_plain", "gpt_oss_mxfp4", "llama_grids"});
+  names.insert(names.end(), {"mixtral_q8_0", "mixtral_mlx", "mixtral_plain", "gpt_oss_mxfp4",
+                             "llama_grids", "qwen3_fp8", "deepseek_v3_fp8"});
   return names;
 }
 

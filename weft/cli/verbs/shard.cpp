@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "weft/cli/cut/cut_rules.h"
@@ -30,6 +31,12 @@ core::ReplaceableFolder shards_folder(const std::string& out) {
   return kind;
 }
 
+bool has_scaled_floats(const io::TensorFile& file) {
+  return std::ranges::any_of(file.tensors(), [](const io::TensorMeta& tensor) {
+    return tensor.dtype == io::Dtype::kF8E4M3;
+  });
+}
+
 // Everything that is read.
 Inputs inputs_of(const CutOptions& cut) {
   Inputs inputs = cut.tensors;
@@ -43,6 +50,9 @@ void write(const io::TensorFile& file, const ShardOptions& options) {
       !file.is_gguf() || !options.cut.shard_info.empty(), file.path(),
       ": a GGUF file, expected safetensors; `weft convert` it first, or give rules for "
       "its tensors by --shard-info");
+  check<ConfigError>(!is_model || !has_scaled_floats(file), file.path(),
+                     ": matrices of F8_E4M3, whose blocks with a scale pieces would cut, expected "
+                     "plain numbers or integers; `weft convert` it with `--dtype bf16` first");
   const io::ShardInfo info = find_info(file, options.cut);
   const io::FunctionTable functions = functions_for(file, options.cut.functions);
   check_functions(info, functions);

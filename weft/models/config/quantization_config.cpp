@@ -1,5 +1,7 @@
 #include "weft/models/config/quantization_config.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -78,27 +80,104 @@ QuantizationConfig read_mlx(const Json& json, const std::string& where) {
   return config;
 }
 
-QuantizationConfig read_method(const Json& json, const std::string& method,
-                               const std::string& where) {
-  check<ConfigError>(method == "awq" || method == "gptq" || method == "mxfp4", where,
-                     ".quant_method: ", quote(method),
-                     " is not supported; supported: awq, gptq, mxfp4, and MLX's own");
+// --- Numbers of 8 bits with scales: {"fp8", 8, 0} whatever shares a scale.
+
+QuantizationConfig read_floats(const std::string& where, std::optional<ScaleBlock> block) {
   QuantizationConfig config;
   config.where = where;
-  // Experts alone; it has no numbers, and what is left plain is not compared.
-  if (method == "mxfp4") {
-    config.all = {"mxfp4", 4, 32};
-    return config;
+  config.all = {"fp8", 8, 0};
+  config.scale_block = block;
+  return config;
+}
+
+ScaleBlock read_block(const Json& value, const std::string& where) {
+  check<FormatError>(value.is_array() && value.size() == 2, where, ": ", core::dump_json(value),
+                     ", expected rows and columns of a block: [128, 128]");
+  const ScaleBlock block{core::to_int64(value[0], where), core::to_int64(value[1], where)};
+  const bool fits =
+      std::min(block.rows, block.columns) >= 1 && std::max(block.rows, block.columns) <= kMaxGroup;
+  check<FormatError>(fits, where, ": ", core::dump_json(value), ", expected 1 to ", kMaxGroup);
+  return block;
+}
+
+// DeepSeek's, with blocks, and others' of the same name without.
+QuantizationConfig read_fp8(const Json& json, const std::string& where) {
+  const std::string form = text_or(json, "fmt", "e4m3", where);
+  check<ConfigError>(form == "e4m3" || form == "float8_e4m3fn", where, ".fmt: ", quote(form),
+                     " is not supported; supported: e4m3");
+  const Json* block = present(json, "weight_block_size", where);
+  if (block == nullptr) return read_floats(where, std::nullopt);
+  return read_floats(where, read_block(*block, where + ".weight_block_size"));
+}
+
+QuantizationConfig read_fbgemm(const Json&, const std::string& where) {
+  return read_floats(where, ScaleBlock{1, 0});
+}
+
+ScaleBlock read_strategy(const Json& weights, const std::string& where) {
+  const std::string strategy = text_or(weights, "strategy", "tensor", where);
+  if (strategy == "tensor") return {0, 0};
+  if (strategy == "channel") return {1, 0};
+  check<ConfigError>(strategy == "block", where, ".strategy: ", quote(strategy),
+                     " is not supported for floats; supported: tensor, channel and block");
+  return read_block(core::require(weights, "block_structure", where), where + ".block_structure");
+}
+
+// compressed-tensors': groups of modules, each with a form of its own. `ignore` isn't read: what is
+// left plain shows that itself.
+QuantizationConfig read_compressed(const Json& json, const std::string& where) {
+  const std::string form = text_or(json, "format", "", where);
+  check<ConfigError>(form == "float-quantized" || form == "naive-quantized", where,
+                     ".format: ", quote(form), " is not supported; supported: float-quantized");
+  std::optional<ScaleBlock> block;
+  bool is_same = true;
+  for (const auto& [name, group] : core::require(json, "config_groups", where).items()) {
+    const std::string path = join(where, ".config_groups.", name, ".weights");
+    const Json& weights = core::require(group, "weights", path);
+    const std::string type = text_or(weights, "type", "int", path);
+    const int64_t bits = integer(weights, "num_bits", path);
+    check<ConfigError>(type == "float" && bits == 8, path, ": ", quote(type), " of ", bits,
+                       " bits is not supported; supported: float of 8");
+    check<ConfigError>(flag_or(weights, "symmetric", true, path), path,
+                       ".symmetric: false is not supported for floats");
+    const ScaleBlock own = read_strategy(weights, path);
+    is_same = is_same && block.value_or(own) == own;
+    block = own;
   }
+  // Of groups that differ the counts of scales must tell.
+  return read_floats(where, is_same ? block : std::nullopt);
+}
+
+// --- AWQ's and GPTQ's, and gpt-oss's experts.
+
+// It has no numbers, and what is left plain is not compared.
+QuantizationConfig read_mxfp4(const Json&, const std::string& where) {
+  QuantizationConfig config;
+  config.where = where;
+  config.all = {"mxfp4", 4, 32};
+  return config;
+}
+
+QuantizationConfig read_packed(const Json& json, const std::string& method,
+                               const std::string& where) {
+  QuantizationConfig config;
+  config.where = where;
   config.all = read_sizes(json, method, where);
   check<ConfigError>(!flag_or(json, "desc_act", false, where), where,
                      ".desc_act: act-order is not supported; use a checkpoint made without it");
-  if (method == "awq") {
-    const std::string version = text_or(json, "version", "gemm", where);
-    check<ConfigError>(version == "gemm" || version == "GEMM", where, ".version: ", quote(version),
-                       " is not supported; supported: gemm");
-    return config;
-  }
+  return config;
+}
+
+QuantizationConfig read_awq(const Json& json, const std::string& where) {
+  QuantizationConfig config = read_packed(json, "awq", where);
+  const std::string version = text_or(json, "version", "gemm", where);
+  check<ConfigError>(version == "gemm" || version == "GEMM", where, ".version: ", quote(version),
+                     " is not supported; supported: gemm");
+  return config;
+}
+
+QuantizationConfig read_gptq(const Json& json, const std::string& where) {
+  QuantizationConfig config = read_packed(json, "gptq", where);
   const std::string form = text_or(json, "checkpoint_format", "gptq", where);
   check<ConfigError>(form == "gptq" || form == "gptq_v2", where,
                      ".checkpoint_format: ", quote(form),
@@ -108,14 +187,54 @@ QuantizationConfig read_method(const Json& json, const std::string& method,
   return config;
 }
 
+// One "quant_method".
+struct Method {
+  const char* name;
+  QuantizationConfig (*read)(const Json& json, const std::string& where);
+};
+constexpr std::array<Method, 6> kMethods = {{{"awq", read_awq},
+                                             {"gptq", read_gptq},
+                                             {"mxfp4", read_mxfp4},
+                                             {"fp8", read_fp8},
+                                             {"fbgemm_fp8", read_fbgemm},
+                                             {"compressed-tensors", read_compressed}}};
+
+QuantizationConfig read_method(const Json& json, const std::string& name,
+                               const std::string& where) {
+  const auto* const method =
+      std::ranges::find_if(kMethods, [&](const Method& each) { return each.name == name; });
+  check<ConfigError>(method != kMethods.end(), where, ".quant_method: ", quote(name),
+                     " is not supported; supported: awq, gptq, mxfp4, fp8, fbgemm_fp8, "
+                     "compressed-tensors, and MLX's own");
+  return method->read(json, where);
+}
+
 std::string to_text(const StatedScheme& scheme) {
   if (scheme.mode == "none") return "not quantized";
+  if (scheme.mode == "fp8") return scheme.mode;
   return join(scheme.mode, " ", scheme.bits, "-bit g", scheme.group_size);
 }
 
 StatedScheme shown(const io::MatrixFormat& format) {
   if (format.scheme.empty()) return {"none", 0, 0};
   return {format.scheme, format.bits, format.group_size};
+}
+
+int64_t num_runs(int64_t size, int64_t run) { return (size + run - 1) / run; }
+
+void take_block(const QuantizationConfig& config, const io::MatrixRef& matrix,
+                io::ScaleGrid& scales) {
+  const ScaleBlock& block = *config.scale_block;
+  const int64_t rows = block.rows == 0 ? matrix.out : block.rows;
+  const int64_t columns = block.columns == 0 ? matrix.in : block.columns;
+  const bool fits = scales.out_count == num_runs(matrix.out, rows) &&
+                    scales.in_count == num_runs(matrix.in, columns);
+  check<FormatError>(fits, config.where, ": a scale for each block of ", rows, " by ", columns,
+                     ", but ", quote(scales.tensor), " has ", scales.out_count, " by ",
+                     scales.in_count, ", expected ", num_runs(matrix.out, rows), " by ",
+                     num_runs(matrix.in, columns), "; the file and its config disagree");
+  scales.per_out = rows;
+  scales.per_in = columns;
 }
 
 }  // namespace
@@ -134,17 +253,22 @@ std::optional<QuantizationConfig> read_quantization_config(const io::TensorFile&
   return method.empty() ? read_mlx(*other, where) : read_method(*other, method, where);
 }
 
-void check_stated(const QuantizationConfig& config, const std::string& path,
-                  const io::MatrixFormat& format) {
+void take_stated(const QuantizationConfig& config, const io::MatrixRef& matrix,
+                 io::MatrixFormat& format) {
+  format.stores_zero_less_one = config.stores_zero_less_one;
+  format.is_symmetric = config.is_symmetric;
   const StatedScheme found = shown(format);
-  const auto override = config.overrides.find(path);
+  const auto override = config.overrides.find(matrix.base);
   // Without a word of its own a matrix may be left as it was: a head, an embedding.
   if (override == config.overrides.end() && found.mode == "none") return;
   StatedScheme stated = override == config.overrides.end() ? config.all : override->second;
   if (stated.group_size == 0) stated.group_size = found.group_size;
-  check<FormatError>(stated == found, config.where, ": ", quote(path), " is ", to_text(stated),
-                     ", but its tensors are ", to_text(found),
+  check<FormatError>(stated == found, config.where, ": ", quote(matrix.base), " is ",
+                     to_text(stated), ", but its tensors are ", to_text(found),
                      "; the file and its config disagree");
+  if (format.kind == io::MatrixKind::kScaledFloats && config.scale_block) {
+    take_block(config, matrix, format.scales);
+  }
 }
 
 }  // namespace weft::models

@@ -12,7 +12,8 @@ namespace weft::models {
 
 /// How config.json says that matrices are quantized.
 struct StatedScheme {
-  /// "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq"; "none" for a matrix that is excepted.
+  /// "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq", "fp8"; "none" for a matrix that is
+  /// excepted.
   std::string mode;
   int64_t bits = 0;
   /// Inputs per quant group; 0: all of a row.
@@ -21,8 +22,17 @@ struct StatedScheme {
   bool operator==(const StatedScheme&) const = default;
 };
 
-/// `quantization` (MLX) or `quantization_config` (AWQ, GPTQ) of config.json. What is so is inferred
-/// from the tensors (io::matrix_format); this is checked against it, and says what no tensor shows.
+/// Rows and columns of a matrix that share a scale; 0: all of them.
+struct ScaleBlock {
+  int64_t rows = 0;
+  int64_t columns = 0;
+
+  bool operator==(const ScaleBlock&) const = default;
+};
+
+/// `quantization` (MLX) or `quantization_config` (all others) of config.json. What is so is
+/// inferred from the tensors (io::matrix_format); this is checked against it, and says what no
+/// tensor shows.
 struct QuantizationConfig {
   /// Begins messages: the path and key.
   std::string where;
@@ -33,6 +43,8 @@ struct QuantizationConfig {
   bool stores_zero_less_one = false;
   /// GPTQ: every zero point is in the middle.
   bool is_symmetric = false;
+  /// Numbers of 8 bits with scales, which the counts of scales need not show.
+  std::optional<ScaleBlock> scale_block;
 };
 
 /// Reads it from config.json in the file's folder; nothing if it has none, or for a GGUF. Throws
@@ -40,8 +52,9 @@ struct QuantizationConfig {
 /// knows) and for act-order.
 std::optional<QuantizationConfig> read_quantization_config(const io::TensorFile& file);
 
-/// Throws FormatError if the tensors of the matrix at `path` show another scheme than is stated.
-void check_stated(const QuantizationConfig& config, const std::string& path,
-                  const io::MatrixFormat& format);
+/// Throws FormatError if the tensors of the matrix show another scheme than is stated, and sets in
+/// `format` what only config.json says.
+void take_stated(const QuantizationConfig& config, const io::MatrixRef& matrix,
+                 io::MatrixFormat& format);
 
 }  // namespace weft::models

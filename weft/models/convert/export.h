@@ -31,7 +31,8 @@ using ExportProgress = std::function<void(uint64_t done, uint64_t total)>;
 /// Writes the weights of `file`, of any format, under Hugging Face's names and in its order of rows
 /// to the folder `folder`, as safetensors, and verifies what was written. Without options a weight
 /// stays as it is stored; GGUF blocks become MLX's affine parts with the same values where MLX has
-/// such groups (of 32: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K), else float16. Each rank writes
+/// such groups (of 32: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K), else float16; numbers of 8 bits
+/// with scales become bfloat16. Each rank writes
 /// its part of every matrix's rows, some megabytes at a time, and the files are the same on any
 /// number of ranks. Returns what config.json has to say about the quantization: MLX's
 /// "quantization" object, or null. Collective over `group`; `folder` is one, empty, that all ranks

@@ -187,8 +187,7 @@ class Chooser {
     const bool is_small =
         weight.rule.is_vector() || part == Part::kRouter || part == Part::kSharedRouter;
     if (is_small || dtype_) return is_small ? at::kFloat : *dtype_;
-    const bool is_dense = weight.format.kind == io::MatrixKind::kDense;
-    return is_dense ? torch_type(plan_.recipe(weight, 0, 0).result.dtype()) : at::kHalf;
+    return plain_type(weight.format.kind, plan_.recipe(weight, 0, 0).result.dtype());
   }
 
   int64_t heads_of(Part part) const {

@@ -56,15 +56,13 @@ class FormChooser {
     output.weight = &weight;
     output.base = weight.rule.base();
     const io::Dtype stored = plan_.recipe(weight, 0, 0).result.dtype();
-    const bool is_dense = weight.format.kind == io::MatrixKind::kDense;
-    const at::ScalarType floating = is_dense ? torch_type(stored) : at::kHalf;
-    output.dtype = options_.dtype.value_or(floating);
+    output.dtype = options_.dtype.value_or(plain_type(weight.format.kind, stored));
     const auto place = places_.find(output.base);
     const bool is_routing = place != places_.end() && is_router(place->second.part);
     output.is_row = is_routing && weight.rule.is_vector();
     if (options_.dtype || weight.rule.is_vector()) return output;
     if (options_.scheme) return is_routing ? output : quantized(output, weight);
-    return is_dense ? output : as_stored(output, weight, stored);
+    return io::makes_plain(weight.format.kind) ? output : as_stored(output, weight, stored);
   }
 
   ExportOutput quantized(ExportOutput output, const PlannedWeight& weight) const {

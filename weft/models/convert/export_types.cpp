@@ -19,6 +19,11 @@ at::ScalarType torch_type(io::Dtype dtype) {
   return is_half ? quant::torch_dtype(dtype).value() : at::kFloat;
 }
 
+at::ScalarType plain_type(io::MatrixKind kind, io::Dtype stored) {
+  if (kind == io::MatrixKind::kScaledFloats) return at::kBFloat16;
+  return kind == io::MatrixKind::kDense ? torch_type(stored) : at::kHalf;
+}
+
 std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }

@@ -30,7 +30,7 @@ class EmptyMatrices : public WeightSource {
 
   std::shared_ptr<nn::LinearLike> linear(const std::string& base, bool with_bias) const override {
     const PlannedWeight& weight = plan().require(base + ".weight");
-    if (weight.rule.is_vector() || weight.format.kind != io::MatrixKind::kDense) {
+    if (weight.rule.is_vector() || !io::makes_plain(weight.format.kind)) {
       return source_.linear(base, with_bias);
     }
     const io::MatrixSlice slice = plan().slice(weight, rank());

@@ -19,6 +19,13 @@ using core::ShapeError;
 // Recomputed by every implementation; old files hold them nevertheless.
 bool is_derived(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
 
+// Of activations, keys and values that others round to 8 bits as matrices are; weft doesn't.
+bool is_activation_scale(const std::string& tensor) {
+  constexpr const char* kSuffixes[] = {".input_scale", ".activation_scale", ".k_scale", ".v_scale"};
+  return std::ranges::any_of(kSuffixes,
+                             [&](const char* suffix) { return tensor.ends_with(suffix); });
+}
+
 std::string param_name(const WeightRule& rule, const io::MatrixPart& part) {
   return rule.is_vector() ? rule.name : rule.base() + part.suffix;
 }
@@ -33,6 +40,9 @@ class MadeFormat {
   io::MatrixFormat find() const {
     const io::View& weight = part(".weight");
     if (weight.dtype() == io::Dtype::kU32) return affine(weight);
+    check<core::ConfigError>(weight.dtype() != io::Dtype::kF8E4M3, "parameter ", quote(rule_.name),
+                             ": F8_E4M3 in pieces or made of several tensors, expected one tensor "
+                             "with its scales; convert the model to bfloat16, then cut it");
     return io::one_tensor_format(weight.dtype());
   }
 
@@ -95,19 +105,16 @@ LoadPlan::LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t
   params_ =
       io::ShardPlan::make(file, shard_info(file, rules, override), num_ranks, options.functions);
   for (const WeightRule& rule : rules.weights) add_weight(file, rule);
-  if (options.quantization) check_quantization(*options.quantization);
+  if (options.quantization) take_quantization(*options.quantization);
   check_all_used(file, override);
   for (const PlannedWeight& weight : weights_) {
     check_shapes(weight, override == nullptr ? file.path() : override->where);
   }
 }
 
-void LoadPlan::check_quantization(const QuantizationConfig& config) {
+void LoadPlan::take_quantization(const QuantizationConfig& config) {
   for (PlannedWeight& weight : weights_) {
-    if (weight.rule.is_vector()) continue;
-    check_stated(config, weight.rule.matrix().base, weight.format);
-    weight.format.stores_zero_less_one = config.stores_zero_less_one;
-    weight.format.is_symmetric = config.is_symmetric;
+    if (!weight.rule.is_vector()) take_stated(config, weight.rule.matrix(), weight.format);
   }
 }
 
@@ -139,12 +146,22 @@ void LoadPlan::add_weight(const io::TensorFile& file, const WeightRule& rule) {
 
 void LoadPlan::check_all_used(const io::TensorFile& file, const io::ShardInfo* override) const {
   std::set<size_t> used;
-  for (const PlannedWeight& weight : weights_)
+  bool has_floats = false;
+  for (const PlannedWeight& weight : weights_) {
     used.insert(weight.parts.begin(), weight.parts.end());
+    if (weight.format.kind != io::MatrixKind::kScaledFloats) continue;
+    has_floats = true;
+    // The scales are read with the matrix.
+    const io::PlannedParam* scales = params_.find(weight.format.scales.tensor);
+    if (scales != nullptr) used.insert(static_cast<size_t>(scales - params_.params().data()));
+  }
+  const auto is_spare = [&](const std::string& tensor) {
+    return is_derived(tensor) || (has_floats && is_activation_scale(tensor));
+  };
   std::vector<std::string> unused;
   for (size_t i = 0; i < params_.params().size(); ++i) {
     const std::string& name = params_.params()[i].name;
-    if (!used.contains(i) && !is_derived(name)) unused.push_back(name);
+    if (!used.contains(i) && !is_spare(name)) unused.push_back(name);
   }
   if (unused.empty()) return;
   const size_t count = unused.size();

@@ -62,7 +62,7 @@ class LoadPlan {
 
  private:
   void add_weight(const io::TensorFile& file, const WeightRule& rule);
-  void check_quantization(const QuantizationConfig& config);
+  void take_quantization(const QuantizationConfig& config);
   void check_shapes(const PlannedWeight& weight, const std::string& where) const;
   void check_all_used(const io::TensorFile& file, const io::ShardInfo* override) const;
 
