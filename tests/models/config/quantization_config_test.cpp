@@ -182,10 +182,10 @@ TEST(QuantizationConfig, RefusesFloatsOfEightBitsThatItDoesNotKnow) {
   const std::string where = "DIR/config.json: quantization_config.";
   EXPECT_EQ(fp8_error("fmt", "e5m2"),
             "ConfigError: " + where + "fmt: 'e5m2' is not supported; supported: e4m3");
-  EXPECT_EQ(fp8_error("weight_block_size", {128}),
+  EXPECT_EQ(fp8_error("weight_block_size", json::array({128})),
             "FormatError: " + where +
                 "weight_block_size: [128], expected rows and columns of a block: [128, 128]");
-  EXPECT_EQ(fp8_error("weight_block_size", {128, 0}),
+  EXPECT_EQ(fp8_error("weight_block_size", json::array({128, 0})),
             "FormatError: " + where + "weight_block_size: [128,0], expected 1 to 1048576");
   const std::string group = where + "config_groups.group_0.weights";
   EXPECT_EQ(floats_config_error(compressed({{"type", "int"}, {"num_bits", 4}})),
