@@ -83,12 +83,12 @@ ScaleCounts scale_counts(const StoredMatrix& matrix, const TensorMeta& scales) {
   return counts;
 }
 
-// The run that one of `count` scales is of, if that is the same for all or the usual one; 0 if the
-// count doesn't say.
+// The run that one of `count` scales is of: the usual one if that fits, which may leave a smaller
+// last one, or else the same for all; 0 if the count doesn't say.
 int64_t scaled_run(int64_t size, int64_t count) {
   constexpr int64_t kUsualBlock = 128;
-  if (size % count == 0) return size / count;
-  return (size + kUsualBlock - 1) / kUsualBlock == count ? kUsualBlock : 0;
+  if (count > 1 && (size + kUsualBlock - 1) / kUsualBlock == count) return kUsualBlock;
+  return size % count == 0 ? size / count : 0;
 }
 
 MatrixFormat describe_scaled_floats(const StoredMatrix& matrix) {
