@@ -201,6 +201,12 @@ void add_cache_flag(CLI::App& app, ModelOptions& options) {
       ->check(CLI::IsMember({"f16", "f32"}));
 }
 
+void add_exact_flag(CLI::App& app, ModelOptions& options) {
+  app.add_flag("--exact", options.is_exact,
+               "the same bits on 1 to 8 ranks, however they cut the model, with any backend, and "
+               "in texts of any length; somewhat slower");
+}
+
 void add_adapter_flag(CLI::App& app, ModelOptions& options) {
   app.add_option("--adapter", options.adapter,
                  "low-rank adapters to put beside the weights: a run of weft lora, whose base is "

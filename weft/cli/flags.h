@@ -37,6 +37,8 @@ void add_device_flag(CLI::App& app, ModelOptions& options);
 /// Adds --cache-type: what keys and values are kept in.
 void add_cache_flag(CLI::App& app, ModelOptions& options);
 
+/// --exact.
+void add_exact_flag(CLI::App& app, ModelOptions& options);
 /// Adds --adapter.
 void add_adapter_flag(CLI::App& app, ModelOptions& options);
 

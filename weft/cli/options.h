@@ -36,6 +36,8 @@ struct ModelOptions {
   /// allows. Verbs that measure numbers leave it, others set kFastActivations before they add the
   /// flags.
   std::string activations = "float";
+  /// The same bits on any number of ranks (models::LoadOptions::is_exact).
+  bool is_exact = false;
   /// With "float": matrices of float16 and bfloat16 take the file's bytes rather than float32's,
   /// for verbs that measure numbers and read many tokens at once.
   bool halves_as_stored = false;

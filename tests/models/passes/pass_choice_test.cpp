@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/new_model.h"
 #include "weft/nn/linear/adapt.h"
@@ -14,6 +15,8 @@
 
 namespace weft::models {
 namespace {
+
+using testing::error_text;
 
 using dist::Group;
 
@@ -123,6 +126,7 @@ struct Choice {
   explicit Choice(bool is_wanted, const Group& group = {})
       : row{"the test",
             {Option::kQkvBias},
+            OptionSet(),
             "each token takes longer",
             is_wanted ? [](const PassParts&) { return true; }
                       : [](const PassParts&) { return false; },
@@ -154,6 +158,21 @@ TEST(PassChoice, SaysOnceWhichOptionCostsSpeed) {
 // Weights that the pass does not want run as modules whatever their options: nothing is lost.
 TEST(PassChoice, SaysNothingOfWeightsThatNoOtherPassWants) {
   EXPECT_EQ(Choice(false).said_by_use(), "");
+}
+
+TEST(PassChoice, RefusesWhatHasNoOrderOfSums) {
+  const PassRow row{"the test",
+                    {Option::kExperts},
+                    OptionSet(),
+                    "each token takes longer",
+                    [](const PassParts&) { return true; },
+                    nullptr};
+  PassParts parts = Choice::parts({});
+  parts.ordered.emplace();
+  PassChoice choice(parts, std::span(&row, 1));
+  EXPECT_EQ(error_text([&] { choice.best(); }),
+            "ConfigError: models: the same bits on any number of ranks: experts, expected a model "
+            "without; ask for the usual sums");
 }
 
 TEST(PassChoice, OneRankSpeaksForAll) {

@@ -240,7 +240,8 @@ TEST(ShardLinear, RefusesOnAllRanksAlikeAndNamesLayerSizesAndRemedy) {
 TEST(ShardLinear, RefusesWhatCannotBeCut) {
   on_ranks(
       [](const Group& group) {
-        const std::shared_ptr<LinearLike> panels = in_panels(*dense_case(16, 32, at::kFloat)(), 16);
+        const std::shared_ptr<LinearLike> panels =
+            in_panels(*dense_case(16, 32, at::kFloat)(), {.activation_bits = 16});
         const std::string remedy =
             ": a weft::nn::PanelLinearImpl can't be cut or joined, expected a weight in the file's "
             "order; do it before nn::put_in_panels or nn::on_cuda";

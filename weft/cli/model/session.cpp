@@ -124,7 +124,15 @@ models::LoadedModel load(const ModelOptions& options, const io::TensorFile& file
   if (options.activations != "float" && !load.on_cuda) {
     load.panel_activation_bits = options.activations == "int8" ? 8 : 16;
   }
+  load.is_exact = options.is_exact;
   return models::load_model(file, group, load);
+}
+
+void check_exact(const ModelOptions& options) {
+  check<ConfigError>(!options.is_exact || options.activations != "float",
+                     "--exact: with --activations float, expected int16 or int8; add one of them");
+  check<ConfigError>(!options.is_exact || options.device != "cuda",
+                     "--exact: with --device cuda, expected cpu; leave one of them out");
 }
 
 void check_cache_type(const ModelOptions& options) {
@@ -182,6 +190,7 @@ int run_on_ranks(
     const std::function<int(const ModelOptions& options, const dist::World& world)>& body) {
   ModelOptions resolved = options;
   check_cache_type(options);
+  check_exact(options);
   if (resolved.tp == 0) resolved.tp = dist::rank_info_from_env().size;
   check<ConfigError>(resolved.tp >= 1 && resolved.tp <= 1024, "--tp: ", resolved.tp,
                      ", expected 1 to 1024");

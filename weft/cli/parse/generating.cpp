@@ -129,6 +129,7 @@ std::optional<ChatOptions> parse_chat(const Args& args) {
   options.model.command = command_of("chat", args);
   options.model.activations = kFastActivations;
   add_running_flags(app, options.model);
+  add_exact_flag(app, options.model);
   app.add_option("-p,--prompt", options.prompt,
                  "ask this and end; - reads stdin (default: talk line by line)");
   app.add_option("-f,--file", options.prompt_file, "ask what stands in this file, and end");
@@ -152,6 +153,7 @@ std::optional<GenerateVerbOptions> parse_generate(const Args& args) {
   options.model.command = command_of("generate", args);
   options.model.activations = kFastActivations;
   add_running_flags(app, options.model);
+  add_exact_flag(app, options.model);
   app.add_option("-p,--prompt", options.prompt, "the text to continue; - reads stdin");
   app.add_option("-f,--file", options.prompt_file, "a file with the text to continue");
   add_answer_flags(app, options.answer, "print one JSON object instead of the text");
@@ -170,6 +172,7 @@ std::optional<ServeVerbOptions> parse_serve(const Args& args) {
   options.model.command = command_of("serve", args);
   options.model.activations = kFastActivations;
   add_running_flags(app, options.model);
+  add_exact_flag(app, options.model);
   add_served_flags(app, options);
   add_serve_flags(app, options);
   if (!parse_flags(app, args)) return std::nullopt;
@@ -189,6 +192,7 @@ std::optional<BatchVerbOptions> parse_batch(const Args& args) {
   options.max_queue = 1 << 20;
   options.model.activations = kFastActivations;
   add_running_flags(app, options.model);
+  add_exact_flag(app, options.model);
   add_served_flags(app, options);
   add_batch_flags(app, options);
   if (!parse_flags(app, args, {"--requests"})) return std::nullopt;
@@ -208,6 +212,7 @@ std::optional<LogitsOptions> parse_logits(const Args& args) {
   std::string tokens;
   add_model_flags(app, options.model);
   add_adapter_flag(app, options.model);
+  add_exact_flag(app, options.model);
   app.add_option("--tokens", tokens, "token ids, e.g. 1,2,3");
   add_file_flags(app, options.out, options.force, "the safetensors file to write");
   if (!parse_flags(app, args, {"--tokens", "--out"})) return std::nullopt;

@@ -134,6 +134,7 @@ std::optional<BenchOptions> parse_bench(const Args& args) {
   options.load.asked.seed = std::random_device()();
   std::string batches, clients;
   add_running_flags(app, options.model);
+  add_exact_flag(app, options.model);
   add_bench_flags(app, options);
   app.add_option("-b,--batch", batches,
                  "also generate so many sequences at once, e.g. 1,4,16 (default: none)");

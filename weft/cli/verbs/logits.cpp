@@ -2,6 +2,8 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include <optional>
+
 #include "weft/cli/model/adapter.h"
 #include "weft/cli/model/session.h"
 #include "weft/cli/output.h"
@@ -29,8 +31,11 @@ int logits_on_ranks(const ModelOptions& model_options, const dist::World& world,
   const Session session = open_session(model_options, world);
   models::CausalLM& model = *session.loaded.model;
   const at::Tensor ids_BT = at::tensor(options.tokens, at::kLong).unsqueeze(0);
-  const at::Tensor logits_TV =
-      model.logits(model.forward(ids_BT, nullptr)).squeeze(0).to(at::kFloat).contiguous();
+  // What is computed exactly is computed as texts are generated, with a cache.
+  std::optional<nn::KvCache> cache;
+  if (model_options.is_exact) cache = model.make_cache(1, ids_BT.size(1));
+  const at::Tensor x_BTD = model.forward(ids_BT, cache ? &*cache : nullptr);
+  const at::Tensor logits_TV = model.logits(x_BTD).squeeze(0).to(at::kFloat).contiguous();
   core::check<core::FormatError>(at::isfinite(logits_TV).all().item<bool>(), session.path,
                                  ": the model's logits, expected finite numbers, got NaN or "
                                  "infinity; its weights are damaged");

@@ -84,6 +84,7 @@ class Decoder : public CausalLM, public ReadsEach {
     parts.is_whole = stage.is_first && stage.is_last;
     parts.num_kv_heads = held_heads(config, source).kv_heads.length;
     parts.group = group;
+    if (source.is_exact()) parts.ordered = ordered_sums(source);
     blocks_ = parts.blocks;
     passes_ = std::make_unique<PassChoice>(std::move(parts));
     if (!stage.is_last) return;

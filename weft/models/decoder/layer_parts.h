@@ -5,6 +5,7 @@
 #include "weft/models/config/config.h"
 #include "weft/models/decoder/decoder_names.h"
 #include "weft/models/load/weight_source.h"
+#include "weft/models/passes/pass.h"
 #include "weft/nn/layers/mixture_of_experts.h"
 #include "weft/nn/layers/norm.h"
 #include "weft/nn/parallel/parallel_linear.h"
@@ -23,6 +24,10 @@ nn::PartialLinear partial(const WeightSource& source, const std::string& base, n
                           const dist::Group& group);
 /// This rank's heads in every layer.
 shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source);
+/// What this rank does of the sums of WeightSource::is_exact; nothing over what the model has not.
+/// Throws ConfigError for more than kMostExactRanks ranks, and where a rank's columns are no whole
+/// blocks of panels.
+OrderedSums ordered_sums(const WeightSource& source);
 nn::RMSNorm norm(const ModelConfig& config, const WeightSource& source, const PartPlace& place);
 
 }  // namespace weft::models

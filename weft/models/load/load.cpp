@@ -57,6 +57,7 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
   if (place_.panel_activation_bits != 0 && !place_.on_cuda) {
     if (auto panels = io::load_panels(file_, source, place_.panel_activation_bits, &own)) {
       report(own);
+      panels->is_exact = place_.is_exact;
       return nn::in_panels(std::move(*panels), bias);
     }
   }
@@ -87,7 +88,8 @@ std::shared_ptr<nn::LinearLike> WeightReader::in_order(
   if (place_.on_cuda) return nn::on_cuda(*linear);
 #endif
   if (place_.panel_activation_bits != 0) {
-    if (auto panels = nn::in_panels(*linear, place_.panel_activation_bits)) return panels;
+    if (auto panels = nn::in_panels(*linear, {place_.panel_activation_bits, place_.is_exact}))
+      return panels;
   }
   const auto* dense = dynamic_cast<const nn::DenseLinearImpl*>(linear.get());
   const at::ScalarType wanted = computing_dtype(dtype_);
@@ -155,7 +157,7 @@ LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
                        const LoadOptions& options) {
   const AgreedModel agreed = agree_on(file, group, options);
   const WeightReader reader(file, agreed.plan(), group.rank(), options.progress, options.dtype,
-                            {options.panel_activation_bits, options.on_cuda});
+                            {options.panel_activation_bits, options.on_cuda, options.is_exact});
   const core::KeptMemory kept;
   LoadedModel loaded;
   loaded.model = agreed.make(reader, options.layers, options.is_trainable);

@@ -23,6 +23,8 @@ struct MatrixPlace {
   int64_t panel_activation_bits = 0;
   /// On this process's GPU (nn::CudaLinear).
   bool on_cuda = false;
+  /// As nn::PanelOptions::is_exact.
+  bool is_exact = false;
 
   /// Whether matrices of float16 and bfloat16 stay as they are stored.
   bool keeps_halves() const { return panel_activation_bits != 0 || on_cuda; }
@@ -44,6 +46,7 @@ class WeightReader : public WeightSource {
   at::Tensor vector(const std::string& name) const override;
   /// A thread has a GPU of its own choice.
   bool serves_threads() const override { return !place_.on_cuda; }
+  bool is_exact() const override { return place_.is_exact; }
 
   const io::ReadStats& stats() const { return stats_; }
 
@@ -80,6 +83,11 @@ struct LoadOptions {
   /// they are stored, and activations are rounded to 8 or 16 bits on their way into products with
   /// quantized ones. 0: matrices keep the file's order.
   int64_t panel_activation_bits = 0;
+  /// With panels: hidden states and logits have the same bits on 1 to kMostExactRanks ranks, of any
+  /// backend and however they cut the model, in texts of any length and beside any others. Weights
+  /// of bfloat16 take all their 16 bits. A model that can't be computed so is refused with a
+  /// ConfigError when it is first run.
+  bool is_exact = false;
   /// For inference: matrices go to this process's GPU (cuda::select_device) as they are read, those
   /// of float16 and bfloat16 as they are stored, and products, norms and attention run there.
   bool on_cuda = false;

@@ -1,6 +1,8 @@
 #include "weft/models/load/plan.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <set>
 
 #include "weft/core/error.h"
@@ -87,6 +89,15 @@ int64_t num_indices(const std::vector<shard::Range>& wanted, int64_t cover, int6
   return shard::total_length(io::covering(wanted, cover)) / per;
 }
 
+// None where a rank would hold nothing.
+std::optional<shard::Layout> possible_layout(const DimSplit& split, int64_t n) {
+  try {
+    return split.layout(n, "");
+  } catch (const core::ConfigError&) {
+    return std::nullopt;
+  }
+}
+
 io::MatrixFormat vector_format(const io::PlannedParam& param) {
   io::MatrixFormat format;
   format.text = io::info(param.of(0).result.dtype()).name;
@@ -99,6 +110,7 @@ io::MatrixFormat vector_format(const io::PlannedParam& param) {
 LoadPlan::LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t num_ranks,
                    const PlanOptions& options) {
   const io::ShardInfo* override = options.shard_info;
+  splits_ = rules.splits;
   for (const auto& [name, split] : rules.splits) {
     layouts_[name] = split.layout(num_ranks, join(file.path(), ": ", name));
   }
@@ -209,6 +221,23 @@ const shard::Layout& LoadPlan::split(const std::string& name) const {
   check<core::InternalError>(at != layouts_.end(), "models: no split ", quote(name),
                              " in the plan");
   return at->second;
+}
+
+shard::SumOrder LoadPlan::sum_order(const std::string& name, int64_t run) const {
+  const auto at = splits_.find(name);
+  check<core::InternalError>(at != splits_.end(), "models: no split ", quote(name), " in the plan");
+  // Halves first: two, four and eight ranks have one sum each to share.
+  constexpr std::array<int64_t, kMostExactRanks> kNumbers = {2, 4, 8, 1, 3, 5, 6, 7};
+  std::vector<shard::Layout> cuts;
+  for (const int64_t n : kNumbers) {
+    for (const auto heads : {shard::HeadSplit::kEven, shard::HeadSplit::kKv}) {
+      DimSplit split = at->second;
+      split.head_split = heads;
+      const auto layout = possible_layout(split, n);
+      if (layout && layout->common_run(0) % run == 0) cuts.push_back(*layout);
+    }
+  }
+  return shard::SumOrder(cuts);
 }
 
 io::MatrixSlice LoadPlan::slice(const PlannedWeight& weight, int64_t rank) const {

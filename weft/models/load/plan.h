@@ -12,8 +12,12 @@
 #include "weft/models/config/quantization_config.h"
 #include "weft/models/load/weight_rules.h"
 #include "weft/shard/layout.h"
+#include "weft/shard/sum_order.h"
 
 namespace weft::models {
+
+/// Numbers of ranks whose sums agree where they are asked to (LoadOptions::is_exact).
+inline constexpr int64_t kMostExactRanks = 8;
 
 /// One weight on all ranks.
 struct PlannedWeight {
@@ -51,6 +55,11 @@ class LoadPlan {
   const PlannedWeight& require(const std::string& name) const;
   /// By named split: which elements each rank holds.
   const shard::Layout& split(const std::string& name) const;
+  bool has_split(const std::string& name) const { return layouts_.contains(name); }
+  /// The order in which sums along a named split have the same bits for 1 to kMostExactRanks ranks,
+  /// as far as these cut it at multiples of `run`. Throws InternalError for a name that the plan
+  /// does not have.
+  shard::SumOrder sum_order(const std::string& name, int64_t run) const;
   const io::ShardPlan& params() const { return params_; }
 
   /// What a rank wants of a weight, in the model's order.
@@ -68,6 +77,7 @@ class LoadPlan {
 
   std::vector<PlannedWeight> weights_;
   std::map<std::string, size_t> by_name_;
+  std::map<std::string, DimSplit> splits_;
   std::map<std::string, shard::Layout> layouts_;
   io::ShardPlan params_;
 };

@@ -28,6 +28,8 @@ class WeightSource {
   virtual at::Tensor vector(const std::string& name) const = 0;
   /// Whether several threads may ask at once: many small matrices are then made side by side.
   virtual bool serves_threads() const { return false; }
+  /// Whether the model is to give the same bits on any number of ranks (LoadOptions::is_exact).
+  virtual bool is_exact() const { return false; }
 
   /// What every rank holds of "<base>.weight" along its cut dim.
   shard::Layout layout(const std::string& base) const;

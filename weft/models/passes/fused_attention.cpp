@@ -118,7 +118,8 @@ struct FusedAttention::TileMemory {
   float *q, *o, *scratch;
 };
 
-FusedAttention::FusedAttention(int64_t head_dim) : head_dim_(head_dim) {
+FusedAttention::FusedAttention(int64_t head_dim, bool is_exact)
+    : head_dim_(head_dim), is_exact_(is_exact) {
   if (nn::kernels::can_pack(head_dim)) packed_ = nn::kernels::active_packed_attention();
 }
 
@@ -127,7 +128,7 @@ const float* FusedAttention::run(const Call& call) {
   turn(call);
   // The kernel of tiles takes whole vectors.
   constexpr int64_t kVector = 16;
-  if (call.tokens <= kFewTokens || head_dim_ % kVector != 0) {
+  if (is_exact_ || call.tokens <= kFewTokens || head_dim_ % kVector != 0) {
     attend_each(call);
   } else {
     attend_tiles(call);

@@ -65,7 +65,9 @@ class FusedAttention {
     return dtype == at::kFloat || dtype == at::kHalf;
   }
 
-  explicit FusedAttention(int64_t head_dim);
+  /// With `is_exact` passes of any length read the cache as those of few tokens do, so that a
+  /// token's output has the same bits in all of them.
+  explicit FusedAttention(int64_t head_dim, bool is_exact = false);
   /// Writes keys and values behind the cache's positions, which the caller advances. Returns the
   /// rows' outputs, q.count * head_dim each, end to end, until the next call. Not collective.
   const float* run(const Call& call);
@@ -89,6 +91,7 @@ class FusedAttention {
   uint32_t* packed_values(const Call& call, int64_t sequence, int64_t kv) const;
 
   int64_t head_dim_;
+  bool is_exact_;
   /// What multiplies tiles of bfloat16; null: they stay float32.
   const nn::kernels::PackedAttention* packed_ = nullptr;
   core::Scratch<float> out_;

@@ -13,6 +13,7 @@
 #include "weft/dist/shared_sum.h"
 #include "weft/nn/kernels/select.h"
 #include "weft/quant/kernels/panel_select.h"
+#include "weft/quant/panels/ordered_product.h"
 
 // Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
 
@@ -79,7 +80,9 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context
   const auto caches = shared == nullptr ? context.caches : std::span(&shared, 1);
   check_caches(caches, x_BTD);
   const int64_t rows = x_BTD.size(0) * x_BTD.size(1);
-  const RowCut own = RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
+  const RowCut own = ordered_heads_.has_value()
+                         ? RowCut{0, rows, rows, 0}
+                         : RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
   at::Tensor all = at::empty({own.room, width_});
   at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
   x.copy_(x_BTD);
@@ -165,7 +168,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
     const float* heads = attention_.run(call);
     take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
   }
-  add_product(pass, "output", layer.o, layer.o_bias, layer.attention_norms.after);
+  add_product(pass, "output", layer.o, layer.o_bias, layer.attention_norms.after, ordered_heads_);
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
@@ -209,7 +212,7 @@ void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   take_normed(pass, layer.ffn_norms.before, inputs_);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
   take_gated(pass, layer);
-  add_product(pass, "down", layer.down, layer.down_bias, layer.ffn_norms.after);
+  add_product(pass, "down", layer.down, layer.down_bias, layer.ffn_norms.after, ordered_ffn_);
 }
 
 void FusedDecoder::take_gated(const Pass& pass, const Layer& layer) {
@@ -245,7 +248,11 @@ void FusedDecoder::add_changed(const Pass& pass, const Vector& bias, const Vecto
   } else {
     group_.all_reduce(sum_);
   }
-  auto* const sum = (pass.own.is_cut() ? own_sum_ : sum_).mutable_data_ptr<float>();
+  add_whole(pass, bias, norm, (pass.own.is_cut() ? own_sum_ : sum_).mutable_data_ptr<float>());
+}
+
+// The same of a sum that the ranks have.
+void FusedDecoder::add_whole(const Pass& pass, const Vector& bias, const Vector& norm, float* sum) {
   for_rows(pass.own.count, width_, [&](int64_t row) {
     float *const added = sum + row * width_, *const x = pass.x + (pass.own.first + row) * width_;
     add_bias(bias, added);
@@ -254,9 +261,24 @@ void FusedDecoder::add_changed(const Pass& pass, const Vector& bias, const Vecto
   });
 }
 
+// The same with a sum that has one order for any number of ranks.
+void FusedDecoder::add_ordered(const Pass& pass, const char* part, const quant::PanelView& w,
+                               const Vector& bias, const Vector& norm, dist::OrderedSum& ordered) {
+  const int64_t count = pass.rows() * width_;
+  {
+    const core::Profiled profiled(part);
+    quant::multiply_ordered(quant::kernels::active_panel_kernel(), inputs_, w, ordered.plan(),
+                            {ordered.room(count), width_, count});
+  }
+  const core::Profiled profiled("all-reduce, residual");
+  add_whole(pass, bias, norm, ordered.sum(count));
+}
+
 // The same of what was taken times the linear.
 void FusedDecoder::add_product(const Pass& pass, const char* part, const quant::PanelView& w,
-                               const Vector& bias, const Vector& norm) {
+                               const Vector& bias, const Vector& norm,
+                               std::optional<dist::OrderedSum>& ordered) {
+  if (ordered.has_value()) return add_ordered(pass, part, w, bias, norm, *ordered);
   add_reduced(pass, bias, norm, [&](float* sum) {
     multiply(part, std::array{quant::PanelProduct{w, sum, width_}});
   });

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/dist/ordered_sum.h"
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/passes/float_rows.h"
 #include "weft/models/passes/fused_attention.h"
@@ -115,7 +116,11 @@ class FusedDecoder : public Pass {
   void run_experts(const Pass& pass, const Layer& layer);
   void add_own_sum(const Pass& pass);
   void add_product(const Pass& pass, const char* part, const quant::PanelView& w,
-                   const Vector& bias, const Vector& norm);
+                   const Vector& bias, const Vector& norm,
+                   std::optional<dist::OrderedSum>& ordered);
+  void add_ordered(const Pass& pass, const char* part, const quant::PanelView& w,
+                   const Vector& bias, const Vector& norm, dist::OrderedSum& ordered);
+  void add_whole(const Pass& pass, const Vector& bias, const Vector& norm, float* sum);
   void add_reduced(const Pass& pass, const Vector& bias, const Vector& norm, Summand write);
   void add_changed(const Pass& pass, const Vector& bias, const Vector& norm);
 
@@ -138,6 +143,8 @@ class FusedDecoder : public Pass {
   FusedExperts experts_;
   FloatRows q_, k_, v_, gate_, up_;
   at::Tensor sum_, own_sum_;
+  /// Instead of those, where sums have one order for any number of ranks.
+  std::optional<dist::OrderedSum> ordered_heads_, ordered_ffn_;
   /// [rows, 2], of queries and keys.
   at::Tensor head_squares_;
   float whole_q_, whole_k_;

@@ -14,11 +14,15 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
       gating_(parts.config.gating),
       norms_over_ranks_(parts.config.head_norms == HeadNorms::kAllHeads && parts.group.size() > 1),
       residual_scale_(static_cast<float>(parts.config.residual_scale)),
-      attention_(parts.config.head_dim),
+      attention_(parts.config.head_dim, parts.ordered.has_value()),
       group_(parts.group),
       whole_q_(static_cast<float>(parts.config.num_heads * head_dim_)),
       whole_k_(static_cast<float>(parts.config.num_kv_heads * head_dim_)) {
   last_norm_ = keep(parts.last_norm->whole_weight());
+  if (parts.ordered.has_value()) {
+    ordered_heads_.emplace(group_, parts.ordered->heads);
+    ordered_ffn_.emplace(group_, parts.ordered->ffn);
+  }
   is_complete_ =
       std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
 }

@@ -40,7 +40,7 @@ Linear take_router(const nn::PartialLinear& holder, HeldLinears& held) {
   if (auto panels = held.take_partial<nn::PanelLinearImpl>(holder)) return panels;
   const auto inner = holder->inner();
   if (std::dynamic_pointer_cast<nn::DenseLinearImpl>(inner) == nullptr) return nullptr;
-  return std::dynamic_pointer_cast<nn::PanelLinearImpl>(nn::in_panels(*inner, kActivationBits));
+  return std::dynamic_pointer_cast<nn::PanelLinearImpl>(nn::in_panels(*inner, {kActivationBits}));
 }
 
 // Adds what the pass reads of an expert to `layer`.

@@ -1,7 +1,9 @@
 #include "weft/models/passes/pass_choice.h"
 
+#include <string_view>
 #include <utility>
 
+#include "weft/core/error.h"
 #include "weft/core/log.h"
 
 namespace weft::models {
@@ -16,7 +18,7 @@ Pass& PassChoice::best() {
   for (Candidate& candidate : candidates_) {
     if (Pass* const pass = usable(candidate)) return *pass;
   }
-  return modules_;
+  return otherwise();
 }
 
 Pass& PassChoice::best_for(const nn::KvCache* cache) {
@@ -24,14 +26,31 @@ Pass& PassChoice::best_for(const nn::KvCache* cache) {
     Pass* const pass = usable(candidate);
     if (pass != nullptr && pass->takes(cache)) return *pass;
   }
-  return modules_;
+  return otherwise();
+}
+
+// The modules, which know no order of sums.
+Pass& PassChoice::otherwise() {
+  if (!parts_.ordered.has_value()) return modules_;
+  constexpr std::string_view kWhere = "models: the same bits on any number of ranks: ";
+  for (const Candidate& candidate : candidates_) {
+    const OptionSet missing = used_.without(candidate.row->known_in_order);
+    core::check<core::ConfigError>(missing.is_empty(), kWhere, names_of(missing),
+                                   ", expected a model without; ask for the usual sums");
+  }
+  core::fail<core::ConfigError>(
+      kWhere,
+      "weights, or a cache, that the pass for weights in panels does not take, expected "
+      "rows of whole blocks of 32 columns on each rank, and a cache of float16 or float32; "
+      "ask for the usual sums or for another number of ranks");
 }
 
 // Null where it can't run the model.
 Pass* PassChoice::usable(Candidate& candidate) {
   const PassRow& row = *candidate.row;
-  if (!used_.without(row.known).is_empty()) {
-    if (!has_said_ && row.is_wanted(parts_)) say_why_not(row);
+  const bool is_ordered = parts_.ordered.has_value();
+  if (!used_.without(is_ordered ? row.known_in_order : row.known).is_empty()) {
+    if (!is_ordered && !has_said_ && row.is_wanted(parts_)) say_why_not(row);
     return nullptr;
   }
   if (candidate.made == nullptr || !candidate.made->is_current()) candidate.made = row.make(parts_);

@@ -21,9 +21,9 @@ class PassChoice {
 
   /// The first of the table that knows all options in use and can run the weights as they are held,
   /// else the modules. An option that keeps the weights' own pass from being taken is said once, as
-  /// a warning of rank 0.
+  /// a warning of rank 0. Throws ConfigError where PassParts::ordered leaves none.
   Pass& best();
-  /// The first of those that takes `cache`, or null, now.
+  /// The first of those that takes `cache`, or null, now. Throws as best.
   Pass& best_for(const nn::KvCache* cache);
   ModulesPass& modules() { return modules_; }
 
@@ -33,6 +33,7 @@ class PassChoice {
     std::unique_ptr<Pass> made;
   };
   Pass* usable(Candidate& candidate);
+  Pass& otherwise();
   void say_why_not(const PassRow& row);
 
   PassParts parts_;

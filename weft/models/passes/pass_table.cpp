@@ -60,6 +60,11 @@ constexpr OptionSet kPanelsKnow = {
     Option::kUngatedSharedExpert,
 };
 
+constexpr OptionSet kNotInOrder = {
+    Option::kNormsOfAllHeads, Option::kExperts,        Option::kRouterBias,
+    Option::kExpertBias,      Option::kSigmoidRouting, Option::kUngatedSharedExpert,
+};
+
 #ifdef WEFT_HAS_CUDA
 constexpr OptionSet kCudaKnows = {
     Option::kWindows,           Option::kQkvBias,         Option::kOutputBias,
@@ -73,12 +78,13 @@ constexpr OptionSet kCudaKnows = {
 std::span<const PassRow> pass_table() {
   static const std::array rows = {
 #ifdef WEFT_HAS_CUDA
-      PassRow{"the GPU", kCudaKnows,
+      PassRow{"the GPU", kCudaKnows, OptionSet(),
               "every product moves its numbers between the processor and the GPU",
               holds_linears_as<nn::CudaLinearImpl>, make_pass<CudaDecoder>},
 #endif
-      PassRow{"weights in panels", kPanelsKnow, "each token takes longer",
-              holds_linears_as<nn::PanelLinearImpl>, make_pass<FusedDecoder>},
+      PassRow{"weights in panels", kPanelsKnow, kPanelsKnow.without(kNotInOrder),
+              "each token takes longer", holds_linears_as<nn::PanelLinearImpl>,
+              make_pass<FusedDecoder>},
   };
   return rows;
 }

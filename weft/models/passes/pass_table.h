@@ -15,6 +15,8 @@ struct PassRow {
   std::string_view name;
   /// What it computes beside the plain decoder: a model that uses any other option runs without it.
   OptionSet known;
+  /// Those of them that it computes with PassParts::ordered.
+  OptionSet known_in_order;
   /// In messages: what it costs to run without it.
   std::string_view cost;
   /// Whether the modules hold their weights as it wants them.

@@ -24,10 +24,15 @@ std::shared_ptr<LinearLike> in_panels(quant::PanelMatrix weight, const at::Tenso
       std::move(weight), bias.defined() ? bias.detach().to(at::kFloat).contiguous() : bias);
 }
 
-std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits) {
+std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, const PanelOptions& options) {
+  const auto made = [&](quant::PanelMatrix weight, const at::Tensor& bias) {
+    weight.is_exact = options.is_exact;
+    return in_panels(std::move(weight), bias);
+  };
   if (const auto* dense = dynamic_cast<const DenseLinearImpl*>(&linear)) {
     if (!quant::fits_panels(dense->weight)) return nullptr;
-    return in_panels(quant::to_panels(dense->weight), dense->bias);
+    const auto halves = options.is_exact ? quant::HalfPanels::kPlain : quant::HalfPanels::kShortest;
+    return made(quant::to_panels(dense->weight, halves), dense->bias);
   }
   const auto* quantized = dynamic_cast<const QuantizedLinearImpl*>(&linear);
   if (quantized == nullptr) return nullptr;
@@ -35,11 +40,11 @@ std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activati
     if (floats->bits() != 4) return nullptr;
     const quant::AffineTensor integers = quant::to_affine(*floats);
     if (!quant::fits_panels(integers)) return nullptr;
-    return in_panels(quant::to_panels(integers, activation_bits), quantized->bias);
+    return made(quant::to_panels(integers, options.activation_bits), quantized->bias);
   }
   const auto* affine = std::get_if<quant::AffineTensor>(&quantized->weight);
   if (affine == nullptr || !quant::fits_panels(*affine)) return nullptr;
-  return in_panels(quant::to_panels(*affine, activation_bits), quantized->bias);
+  return made(quant::to_panels(*affine, options.activation_bits), quantized->bias);
 }
 
 PanelLinearImpl::PanelLinearImpl(quant::PanelMatrix weight_in, at::Tensor bias_in)
@@ -87,7 +92,7 @@ int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits) {
   }
   int64_t count = 0;
   for (const auto& [former, all] : holders) {
-    const auto made = in_panels(*former, activation_bits);
+    const auto made = in_panels(*former, {.activation_bits = activation_bits});
     if (made == nullptr) continue;
     for (LinearHolder* holder : all) holder->set_inner(made);
     ++count;

@@ -41,9 +41,17 @@ class PanelLinearImpl : public Cloned<PanelLinearImpl, LinearLike> {
 };
 TORCH_MODULE(PanelLinear);
 
-/// The same layer in panels, activations of a quantized one with `activation_bits`, 8 or 16; null
-/// if its weight doesn't fit (quant::fits_panels).
-std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, int64_t activation_bits);
+/// How weights lie in panels.
+struct PanelOptions {
+  /// Of activations on their way into a product with a quantized weight: 8 or 16.
+  int64_t activation_bits = 8;
+  /// The same bits whatever part of a whole the weight is and however long sequences are:
+  /// quant::PanelMatrix::is_exact, and quant::HalfPanels::kPlain.
+  bool is_exact = false;
+};
+
+/// The same layer in panels; null if its weight doesn't fit (quant::fits_panels).
+std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, const PanelOptions& options);
 
 /// A layer of panels and a bias of any floating type, or none.
 std::shared_ptr<LinearLike> in_panels(quant::PanelMatrix weight, const at::Tensor& bias);

@@ -220,7 +220,7 @@ template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared>
   }
 }
 
-// kPanels panels for one token: its first block is number `at`, the next ones each `stride`
+// kPanels panels for one token: its row's first block is number `at`, the next ones each `stride`
 // further.
 template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kPanels>
 void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x, int64_t at,
@@ -228,9 +228,11 @@ void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& 
   const PanelForm form = w.form;
   constexpr int64_t kHalfRows = kPanelRows / kHalves;
   const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
-  const uint8_t* blocks = run.panel + w.shared_bytes();
+  const int64_t first = w.first_block, end = first + w.num_blocks;
+  const uint8_t* blocks = run.panel + w.shared_bytes() + first * form.block_bytes();
+  at += first * stride;
   __m256 totals[kPanels][kHalves] = {};
-  for (int64_t b = 0; b < w.num_blocks; ++b, blocks += form.block_bytes(), at += stride) {
+  for (int64_t b = first; b < end; ++b, blocks += form.block_bytes(), at += stride) {
     const auto* const shared =
         reinterpret_cast<const float*>(run.panel) + b / kSharedBlocks * form.shared_numbers();
     const TokenBlock token = token_block<kIs16>(x, at);
@@ -260,7 +262,7 @@ struct Avx2 {
     const int64_t tokens = x.tile_tokens(first);
     for (int64_t t = 0; t < tokens; ++t) {
       multiply_run_of<kNumbers, kGroups, kIs16, kIsShared, 1>(
-          w, {panel}, x, first * w.num_blocks + t, tokens, y.data + (first + t) * y.stride);
+          w, {panel}, x, first * w.blocks_of_row() + t, tokens, y.data + (first + t) * y.stride);
     }
   }
 

@@ -92,14 +92,15 @@ template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kT
       form.header_bytes() + kPanelRows * kBlockColumns * PanelForm{kNumbers}.bits() / 8;
   const int64_t shared_numbers = kIsShared ? form.shared_numbers() : 0;
   const uint8_t* shared = run.panel;
-  const uint8_t* panel = run.panel + (kIsShared ? w.shared_bytes() : 0);
-  TileBlocks<kTokens, kGroups, kIs16> blocks(x, first * w.num_blocks);
+  const int64_t first_block = w.first_block, end = first_block + w.num_blocks;
+  const uint8_t* panel = run.panel + (kIsShared ? w.shared_bytes() : 0) + first_block * bytes;
+  TileBlocks<kTokens, kGroups, kIs16> blocks(x, first * w.blocks_of_row() + first_block * kTokens);
   __m512 totals[kPanels][kTokens];
   for (auto& of_panel : totals) {
 #pragma GCC unroll 8
     for (__m512& total : of_panel) total = _mm512_setzero_ps();
   }
-  for (int64_t b = 0; b < w.num_blocks; ++b, panel += bytes) {
+  for (int64_t b = first_block; b < end; ++b, panel += bytes) {
     const auto* const numbers =
         reinterpret_cast<const float*>(shared) + b / kSharedBlocks * shared_numbers;
     TileBlocks<kTokens, kGroups, kIs16> next = blocks;

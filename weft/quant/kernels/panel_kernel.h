@@ -90,13 +90,20 @@ struct Panels {
   int64_t num_blocks = 0;
   /// Of kShortBFloat16: 16 upper bytes by index.
   const uint8_t* upper_bytes = nullptr;
+  /// Where these are some columns of a matrix: the first of their blocks, and the blocks of a row
+  /// of it and of the tokens that it is multiplied by. 0 blocks: these are all.
+  int64_t first_block = 0;
+  int64_t row_blocks = 0;
 
-  /// Bytes of a panel before its first block.
+  [[gnu::always_inline]] int64_t blocks_of_row() const {
+    return row_blocks == 0 ? num_blocks : row_blocks;
+  }
+  /// Bytes of a panel before the first block of a row.
   [[gnu::always_inline]] int64_t shared_bytes() const {
-    return (num_blocks + kSharedBlocks - 1) / kSharedBlocks * form.shared_numbers() * 4;
+    return (blocks_of_row() + kSharedBlocks - 1) / kSharedBlocks * form.shared_numbers() * 4;
   }
   [[gnu::always_inline]] int64_t panel_bytes() const {
-    return shared_bytes() + num_blocks * form.block_bytes();
+    return shared_bytes() + blocks_of_row() * form.block_bytes();
   }
 };
 
@@ -173,6 +180,7 @@ struct PanelKernel {
   /// nearest, ties to even. Every kernel gives the same codes and scales.
   void (*round)(const float* x, int64_t num_blocks, const RoundedToken& to);
   /// y = x w^T for panels [first, first + count) of codes; y.data is the first panel's first row.
+  /// The only product that takes some columns of a matrix (Panels::first_block) as such.
   void (*multiply)(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                    const PanelOutputs& y);
   /// The same for plain numbers, summed in float32. A token's result is the same beside any others.

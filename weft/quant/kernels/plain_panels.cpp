@@ -149,11 +149,11 @@ void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs
     for (int64_t t = 0; t < x.tokens; ++t) {
       for (int64_t row = 0; row < kPanelRows; ++row) rows[t * y.stride + row] = 0;
     }
-    for (int64_t b = 0; b < w.num_blocks; ++b) {
+    for (int64_t b = w.first_block; b < w.first_block + w.num_blocks; ++b) {
       unpack(w, w.data + (first + panel) * w.panel_bytes(), b, block);
       for (int64_t t = 0; t < x.tokens; ++t) {
         const int64_t tile = t / kTileTokens * kTileTokens;
-        const int64_t at = tile * w.num_blocks + b * x.tile_tokens(tile) + t - tile;
+        const int64_t at = tile * w.blocks_of_row() + b * x.tile_tokens(tile) + t - tile;
         TokenBlock token;
         read_token(x, at, token);
         add_block(block, token, x.scales[at], x.sums + 2 * at, rows + t * y.stride);

@@ -267,7 +267,7 @@ PanelMatrix to_panels(const AffineTensor& w, int64_t activation_bits) {
   return made;
 }
 
-PanelMatrix to_panels(const at::Tensor& w) {
+PanelMatrix to_panels(const at::Tensor& w, HalfPanels halves) {
   check<ShapeError>(fits_panels(w), "quant.to_panels: ", core::list_text(w.sizes()), " of ",
                     c10::toString(w.scalar_type()), ", expected rows of whole blocks of ",
                     kBlockColumns, " of float32, float16 or bfloat16; keep it as it is");
@@ -276,7 +276,7 @@ PanelMatrix to_panels(const at::Tensor& w) {
                  : w.scalar_type() == at::kHalf ? PanelNumbers::kFloat16
                                                 : PanelNumbers::kBFloat16;
   const at::Tensor whole = w.detach().contiguous();
-  if (form.numbers == PanelNumbers::kBFloat16) {
+  if (form.numbers == PanelNumbers::kBFloat16 && halves == HalfPanels::kShortest) {
     if (const auto upper = UpperBytes::choose(whole)) return to_short_panels(whole, *upper);
   }
   PanelMatrix made = empty_panels(w.size(0), w.size(1), form);

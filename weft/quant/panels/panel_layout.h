@@ -19,6 +19,9 @@ struct PanelMatrix {
   kernels::PanelForm form;
   /// What activations are rounded to on their way into a product with codes: 8 or 16 bits.
   int64_t activation_bits = 8;
+  /// Long sequences are not rounded to bfloat16 where that is faster: a row's product has the same
+  /// bits in a sequence of any length.
+  bool is_exact = false;
   /// uint8, one dim.
   at::Tensor data;
   /// What belongs to panels of kShortBFloat16; null for others.
@@ -54,9 +57,12 @@ bool fits_panels(const at::Tensor& w);
 
 /// Throws ShapeError unless fits_panels(w), and activation_bits are 8 or 16.
 PanelMatrix to_panels(const AffineTensor& w, int64_t activation_bits = 8);
-/// Throws ShapeError unless fits_panels(w). bfloat16 takes 12 bits where that loses nothing
-/// (UpperBytes).
-PanelMatrix to_panels(const at::Tensor& w);
+/// How bfloat16 lies in panels: in 12 bits where that loses nothing (UpperBytes), or always as it
+/// is. Products of the first kind add some numbers last, which ones depends on the matrix.
+enum class HalfPanels { kShortest, kPlain };
+
+/// Throws ShapeError unless fits_panels(w).
+PanelMatrix to_panels(const at::Tensor& w, HalfPanels halves = HalfPanels::kShortest);
 
 /// As the kernels see it; valid while w's data lives.
 kernels::Panels view_of(const PanelMatrix& w);

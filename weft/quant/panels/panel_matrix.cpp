@@ -106,14 +106,14 @@ void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
 }  // namespace
 
 PanelInputs::Wants PanelInputs::Wants::of(const PanelMatrix& w) {
-  if (!w.form.is_dense()) return {w.activation_bits, false, false};
+  if (!w.form.is_dense()) return {w.activation_bits, false, false, w.is_exact};
   const bool is_bfloat16 = quant::is_bfloat16(PanelView(w));
-  return {0, !is_bfloat16, is_bfloat16};
+  return {0, !is_bfloat16, is_bfloat16, w.is_exact};
 }
 
 PanelInputs::Wants PanelInputs::Wants::operator|(const Wants& other) const {
   return {std::max(code_bits, other.code_bits), numbers || other.numbers,
-          bfloat16 || other.bfloat16};
+          bfloat16 || other.bfloat16, exact || other.exact};
 }
 
 kernels::RoundedInputs PanelInputs::codes(int64_t group) const {
@@ -161,7 +161,7 @@ void PanelInputs::take_part(const kernels::PanelKernel& kernel, const Shape& sha
                     kRowRun);
   set_groups(shape.rows, shape.starts);
   in_ = shape.in;
-  is_exact_ = shape.tokens <= kExactRows;
+  is_exact_ = wants_.exact || shape.tokens <= kExactRows;
   make_room(kernel, std::max(shape.room, shape.rows));
   const int64_t grain = rows_per_thread(4 * in_);
   at::parallel_for(first, first + count, grain, [&](int64_t begin, int64_t end) {

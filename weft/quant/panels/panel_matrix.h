@@ -27,6 +27,8 @@ class PanelInputs {
     /// Numbers for matrices of bfloat16: long sequences are rounded to it where the kernel has such
     /// products.
     bool bfloat16 = false;
+    /// PanelMatrix::is_exact.
+    bool exact = false;
 
     /// The form that a product with `w` needs.
     static Wants of(const PanelMatrix& w);

@@ -1,0 +1,51 @@
+#include "weft/dist/ordered_sum.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/core/error.h"
+
+namespace weft::dist {
+namespace {
+
+// So few numbers of each slot stay in the first level cache while they are added.
+constexpr int64_t kRun = 1024;
+
+void add(const float* from, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+}  // namespace
+
+OrderedSum::OrderedSum(Group group, shard::SumPlan plan)
+    : group_(std::move(group)), plan_(std::move(plan)) {}
+
+float* OrderedSum::room(int64_t count) {
+  if (!own_.defined() || own_.size(1) != count) {
+    own_ = at::empty({plan_.slots, count}, at::kFloat);
+    all_ = group_.size() == 1 ? own_ : at::empty({group_.size() * plan_.slots, count}, at::kFloat);
+  }
+  return own_.mutable_data_ptr<float>();
+}
+
+float* OrderedSum::sum(int64_t count) {
+  core::check<core::ShapeError>(own_.defined() && own_.size(1) == count,
+                                "dist.OrderedSum.sum: ", count, " numbers, expected the ",
+                                own_.defined() ? own_.size(1) : 0, " that there is room for");
+  if (group_.size() > 1) group_.all_gather_into(all_, own_);
+  auto* const all = all_.mutable_data_ptr<float>();
+  at::parallel_for(0, (count + kRun - 1) / kRun, 8, [&](int64_t begin, int64_t end) {
+    for (int64_t run = begin; run < end; ++run) {
+      const int64_t first = run * kRun, length = std::min(kRun, count - first);
+      for (const shard::SumStep& step : plan_.joins) {
+        add(all + step.from * count + first, all + step.to * count + first, length);
+      }
+    }
+  });
+  return all + plan_.result * count;
+}
+
+}  // namespace weft::dist

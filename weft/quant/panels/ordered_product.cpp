@@ -1,0 +1,140 @@
+#include "weft/quant/panels/ordered_product.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "weft/core/error.h"
+#include "weft/core/memory/scratch.h"
+#include "weft/quant/view.h"
+
+namespace weft::quant {
+namespace {
+
+using core::check;
+using core::ShapeError;
+using kernels::kBlockColumns;
+using kernels::kPanelRows;
+
+// Panels that a token reads together, and rows whose sums stay in the second level cache.
+constexpr int64_t kPanels = 4;
+constexpr int64_t kRows = 32;
+static_assert(kRows % kernels::kTileTokens == 0);
+
+// Some columns of w, of tokens as long as its rows.
+kernels::Panels columns_of(const PanelView& w, const shard::Range& columns) {
+  kernels::Panels piece = w.panels;
+  piece.row_blocks = w.panels.num_blocks;
+  piece.first_block = columns.start / kBlockColumns;
+  piece.num_blocks = columns.length / kBlockColumns;
+  return piece;
+}
+
+// Rows [first, first + count) of x, first a multiple of kTileTokens.
+kernels::RoundedInputs codes_of(const PanelInputs& x, int64_t first, int64_t count) {
+  kernels::RoundedInputs codes = x.codes();
+  const int64_t in = x.in_features(), blocks = in / kBlockColumns;
+  codes.codes += first * in;
+  if (codes.lower_codes != nullptr) codes.lower_codes += first * in;
+  codes.scales += first * blocks;
+  codes.sums += 2 * first * blocks;
+  codes.tokens = count;
+  return codes;
+}
+
+void add(const float* from, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+void check_fit(const PanelInputs& x, const PanelView& w, const shard::SumPlan& plan) {
+  const bool is_dense = w.panels.form.is_dense();
+  const bool has_form = is_dense ? w.short_numbers == nullptr &&
+                                       (x.wants().numbers || x.wants().bfloat16) && x.is_exact()
+                                 : x.has_codes() && x.is_exact();
+  check<ShapeError>(has_form && x.in_features() == w.in_features(),
+                    "quant.multiply_ordered: rows of ", x.in_features(), ", expected ",
+                    w.in_features(), " in the form that an exact matrix wants");
+  for (const shard::Range& piece : plan.pieces) {
+    check<ShapeError>(piece.start % kBlockColumns == 0 && piece.length % kBlockColumns == 0,
+                      "quant.multiply_ordered: a piece of ", piece.length, " columns from ",
+                      piece.start, ", expected whole blocks of ", kBlockColumns);
+  }
+}
+
+// One product, for some panels and rows at a time: their pieces' sums stay in the cache.
+class OrderedProduct {
+ public:
+  OrderedProduct(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
+                 const shard::SumPlan& plan, const NodeOutputs& y)
+      : kernel_(kernel), x_(x), plan_(plan), y_(y) {
+    for (const shard::Range& piece : plan.pieces) pieces_.push_back(columns_of(w, piece));
+  }
+
+  // Panels [first, first + count) for all rows.
+  void run(int64_t first, int64_t count) const {
+    for (int64_t row = 0; row < x_.num_rows(); row += kRows) {
+      run_rows({row, std::min(kRows, x_.num_rows() - row)}, first, count);
+    }
+  }
+
+ private:
+  void run_rows(const shard::Range& rows, int64_t first, int64_t count) const {
+    thread_local core::Scratch<float> memory;
+    const int64_t width = count * kPanelRows, size = rows.length * width;
+    float* const sums = memory.make_room(static_cast<int64_t>(pieces_.size()) * size);
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      multiply(pieces_[i], rows, first, count, {sums + static_cast<int64_t>(i) * size, width});
+    }
+    for (const shard::SumStep& step : plan_.steps) {
+      add(sums + step.from * size, sums + step.to * size, size);
+    }
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const float* const node = sums + plan_.nodes[i] * size;
+      float* const to = y_.data + static_cast<int64_t>(i) * y_.node_stride + first * kPanelRows;
+      for (int64_t row = 0; row < rows.length; ++row) {
+        std::copy_n(node + row * width, width, to + (rows.start + row) * y_.row_stride);
+      }
+    }
+  }
+
+  void multiply(const kernels::Panels& piece, const shard::Range& rows, int64_t first,
+                int64_t count, const kernels::PanelOutputs& y) const {
+    if (piece.form.is_dense()) return multiply_plain(piece, rows, first, count, y);
+    kernel_.multiply(piece, first, count, codes_of(x_, rows.start, rows.length), y);
+  }
+
+  // A panel has what a row's blocks share before them; plain numbers share nothing, so that some
+  // columns are panels of their own, far apart.
+  void multiply_plain(kernels::Panels piece, const shard::Range& rows, int64_t first, int64_t count,
+                      const kernels::PanelOutputs& y) const {
+    const int64_t column = piece.first_block * kBlockColumns;
+    piece.data += piece.first_block * piece.form.block_bytes();
+    piece.first_block = 0;
+    const kernels::DenseInputs all = x_.numbers();
+    const float* const x = all.data + rows.start * all.stride + column;
+    kernel_.multiply_dense(piece, first, count, {x, all.stride, rows.length}, y);
+  }
+
+  const kernels::PanelKernel& kernel_;
+  const PanelInputs& x_;
+  const shard::SumPlan& plan_;
+  const NodeOutputs& y_;
+  std::vector<kernels::Panels> pieces_;
+};
+
+}  // namespace
+
+void multiply_ordered(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
+                      const shard::SumPlan& plan, const NodeOutputs& y) {
+  check_fit(x, w, plan);
+  const OrderedProduct product(kernel, x, w, plan, y);
+  const int64_t work = kPanelRows * x.in_features() * x.num_rows();
+  at::parallel_for(0, w.num_panels, rows_per_thread(work), [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += kPanels) {
+      product.run(first, std::min(kPanels, end - first));
+    }
+  });
+}
+
+}  // namespace weft::quant
