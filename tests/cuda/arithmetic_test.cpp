@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
+
+#include "weft/cuda/spans.h"
 
 namespace weft::cuda {
 namespace {
@@ -74,22 +77,30 @@ TEST(CudaArithmetic, CodesOfAllBitsHaveTheirValues) {
   }
 }
 
-TEST(CudaArithmetic, AWarpsLanesShareADotProduct) {
-  constexpr int32_t kIn = 304;
-  alignas(32) float x[2][kIn];
-  for (int32_t i = 0; i < kIn; ++i) {
-    x[0][i] = std::sin(static_cast<float>(i));
-    x[1][i] = std::cos(static_cast<float>(3 * i));
-  }
-  const float* rows[2] = {x[0], x[1]};
+// All of a matrix, span by span.
+void expect_spans_have_their_values(const Codes& w, const std::string& what) {
+  visit_span(w.view, [&]<class Span>(const Span& /*form*/) {
+    for (int32_t row = 0; row < w.view.out; ++row) {
+      for (int32_t column = 0; column < w.in; column += Span::kColumns) {
+        Span span;
+        span.load(w.view, row, column / Span::kColumns, column / w.group);
+        const ScaleOffset group = span.scale_offset(w.view);
+        for (int32_t i = 0; i < Span::kColumns; ++i) {
+          float q[kUnit];
+          span.read(i / kUnit, q);
+          EXPECT_EQ(value_of(q[i % kUnit], group), w.value(row, column + i)) << what;
+        }
+      }
+    }
+  });
+}
+
+TEST(CudaArithmetic, SpansOfCodesHaveTheirValues) {
   for (const int32_t bits : {2, 3, 4, 5, 6, 8}) {
-    const Codes w(bits, 2, kIn, 8);
-    float sum[2] = {};
-    for (int32_t lane = 0; lane < kLanes; ++lane) add_lane<2>(w.view, 1, lane, rows, sum);
-    for (int row = 0; row < 2; ++row) {
-      double expected = 0;
-      for (int32_t i = 0; i < kIn; ++i) expected += double{w.value(1, i)} * double{x[row][i]};
-      EXPECT_NEAR(sum[row], expected, 2e-4) << bits << " bits";
+    for (const int32_t group : {8, 16, 24, 32, 96}) {
+      expect_spans_have_their_values(
+          Codes(bits, 3, 288, group),
+          std::to_string(bits) + " bits in groups of " + std::to_string(group));
     }
   }
 }

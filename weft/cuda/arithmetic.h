@@ -12,14 +12,29 @@
 #else
 #define WEFT_BOTH inline
 #endif
+#ifdef __CUDA_ARCH__
+#define WEFT_UNROLL _Pragma("unroll")
+#else
+#define WEFT_UNROLL
+#endif
 
 namespace weft::cuda {
 
-/// One T from an address that is a multiple of its size: one load.
+/// One T from an address that is a multiple of its size: one load. nvcc loses what memcpy is told
+/// of an address, and would read byte by byte.
 template <class T>
 WEFT_BOTH T load(const void* from) {
   T value;
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(uint4)) {
+    const uint4 words = *static_cast<const uint4*>(from);
+    __builtin_memcpy(&value, &words, sizeof(T));
+  } else {
+    value = *static_cast<const T*>(from);
+  }
+#else
   __builtin_memcpy(&value, __builtin_assume_aligned(from, alignof(T)), sizeof(T));
+#endif
   return value;
 }
 
@@ -80,6 +95,24 @@ WEFT_BOTH uint64_t packed_unit(const uint8_t* from) {
     for (int i = 0; i < kBits; ++i) packed |= uint64_t{from[i]} << (8 * i);
   }
   return packed;
+}
+
+/// The same for `bits` of 2 to 6 or 8.
+WEFT_BOTH uint64_t packed_unit(const uint8_t* from, int32_t bits) {
+  switch (bits) {
+    case 2:
+      return packed_unit<2>(from);
+    case 3:
+      return packed_unit<3>(from);
+    case 4:
+      return packed_unit<4>(from);
+    case 5:
+      return packed_unit<5>(from);
+    case 6:
+      return packed_unit<6>(from);
+    default:
+      return packed_unit<8>(from);
+  }
 }
 
 /// Those codes as numbers.
@@ -176,79 +209,6 @@ WEFT_BOTH void unit_values(const MatrixView& w, int32_t row, int32_t unit, float
 
 /// Threads that share one row of a product: a warp.
 inline constexpr int32_t kLanes = 32;
-
-/// sum[r] += x[r] times this lane's part of the row: units lane, lane + kLanes … The sum's order
-/// does not depend on kRows. x[r]: a row of activations, at a multiple of 16 bytes.
-template <int kBits, int kRows>
-WEFT_BOTH void add_codes(const MatrixView& w, int32_t row, int32_t lane, const float* const* x,
-                         float* sum) {
-  const int32_t units = w.in / kUnit;
-  for (int32_t unit = lane; unit < units; unit += kLanes) {
-    float q[kUnit], a[kUnit];
-    unpack_unit<kBits>(unit_at<kBits>(w, row, unit), q);
-    const ScaleOffset group = scale_of(w, row, unit);
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
-    for (int r = 0; r < kRows; ++r) {
-      read_unit<Dtype::kF32>(reinterpret_cast<const uint8_t*>(x[r] + unit * kUnit), a);
-      float dot = 0, total = 0;
-      for (int i = 0; i < kUnit; ++i) {
-        dot = fmaf(q[i], a[i], dot);
-        total += a[i];
-      }
-      sum[r] = fmaf(group.scale, dot, fmaf(group.offset, total, sum[r]));
-    }
-  }
-}
-
-/// The same for plain numbers.
-template <Dtype kNumbers, int kRows>
-WEFT_BOTH void add_numbers(const MatrixView& w, int32_t row, int32_t lane, const float* const* x,
-                           float* sum) {
-  constexpr int kBits = kNumbers == Dtype::kF32 ? 32 : 16;
-  const int32_t units = w.in / kUnit;
-  for (int32_t unit = lane; unit < units; unit += kLanes) {
-    float v[kUnit], a[kUnit];
-    read_unit<kNumbers>(unit_at<kBits>(w, row, unit), v);
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
-    for (int r = 0; r < kRows; ++r) {
-      read_unit<Dtype::kF32>(reinterpret_cast<const uint8_t*>(x[r] + unit * kUnit), a);
-      for (int i = 0; i < kUnit; ++i) sum[r] = fmaf(v[i], a[i], sum[r]);
-    }
-  }
-}
-
-/// The same for any matrix.
-template <int kRows>
-WEFT_BOTH void add_lane(const MatrixView& w, int32_t row, int32_t lane, const float* const* x,
-                        float* sum) {
-  switch (w.bits) {
-    case 2:
-      return add_codes<2, kRows>(w, row, lane, x, sum);
-    case 3:
-      return add_codes<3, kRows>(w, row, lane, x, sum);
-    case 4:
-      return add_codes<4, kRows>(w, row, lane, x, sum);
-    case 5:
-      return add_codes<5, kRows>(w, row, lane, x, sum);
-    case 6:
-      return add_codes<6, kRows>(w, row, lane, x, sum);
-    case 8:
-      return add_codes<8, kRows>(w, row, lane, x, sum);
-    default:
-      break;
-  }
-  if (w.numbers == Dtype::kF32) {
-    return add_numbers<Dtype::kF32, kRows>(w, row, lane, x, sum);
-  }
-  if (w.numbers == Dtype::kF16) {
-    return add_numbers<Dtype::kF16, kRows>(w, row, lane, x, sum);
-  }
-  add_numbers<Dtype::kBF16, kRows>(w, row, lane, x, sum);
-}
 
 /// silu(gate) * up.
 WEFT_BOTH float swiglu(float gate, float up) { return gate / (1 + expf(-gate)) * up; }

@@ -81,33 +81,52 @@ struct Softmax {
   float out[kOwn] = {};
 };
 
-// Takes up every kWarps-th position from `first` on. A lane has elements lane, lane + kLanes … of
-// the head.
+// Positions that a warp reads at a time, so that it waits for memory once for all of them.
+constexpr int kAtOnce = 4;
+
+// Adds `weight` and its share of a position's values; sums are of exp(score - largest).
+template <int kOwn>
+__device__ void add_position(Softmax<kOwn>& sums, float score, const float (&v)[kOwn]) {
+  const float largest = fmaxf(sums.largest, score);
+  const float shrink = expf(sums.largest - largest), weight = expf(score - largest);
+  sums.largest = largest;
+  sums.total = fmaf(sums.total, shrink, weight);
+  WEFT_UNROLL for (int j = 0; j < kOwn; ++j) {
+    sums.out[j] = fmaf(sums.out[j], shrink, weight * v[j]);
+  }
+}
+
+// A lane's elements lane, lane + kLanes … of a head.
+template <int kOwn>
+__device__ void read_own(const float* head, int32_t dim, float (&own)[kOwn]) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % kLanes;
+  WEFT_UNROLL for (int j = 0; j < kOwn; ++j) {
+    own[j] = lane + j * kLanes < dim ? head[lane + j * kLanes] : 0.F;
+  }
+}
+
+// Takes up every kWarps-th position from `first` on.
 template <int kOwn>
 __device__ Softmax<kOwn> sweep(const float* q, const float* keys, const float* values, int32_t dim,
                                int32_t first, int32_t end) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % kLanes;
   float own_q[kOwn];
-  for (int j = 0; j < kOwn; ++j) {
-    own_q[j] = lane + j * kLanes < dim ? q[lane + j * kLanes] : 0.F;
-  }
+  read_own(q, dim, own_q);
   Softmax<kOwn> sums;
-  for (int32_t position = first; position < end; position += kWarps) {
-    const float* k = keys + static_cast<int64_t>(position) * dim;
-    const float* v = values + static_cast<int64_t>(position) * dim;
-    float dot = 0;
-    for (int j = 0; j < kOwn; ++j) {
-      if (lane + j * kLanes < dim) dot = fmaf(own_q[j], k[lane + j * kLanes], dot);
+  for (int32_t position = first; position < end; position += kAtOnce * kWarps) {
+    float k[kAtOnce][kOwn], v[kAtOnce][kOwn], scores[kAtOnce];
+    WEFT_UNROLL for (int i = 0; i < kAtOnce; ++i) {
+      // What lies beyond the last is read as the last and left out.
+      const int64_t at = static_cast<int64_t>(min(position + i * kWarps, end - 1)) * dim;
+      read_own(keys + at, dim, k[i]);
+      read_own(values + at, dim, v[i]);
     }
-    const float score = warp_sum(dot);
-    const float largest = fmaxf(sums.largest, score);
-    const float shrink = expf(sums.largest - largest), weight = expf(score - largest);
-    sums.largest = largest;
-    sums.total = fmaf(sums.total, shrink, weight);
-    for (int j = 0; j < kOwn; ++j) {
-      if (lane + j * kLanes < dim) {
-        sums.out[j] = fmaf(sums.out[j], shrink, weight * v[lane + j * kLanes]);
-      }
+    WEFT_UNROLL for (int i = 0; i < kAtOnce; ++i) {
+      float dot = 0;
+      WEFT_UNROLL for (int j = 0; j < kOwn; ++j) dot = fmaf(own_q[j], k[i][j], dot);
+      scores[i] = warp_sum(dot);
+    }
+    WEFT_UNROLL for (int i = 0; i < kAtOnce; ++i) {
+      if (position + i * kWarps < end) add_position(sums, scores[i], v[i]);
     }
   }
   return sums;

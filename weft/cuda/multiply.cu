@@ -1,112 +1,126 @@
 #include <algorithm>
 
 #include "weft/core/error.h"
+#include "weft/cuda/few_rows.h"
 #include "weft/cuda/launch.h"
 #include "weft/cuda/multiply.h"
-#include "weft/cuda/warp.h"
+#include "weft/cuda/spans.h"
 
 namespace weft::cuda {
 namespace {
 
-constexpr int kWarps = 4;
-// Edge of a tile of y, and columns that are taken at a time: each of the kTileThreads brings one
-// unit of x and one of w, and computes kOwn x kOwn elements of y.
-constexpr int kTile = 64, kDepth = 32, kTileThreads = 256, kOwn = 4;
-// Rows of tiles in shared memory are a multiple of 16 bytes apart, and not one of all banks.
-constexpr int kTileStride = kTile + 4;
+// Columns that are taken at a time.
+constexpr int kDepth = 16;
 
-struct FewCall {
-  Product products[kMostProducts];
-  int32_t count;
-  const float* x;
-  int32_t rows;
+// How a block's threads share a tile of y, kTile x kTile of it: each computes kOwnX x kOwnW
+// elements, in runs of four, and brings one unit of x and one of w at a time.
+template <int kTile, int kOwnX, int kOwnW>
+struct Tiling {
+  static constexpr int kEdge = kTile;
+  static constexpr int kRunsX = kOwnX / 4, kRunsW = kOwnW / 4;
+  static constexpr int kThreadsW = kTile / kOwnW;
+  static constexpr int kThreads = kTile / kOwnX * kThreadsW;
+  static_assert(kThreads * kUnit == kTile * kDepth);
+  // Rows of tiles in shared memory are a multiple of 16 bytes apart.
+  static constexpr int kStride = kTile + 4;
+  using Tile = float[kDepth][kStride];
 };
-
-// A warp for each row of each w; blocks along y for runs of kRows rows of x.
-template <int kRows>
-__global__ void multiply_few(FewCall call) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % kLanes;
-  int32_t out =
-      static_cast<int32_t>(blockIdx.x) * kWarps + static_cast<int32_t>(threadIdx.x) / kLanes;
-  int32_t index = 0;
-  while (index < call.count && out >= call.products[index].w.out) {
-    out -= call.products[index].w.out;
-    ++index;
-  }
-  if (index == call.count) return;
-  const Product& product = call.products[index];
-  const int32_t first = static_cast<int32_t>(blockIdx.y) * kRows;
-  const float* x[kRows];
-  float sum[kRows];
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    // Rows beyond the last are computed as the last and not written.
-    const int32_t row = min(first + r, call.rows - 1);
-    x[r] = call.x + static_cast<int64_t>(row) * product.w.in;
-    sum[r] = 0;
-  }
-  add_lane<kRows>(product.w, out, lane, x, sum);
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const float total = warp_sum(sum[r]);
-    if (lane == 0 && first + r < call.rows) {
-      product.y[static_cast<int64_t>(first + r) * product.w.out + out] = total;
-    }
-  }
-}
+using SmallTiling = Tiling<64, 8, 4>;
+using LargeTiling = Tiling<128, 8, 8>;
+// With fewer tiles than this, much of a GPU would have none.
+constexpr int64_t kManyTiles = 128;
 
 struct TileCall {
-  Product product;
+  Product products[kMostProducts];
+  // Of each product.
+  int32_t blocks[kMostProducts];
   const float* x;
   int32_t rows;
 };
 
-// Puts a unit of numbers as a column's part: number i to row `depth + i`.
-__device__ void put_unit(float (*tile)[kTileStride], int depth, int column,
-                         const float (&v)[kUnit]) {
-  for (int i = 0; i < kUnit; ++i) tile[depth + i][column] = v[i];
+// A thread's units of x and w on their way to shared memory.
+struct Units {
+  float x[kUnit], w[kUnit];
+};
+
+__device__ void bring_units(const TileCall& call, const MatrixView& w, int32_t x_row, int32_t w_row,
+                            int32_t unit, Units& to) {
+  for (float& each : to.x) each = 0;
+  for (float& each : to.w) each = 0;
+  if (unit >= w.in / kUnit) return;
+  if (x_row < call.rows) {
+    read_unit<Dtype::kF32>(reinterpret_cast<const uint8_t*>(
+                               call.x + static_cast<int64_t>(x_row) * w.in + unit * kUnit),
+                           to.x);
+  }
+  if (w_row < w.out) unit_values(w, w_row, unit, to.w);
 }
 
-// Blocks along x for tiles of x's rows, along y for tiles of w's.
-__global__ void multiply_tiles(TileCall call) {
-  __shared__ __align__(16) float x_tile[kDepth][kTileStride];
-  __shared__ __align__(16) float w_tile[kDepth][kTileStride];
-  constexpr int kUnits = kDepth / kUnit;
-  const MatrixView& w = call.product.w;
+// Puts a unit of numbers as a column's part: number i to row `depth + i`.
+template <class Tile>
+__device__ void put_unit(Tile& tile, int depth, int column, const float (&v)[kUnit]) {
+  WEFT_UNROLL for (int i = 0; i < kUnit; ++i) tile[depth + i][column] = v[i];
+}
+
+// Where runs of four of a thread's elements begin: a tile's part of one run for all threads, then
+// that of the next, so that a warp's threads read side by side.
+template <int kEdge, int kRuns>
+__device__ int own_element(int thread, int i) {
+  return i / 4 * (kEdge / kRuns) + thread * 4 + i % 4;
+}
+
+template <class T>
+__device__ void add_tile(const typename T::Tile& x_tile, const typename T::Tile& w_tile,
+                         float (&sum)[4 * T::kRunsX][4 * T::kRunsW]) {
   const int thread = static_cast<int>(threadIdx.x);
-  const int unit_of_tile = thread % kUnits, column = thread / kUnits;
-  const int32_t x_row = static_cast<int32_t>(blockIdx.x) * kTile + column;
-  const int32_t w_row = static_cast<int32_t>(blockIdx.y) * kTile + column;
-  const int32_t units = w.in / kUnit;
-  const int own_x = thread / (kTile / kOwn) * kOwn, own_w = thread % (kTile / kOwn) * kOwn;
-  float sum[kOwn][kOwn] = {};
-  for (int32_t begin = 0; begin < units; begin += kUnits) {
-    const int32_t unit = begin + unit_of_tile;
-    float a[kUnit] = {}, b[kUnit] = {};
-    if (unit < units && x_row < call.rows) {
-      read_unit<Dtype::kF32>(reinterpret_cast<const uint8_t*>(
-                                       call.x + static_cast<int64_t>(x_row) * w.in + unit * kUnit),
-                                   a);
+  const int of_x = thread / T::kThreadsW, of_w = thread % T::kThreadsW;
+  WEFT_UNROLL for (int depth = 0; depth < kDepth; ++depth) {
+    FourFloats x4[T::kRunsX], w4[T::kRunsW];
+    WEFT_UNROLL for (int run = 0; run < T::kRunsX; ++run) {
+      x4[run] = load<FourFloats>(&x_tile[depth][own_element<T::kEdge, T::kRunsX>(of_x, run * 4)]);
     }
-    if (unit < units && w_row < w.out) unit_values(w, w_row, unit, b);
-    put_unit(x_tile, unit_of_tile * kUnit, column, a);
-    put_unit(w_tile, unit_of_tile * kUnit, column, b);
-    __syncthreads();
-    for (int depth = 0; depth < kDepth; ++depth) {
-      const auto x4 = load<FourFloats>(&x_tile[depth][own_x]);
-      const auto w4 = load<FourFloats>(&w_tile[depth][own_w]);
-      for (int i = 0; i < kOwn; ++i) {
-        for (int j = 0; j < kOwn; ++j) sum[i][j] = fmaf(x4.x[i], w4.x[j], sum[i][j]);
+    WEFT_UNROLL for (int run = 0; run < T::kRunsW; ++run) {
+      w4[run] = load<FourFloats>(&w_tile[depth][own_element<T::kEdge, T::kRunsW>(of_w, run * 4)]);
+    }
+    WEFT_UNROLL for (int i = 0; i < 4 * T::kRunsX; ++i) {
+      WEFT_UNROLL for (int j = 0; j < 4 * T::kRunsW; ++j) {
+        sum[i][j] = fmaf(x4[i / 4].x[i % 4], w4[j / 4].x[j % 4], sum[i][j]);
       }
     }
-    __syncthreads();
   }
-  for (int i = 0; i < kOwn; ++i) {
-    for (int j = 0; j < kOwn; ++j) {
-      const int32_t row = static_cast<int32_t>(blockIdx.x) * kTile + own_x + i;
-      const int32_t out = static_cast<int32_t>(blockIdx.y) * kTile + own_w + j;
+}
+
+// Blocks along x for tiles of x's rows, along y for tiles of each w's. Units are brought while
+// those before them are multiplied.
+template <class T>
+__global__ void __launch_bounds__(T::kThreads, 2) multiply_tiles(TileCall call) {
+  __shared__ __align__(16) typename T::Tile x_tile[2];
+  __shared__ __align__(16) typename T::Tile w_tile[2];
+  int32_t block = static_cast<int32_t>(blockIdx.y), index = 0;
+  while (block >= call.blocks[index]) block -= call.blocks[index++];
+  const Product& product = call.products[index];
+  const MatrixView w = product.w;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int column = thread % T::kEdge, depth = thread / T::kEdge * kUnit;
+  const int32_t first_x = static_cast<int32_t>(blockIdx.x) * T::kEdge, first_w = block * T::kEdge;
+  Units units;
+  float sum[4 * T::kRunsX][4 * T::kRunsW] = {};
+  bring_units(call, w, first_x + column, first_w + column, depth / kUnit, units);
+  for (int32_t begin = 0, buffer = 0; begin < w.in; begin += kDepth, buffer = 1 - buffer) {
+    put_unit(x_tile[buffer], depth, column, units.x);
+    put_unit(w_tile[buffer], depth, column, units.w);
+    __syncthreads();
+    bring_units(call, w, first_x + column, first_w + column, (begin + kDepth + depth) / kUnit,
+                units);
+    add_tile<T>(x_tile[buffer], w_tile[buffer], sum);
+  }
+  const int of_x = thread / T::kThreadsW, of_w = thread % T::kThreadsW;
+  WEFT_UNROLL for (int i = 0; i < 4 * T::kRunsX; ++i) {
+    const int32_t row = first_x + own_element<T::kEdge, T::kRunsX>(of_x, i);
+    WEFT_UNROLL for (int j = 0; j < 4 * T::kRunsW; ++j) {
+      const int32_t out = first_w + own_element<T::kEdge, T::kRunsW>(of_w, j);
       if (row < call.rows && out < w.out) {
-        call.product.y[static_cast<int64_t>(row) * w.out + out] = sum[i][j];
+        product.y[static_cast<int64_t>(row) * w.out + out] = sum[i][j];
       }
     }
   }
@@ -133,15 +147,26 @@ __global__ void read_each_row(RowsCall call) {
   }
 }
 
-template <int kRows>
-void launch_few(const FewCall& call, int64_t outs) {
-  launch(multiply_few<kRows>, dim3(blocks_of(outs, kWarps), blocks_of(call.rows, kRows)),
-         kWarps * kLanes, call);
+template <class T>
+int64_t tiles_of(std::span<const Product> products, int64_t rows) {
+  int64_t tiles = 0;
+  for (const Product& product : products) tiles += blocks_of(product.w.out, T::kEdge);
+  return tiles * blocks_of(rows, T::kEdge);
 }
 
-void launch_tiles(const Product& product, const float* x, int64_t rows) {
-  launch(multiply_tiles, dim3(blocks_of(rows, kTile), blocks_of(product.w.out, kTile)),
-         kTileThreads, TileCall{product, x, static_cast<int32_t>(rows)});
+template <class T>
+void launch_tiles(std::span<const Product> products, const float* x, int64_t rows) {
+  TileCall call = {};
+  unsigned blocks = 0;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const unsigned own = blocks_of(products[i].w.out, T::kEdge);
+    call.products[i] = products[i];
+    call.blocks[i] = static_cast<int32_t>(own);
+    blocks += own;
+  }
+  call.x = x;
+  call.rows = static_cast<int32_t>(rows);
+  launch(multiply_tiles<T>, dim3(blocks_of(rows, T::kEdge), blocks), T::kThreads, call);
 }
 
 }  // namespace
@@ -155,25 +180,11 @@ void multiply(std::span<const Product> products, const float* x, int64_t rows) {
                                 " products, expected 1 to ", kMostProducts,
                                 " with one number of columns");
   if (rows == 0) return;
-  if (rows > kFewRows) {
-    for (const Product& product : products) launch_tiles(product, x, rows);
-    return;
+  if (rows <= kFewRows) return multiply_few_rows(products, x, rows);
+  if (tiles_of<LargeTiling>(products, rows) >= kManyTiles) {
+    return launch_tiles<LargeTiling>(products, x, rows);
   }
-  FewCall call = {};
-  int64_t outs = 0;
-  for (const Product& product : products) {
-    call.products[call.count++] = product;
-    outs += product.w.out;
-  }
-  call.x = x;
-  call.rows = static_cast<int32_t>(rows);
-  if (rows == 1) {
-    launch_few<1>(call, outs);
-  } else if (rows <= 4) {
-    launch_few<4>(call, outs);
-  } else {
-    launch_few<8>(call, outs);
-  }
+  launch_tiles<SmallTiling>(products, x, rows);
 }
 
 void read_rows(const MatrixView& w, const int64_t* indices, int64_t count, float* y) {

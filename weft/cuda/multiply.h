@@ -19,8 +19,8 @@ struct Product {
 };
 
 /// All products of `rows` rows x [rows, in], all in the GPU's memory, x at a multiple of 32 bytes;
-/// summed in float32. Few rows read each weight once from memory, a warp for each row of w; more go
-/// through tiles. Throws ShapeError unless there are 1 to kMostProducts of one `in`.
+/// summed in float32. Few rows read each weight once from memory, a warp for four rows of w; more
+/// go through tiles. Throws ShapeError unless there are 1 to kMostProducts of one `in`.
 void multiply(std::span<const Product> products, const float* x, int64_t rows);
 
 /// Rows of w by `indices` [count] to y [count, w.in], zeros for those that w does not have; all in

@@ -5,9 +5,11 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / kLanes;
+constexpr int kThreads = 256;
+// A row is waited for once if all of it is read at once.
+constexpr int kNormThreads = 1024, kWarps = kNormThreads / kLanes;
 
-// The sum over a block of kThreads, on all of them. `partial` is shared, and free when all have
+// The sum over a block of kNormThreads, on all of them. `partial` is shared, and free when all have
 // returned and synchronized again.
 __device__ float block_sum(float value, float (&partial)[kWarps]) {
   const float own = warp_sum(value);
@@ -24,7 +26,7 @@ __global__ void norm_each_row(NormCall call) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * call.width;
   float* x = call.x + begin;
   float squares = 0;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kThreads) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kNormThreads) {
     float value = x[i];
     if (call.added != nullptr) value = fmaf(call.added_scale, call.added[begin + i], value);
     if (call.bias != nullptr) value = fmaf(call.added_scale, call.bias[i], value);
@@ -33,7 +35,7 @@ __global__ void norm_each_row(NormCall call) {
   }
   const float mean = block_sum(squares, partial) / static_cast<float>(call.width);
   const float scale = 1 / sqrtf(mean + call.eps);
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kThreads) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kNormThreads) {
     call.normed[begin + i] = x[i] * scale * call.weight[i];
   }
 }
@@ -52,7 +54,7 @@ __global__ void swiglu_each(SwigluCall call) {
 
 void add_and_norm(const NormCall& call) {
   if (call.rows == 0) return;
-  launch(norm_each_row, dim3(static_cast<unsigned>(call.rows)), kThreads, call);
+  launch(norm_each_row, dim3(static_cast<unsigned>(call.rows)), kNormThreads, call);
 }
 
 void apply_swiglu(const SwigluCall& call) {

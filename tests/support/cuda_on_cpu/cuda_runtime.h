@@ -15,6 +15,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 // Blocks run one after the other.
 #define __shared__ static
