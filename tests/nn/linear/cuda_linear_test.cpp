@@ -59,6 +59,20 @@ TEST_F(CudaLinearOnGpu, PlainNumbersMultiplyAsOnTheProcessor) {
   }
 }
 
+// More columns than kernels take at a time, and more tiles than one kind is for.
+TEST_F(CudaLinearOnGpu, WideAndTallMatricesMultiplyAsOnTheProcessor) {
+  for (const int64_t bits : {4, 6}) {
+    for (const int64_t group : {16, 32}) {
+      QuantizedLinearImpl linear(
+          quant::quantize_affine(weight_of(21, 2208), bits, group, at::kHalf));
+      expect_same_on_cuda(linear, core::join(bits, " bits, wide, in groups of ", group));
+    }
+  }
+  DenseLinearImpl wide(weight_of(21, 2136)), tall(weight_of(16300, 24));
+  expect_same_on_cuda(wide, "wide");
+  expect_same_on_cuda(tall, "tall");
+}
+
 TEST_F(CudaLinearOnGpu, OtherFormsBecomePlainNumbers) {
   quant::Scheme scheme;
   scheme.mode = quant::Mode::kMxfp4;
@@ -74,9 +88,11 @@ TEST_F(CudaLinearOnGpu, FewRowsHaveTheBitsOfOne) {
   for (const auto& linear : std::initializer_list<std::shared_ptr<LinearLike>>{
            std::make_shared<QuantizedLinearImpl>(
                quant::quantize_affine(weight_of(9, 288), 4, 32, at::kHalf)),
-           std::make_shared<DenseLinearImpl>(weight_of(9, 288).to(at::kBFloat16))}) {
+           std::make_shared<QuantizedLinearImpl>(
+               quant::quantize_affine(weight_of(18, 1312), 6, 16, at::kHalf)),
+           std::make_shared<DenseLinearImpl>(weight_of(9, 1288).to(at::kBFloat16))}) {
     const auto moved = on_cuda(*linear);
-    const at::Tensor x = seeded({16, 288}, 2, at::kFloat);
+    const at::Tensor x = seeded({16, linear->in_features()}, 2, at::kFloat);
     for (const int64_t rows : {2, 4, 5, 16}) {
       const at::Tensor y = moved->forward(x.narrow(0, 0, rows));
       for (int64_t row = 0; row < rows; ++row) {
