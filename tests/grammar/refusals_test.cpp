@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,6 +137,81 @@ TEST(GrammarRefusals, OfSchemasOfCalls) {
                   {{begin + R"("content": {"type": "json_schema", "json_schema": {"not": {}}}}})",
                     "schema: the keyword 'not' is not supported"},
                    {begin + R"("content": {"type": "json_schema", "json_schema": {}}}})", ""}});
+}
+
+std::string one_of(const std::string& branches) {
+  return R"({"oneOf": [)" + branches + R"(], "$defs": {"cat": {"type": "object", "properties":
+{"kind": {"const": "cat", "type": "string"}}, "required": ["kind"]}, "dog": {"type": "object",
+"properties": {"kind": {"enum": ["dog", "cat"]}}, "required": ["kind"]}}})";
+}
+
+TEST(GrammarRefusals, OfSchemasThatAreNotPlainlyApart) {
+  const auto refusal = [](const std::string& pair) {
+    return "schema/oneOf: " + pair +
+           " may both hold, expected schemas that are plainly apart: by their type, or by a const "
+           "of a member that they require; or anyOf, which takes any";
+  };
+  const std::string sized = R"({"type": "string", "minLength": 2}, {"type": "integer"})";
+  const std::string either = R"({"anyOf": [{"const": 1}, {"type": "array"}]})";
+  const std::string closed = R"({"type": "object", "properties": {"b": {"type": "null"}},
+    "additionalProperties": false})";
+  const std::string other = R"({"type": "object", "properties": {"a": {"type": "null"}})";
+  expect_refusals(
+      Form::kJsonSchema,
+      {{one_of(sized), ""},
+       {one_of(sized + ", {\"type\": \"number\"}"), refusal("1 and 2")},
+       {one_of(either + R"(, {"enum": [2, "x"]})"), ""},
+       {one_of(either + R"(, {"enum": [1.0, "x"]})"), refusal("0 and 1")},
+       {one_of(R"({"$ref": "#/$defs/cat"})"), ""},
+       {one_of(R"({"$ref": "#/$defs/cat"}, {"type": "null"})"), ""},
+       {one_of(R"({"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"})"), refusal("0 and 1")},
+       {one_of(R"({"type": "null"}, {"$ref": "#"})"), refusal("0 and 1")},
+       {one_of(closed + ", " + other + R"(, "required": ["a"]})"), ""},
+       {one_of(closed + ", " + other + "}"), refusal("0 and 1")},
+       {one_of(""), "schema/oneOf, expected a list of schemas"}});
+}
+
+// What is taken for apart: no value of the one is one of the other.
+TEST(Grammar, NoAnswerHoldsTwoBranchesOfAOneOf) {
+  Fixture fixture;
+  int taken = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const testing::Json a = testing::RandomSchema(2 * seed).whole();
+    const testing::Json b = testing::RandomSchema(2 * seed + 1).whole();
+    if (a.contains("$defs") || b.contains("$defs")) continue;
+    const testing::Json both = {{"oneOf", {a, b}}};
+    if (fixture.refusal(Form::kJsonSchema, both.dump()) != "no error") continue;
+    ++taken;
+    const std::string text = fixture.draw(Form::kJsonSchema, both.dump(), seed, 0);
+    const testing::Json value = testing::Json::parse(text, nullptr, false);
+    if (value.is_discarded()) continue;
+    EXPECT_FALSE(testing::complaint(value, a, a).empty() && testing::complaint(value, b, b).empty())
+        << both << "\n"
+        << text;
+  }
+  EXPECT_GT(taken, 10);
+}
+
+// As pydantic 2.14 writes Union[Cat, Dog] with a discriminator.
+TEST(Grammar, TakesPydanticsUnions) {
+  const char* const schema = R"({"$defs": {"Cat": {"properties": {"kind": {"const": "cat",
+    "title": "Kind", "type": "string"}, "lives": {"title": "Lives", "type": "integer"}},
+    "required": ["kind", "lives"], "title": "Cat", "type": "object"}, "Dog": {"properties": {"kind":
+    {"const": "dog", "title": "Kind", "type": "string"}, "name": {"title": "Name", "type":
+    "string"}}, "required": ["kind", "name"], "title": "Dog", "type": "object"}}, "properties":
+    {"pet": {"discriminator": {"mapping": {"cat": "#/$defs/Cat", "dog": "#/$defs/Dog"},
+    "propertyName": "kind"}, "oneOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}], "title":
+    "Pet"}}, "required": ["pet"], "title": "Owner", "type": "object"})";
+  Fixture fixture;
+  std::set<std::string> kinds;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const std::string text = fixture.draw(Form::kJsonSchema, schema, seed, 0);
+    const testing::Json pet = testing::Json::parse(text)["pet"];
+    kinds.insert(pet["kind"]);
+    EXPECT_TRUE(pet["kind"] == "cat" ? pet["lives"].is_number_integer() : pet["name"].is_string())
+        << text;
+  }
+  EXPECT_EQ(kinds, (std::set<std::string>{"cat", "dog"}));
 }
 
 // Drawn without a model: any token that may come, with the same chance.

@@ -120,6 +120,10 @@ class Maker:
         return {"anyOf": [self.any(depth) for _ in range(self.random.randrange(1, 4))]}
 
     def one_of(self, depth):
+        if self.random.random() < 0.25:
+            for kind in ["cat", "dog"]:
+                self.defs.setdefault(kind, self.tagged(kind, 0))
+            return {"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}, {"type": "string", "maxLength": 9}]}
         if self.random.random() < 0.5:
             return {"oneOf": [self.tagged(kind, depth) for kind in ["circle", "square", "line"]]}
         others = [{"type": "null"}, {"type": "boolean"}, {"type": ["integer"]}, {"enum": ["red", "blue"]}, {"const": [1, "a"]}]

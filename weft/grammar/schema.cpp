@@ -13,6 +13,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/json.h"
+#include "weft/grammar/schema_apart.h"
 #include "weft/grammar/schema_object.h"
 
 namespace weft::grammar {
@@ -29,9 +30,10 @@ constexpr int64_t kMostCount = INT32_MAX;
 
 // What says nothing about a value.
 const Names& annotations() {
-  static const Names names = {"$schema", "$id",      "$comment",  "$defs",      "definitions",
-                              "title",   "default",  "examples",  "deprecated", "description",
-                              "example", "readOnly", "writeOnly", "strict",     "$anchor"};
+  static const Names names = {"$schema",     "$id",         "$comment", "$defs",
+                              "definitions", "title",       "default",  "examples",
+                              "deprecated",  "description", "example",  "readOnly",
+                              "writeOnly",   "strict",      "$anchor",  "discriminator"};
   return names;
 }
 
@@ -252,6 +254,9 @@ void Walk::check_one(const json& schema, const std::string& where, int depth) {
     const bool holds_many = many_schemas().contains(name);
     if (!holds_many && !single_schemas().contains(name)) continue;
     check_children(value, holds_many, join(where, "/", name), depth + 1);
+  }
+  if (const auto one_of = schema.find("oneOf"); one_of != schema.end()) {
+    check_one_of(*one_of, root_, join(where, "/oneOf"));
   }
 }
 
