@@ -65,6 +65,16 @@ TEST(NewModel, HasTheNamesAndSizesOfEveryFamilysFiles) {
       {1, 2});
 }
 
+// As a stage of a pipeline, or a model cut short, may have.
+TEST(NewModel, MayHaveASharedExpertAndNoLayerWithExperts) {
+  ModelConfig config = read_config(*family_file("qwen2_moe"));
+  ASSERT_GT(config.experts.shared_ffn_width, 0);
+  config.experts.layer_step = config.num_layers + 1;
+  for (const auto& [name, shape] : shapes_of(*make_model(config, Group()))) {
+    EXPECT_EQ(name.find("expert"), std::string::npos) << name;
+  }
+}
+
 TEST(NewModel, ListsParametersInTheFilesOrderOfLayers) {
   ModelConfig config = small_llama();
   config.num_layers = 1;

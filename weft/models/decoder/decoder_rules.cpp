@@ -111,10 +111,9 @@ class RulesBuilder {
     if (plain_unit > 0) split(kFfnSplit) = even_split(config_.ffn_width, plain_unit);
     const int64_t expert_unit = down_unit(Part::kExpertDown, true);
     if (expert_unit > 0) split(kExpertFfnSplit) = even_split(experts.ffn_width, expert_unit);
-    if (experts.shared_ffn_width > 0) {
-      const int64_t unit = down_unit(Part::kSharedDown, true);
-      split(kSharedFfnSplit) = even_split(experts.shared_ffn_width, unit);
-    }
+    const int64_t shared_unit =
+        experts.shared_ffn_width > 0 ? down_unit(Part::kSharedDown, true) : 0;
+    if (shared_unit > 0) split(kSharedFfnSplit) = even_split(experts.shared_ffn_width, shared_unit);
   }
 
   void add_recurrent_splits() {
