@@ -74,6 +74,22 @@ def processes(marker):
     return found
 
 
+def is_any_ending():
+    """Whether a process is on its way out: it shows no environment any more, but may still hold files."""
+    exiting = 0x4  # PF_EXITING
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = pathlib.Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        state, flags, num_threads = fields[0], int(fields[6]), int(fields[17])
+        if flags & exiting and (state not in "ZX" or num_threads > 1):
+            return True
+    return False
+
+
 def shared_memory():
     """weft's names in /dev/shm that no process has mapped."""
     names = {name for name in os.listdir("/dev/shm") if name.startswith("weft-")}
@@ -269,7 +285,7 @@ class Trial:
         while True:
             left = processes(self.marker)
             memory = shared_memory() - self.shm_before
-            if not left and not memory:
+            if not left and not memory and not is_any_ending():
                 break
             if time.monotonic() > deadline:
                 names = [command_of(pid) for pid in left]

@@ -148,6 +148,13 @@ class Writer {
     ::waitpid(pid_, nullptr, 0);
   }
 
+  // It ends, but its number stays taken, as nobody asks how it ended.
+  void kill_without_asking() const {
+    ::kill(pid_, SIGKILL);
+    siginfo_t info = {};
+    EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT), 0);
+  }
+
  private:
   pid_t pid_ = 0;
 };
@@ -164,6 +171,17 @@ TEST(AtomicFolder, RemovesWhatKilledProcessesLeft) {
   save_folder(dir.at("m"), "mine");
   // What the other still writes stays.
   EXPECT_EQ(dir.num_files(), 5U);
+}
+
+TEST(AtomicFolder, RemovesWhatAKilledProcessLeftThatNobodyWaitedFor) {
+  const TempDir dir;
+  const Writer killed(dir);
+  killed.kill_without_asking();
+  ASSERT_EQ(dir.num_files(), 2U);
+  save_folder(dir.at("m"), "mine");
+  AtomicFile(dir.at("f"), 1).commit();
+  EXPECT_EQ(dir.num_files(), 2U);
+  EXPECT_EQ(dir.read("m/config.json"), "mine");
 }
 
 TEST(AtomicFolder, RemovesWhatIsOlderThanTheProcessOfItsNumber) {

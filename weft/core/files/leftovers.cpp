@@ -38,22 +38,31 @@ std::optional<pid_t> writer_of(const std::string& name, const std::string& base)
   return pid;
 }
 
-// When the process began, in seconds of the clock that files have; nothing where the system hides
-// it. Field 22 of /proc/PID/stat counts ticks since the system's start.
-std::optional<double> start_of(pid_t pid) {
+struct ProcessState {
+  bool has_ended = false;
+  double start_seconds = 0;
+};
+
+// What /proc tells of the process, its start in seconds of the clock that files have; nothing where
+// the system hides it. Field 22 of /proc/PID/stat counts ticks since the system's start. The state
+// (field 3) is Z for a process that has ended and whose parent has not yet asked how: its number is
+// still taken, but it writes no more.
+std::optional<ProcessState> state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(file, text);
   std::istringstream fields(text.substr(std::min(text.rfind(')'), text.size())));
-  std::string skipped;
-  for (int field = 2; field < 22; ++field) fields >> skipped;
+  std::string skipped, state;
+  fields >> skipped >> state;
+  for (int field = 4; field < 22; ++field) fields >> skipped;
   double ticks = 0;
   if (!(fields >> ticks)) return std::nullopt;
   timespec now = {}, since_start = {};
   ::clock_gettime(CLOCK_REALTIME, &now);
   ::clock_gettime(CLOCK_BOOTTIME, &since_start);
-  return static_cast<double>(now.tv_sec - since_start.tv_sec) +
-         ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return ProcessState{state == "Z" || state == "X",
+                      static_cast<double>(now.tv_sec - since_start.tv_sec) +
+                          ticks / static_cast<double>(::sysconf(_SC_CLK_TCK))};
 }
 
 // Numbers of processes are used again: one that began after the file's last change is another.
@@ -61,9 +70,11 @@ bool may_be_written_by(const std::string& path, pid_t writer) {
   if (::kill(writer, 0) != 0 && errno != EPERM) return false;
   constexpr double kInexact = 2;
   struct stat info = {};
-  const auto begun = start_of(writer);
-  return !begun || ::lstat(path.c_str(), &info) != 0 ||
-         *begun < static_cast<double>(info.st_mtim.tv_sec) + kInexact;
+  const auto process = state_of(writer);
+  if (!process) return true;
+  return !process->has_ended &&
+         (::lstat(path.c_str(), &info) != 0 ||
+          process->start_seconds < static_cast<double>(info.st_mtim.tv_sec) + kInexact);
 }
 
 // A process of another container or host has a number of its own, and holds what it writes.
