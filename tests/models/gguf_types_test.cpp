@@ -7,6 +7,7 @@
 #include "tests/models/family_files.h"
 #include "tests/models/model_logits.h"
 #include "tests/models/passes/pieces.h"
+#include "tests/models/up_and_down.h"
 #include "tests/ops/tensor_checks.h"
 #include "tests/quant/quant_cases.h"
 #include "weft/models/load/load.h"
@@ -19,6 +20,7 @@ using core::Dtype;
 using dist::Group;
 using test::family_path;
 using test::largest_difference;
+using test::up_and_down;
 using testing::TempDir;
 
 // The rows of a golden matrix, some times.
@@ -39,27 +41,6 @@ struct BlockMatrix {
   }
 };
 
-WeightRule block_rule(const std::string& base, Cut cut, const std::string& split) {
-  WeightRule rule;
-  rule.name = rule.file_name = base + ".weight";
-  rule.out = kMatrixRows;
-  rule.in = kMatrixColumns;
-  rule.cut = cut;
-  rule.split = split;
-  return rule;
-}
-
-// One matrix cut by rows, one by columns.
-WeightRules block_rules() {
-  WeightRules rules;
-  rules.splits["rows"].size = kMatrixRows;
-  rules.splits["columns"].size = kMatrixColumns;
-  rules.splits["columns"].unit = 8;
-  rules.weights = {block_rule("up", Cut::kRows, "rows"),
-                   block_rule("down", Cut::kColumns, "columns")};
-  return rules;
-}
-
 std::string block_file(const core::DtypeInfo& type, const BlockMatrix& matrix) {
   testing::GgufBuilder builder;
   for (const char* name : {"up.weight", "down.weight"}) {
@@ -77,7 +58,7 @@ TEST(GgufTypes, AreCutForAnyNumberOfRanks) {
     const BlockMatrix matrix(type);
     const auto file = io::TensorFile::open(dir.write("m.gguf", block_file(type, matrix)));
     for (const int64_t n : {1, 2, 3, 4}) {
-      const LoadPlan plan(*file, block_rules(), n);
+      const LoadPlan plan(*file, up_and_down(kMatrixRows, kMatrixColumns, 8), n);
       EXPECT_EQ(plan.require("up.weight").format.text, type.name);
       for (int64_t rank = 0; rank < n; ++rank) {
         const shard::Range rows = plan.split("rows").of(rank)[0];

@@ -233,5 +233,40 @@ TEST(LoadModel, FailsOnAllRanksWhenTheirWeightsOrConfigurationsDiffer) {
   expect_refusal("config.json", "\"rope_theta\": 10000", "\"rope_theta\": 20000");
 }
 
+LoadOptions exact_options() {
+  LoadOptions options;
+  options.panel_activation_bits = 16;
+  options.is_exact = true;
+  return options;
+}
+
+TEST(LoadModel, RefusesSameBitsWhereNoSumsAreOrdered) {
+  const auto file = open_fixture(kFixtures[0]);
+  LoadOptions to_train = exact_options(), without_panels = exact_options();
+  to_train.is_trainable = true;
+  without_panels.panel_activation_bits = 0;
+  for (const LoadOptions& options : {to_train, without_panels}) {
+    EXPECT_EQ(error_text([&] { load_model(*file, Group(), options); }),
+              "ConfigError: models.load_model: the same bits on any number of ranks, expected a "
+              "model for inference whose matrices are in panels on the CPU; set "
+              "panel_activation_bits, or ask for the usual sums");
+  }
+}
+
+TEST(LoadModel, FailsOnAllRanksWhenSomeAskForTheSameBits) {
+  on_ranks(
+      [](const Group& group) {
+        const auto file = open_fixture(kFixtures[0]);
+        LoadOptions options = exact_options();
+        options.is_exact = group.rank() == 1;
+        const std::string error = error_text([&] { load_model(*file, group, options); });
+        EXPECT_TRUE(std::regex_search(
+            error, std::regex("^CommError: dist.Group: model file: .+, rank 1: '.+, the same bits "
+                              "on any number of ranks, .+; give all of them the same$")))
+            << error;
+      },
+      {2});
+}
+
 }  // namespace
 }  // namespace weft::models

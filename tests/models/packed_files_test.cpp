@@ -3,6 +3,7 @@
 #include <random>
 
 #include "tests/io/views/plan_fixture.h"
+#include "tests/models/up_and_down.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/linear/quantized_linear.h"
 
@@ -13,6 +14,7 @@ namespace weft::models {
 namespace {
 
 using io::Dtype;
+using test::up_and_down;
 using testing::error_text;
 using testing::NamedType;
 using testing::PlanFile;
@@ -91,28 +93,9 @@ void add_gptq(const std::string& base, const Numbers& numbers, std::vector<Named
   bytes[base + ".g_idx"] = bytes_of_values(index);
 }
 
-WeightRule rule(const std::string& base, Cut cut, const std::string& split) {
-  WeightRule rule;
-  rule.name = rule.file_name = base + ".weight";
-  rule.out = kOut;
-  rule.in = kIn;
-  rule.cut = cut;
-  rule.split = split;
-  return rule;
-}
-
-WeightRules rules() {
-  WeightRules rules;
-  rules.splits["rows"].size = kOut;
-  rules.splits["columns"].size = kIn;
-  rules.splits["columns"].unit = 8;
-  rules.weights = {rule("up", Cut::kRows, "rows"), rule("down", Cut::kColumns, "columns")};
-  return rules;
-}
-
 void expect_shards(const PlanFile& file, const Numbers& up, const Numbers& down) {
   for (const int64_t n : {1, 2, 3, 4, 5}) {
-    const LoadPlan plan(file.file(), rules(), n);
+    const LoadPlan plan(file.file(), up_and_down(kOut, kIn, 8), n);
     for (int64_t rank = 0; rank < n; ++rank) {
       const WeightReader reader(file.file(), plan, rank);
       const shard::Range rows = plan.split("rows").of(rank)[0];
@@ -136,7 +119,8 @@ TEST(PackedFiles, AwqIsCutForAnyNumberOfRanks) {
   add_awq("up", up, types, bytes);
   add_awq("down", down, types, bytes);
   const PlanFile file(types, bytes);
-  EXPECT_EQ(LoadPlan(file.file(), rules(), 2).require("up.weight").format.text, "awq 4-bit g32");
+  EXPECT_EQ(LoadPlan(file.file(), up_and_down(kOut, kIn, 8), 2).require("up.weight").format.text,
+            "awq 4-bit g32");
   expect_shards(file, up, down);
 }
 
@@ -155,7 +139,7 @@ TEST(PackedFiles, ActOrderIsRefused) {
   add_gptq("up", Numbers(3), types, bytes, true);
   add_gptq("down", Numbers(4), types, bytes);
   const PlanFile file(types, bytes);
-  const LoadPlan plan(file.file(), rules(), 2);
+  const LoadPlan plan(file.file(), up_and_down(kOut, kIn, 8), 2);
   const std::string error =
       replaced(error_text([&] { WeightReader(file.file(), plan, 0).linear("up", false); }),
                file.file().path(), "FILE");

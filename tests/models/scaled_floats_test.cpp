@@ -6,6 +6,7 @@
 #include "tests/io/views/plan_fixture.h"
 #include "tests/models/family_files.h"
 #include "tests/models/model_logits.h"
+#include "tests/models/up_and_down.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/load/deferred_model.h"
@@ -24,6 +25,7 @@ using dist::Group;
 using io::Dtype;
 using test::family_path;
 using test::on_ranks;
+using test::up_and_down;
 using testing::error_text;
 using testing::NamedType;
 using testing::PlanFile;
@@ -81,25 +83,6 @@ struct FloatTensors {
   PlanFile file() const { return {types, bytes}; }
 };
 
-WeightRule float_rule(const std::string& base, Cut cut, const std::string& split) {
-  WeightRule rule;
-  rule.name = rule.file_name = base + ".weight";
-  rule.out = kFloatRows;
-  rule.in = kFloatColumns;
-  rule.cut = cut;
-  rule.split = split;
-  return rule;
-}
-
-WeightRules float_rules() {
-  WeightRules rules;
-  rules.splits["rows"].size = kFloatRows;
-  rules.splits["columns"].size = kFloatColumns;
-  rules.weights = {float_rule("up", Cut::kRows, "rows"),
-                   float_rule("down", Cut::kColumns, "columns")};
-  return rules;
-}
-
 PlanOptions scale_blocks(int64_t rows, int64_t columns) {
   PlanOptions options;
   options.quantization.emplace();
@@ -137,8 +120,8 @@ TEST(ScaledFloatFiles, OfBlocksAreCutForAnyNumberOfRanks) {
     FloatTensors tensors;
     tensors.add("up", up, "_scale_inv");
     tensors.add("down", down, "_scale_inv");
-    expect_float_shards(tensors.file(), float_rules(), scale_blocks(16, 20), up.values,
-                        down.values);
+    expect_float_shards(tensors.file(), up_and_down(kFloatRows, kFloatColumns),
+                        scale_blocks(16, 20), up.values, down.values);
   }
 }
 
@@ -153,7 +136,8 @@ TEST(ScaledFloatFiles, WithAScaleForEachRowOrForAllAreCutForAnyNumberOfRanks) {
   for (const char* name : {"up.input_scale", "down.activation_scale", "self_attn.k_scale"}) {
     tensors.add(name, Dtype::kF32, at::ones({1}));
   }
-  expect_float_shards(tensors.file(), float_rules(), {}, up.values, down.values);
+  expect_float_shards(tensors.file(), up_and_down(kFloatRows, kFloatColumns), {}, up.values,
+                      down.values);
 }
 
 // Rows of one of several matrices that are one tensor, from a stack of such.
@@ -171,7 +155,7 @@ TEST(ScaledFloatFiles, AreTakenOutOfTensorsThatHoldMore) {
     tensors.add(std::string(base) + ".weight", Dtype::kF8E4M3, at::stack(codes));
     tensors.add(std::string(base) + ".weight_scale_inv", Dtype::kF32, at::stack(scales));
   }
-  WeightRules stacked = float_rules();
+  WeightRules stacked = up_and_down(kFloatRows, kFloatColumns);
   for (WeightRule& weight : stacked.weights) {
     weight.stored_rows = kRows;
     weight.stack_size = kStack;
@@ -185,7 +169,8 @@ TEST(ScaledFloatFiles, AreTakenOutOfTensorsThatHoldMore) {
 std::string floats_load_error(const FloatTensors& tensors, const PlanOptions& options = {}) {
   const PlanFile file = tensors.file();
   return replaced(error_text([&] {
-                    const LoadPlan plan(file.file(), float_rules(), 2, options);
+                    const LoadPlan plan(file.file(), up_and_down(kFloatRows, kFloatColumns), 2,
+                                        options);
                     WeightReader(file.file(), plan, 0).linear("up", false);
                   }),
                   file.file().path(), "FILE");
@@ -222,7 +207,8 @@ TEST(ScaledFloatFiles, AreRefusedInPieces) {
   joined.steps = {{"cat", {int64_t{0}}, {}, {}}, {"shard", {int64_t{0}}, {}, {}}};
   PlanOptions options = scale_blocks(16, 20);
   options.shard_info = &pieces;
-  EXPECT_EQ(error_text([&] { LoadPlan(file.file(), float_rules(), 2, options); }),
+  EXPECT_EQ(error_text(
+                [&] { LoadPlan(file.file(), up_and_down(kFloatRows, kFloatColumns), 2, options); }),
             "ConfigError: parameter 'up.weight': F8_E4M3 in pieces or made of several tensors, "
             "expected one tensor with its scales; convert the model to bfloat16, then cut it");
 }

@@ -5,7 +5,9 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <optional>
 
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
@@ -126,7 +128,7 @@ struct Choice {
   explicit Choice(bool is_wanted, const Group& group = {})
       : row{"the test",
             {Option::kQkvBias},
-            OptionSet(),
+            std::nullopt,
             "each token takes longer",
             is_wanted ? [](const PassParts&) { return true; }
                       : [](const PassParts&) { return false; },
@@ -160,16 +162,28 @@ TEST(PassChoice, SaysNothingOfWeightsThatNoOtherPassWants) {
   EXPECT_EQ(Choice(false).said_by_use(), "");
 }
 
+// The first pass knows the model but no order of sums: it is not taken, and the refusal names what
+// the second, which orders them, does not know.
 TEST(PassChoice, RefusesWhatHasNoOrderOfSums) {
-  const PassRow row{"the test",
-                    {Option::kExperts},
-                    OptionSet(),
-                    "each token takes longer",
-                    [](const PassParts&) { return true; },
-                    nullptr};
+  const auto is_wanted = [](const PassParts&) { return true; };
+  const std::array rows = {
+      PassRow{"the first",
+              {Option::kExperts, Option::kQkvBias},
+              std::nullopt,
+              "each token takes longer",
+              is_wanted,
+              nullptr},
+      PassRow{"the second",
+              {Option::kExperts, Option::kQkvBias},
+              OptionSet{Option::kQkvBias},
+              "each token takes longer",
+              is_wanted,
+              nullptr},
+  };
   PassParts parts = Choice::parts({});
+  parts.config.has_qkv_bias = true;
   parts.ordered.emplace();
-  PassChoice choice(parts, std::span(&row, 1));
+  PassChoice choice(parts, rows);
   EXPECT_EQ(error_text([&] { choice.best(); }),
             "ConfigError: models: the same bits on any number of ranks: experts, expected a model "
             "without; ask for the usual sums");

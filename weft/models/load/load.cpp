@@ -29,6 +29,23 @@ at::ScalarType computing_dtype(at::ScalarType dtype) {
   return dtype == at::ScalarType::Undefined ? at::kFloat : dtype;
 }
 
+// Where matrices can be, and what they can do there.
+void check_place(const LoadOptions& options) {
+  if (options.on_cuda) {
+    cuda::require_built("models.load_model");
+    core::check<core::ConfigError>(!options.is_trainable,
+                                   "models.load_model: a model to train on cuda, expected one for "
+                                   "inference; load it on the CPU");
+  }
+  const bool is_in_panels =
+      options.panel_activation_bits > 0 && !options.on_cuda && !options.is_trainable;
+  core::check<core::ConfigError>(
+      !options.is_exact || is_in_panels,
+      "models.load_model: the same bits on any number of ranks, expected a model for inference "
+      "whose matrices are in panels on the CPU; set panel_activation_bits, or ask for the usual "
+      "sums");
+}
+
 }  // namespace
 
 WeightReader::WeightReader(const io::TensorFile& file, const LoadPlan& plan, int64_t rank,
@@ -139,16 +156,11 @@ LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOpti
 
 AgreedModel agree_on(const io::TensorFile& file, const dist::Group& group,
                      const LoadOptions& options) {
-  if (options.on_cuda) {
-    cuda::require_built("models.load_model");
-    core::check<core::ConfigError>(!options.is_trainable,
-                                   "models.load_model: a model to train on cuda, expected one for "
-                                   "inference; load it on the CPU");
-  }
+  check_place(options);
+  const std::string weights = group.size() == 1 ? "" : ", fingerprint " + fingerprint(file);
+  const std::string sums = options.is_exact ? ", the same bits on any number of ranks" : "";
   AgreedModel agreed(read_config(file), make_plan(file, group.size(), options), group,
-                     {"model file", core::join(file.tensors().size(), " tensors",
-                                               group.size() == 1 ? "" : ", fingerprint ",
-                                               group.size() == 1 ? "" : fingerprint(file))});
+                     {"model file", core::join(file.tensors().size(), " tensors", weights, sums)});
   check_copied_head(agreed.config(), file, group);
   return agreed;
 }

@@ -1,5 +1,6 @@
 #include "weft/models/passes/pass_choice.h"
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -34,7 +35,9 @@ Pass& PassChoice::otherwise() {
   if (!parts_.ordered.has_value()) return modules_;
   constexpr std::string_view kWhere = "models: the same bits on any number of ranks: ";
   for (const Candidate& candidate : candidates_) {
-    const OptionSet missing = used_.without(candidate.row->known_in_order);
+    const auto& known = candidate.row->known_in_order;
+    if (!known) continue;
+    const OptionSet missing = used_.without(*known);
     core::check<core::ConfigError>(missing.is_empty(), kWhere, names_of(missing),
                                    ", expected a model without; ask for the usual sums");
   }
@@ -49,7 +52,8 @@ Pass& PassChoice::otherwise() {
 Pass* PassChoice::usable(Candidate& candidate) {
   const PassRow& row = *candidate.row;
   const bool is_ordered = parts_.ordered.has_value();
-  if (!used_.without(is_ordered ? row.known_in_order : row.known).is_empty()) {
+  const std::optional<OptionSet> known = is_ordered ? row.known_in_order : row.known;
+  if (!known || !used_.without(*known).is_empty()) {
     if (!is_ordered && !has_said_ && row.is_wanted(parts_)) say_why_not(row);
     return nullptr;
   }

@@ -1,6 +1,7 @@
 #include "weft/models/passes/pass_table.h"
 
 #include <array>
+#include <optional>
 
 #ifdef WEFT_HAS_CUDA
 #include "weft/models/passes/cuda_decoder.h"
@@ -78,7 +79,7 @@ constexpr OptionSet kCudaKnows = {
 std::span<const PassRow> pass_table() {
   static const std::array rows = {
 #ifdef WEFT_HAS_CUDA
-      PassRow{"the GPU", kCudaKnows, OptionSet(),
+      PassRow{"the GPU", kCudaKnows, std::nullopt,
               "every product moves its numbers between the processor and the GPU",
               holds_linears_as<nn::CudaLinearImpl>, make_pass<CudaDecoder>},
 #endif

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -15,8 +16,9 @@ struct PassRow {
   std::string_view name;
   /// What it computes beside the plain decoder: a model that uses any other option runs without it.
   OptionSet known;
-  /// Those of them that it computes with PassParts::ordered.
-  OptionSet known_in_order;
+  /// Those of them that it computes with PassParts::ordered; nothing where it knows no order of
+  /// sums.
+  std::optional<OptionSet> known_in_order;
   /// In messages: what it costs to run without it.
   std::string_view cost;
   /// Whether the modules hold their weights as it wants them.
