@@ -65,7 +65,7 @@ GLOBAL_NAMES = {"model.embed_tokens.weight": "token_embd.weight",
 
 
 def make_model(kind, values, seed):
-    text = "Text" if kind in ("Gemma3", "Qwen3_5") else ""
+    text = "Text" if kind in ("Gemma3", "Gemma4", "Qwen3_5") else ""
     given = {k: None if v == NULL else v for k, v in values.items() if v is not None}
     config = getattr(transformers, kind + text + "Config")(**given)
     config._attn_implementation = "eager"
@@ -75,13 +75,14 @@ def make_model(kind, values, seed):
         for name, parameter in model.named_parameters():
             numbers = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() == 1:
-                is_less = kind.startswith("Gemma") or delta_gguf.has_delta(config)
-                is_norm = "norm" in name and not (is_less and delta_gguf.adds_one(name))
+                is_less = kind in ("Gemma2", "Gemma3") or delta_gguf.has_delta(config)
+                is_scale = name.endswith(("router.scale", "per_expert_scale"))
+                is_norm = is_scale or "norm" in name and not (is_less and delta_gguf.adds_one(name))
                 numbers = 0.3 * numbers + (1 if is_norm else 0)
             elif "embed_tokens" not in name:
                 # Router scores far apart, so that no rounding decides which expert is taken.
                 is_router = name.endswith((".gate.weight", "shared_expert_gate.weight",
-                                           "router.weight"))
+                                           "router.weight", "router.proj.weight"))
                 numbers *= (3 if is_router else 1.5) / parameter.shape[1] ** 0.5
                 # Some gates and ups are beyond the limits.
                 numbers *= 20 if name.endswith("gate_up_proj_bias") else 1
@@ -89,6 +90,9 @@ def make_model(kind, values, seed):
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
                 numbers = 0.3 * torch.randn(buffer.shape, generator=generator)
+                buffer.copy_(numbers.to(torch.bfloat16))
+            if name.endswith("layer_scalar"):
+                numbers = 1 + 0.3 * torch.randn(buffer.shape, generator=generator)
                 buffer.copy_(numbers.to(torch.bfloat16))
     return config, model
 

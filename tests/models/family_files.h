@@ -27,7 +27,9 @@ inline const std::vector<std::string> kFamilyCheckpoints = {"llama",         "ll
                                                             "deepseek_v3",   "deepseek_v3_halves",
                                                             "deepseek_v2",   "deepseek_v2_lite",
                                                             "glm4_moe_lite", "lfm2",
-                                                            "qwen3_next",    "qwen3_5"};
+                                                            "qwen3_next",    "qwen3_5",
+                                                            "gemma4",        "gemma4_moe",
+                                                            "gemma4_small"};
 
 /// A file of a family's golden checkpoint, or its folder.
 inline std::string family_path(const std::string& name, const std::string& file = "") {

@@ -17,6 +17,13 @@ GEMMA = UNEVEN | dict(head_dim=8, query_pre_attn_scalar=8)
 OSS = EXPERTS | dict(intermediate_size=40, num_local_experts=4, num_experts_per_tok=2,
                      num_attention_heads=6, num_key_value_heads=3, head_dim=8, sliding_window=6,
                      rope_scaling=YARN | {"truncate": False}, rope_theta=10.0, pad_token_id=0)
+GEMMA4 = UNEVEN | dict(
+    head_dim=8, global_head_dim=16, num_hidden_layers=5, sliding_window=6,
+    layer_types=["sliding_attention", "full_attention"] + ["sliding_attention"] * 2 + ["full_attention"],
+    final_logit_softcapping=6.0, hidden_size_per_layer_input=0, rope_parameters={
+        "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
+                           "rope_theta": 300.0}})
 # A value that is null in config.json; None leaves a key out.
 NULL = "null"
 LATENT_YARN = YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
@@ -138,4 +145,17 @@ CASES = {
     # three to a row.
     "llama_grids": ("Llama", SMALL | dict(hidden_size=256, intermediate_size=768, head_dim=64),
                     "llama"),
+    # Layers of two kinds: those without a window have fewer and larger heads whose values are their
+    # keys, and a rope of some pairs. By transformers 5.
+    "gemma4": ("Gemma4", GEMMA4 | dict(attention_k_eq_v=True, num_global_key_value_heads=2), None),
+    # Experts beside the feed-forward layers.
+    "gemma4_moe": ("Gemma4", GEMMA4 | dict(
+        attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True, num_experts=6,
+        top_k_experts=2, moe_intermediate_size=12), None),
+    # As the small ones: inputs of each layer, and the last layers, which are wider, read the keys and
+    # values of others.
+    "gemma4_small": ("Gemma4", GEMMA4 | dict(
+        num_hidden_layers=6, layer_types=["sliding_attention", "full_attention"] * 3,
+        hidden_size_per_layer_input=10, vocab_size_per_layer_input=61, num_kv_shared_layers=3,
+        use_double_wide_mlp=True, final_logit_softcapping=NULL), None),
 }

@@ -83,8 +83,9 @@ class CausalLM : public torch::nn::Module {
   /// of its layer; below, blocks are numbered as here. What remains is embedding, last norm and
   /// head.
   virtual std::vector<std::shared_ptr<torch::nn::Module>> blocks() const = 0;
-  /// From now on, in place of what was set before. Throws ConfigError for a rate that is none and
-  /// for sequence parallelism of a model with experts.
+  /// From now on, in place of what was set before. Throws ConfigError for a rate that is none, for
+  /// sequence parallelism of a model with experts, and for activation checkpointing of one whose
+  /// layers read more than what the layer before them gives.
   virtual void set_training(const TrainingOptions& options) = 0;
   /// Names of the trainable parameters whose gradients are this rank's part of a sum over
   /// group(): norms, and biases that are added to a rank's own tokens.

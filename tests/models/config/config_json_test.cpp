@@ -72,6 +72,78 @@ std::string error_of(const std::string& name, const json& changes) {
       [&] { check_config(config_from_json(changed_config(name, changes), "here"), "here"); });
 }
 
+TEST(ConfigJson, SaysWhatLayersOfTwoKindsHave) {
+  const ModelConfig config = family_config("gemma4");
+  EXPECT_EQ(config.full_layers, (FullLayersConfig{16, 2, true}));
+  EXPECT_EQ(config.windows, (std::vector<int64_t>{6, 0, 6, 6, 0}));
+  EXPECT_EQ(config.rope_scaling.type, nn::RopeType::kProportional);
+  // As published files have it, instead of a list of layers.
+  json published = {{"per_layer_config", nullptr},
+                    {"global_head_dim", 16},
+                    {"num_global_key_value_heads", 2},
+                    {"use_bidirectional_attention", "vision"}};
+  EXPECT_EQ(config_from_json(changed_config("gemma4", published), "here"), config);
+  published["attention_k_eq_v"] = false;
+  EXPECT_EQ(config_from_json(changed_config("gemma4", published), "here").full_layers,
+            (FullLayersConfig{16, 3, false}));
+  // transformers' defaults; the last layer has no window.
+  json missing = {{"num_hidden_layers", 8}};
+  for (const char* key : {"per_layer_config", "layer_types", "rope_parameters", "attention_k_eq_v",
+                          "num_key_value_heads", "head_dim"}) {
+    missing[key] = nullptr;
+  }
+  const ModelConfig usual = config_from_json(changed_config("gemma4", missing), "here");
+  EXPECT_EQ(usual.windows, (std::vector<int64_t>{6, 6, 6, 6, 6, 0, 6, 0}));
+  EXPECT_EQ(usual.full_layers.head_dim, 512);
+  EXPECT_EQ(usual.head_dim, 256);
+  EXPECT_EQ(usual.rope_base, 1e6);
+  EXPECT_EQ(usual.window_rope_base, 1e4);
+  EXPECT_EQ(usual.rope_scaling.turned_part, 0.25);
+  const ModelConfig small = family_config("gemma4_small");
+  EXPECT_EQ(small.layer_inputs, (LayerInputsConfig{10, 61}));
+  EXPECT_EQ(small.reusing, (ReusingLayersConfig{3, 40}));
+  EXPECT_EQ(small.kv_layer(2), 2);
+  EXPECT_EQ(small.kv_layer(3), 1);
+  EXPECT_EQ(small.kv_layer(4), 2);
+  EXPECT_TRUE(family_config("gemma4_moe").experts.is_beside_ffn);
+}
+
+TEST(ConfigJson, NamesLayersOfTwoKindsThatMakeNoModel) {
+  EXPECT_EQ(error_of("gemma4", {{"use_bidirectional_attention", "all"}}),
+            "ConfigError: here: use_bidirectional_attention is 'all', which is not supported, "
+            "expected 'vision' or null");
+  EXPECT_EQ(error_of("gemma4", {{"per_layer_config", {{"1", {{"sliding_window", 3}}}}}}),
+            "ConfigError: here: per_layer_config: 1: 'sliding_window' is not supported, expected "
+            "one of [head_dim, num_key_value_heads]");
+  EXPECT_EQ(error_of("gemma4", {{"per_layer_config", {{"1", {{"head_dim", 16}}}}}}),
+            "ConfigError: here: per_layer_config: layer 4: 3 kv heads of 8, which is not "
+            "supported, expected 3 of 16 as others without a window have");
+  EXPECT_EQ(error_of("gemma4", {{"per_layer_config", {{"0", {{"head_dim", 16}}}}}}),
+            "ConfigError: here: per_layer_config: layer 0: 3 kv heads of 16, which is not "
+            "supported, expected 3 of 8 as others with a window have");
+  EXPECT_EQ(error_of("gemma4", {{"per_layer_config", {{"9", {{"head_dim", 16}}}}}}),
+            "FormatError: here: per_layer_config: 1 layers that there are not, expected numbers "
+            "below 5");
+  EXPECT_EQ(error_of("gemma4", {{"rope_parameters",
+                                 {{"full_attention", {{"rope_type", "linear"}, {"factor", 2}}}}}}),
+            "ConfigError: here: rope_parameters: full_attention: this rope_type is not supported, "
+            "expected one of [default, proportional]");
+  EXPECT_EQ(error_of("gemma4", {{"per_layer_config", nullptr}, {"global_head_dim", 15}}),
+            "FormatError: here: config: head dim 15 of layers without a window, expected an even "
+            "number for rope");
+  EXPECT_EQ(error_of("gemma4_small", {{"num_kv_shared_layers", 5}}),
+            "FormatError: here: config: layer 1 with the keys and values of another: no layer "
+            "before 1 has a window as it has, expected one");
+  EXPECT_EQ(error_of("gemma4_small", {{"num_kv_shared_layers", 6}}),
+            "FormatError: here: config: 6 layers with the keys and values of others, expected 0 "
+            "to 5");
+  EXPECT_EQ(error_of("gemma4_small", {{"vocab_size_per_layer_input", 60}}),
+            "FormatError: here: vocab_size_per_layer_input is 60, expected at least 61 as "
+            "vocab_size");
+  EXPECT_EQ(error_of("gemma4_moe", {{"num_experts", 0}}),
+            "FormatError: here: num_experts is 0, expected at least 1");
+}
+
 TEST(ConfigJson, SaysWhatGatedDeltaNetsHave) {
   const ModelConfig config = family_config("qwen3_next");
   EXPECT_EQ(config.recurrent.heads, (nn::DeltaHeads{5, 10, 6, 4}));

@@ -84,7 +84,8 @@ TEST(Decoder, GivesTheLogitsOfThePublishedImplementation) {
 
 // The folder of a model of texts and pictures around one of texts: longer names, and tensors that
 // only it has.
-void write_around(const testing::TempDir& dir, const std::string& name, const std::string& type) {
+void write_around(const testing::TempDir& dir, const std::string& name, const std::string& type,
+                  const std::vector<std::string>& others) {
   constexpr size_t kLengthBytes = 8, kExtra = 4;
   const std::string file =
       core::read_text_file(test::family_path(name, "model.safetensors"), 1 << 20);
@@ -97,7 +98,7 @@ void write_around(const testing::TempDir& dir, const std::string& name, const st
     const bool is_within = key.starts_with("model.");
     longer[is_within ? "model.language_model." + key.substr(6) : key] = value;
   }
-  for (const char* extra : {"mtp.fc.weight", "model.visual.merger.norm.weight"}) {
+  for (const std::string& extra : others) {
     longer[extra] = {
         {"dtype", "BF16"}, {"shape", {2}}, {"data_offsets", {data.size(), data.size() + kExtra}}};
     data.resize(data.size() + kExtra);
@@ -112,61 +113,84 @@ void write_around(const testing::TempDir& dir, const std::string& name, const st
 }
 
 TEST(Decoder, ReadsTheModelOfTextsWithinOneOfTextsAndPictures) {
-  const testing::TempDir dir;
-  write_around(dir, "qwen3_5", "qwen3_5");
-  const auto expected = test::read_reference(test::family_path("qwen3_5", "ref.safetensors"));
-  const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());
-  expect_near_logits(logits_of(*loaded.model, expected.ids_BT), expected.logits_TV, "within");
+  struct Case {
+    const char *name, *type;
+    std::vector<std::string> others;
+  };
+  const std::vector<std::string> sees = {
+      "model.vision_tower.std_bias", "model.audio_tower.x.weight", "model.embed_vision.x.weight"};
+  for (const Case& c : std::vector<Case>{
+           {"qwen3_5", "qwen3_5", {"mtp.fc.weight", "model.visual.merger.norm.weight"}},
+           {"gemma4", "gemma4", sees},
+           {"gemma4_moe", "gemma4", sees},
+           // Checkpoints have what layers with others' keys don't read.
+           {"gemma4_small", "gemma4", {"model.language_model.layers.3.self_attn.k_proj.weight"}}}) {
+    const testing::TempDir dir;
+    write_around(dir, c.name, c.type, c.others);
+    const auto expected = test::read_reference(test::family_path(c.name, "ref.safetensors"));
+    const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());
+    expect_near_logits(logits_of(*loaded.model, expected.ids_BT), expected.logits_TV, c.name);
+  }
 }
+
+// A change of a case's config.json.
+struct Change {
+  const char* name;
+  const char* text;
+  const char* instead;
+};
+
+const std::vector<Change> kChanges = {
+    {"llama_linear", "\"factor\": 4.0", "\"factor\": 1.0"},
+    {"llama_dynamic", "\"factor\": 2.0", "\"factor\": 4.0"},
+    {"llama_llama3", "\"factor\": 8.0", "\"factor\": 1.0"},
+    {"llama_yarn", "\"factor\": 4.0", "\"factor\": 1.0"},
+    {"mistral", "\"sliding_window\": 5", "\"sliding_window\": null"},
+    {"qwen2_window", "\"sliding_attention\"", "\"full_attention\""},
+    {"qwen2_moe", "\"norm_topk_prob\": false", "\"norm_topk_prob\": true"},
+    {"qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
+    {"mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 1"},
+    {"smollm3", "  1,\n  0\n", "  1,\n  1\n"},
+    {"smollm3_window", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+    {"granite", "\"embedding_multiplier\": 3.0", "\"embedding_multiplier\": 2.0"},
+    {"granite", "\"attention_multiplier\": 0.75", "\"attention_multiplier\": 0.5"},
+    {"granite", "\"residual_multiplier\": 0.375", "\"residual_multiplier\": 1.0"},
+    {"granite", "\"logits_scaling\": 1.5", "\"logits_scaling\": 1.0"},
+    {"phi3", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.0"},
+    {"gemma2", "\"attn_logit_softcapping\": 4.0", "\"attn_logit_softcapping\": null"},
+    {"gemma2", "\"final_logit_softcapping\": 6.0", "\"final_logit_softcapping\": null"},
+    {"gemma2", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+    {"gemma2_scalar", "\"query_pre_attn_scalar\": 20", "\"query_pre_attn_scalar\": 8"},
+    {"gemma3", "\"rope_local_base_freq\": 20.0", "\"rope_local_base_freq\": 300.0"},
+    {"gemma3", "\"factor\": 4.0", "\"factor\": 1.0"},
+    {"gemma3", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+    {"gemma4", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.5"},
+    {"gemma4", "\"rope_theta\": 300.0", "\"rope_theta\": 3000.0"},
+    {"gemma4", "\"rope_theta\": 20.0", "\"rope_theta\": 300.0"},
+    {"gemma4", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+    {"gemma4", "\"final_logit_softcapping\": 6.0", "\"final_logit_softcapping\": null"},
+    {"gemma4_moe", "\"top_k_experts\": 2", "\"top_k_experts\": 1"},
+    {"gpt_oss", "\"truncate\": false", "\"truncate\": true"},
+    {"gpt_oss", "\"sliding_window\": 6", "\"sliding_window\": 64"},
+    {"gpt_oss", "\"sliding_window\": 6", "\"swiglu_limit\": 70, \"sliding_window\": 6"},
+    {"ministral3", "\"llama_4_scaling_beta\": 0.5", "\"llama_4_scaling_beta\": 0.0"},
+    {"glm4", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.0"},
+    {"glm4_moe", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1.0"},
+    {"glm4_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
+    {"glm4_moe", "\"topk_group\": 1", "\"topk_group\": 2"},
+    {"lfm2", "\"rope_theta\": 300.0", "\"rope_theta\": 30000.0"},
+    {"qwen3_next", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
+    {"deepseek_v3", "\"mscale_all_dim\": 1.0", "\"mscale_all_dim\": 0.5"},
+    {"deepseek_v3", "\"rope_interleave\": true", "\"rope_interleave\": false"},
+    {"deepseek_v3", "\"topk_group\": 2", "\"topk_group\": 1"},
+    {"deepseek_v3_halves", "\"mscale\": 0.5", "\"mscale\": 1.0"},
+    {"deepseek_v2", "\"group_limited_greedy\"", "\"greedy\""},
+    {"deepseek_v2", "\"topk_group\": 2", "\"topk_group\": 1"},
+    {"glm4_moe_lite", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1"}};
 
 TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
   // Each of these changes must move the logits, or the goldens above could not see it missing.
-  struct Change {
-    const char* name;
-    const char* text;
-    const char* instead;
-  };
-  for (const Change& change : std::vector<Change>{
-           {"llama_linear", "\"factor\": 4.0", "\"factor\": 1.0"},
-           {"llama_dynamic", "\"factor\": 2.0", "\"factor\": 4.0"},
-           {"llama_llama3", "\"factor\": 8.0", "\"factor\": 1.0"},
-           {"llama_yarn", "\"factor\": 4.0", "\"factor\": 1.0"},
-           {"mistral", "\"sliding_window\": 5", "\"sliding_window\": null"},
-           {"qwen2_window", "\"sliding_attention\"", "\"full_attention\""},
-           {"qwen2_moe", "\"norm_topk_prob\": false", "\"norm_topk_prob\": true"},
-           {"qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
-           {"mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 1"},
-           {"smollm3", "  1,\n  0\n", "  1,\n  1\n"},
-           {"smollm3_window", "\"sliding_window\": 6", "\"sliding_window\": 64"},
-           {"granite", "\"embedding_multiplier\": 3.0", "\"embedding_multiplier\": 2.0"},
-           {"granite", "\"attention_multiplier\": 0.75", "\"attention_multiplier\": 0.5"},
-           {"granite", "\"residual_multiplier\": 0.375", "\"residual_multiplier\": 1.0"},
-           {"granite", "\"logits_scaling\": 1.5", "\"logits_scaling\": 1.0"},
-           {"phi3", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.0"},
-           {"gemma2", "\"attn_logit_softcapping\": 4.0", "\"attn_logit_softcapping\": null"},
-           {"gemma2", "\"final_logit_softcapping\": 6.0", "\"final_logit_softcapping\": null"},
-           {"gemma2", "\"sliding_window\": 6", "\"sliding_window\": 64"},
-           {"gemma2_scalar", "\"query_pre_attn_scalar\": 20", "\"query_pre_attn_scalar\": 8"},
-           {"gemma3", "\"rope_local_base_freq\": 20.0", "\"rope_local_base_freq\": 300.0"},
-           {"gemma3", "\"factor\": 4.0", "\"factor\": 1.0"},
-           {"gemma3", "\"sliding_window\": 6", "\"sliding_window\": 64"},
-           {"gpt_oss", "\"truncate\": false", "\"truncate\": true"},
-           {"gpt_oss", "\"sliding_window\": 6", "\"sliding_window\": 64"},
-           {"gpt_oss", "\"sliding_window\": 6", "\"swiglu_limit\": 70, \"sliding_window\": 6"},
-           {"ministral3", "\"llama_4_scaling_beta\": 0.5", "\"llama_4_scaling_beta\": 0.0"},
-           {"glm4", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.0"},
-           {"glm4_moe", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1.0"},
-           {"glm4_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
-           {"glm4_moe", "\"topk_group\": 1", "\"topk_group\": 2"},
-           {"lfm2", "\"rope_theta\": 300.0", "\"rope_theta\": 30000.0"},
-           {"qwen3_next", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
-           {"deepseek_v3", "\"mscale_all_dim\": 1.0", "\"mscale_all_dim\": 0.5"},
-           {"deepseek_v3", "\"rope_interleave\": true", "\"rope_interleave\": false"},
-           {"deepseek_v3", "\"topk_group\": 2", "\"topk_group\": 1"},
-           {"deepseek_v3_halves", "\"mscale\": 0.5", "\"mscale\": 1.0"},
-           {"deepseek_v2", "\"group_limited_greedy\"", "\"greedy\""},
-           {"deepseek_v2", "\"topk_group\": 2", "\"topk_group\": 1"},
-           {"glm4_moe_lite", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1"}}) {
+  for (const Change& change : kChanges) {
     const testing::TempDir dir;
     std::filesystem::copy(family_path(change.name), dir.path());
     const std::string config = dir.read("config.json");

@@ -22,6 +22,11 @@ class Formulas {
     for (const auto& info : nn::describe_parameters(model)) {
       weights_[info.name] = test::leaf(info.tensor.detach().to(at::kDouble));
     }
+    for (const auto& buffer : model.named_buffers()) {
+      if (buffer.key().ends_with(".layer_scalar")) {
+        weights_[buffer.key() + ".weight"] = buffer.value().to(at::kDouble);
+      }
+    }
   }
 
   at::Tensor logits(const at::Tensor& ids_BT) const {
@@ -35,6 +40,7 @@ class Formulas {
           });
       x = x + add(x, {{Part::kFfnNorm, layer}, {Part::kFfnOutNorm, layer}},
                   [&](const auto& y) { return feed(y, layer); });
+      if (config_.scales_layers) x = x * weight({Part::kLayerFactor, layer});
     }
     const at::Tensor normed = norm(x, {Part::kFinalNorm});
     const at::Tensor head = weight({config_.is_tied ? Part::kEmbedding : Part::kHead});
@@ -107,30 +113,36 @@ class Formulas {
     for (const int64_t each : config_.layers_without_rope) {
       if (each == layer) return x_BnTH;
     }
-    const int64_t dim = config_.rope_dims == 0 ? config_.head_dim : config_.rope_dims;
+    const int64_t head_dim = config_.head_dim_of(layer);
+    const int64_t dim = config_.rope_dims == 0 ? head_dim : config_.rope_dims;
     const int64_t half = dim / 2;
     const at::Tensor exponents = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(dim));
     const at::Tensor positions = at::arange(x_BnTH.size(2), at::kDouble).unsqueeze(-1);
     const bool is_other = config_.window_rope_base != 0 && config_.window(layer) != 0;
     const double base = is_other ? config_.window_rope_base : config_.rope_base;
-    const at::Tensor angles = positions * at::pow(base, exponents);
+    at::Tensor frequencies = at::pow(base, exponents);
+    if (!is_other && config_.rope_scaling.type == nn::RopeType::kProportional) {
+      const double part = config_.rope_scaling.turned_part;
+      frequencies = frequencies * (at::arange(half) < part * static_cast<double>(half));
+    }
+    const at::Tensor angles = positions * frequencies;
     if (config_.turns_neighbours) {
       const at::Tensor pairs = x_BnTH.narrow(-1, 0, dim).unflatten(-1, {half, 2});
       const at::Tensor a = pairs.select(-1, 0), b = pairs.select(-1, 1);
       const at::Tensor both =
           at::stack({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()}, -1);
-      return at::cat({both.flatten(-2), x_BnTH.narrow(-1, dim, config_.head_dim - dim)}, -1);
+      return at::cat({both.flatten(-2), x_BnTH.narrow(-1, dim, head_dim - dim)}, -1);
     }
     const at::Tensor a = x_BnTH.narrow(-1, 0, half), b = x_BnTH.narrow(-1, half, half);
     return at::cat({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin(),
-                    x_BnTH.narrow(-1, dim, config_.head_dim - dim)},
+                    x_BnTH.narrow(-1, dim, head_dim - dim)},
                    -1);
   }
 
   // [B, heads, T, H] with a kv head for each query head.
-  at::Tensor heads(const at::Tensor& x_BTf) const {
-    const int64_t count = x_BTf.size(-1) / config_.head_dim;
-    return x_BTf.unflatten(-1, {count, config_.head_dim})
+  at::Tensor heads(const at::Tensor& x_BTf, int64_t layer) const {
+    const int64_t head_dim = config_.head_dim_of(layer), count = x_BTf.size(-1) / head_dim;
+    return x_BTf.unflatten(-1, {count, head_dim})
         .transpose(1, 2)
         .repeat_interleave(config_.num_heads / count, 1);
   }
@@ -180,7 +192,17 @@ class Formulas {
                   {Part::kDeltaOut, layer});
   }
 
+  // Values of all kv heads, of which a layer may have no projection.
+  at::Tensor values(const at::Tensor& x, int64_t layer) const {
+    const bool are_keys = config_.has_full_heads(layer) && config_.full_layers.keys_are_values;
+    const at::Tensor v = linear(x, {are_keys ? Part::kKey : Part::kValue, layer});
+    if (!config_.norms_values) return v;
+    const at::Tensor each = v.unflatten(-1, {-1, config_.head_dim_of(layer)});
+    return (each / at::sqrt((each * each).mean(-1, true) + config_.norm_eps)).flatten(-2);
+  }
+
   at::Tensor attend(const at::Tensor& x, int64_t layer) const {
+    const int64_t head_dim = config_.head_dim_of(layer);
     at::Tensor q = linear(x, {Part::kQuery, layer}), k = linear(x, {Part::kKey, layer});
     at::Tensor gates = at::ones({1}, at::kDouble);
     if (config_.gates_attention) {
@@ -194,7 +216,7 @@ class Formulas {
     }
     if (config_.head_norms == HeadNorms::kEachHead) {
       const auto each = [&](const at::Tensor& y, Part part) {
-        return norm(y.unflatten(-1, {-1, config_.head_dim}), {part, layer}).flatten(-2);
+        return norm(y.unflatten(-1, {-1, head_dim}), {part, layer}).flatten(-2);
       };
       q = each(q, Part::kQueryNorm);
       k = each(k, Part::kKeyNorm);
@@ -203,11 +225,11 @@ class Formulas {
       const at::Tensor times = (at::arange(x.size(1)) / 3).floor().to(at::kDouble).unsqueeze(-1);
       q = q * (1 + config_.query_growth * at::log1p(times));
     }
-    const double own_scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
+    const double own_scale = 1 / std::sqrt(static_cast<double>(head_dim));
     const double scale = config_.attention_scale == 0 ? own_scale : config_.attention_scale;
-    const at::Tensor scores =
-        capped(at::matmul(turned(heads(q), layer), turned(heads(k), layer).transpose(2, 3)) * scale,
-               config_.score_cap);
+    const at::Tensor products =
+        at::matmul(turned(heads(q, layer), layer), turned(heads(k, layer), layer).transpose(2, 3));
+    const at::Tensor scores = capped(products * scale, config_.score_cap);
     const at::Tensor row = at::arange(x.size(1)).unsqueeze(1), column = row.t();
     at::Tensor is_hidden = column > row;
     const int64_t window = config_.window(layer);
@@ -218,7 +240,7 @@ class Formulas {
       seen = at::cat({seen, sinks.expand({seen.size(0), -1, seen.size(2), 1})}, -1);
     }
     const at::Tensor p = seen.softmax(-1).narrow(-1, 0, x.size(1));
-    const at::Tensor v = heads(linear(x, {Part::kValue, layer}));
+    const at::Tensor v = heads(values(x, layer), layer);
     return linear(at::matmul(p, v).transpose(1, 2).flatten(2) * gates, {Part::kOutput, layer});
   }
 

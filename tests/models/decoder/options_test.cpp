@@ -84,6 +84,30 @@ std::vector<OptionCase> cases_of_layers() {
   };
 }
 
+// Gemma 4's.
+std::vector<OptionCase> cases_of_two_kinds() {
+  return {
+      {"layers of two kinds",
+       [](auto& c) {
+         c.family = "gemma4_text";
+         take_family_traits(c);
+         c.num_layers = 3;
+         c.windows = {3, 0, 3};
+         c.full_layers = {16, 3, true};
+         c.rope_base = 30;
+         c.window_rope_base = 10;
+       }},
+      {"layers of two kinds, each with values",
+       [](auto& c) {
+         c.family = "gemma4_text";
+         take_family_traits(c);
+         c.windows = {3, 0};
+         c.full_layers = {12, 1, false};
+         c.has_qkv_bias = c.has_output_bias = true;
+       }},
+  };
+}
+
 // Kv heads are replicated on some ranks of 3 and 4, or cut unevenly.
 std::vector<OptionCase> cases() {
   std::vector<OptionCase> all = {
@@ -129,6 +153,7 @@ std::vector<OptionCase> cases() {
        }},
   };
   for (const OptionCase& c : cases_of_layers()) all.push_back(c);
+  for (const OptionCase& c : cases_of_two_kinds()) all.push_back(c);
   return all;
 }
 
@@ -157,6 +182,9 @@ std::shared_ptr<CausalLM> model_with(const OptionCase& c, const Group& group) {
     const double phase = static_cast<double>(info.name.size());
     const at::Tensor change = (at::arange(info.sizes[0], at::kDouble) + phase).sin() * 0.3;
     info.tensor.detach().add_(part_of(change, info, group.rank()));
+  }
+  for (const auto& buffer : model->named_buffers()) {
+    if (buffer.key().ends_with(".layer_scalar")) buffer.value().fill_(0.8);
   }
   return model;
 }
@@ -210,6 +238,36 @@ at::Tensor batch_losses(CausalLM& model) {
   return losses;
 }
 
+void expect_gradients_of_one_rank(const OptionCase& c) {
+  test::on_ranks([&](const Group& group) {
+    const auto whole = model_with(c, {}), model = model_with(c, group);
+    const at::Tensor expected = batch_losses(*whole);
+    expect_close(batch_losses(*model), expected, c.name + ", losses", 1e-5);
+    std::map<std::string, at::Tensor> gradients;
+    for (const auto& info : nn::describe_parameters(*whole)) {
+      gradients[info.name] = info.tensor.grad();
+    }
+    for (const auto& info : nn::describe_parameters(*model)) {
+      ASSERT_TRUE(info.tensor.grad().defined()) << info.name;
+      expect_close(info.tensor.grad(), part_of(gradients.at(info.name), info, group.rank()),
+                   core::join(c.name, ", ", info.name, " on ", group.size()), 1e-5);
+    }
+  });
+}
+
+// Gemma 4's small models: layers get features of a second embedding, and read others' keys.
+TEST(DecoderOptions, GiveTheGradientsOfOneRankWithInputsOfLayersAndKeysOfOthers) {
+  expect_gradients_of_one_rank({"gemma4", [](ModelConfig& config) {
+                                  config.family = "gemma4_text";
+                                  take_family_traits(config);
+                                  config.num_layers = 4;
+                                  config.windows = {3, 0, 3, 0};
+                                  config.full_layers = {12, 2, false};
+                                  config.layer_inputs = {10, 29};
+                                  config.reusing = {2, 36};
+                                }});
+}
+
 // gpt-oss: experts with biases, one of which is added by one of the ranks that share an expert.
 TEST(DecoderOptions, GiveTheGradientsOfOneRankWithBiasedExperts) {
   const OptionCase oss = {"gpt-oss", [](ModelConfig& config) {
@@ -220,20 +278,7 @@ TEST(DecoderOptions, GiveTheGradientsOfOneRankWithBiasedExperts) {
                             config.experts.ffn_width = 20;
                             config.gating.limit = 0.7;
                           }};
-  test::on_ranks([&](const Group& group) {
-    const auto whole = model_with(oss, {}), model = model_with(oss, group);
-    const at::Tensor expected = batch_losses(*whole);
-    expect_close(batch_losses(*model), expected, "losses", 1e-5);
-    std::map<std::string, at::Tensor> gradients;
-    for (const auto& info : nn::describe_parameters(*whole)) {
-      gradients[info.name] = info.tensor.grad();
-    }
-    for (const auto& info : nn::describe_parameters(*model)) {
-      ASSERT_TRUE(info.tensor.grad().defined()) << info.name;
-      expect_close(info.tensor.grad(), part_of(gradients.at(info.name), info, group.rank()),
-                   core::join(info.name, " on ", group.size()), 1e-5);
-    }
-  });
+  expect_gradients_of_one_rank(oss);
 }
 
 TEST(DecoderOptions, GiveTheSameThroughACache) {

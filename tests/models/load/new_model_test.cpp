@@ -157,12 +157,12 @@ TEST(NewModel, RefusesConfigurationsThatMakeNoModel) {
     change(config);
     return error_text([&] { make_model(config, Group()); });
   };
-  EXPECT_EQ(
-      error([](ModelConfig& c) { c.family = "gpt"; }),
-      "ConfigError: models: unknown family 'gpt', expected one of [llama, mistral, mixtral, "
-      "qwen2, qwen3, qwen2_moe, qwen3_moe, smollm3, granite, phi3, olmo2, "
-      "gemma2, gemma3_text, gpt_oss, ministral3, glm4, glm4_moe, lfm2, qwen3_next, qwen3_5_text, "
-      "qwen3_5_moe_text, deepseek_v3, deepseek_v2, glm4_moe_lite]");
+  EXPECT_EQ(error([](ModelConfig& c) { c.family = "gpt"; }),
+            "ConfigError: models: unknown family 'gpt', expected one of [llama, mistral, mixtral, "
+            "qwen2, qwen3, qwen2_moe, qwen3_moe, smollm3, granite, phi3, olmo2, "
+            "gemma2, gemma3_text, gemma4_text, gpt_oss, ministral3, glm4, glm4_moe, lfm2, "
+            "qwen3_next, qwen3_5_text, "
+            "qwen3_5_moe_text, deepseek_v3, deepseek_v2, glm4_moe_lite]");
   EXPECT_EQ(error([](ModelConfig& c) { c.width = 35; }),
             "ConfigError: models.make_model: width 35 of 9 heads, expected a multiple; or set "
             "head_dim");

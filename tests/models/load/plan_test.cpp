@@ -134,7 +134,8 @@ TEST(Registry, ListsTheFamiliesItKnows) {
       error_text([] { find_family("x"); }),
       "ConfigError: models: unknown family 'x', expected one of [llama, mistral, mixtral, qwen2, "
       "qwen3, qwen2_moe, qwen3_moe, smollm3, granite, phi3, olmo2, gemma2, "
-      "gemma3_text, gpt_oss, ministral3, glm4, glm4_moe, lfm2, qwen3_next, qwen3_5_text, "
+      "gemma3_text, gemma4_text, gpt_oss, ministral3, glm4, glm4_moe, lfm2, qwen3_next, "
+      "qwen3_5_text, "
       "qwen3_5_moe_text, deepseek_v3, deepseek_v2, glm4_moe_lite]");
 }
 

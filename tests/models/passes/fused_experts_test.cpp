@@ -51,6 +51,13 @@ ModelConfig experts_config(const std::string& family) {
     take_family_traits(config);
     config.gating.limit = 0.7;
   }
+  if (family == "gemma4_text") {
+    take_family_traits(config);
+    config.windows = {5, 0, 5};
+    config.full_layers = {64, 1, true};
+    config.attention_scale = 0.1;
+    config.experts.is_beside_ffn = true;
+  }
   if (family == "glm4_moe") {
     take_family_traits(config);
     config.rope_dims = 16;
@@ -82,6 +89,9 @@ std::shared_ptr<CausalLM> plain_model(const ModelConfig& config, const Group& gr
     }
   }
   for (const auto& buffer : model->named_buffers()) {
+    if (buffer.key().ends_with("_factors") || buffer.key().ends_with("_scalar")) {
+      buffer.value().add_(at::arange(buffer.value().numel(), at::kFloat).cos(), -0.2);
+    }
     if (!buffer.key().ends_with(".choice_bias")) continue;
     buffer.value().copy_((at::arange(buffer.value().numel(), at::kFloat) * 5).sin() * 0.2);
   }
@@ -89,7 +99,7 @@ std::shared_ptr<CausalLM> plain_model(const ModelConfig& config, const Group& gr
 }
 
 bool is_router(const std::string& path) {
-  return path.ends_with(".gate") || path.ends_with(".router") ||
+  return path.ends_with(".gate") || path.ends_with(".router") || path.ends_with(".router.proj") ||
          path.ends_with("shared_expert_gate");
 }
 
@@ -179,7 +189,8 @@ TEST(FusedExperts, GiveWhatTheModuleGives) {
 TEST(FusedExperts, GiveTheModulesPassOfAWholeModel) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    for (const std::string family : {"mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "glm4_moe"}) {
+    for (const std::string family :
+         {"mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "glm4_moe", "gemma4_text"}) {
       for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
         const auto model = plain_model(experts_config(family), group, split);
         put_in_form(*model, kForms.front());

@@ -98,6 +98,11 @@ TEST(OptionsInUse, NameEachFieldThatDiffers) {
       {[](auto& c) { c.query_growth = 0.1; }, "queries that grow with their position"},
       {[](auto& c) { c.has_sinks = true; }, "attention sinks"},
       {[](auto& c) { c.turns_neighbours = true; }, "rope of neighbours"},
+      {[](auto& c) { c.full_layers.head_dim = 8; }, "other heads in layers without a window"},
+      {[](auto& c) { c.norms_values = true; }, "norms of values"},
+      {[](auto& c) { c.scales_layers = true; }, "factors of layers"},
+      {[](auto& c) { c.layer_inputs.width = 8; }, "inputs of each layer"},
+      {[](auto& c) { c.reusing.count = 1; }, "keys and values of other layers"},
   };
   ModelConfig all = plain_config();
   std::string names;

@@ -86,6 +86,29 @@ TEST(KvCache, TakesOverPositionsOfAnother) {
             "InternalError: nn.KvCache.append_copy: positions 5 to 7 of 6");
 }
 
+TEST(KvCache, KeepsHeadsOfEachLayersOwnNumberAndSize) {
+  const auto make = [](int64_t capacity) {
+    return KvCache(
+        {.num_layers = 4, .capacity = capacity, .heads = {{3, 4}, {1, 6}, {0, 4}, {3, 4}}});
+  };
+  KvCache cache = make(8);
+  EXPECT_EQ(cache.num_bytes(), 2 * 8 * (2 * 3 * 4 + 6) * 4);
+  const at::Tensor other = seeded({1, 1, 5, 6}, 9, at::kFloat);
+  cache.append(0, tokens(5, 1), tokens(5, 2));
+  cache.append(1, other, other);
+  cache.append(3, tokens(5, 3), tokens(5, 4));
+  EXPECT_TRUE(at::equal(cache.appended(0, 5).second, tokens(5, 2)))
+      << "for layer 2, which has none";
+  cache.advance(5);
+  KvCache copy = make(6);
+  copy.append_copy(cache, 1, 3);
+  EXPECT_TRUE(at::equal(copy.appended(0, 0).first, tokens(5, 1).narrow(2, 1, 3)));
+  EXPECT_TRUE(at::equal(copy.appended(1, 0).first, other.narrow(2, 1, 3)));
+  EXPECT_TRUE(at::equal(copy.appended(3, 0).second, tokens(5, 4).narrow(2, 1, 3)));
+  const auto* keys = static_cast<const float*>(cache.keys(3));
+  EXPECT_EQ(keys[0], tokens(5, 3).flatten()[0].item<float>());
+}
+
 // Layers 0 and 2 have keys, layer 1 a state of two tensors.
 KvCache make_mixed_cache() {
   return KvCache({.num_layers = 3,

@@ -91,6 +91,21 @@ TEST(Rope, TakesTheFrequenciesOfTheLengthThatASequenceHasReached) {
   expect_close(rope.apply(x_BTnH, 8), plain.apply(x_BTnH, 8), "short again", 0);
 }
 
+TEST(Rope, TurnsAPartOfThePairsByTheFrequenciesOfAll) {
+  RopeOptions options;
+  options.dim = 16;
+  options.max_positions = 64;
+  options.scaling.type = RopeType::kProportional;
+  options.scaling.turned_part = 0.25;
+  const at::Tensor x_BTnH = seeded({1, 8, 2, 16}, 1, at::kFloat);
+  const at::Tensor y = Rope(options).apply(x_BTnH, 8);
+  const at::Tensor all = Rope(16, 10'000, 64).apply(x_BTnH, 8);
+  for (const int64_t half : {0, 8}) {
+    expect_close(y.narrow(-1, half, 2), all.narrow(-1, half, 2), "turned", 0);
+    expect_close(y.narrow(-1, half + 2, 6), x_BTnH.narrow(-1, half + 2, 6), "left", 0);
+  }
+}
+
 TEST(Rope, MultipliesByTheAttentionFactor) {
   RopeOptions options;
   options.dim = 8;

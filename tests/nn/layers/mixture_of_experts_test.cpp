@@ -175,6 +175,43 @@ TEST(MixtureOfExperts, EqualsTheWholeForwardAndEveryGradient) {
   });
 }
 
+// As Gemma 4 has them: the router reads something else, and each expert's weight has a factor.
+TEST(MixtureOfExperts, RoutesBySomethingElseAndMultipliesByFactors) {
+  on_ranks([](const Group& group) {
+    const at::Tensor factors = seeded({kNumExperts}, 3);
+    for (const CutBy by : {CutBy::kFfn, CutBy::kExpert}) {
+      const WholeMixture whole;
+      MixtureOfExpertsParts parts = parts_of(whole, by, false, group);
+      parts.expert_factors = factors;
+      MixtureOfExperts layer(parts, RoutingOptions{2, true}, group);
+      const at::Tensor x = leaf(seeded({9, kModelWidth}, 7)), routed = leaf(seeded({9, 6}, 8));
+      const at::Tensor x_rank = leaf(x), routed_rank = leaf(routed);
+      auto [weights, chosen] = at::topk(at::softmax(whole.router->forward(routed), -1), 2, -1);
+      weights = weights / weights.sum(-1, true) * factors.index({chosen});
+      at::Tensor expected = at::zeros({9, kModelWidth}, at::kDouble);
+      for (int64_t e = 0; e < kNumExperts; ++e) {
+        const at::Tensor own = (weights * (chosen == e)).sum(-1, true);
+        expected = expected + own * whole.experts[static_cast<size_t>(e)].forward(x);
+      }
+      const at::Tensor grad = seeded({9, kModelWidth}, 9);
+      expected.backward(grad);
+      const at::Tensor y = layer->forward(x_rank, routed_rank);
+      expect_close(y, expected, "forward", 1e-10);
+      y.backward(grad);
+      expect_close(x_rank.grad(), x.grad(), "gradient of the input", 1e-10);
+      expect_close(routed_rank.grad(), routed.grad(), "gradient of what is routed by", 1e-10);
+      expect_gradients(layer, whole, parts, group);
+    }
+  });
+  const WholeMixture whole;
+  MixtureOfExpertsParts parts = parts_of(whole, CutBy::kFfn, false, Group());
+  parts.expert_factors = at::ones({2});
+  EXPECT_EQ(error_text([&] {
+              MixtureOfExperts(parts, RoutingOptions{2, true}, Group());
+            }),
+            "ShapeError: nn.MixtureOfExperts: 2 factors of 5 experts, expected as many");
+}
+
 TEST(MixtureOfExperts, CostsOneAllReduceForwardAndTwoBackward) {
   on_ranks(
       [](const Group& group) {

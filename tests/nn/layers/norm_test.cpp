@@ -33,6 +33,19 @@ TEST(RMSNorm, EqualsTheFormulaForwardAndBackward) {
   expect_close(norm->weight.grad(), w64.grad(), "gradient of the weight", 1e-6);
 }
 
+TEST(UnitNorm, EqualsTheFormulaForwardAndBackward) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const at::Tensor x = leaf(seeded({3, 2, 5}, 1, type)), whole = leaf(x.to(at::kDouble));
+    const at::Tensor grad = seeded({3, 2, 5}, 2);
+    const at::Tensor expected = whole / at::sqrt((whole * whole).mean(-1, true) + kEps);
+    expected.backward(grad);
+    const at::Tensor y = unit_norm(x, kEps);
+    y.backward(grad.to(type));
+    expect_close(y, expected, "forward", 1e-6);
+    expect_close(x.grad(), whole.grad(), "gradient", 1e-6);
+  }
+}
+
 TEST(RMSNorm, RoundsHalfTypesOnce) {
   const at::Tensor x = seeded({3, 64}, 1, at::kBFloat16), w = seeded({64}, 2, at::kFloat);
   const at::Tensor y = RMSNorm(w, kEps)->forward(x);

@@ -137,6 +137,40 @@ void check_latent(const ModelConfig& config, const std::string& where) {
                      config.num_heads, " as there are heads");
 }
 
+void check_full_layers(const ModelConfig& config, const std::string& where) {
+  const FullLayersConfig& full = config.full_layers;
+  if (!full.is_used()) return;
+  check_size(full.head_dim, kMaxSize / config.num_heads, "head dim of layers without a window",
+             where);
+  check<FormatError>(full.head_dim % 2 == 0, where, ": config: head dim ", full.head_dim,
+                     " of layers without a window, expected an even number for rope");
+  check_size(full.num_kv_heads, config.num_heads, "number of kv heads of layers without a window",
+             where);
+  check<FormatError>(config.num_heads % full.num_kv_heads == 0, where,
+                     ": config: ", config.num_heads, " heads over ", full.num_kv_heads,
+                     " kv heads of layers without a window, expected a multiple");
+}
+
+// After windows.
+void check_reusing(const ModelConfig& config, const std::string& where) {
+  const int64_t count = config.reusing.count;
+  check<FormatError>(count >= 0 && count < config.num_layers, where, ": config: ", count,
+                     " layers with the keys and values of others, expected 0 to ",
+                     config.num_layers - 1);
+  for (int64_t layer = config.first_reusing(); layer < config.num_layers; ++layer) {
+    check<FormatError>(config.kv_layer(layer) >= 0, where, ": config: layer ", layer,
+                       " with the keys and values of another: no layer before ",
+                       config.first_reusing(), " has a window as it has, expected one");
+  }
+  if (config.reusing.ffn_width != 0) {
+    check_size(config.reusing.ffn_width, kMaxSize, "ffn width of layers with others' keys", where);
+  }
+  const LayerInputsConfig& inputs = config.layer_inputs;
+  if (!inputs.is_used()) return;
+  check_size(inputs.width, kMaxSize / config.num_layers, "width of layers' own inputs", where);
+  check_size(inputs.vocab_size, kMaxSize, "vocabulary size of layers' own inputs", where);
+}
+
 }  // namespace
 
 int64_t ModelConfig::window(int64_t layer) const {
@@ -151,6 +185,22 @@ bool ModelConfig::has_experts(int64_t layer) const {
 
 bool ModelConfig::is_recurrent(int64_t layer) const {
   return std::ranges::binary_search(recurrent.layers, layer);
+}
+
+int64_t ModelConfig::head_dim_of(int64_t layer) const {
+  return has_full_heads(layer) ? full_layers.head_dim : head_dim;
+}
+
+int64_t ModelConfig::num_kv_heads_of(int64_t layer) const {
+  return has_full_heads(layer) ? full_layers.num_kv_heads : num_kv_heads;
+}
+
+int64_t ModelConfig::kv_layer(int64_t layer) const {
+  if (!reuses_keys(layer)) return layer;
+  const bool has_window = window(layer) != 0;
+  int64_t source = first_reusing() - 1;
+  while (source >= 0 && (window(source) != 0) != has_window) --source;
+  return source;
 }
 
 void check_config(const ModelConfig& config, const std::string& where) {
@@ -176,6 +226,8 @@ void check_config(const ModelConfig& config, const std::string& where) {
   nn::check_rope_scaling(config.rope_scaling, where + ": config");
   check_scales(config, where);
   check_windows(config, where);
+  check_full_layers(config, where);
+  check_reusing(config, where);
   check_latent(config, where);
   check_experts(config.experts, config.num_layers, where);
   check_recurrent(config, where);

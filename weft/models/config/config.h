@@ -51,6 +51,9 @@ struct ExpertsConfig {
   double weights_scale = 1;
   /// The shared expert counts in proportion to the sigmoid of a gate of its own; otherwise whole.
   bool gates_shared = true;
+  /// Layers with experts have a plain feed-forward layer as well. Both read the residual stream and
+  /// have norms of their own, as the router has; what they give is added up (Gemma 4).
+  bool is_beside_ffn = false;
 
   bool operator==(const ExpertsConfig&) const = default;
 };
@@ -90,6 +93,41 @@ struct LatentConfig {
 
   bool is_used() const { return kv_rank > 0; }
   bool operator==(const LatentConfig&) const = default;
+};
+
+/// What layers without a window have otherwise than those with one, in families of which the two
+/// are not alike (Gemma 4).
+struct FullLayersConfig {
+  /// Of their heads; 0: layers are alike.
+  int64_t head_dim = 0;
+  int64_t num_kv_heads = 0;
+  /// They have no projection of values: these are the keys before norm and rope.
+  bool keys_are_values = false;
+
+  bool is_used() const { return head_dim > 0; }
+  bool operator==(const FullLayersConfig&) const = default;
+};
+
+/// A second embedding, of which each layer gets features of its own, beside as many that are
+/// projected from the first one (Gemma 4's E2B and E4B).
+struct LayerInputsConfig {
+  /// Of a layer; 0: there is none.
+  int64_t width = 0;
+  int64_t vocab_size = 0;
+
+  bool is_used() const { return width > 0; }
+  bool operator==(const LayerInputsConfig&) const = default;
+};
+
+/// The last layers of a model whose keys and values are those of an earlier layer: of the last one
+/// before them that has a window, or has none, as they do (Gemma 4's E2B and E4B).
+struct ReusingLayersConfig {
+  /// How many.
+  int64_t count = 0;
+  /// Of their feed-forward layers; 0: as in others.
+  int64_t ffn_width = 0;
+
+  bool operator==(const ReusingLayersConfig&) const = default;
 };
 
 /// What the norms of latents add to the mean square, whatever norm_eps says: DeepSeek's classes
@@ -183,12 +221,28 @@ struct ModelConfig {
   LatentConfig latent;
   ExpertsConfig experts;
   RecurrentConfig recurrent;
+  FullLayersConfig full_layers;
+  /// Values have a norm of each head, without weights.
+  bool norms_values = false;
+  /// What a layer returns is multiplied by a number that it has.
+  bool scales_layers = false;
+  LayerInputsConfig layer_inputs;
+  ReusingLayersConfig reusing;
 
   /// How many positions a query of the layer sees, itself included; 0: all.
   int64_t window(int64_t layer) const;
   bool has_experts(int64_t layer) const;
-  bool has_plain_ffn(int64_t layer) const { return !has_experts(layer); }
+  bool has_plain_ffn(int64_t layer) const { return experts.is_beside_ffn || !has_experts(layer); }
   bool is_recurrent(int64_t layer) const;
+  /// Whether the layer's heads are those of full_layers.
+  bool has_full_heads(int64_t layer) const { return full_layers.is_used() && window(layer) == 0; }
+  int64_t head_dim_of(int64_t layer) const;
+  int64_t num_kv_heads_of(int64_t layer) const;
+  /// The first layer that reuses another one's keys and values; num_layers if none does.
+  int64_t first_reusing() const { return num_layers - reusing.count; }
+  bool reuses_keys(int64_t layer) const { return layer >= first_reusing(); }
+  /// The layer whose keys and values a layer reads: itself, or an earlier one.
+  int64_t kv_layer(int64_t layer) const;
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -12,6 +12,7 @@
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/json_keys.h"
+#include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/config/mixers/config_latent.h"
 #include "weft/models/config/sources.h"
 #include "weft/nn/kernels/kernel.h"
@@ -40,6 +41,14 @@ void check_known_options(const JsonKeys& keys, const FamilyInfo& family) {
   check<ConfigError>(activation == own || (!is_gelu && activation == "swish"), keys.where(), ": ",
                      key, " ", core::quote(activation), " is not supported, expected ",
                      core::quote(own));
+  if (has_gemma4_layers(family)) {
+    // Pictures alone may be seen both ways.
+    constexpr const char* kBothWays = "use_bidirectional_attention";
+    const std::string seen = keys.text_or(kBothWays, "vision");
+    check<ConfigError>(seen == "vision", keys.where(), ": ", kBothWays, " is ", core::quote(seen),
+                       ", which is not supported, expected 'vision' or null");
+    return;
+  }
   check<ConfigError>(!keys.flag_or("use_bidirectional_attention", false), keys.where(),
                      ": use_bidirectional_attention is true, which is not supported, expected "
                      "false");
@@ -262,6 +271,7 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   read_caps(keys, family.caps, config);
   read_biases(keys, family.biases, config);
   read_windows(keys, family.windows, config);
+  read_gemma4(keys, family, config);
   read_experts(keys, family.experts, config);
   return config;
 }

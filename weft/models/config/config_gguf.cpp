@@ -7,6 +7,7 @@
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/mixers/config_latent.h"
+#include "weft/models/config/mixers/latent_keys.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/config/sources_gguf.h"
 

@@ -9,6 +9,8 @@
 #include "weft/models/config/config.h"
 #include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/families.h"
+#include "weft/models/config/mixers/config_gemma4.h"
+#include "weft/models/config/mixers/latent_keys.h"
 #include "weft/models/config/sources.h"
 
 namespace weft::models {
@@ -217,7 +219,7 @@ json config_json(const ModelConfig& config) {
   add_sizes(config, object);
   add_latent(config, family.latent, object);
   add_biases(config, family.biases, object);
-  if (config.rope_scaling.type != RopeType::kDefault) {
+  if (config.rope_scaling.type != RopeType::kDefault && !has_gemma4_layers(family)) {
     object["rope_scaling"] = rope_json(config.rope_scaling);
     if (family.has_query_growth)
       object["rope_scaling"][kQueryGrowthFolderKey] = config.query_growth;
@@ -227,6 +229,7 @@ json config_json(const ModelConfig& config) {
   add_recurrent(config, family, object);
   if (family.experts.routing.has_layer_list) add_layer_list(config, object);
   add_options(config, family, object);
+  if (has_gemma4_layers(family)) add_gemma4(config, object);
   check_is_read_back(config, family, object);
   return object;
 }

@@ -6,6 +6,8 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
+#include "weft/models/config/mixers/config_gemma4.h"
+#include "weft/models/config/mixers/latent_keys.h"
 
 namespace weft::models {
 namespace {
@@ -36,7 +38,14 @@ double nonzero_or(const JsonKeys& keys, const char* key, double fallback) {
 
 RopeScaling scaling_from(const JsonKeys& keys, int64_t positions, const FamilyInfo& family) {
   RopeScaling scaling;
-  scaling.type = nn::rope_type_of(type_name(keys), keys.where());
+  const std::string type = type_name(keys);
+  if (type == "proportional" && has_gemma4_layers(family)) {
+    scaling.type = RopeType::kProportional;
+    scaling.factor = keys.real_or("factor", 1);
+    scaling.turned_part = keys.real_or("partial_rotary_factor", 1);
+    return scaling;
+  }
+  scaling.type = nn::rope_type_of(type, keys.where());
   if (scaling.type == RopeType::kDefault) return scaling;
   scaling.factor = keys.real("factor");
   if (scaling.type == RopeType::kDynamic) scaling.original_positions = positions;
@@ -58,7 +67,9 @@ RopeScaling scaling_from(const JsonKeys& keys, int64_t positions, const FamilyIn
 
 // What the model reads with its scaling; llama3's files count it in already.
 int64_t extended_positions(int64_t positions, const RopeScaling& scaling) {
-  if (scaling.type == RopeType::kDefault || scaling.type == RopeType::kLlama3) return positions;
+  const bool is_counted =
+      scaling.type == RopeType::kLlama3 || scaling.type == RopeType::kProportional;
+  if (scaling.type == RopeType::kDefault || is_counted) return positions;
   const int64_t from = scaling.type == RopeType::kYarn ? scaling.original_positions : positions;
   const double most = std::floor(static_cast<double>(from) * scaling.factor);
   return std::max(positions, static_cast<int64_t>(std::min(most, kMostPositions)));

@@ -68,6 +68,8 @@ enum class ExpertNames {
   kMixtral,
   /// "mlp.router", and a layer's experts in one tensor, gates and ups in turn (gpt-oss).
   kOss,
+  /// "router.proj", and a layer's experts in one tensor, gates before ups (Gemma 4).
+  kGemma4,
 };
 
 /// Which weights are one matrix in a family's files.
@@ -212,7 +214,15 @@ struct FamilyInfo {
   std::optional<RecurrentKind> recurrent = std::nullopt;
   /// ModelConfig::gates_attention, which no key says.
   bool gates_attention = false;
+  /// FullLayersConfig::head_dim where `global_head_dim` is missing (config_gemma4.h); 0: layers
+  /// with and without a window are alike.
+  int64_t full_head_dim = 0;
 };
+
+/// Whether no program reads a family's experts one by one.
+inline bool has_stacked_experts(const FamilyInfo& family) {
+  return family.experts.names == ExpertNames::kOss || family.experts.names == ExpertNames::kGemma4;
+}
 
 /// All families, in the order in which messages list them.
 std::span<const FamilyInfo> families();
@@ -356,26 +366,6 @@ inline constexpr const char* kGroupsMethod = "group_limited_greedy";
 inline constexpr const char* kLayerListFolderKey = "mlp_layer_types";
 inline constexpr const char* kSparseLayer = "sparse";
 inline constexpr const char* kDenseLayer = "dense";
-
-/// Latent attention in config.json: dims of a head's parts.
-inline constexpr const char* kPlainDimFolderKey = "qk_nope_head_dim";
-inline constexpr const char* kRopeDimFolderKey = "qk_rope_head_dim";
-inline constexpr const char* kValueDimFolderKey = "v_head_dim";
-inline constexpr const char* kKvRankFolderKey = "kv_lora_rank";
-inline constexpr const char* kQueryRankFolderKey = "q_lora_rank";
-inline constexpr const char* kInterleaveFolderKey = "rope_interleave";
-/// And in GGUF. Newer files have a head's dims in keys of their own, and in the usual ones those of
-/// the latent.
-inline constexpr const char* kKvRankGgufKey = "attention.kv_lora_rank";
-inline constexpr const char* kQueryRankGgufKey = "attention.q_lora_rank";
-inline constexpr const char* kHeadDimGgufKey = "attention.key_length";
-inline constexpr const char* kValueDimGgufKey = "attention.value_length";
-inline constexpr const char* kOwnHeadDimGgufKey = "attention.key_length_mla";
-inline constexpr const char* kOwnValueDimGgufKey = "attention.value_length_mla";
-/// Of RopeScaling::mscale and mscale_all_dim, which it takes for equal; where attention is latent,
-/// times a factor, which is that of float32.
-inline constexpr const char* kYarnMultiplierGgufKey = "rope.scaling.yarn_log_multiplier";
-inline constexpr double kLatentYarnMultiplier = 0.1F;
 
 inline constexpr const char* kFurtherLayersGgufKey = "nextn_predict_layers";
 /// Growth of queries.

@@ -130,7 +130,7 @@ class Chooser {
     if (!weight.rule.element_shape.empty()) {
       output.spec.shape.push_back(weight.rule.element_shape.back());
     }
-    const int64_t heads = pairs_rows ? heads_of(place.part) : 0;
+    const int64_t heads = pairs_rows ? heads_of(place) : 0;
     const double offset = is_norm_part(place.part) ? config_.norm_offset : 0;
     output.sources.push_back(
         {&weight, heads, offset, {}, false, place.part == Part::kDeltaDecayLog});
@@ -190,9 +190,9 @@ class Chooser {
     return plain_type(weight.format.kind, plan_.recipe(weight, 0, 0).result.dtype());
   }
 
-  int64_t heads_of(Part part) const {
-    if (!weight_row(config_, part).is_turned) return 0;
-    const bool is_query = part == Part::kQuery || part == Part::kQueryNorm;
+  int64_t heads_of(const PartPlace& place) const {
+    if (!weight_row(config_, place).is_turned) return 0;
+    const bool is_query = place.part == Part::kQuery || place.part == Part::kQueryNorm;
     return is_query ? config_.num_heads : config_.num_kv_heads;
   }
 

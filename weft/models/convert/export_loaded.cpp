@@ -4,6 +4,8 @@
 
 #include <map>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/io/tensor_folder_writer.h"
@@ -35,7 +37,15 @@ std::map<std::string, at::Tensor> weights_of(CausalLM& model) {
   return weights;
 }
 
-// Parameters of a layer itself have no ".weight" in folders, and a bias of routing is no parameter.
+// How the names of buffers end in the model and in folders.
+constexpr std::pair<std::string_view, std::string_view> kBuffers[] = {
+    {".choice_bias", ".gate.e_score_correction_bias"},
+    {".layer_scalar", ".layer_scalar"},
+    {".router_factors", ".router.scale"},
+    {".router.expert_factors", ".router.per_expert_scale"}};
+
+// Parameters of a layer itself have no ".weight" in folders, and a bias of routing and factors are
+// no parameters.
 void name_bare(const CausalLM& model, std::map<std::string, at::Tensor>& weights) {
   const ModelConfig& config = model.config();
   for (const PartPlace& place : weight_places(config)) {
@@ -44,16 +54,17 @@ void name_bare(const CausalLM& model, std::map<std::string, at::Tensor>& weights
     if (!own.empty()) weights[model_name(config, place)] = own.mapped();
   }
   for (const auto& buffer : model.named_buffers()) {
-    const std::string end = ".choice_bias";
-    if (!buffer.key().ends_with(end)) continue;
-    const std::string base = buffer.key().substr(0, buffer.key().size() - end.size());
-    weights[base + ".gate.e_score_correction_bias"] = buffer.value();
+    for (const auto& [end, name] : kBuffers) {
+      if (!buffer.key().ends_with(end)) continue;
+      const std::string base = buffer.key().substr(0, buffer.key().size() - end.size());
+      weights[base + std::string(name)] = buffer.value();
+    }
   }
 }
 
 // The experts of families whose folders have them stacked alone, by their places.
 void stack_experts(const ModelConfig& config, std::map<std::string, at::Tensor>& weights) {
-  if (family_info(config).experts.names != ExpertNames::kOss) return;
+  if (!has_stacked_experts(family_info(config))) return;
   std::map<std::string, std::vector<at::Tensor>> parts;
   for (const PartPlace& place : weight_places(config)) {
     if (!is_expert_part(place.part)) continue;

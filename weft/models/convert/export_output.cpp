@@ -127,7 +127,7 @@ class FormChooser {
   // Whose experts no program reads one by one.
   bool is_stacked_everywhere() const {
     const FamilyInfo* family = find_family_info(config_.family);
-    return family != nullptr && family->experts.names == ExpertNames::kOss;
+    return family != nullptr && has_stacked_experts(*family);
   }
 
   // Parameters of a layer itself, which folders have without ".weight".

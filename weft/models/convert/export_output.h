@@ -60,10 +60,10 @@ struct ExportOutput {
 
 /// Decides for every weight of `plan` that a folder has. What a family's folders have as one tensor
 /// (weight_table.h) is written so. If any is quantized, all experts of a layer are one tensor, as
-/// MLX has them; otherwise each has its own, as transformers has them, but gpt-oss's, of which
-/// mlx-lm's form is written.
-/// Routers stay floating: rounding one would choose other experts. Throws ConfigError for quant
-/// groups that MLX lacks and for parts of one tensor that are stored in several ways.
+/// MLX has them; otherwise each has its own, as transformers has them, but gpt-oss's and Gemma 4's,
+/// of which mlx-lm's form is written. Routers stay floating: rounding one would choose other
+/// experts. Throws ConfigError for quant groups that MLX lacks and for parts of one tensor that are
+/// stored in several ways.
 std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
                                          const ExportOptions& options);
 

@@ -10,6 +10,7 @@
 #include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/mixers/config_delta.h"
+#include "weft/models/config/mixers/latent_keys.h"
 #include "weft/nn/attention/rope_frequencies.h"
 
 namespace weft::models {

@@ -3,8 +3,10 @@
 #include <ATen/ops/sigmoid.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/nn/attention/attention.h"
@@ -37,9 +39,23 @@ bool has_rope(const ModelConfig& config, int64_t layer) {
   return std::ranges::find(config.layers_without_rope, layer) == config.layers_without_rope.end();
 }
 
+bool has_keys(const ModelConfig& config, int64_t layer) { return !config.reuses_keys(layer); }
+
+bool has_values(const ModelConfig& config, int64_t layer) {
+  const bool are_keys = config.has_full_heads(layer) && config.full_layers.keys_are_values;
+  return has_keys(config, layer) && !are_keys;
+}
+
+bool is_read_by_others(const ModelConfig& config, int64_t layer) {
+  for (int64_t other = config.first_reusing(); other < config.num_layers; ++other) {
+    if (config.kv_layer(other) == layer) return true;
+  }
+  return false;
+}
+
 nn::AttentionSpec make_spec(const ModelConfig& config, const WeightSource& source, int64_t layer) {
   nn::AttentionSpec spec;
-  spec.kv_of_head = held_heads(config, source).kv_of_head;
+  spec.kv_of_head = held_heads(config, source, layer).kv_of_head;
   spec.window = config.window(layer);
   spec.scale = config.attention_scale;
   spec.cap = config.score_cap;
@@ -52,14 +68,17 @@ AttentionParts make_parts(const ModelConfig& config, const WeightSource& source,
     return all_to_sharded(source, model_name(config, {part, layer}), group);
   };
   AttentionParts parts = {to_heads(Part::kQuery),
-                          to_heads(Part::kKey),
-                          to_heads(Part::kValue),
+                          has_keys(config, layer) ? to_heads(Part::kKey) : nullptr,
+                          has_values(config, layer) ? to_heads(Part::kValue) : nullptr,
                           sharded_to_all(source, model_name(config, {Part::kOutput, layer}), group),
                           make_norm(config, source, {Part::kQueryNorm, layer}, group),
-                          make_norm(config, source, {Part::kKeyNorm, layer}, group),
+                          has_keys(config, layer)
+                              ? make_norm(config, source, {Part::kKeyNorm, layer}, group)
+                              : QueryKeyNorm{},
                           make_spec(config, source, layer)};
   parts.has_rope = has_rope(config, layer);
   parts.has_gates = config.gates_attention;
+  parts.norms_values = config.norms_values;
   if (config.has_sinks) {
     const std::string base = model_name(config, {Part::kSinks, layer});
     parts.sinks = nn::HeadSinks(source.vector(base + ".weight"), source.layout(base));
@@ -72,10 +91,15 @@ AttentionParts make_parts(const ModelConfig& config, const WeightSource& source,
 
 AttentionLayerImpl::AttentionLayerImpl(const ModelConfig& config, const WeightSource& source,
                                        int64_t layer, const dist::Group& group)
-    : layer_(layer), head_dim_(config.head_dim), parts_(make_parts(config, source, layer, group)) {
+    : layer_(layer),
+      kv_layer_(config.kv_layer(layer)),
+      is_read_by_others_(is_read_by_others(config, layer)),
+      head_dim_(config.head_dim_of(layer)),
+      norm_eps_(config.norm_eps),
+      parts_(make_parts(config, source, layer, group)) {
   register_module("q_proj", parts_.q_proj);
-  register_module("k_proj", parts_.k_proj);
-  register_module("v_proj", parts_.v_proj);
+  if (!parts_.k_proj.is_empty()) register_module("k_proj", parts_.k_proj);
+  if (!parts_.v_proj.is_empty()) register_module("v_proj", parts_.v_proj);
   register_module(module_name(config, {Part::kOutput, layer}), parts_.o_proj);
   const auto add = [&](Part part, const QueryKeyNorm& norm) {
     if (!norm.each.is_empty()) register_module(module_name(config, {part, layer}), norm.each);
@@ -98,25 +122,50 @@ at::Tensor AttentionLayerImpl::normed_heads(QueryKeyNorm& norm, const at::Tensor
   return norm.each.is_empty() ? x_BTnH : norm.each->forward(x_BTnH);
 }
 
+at::Tensor AttentionLayerImpl::values(const at::Tensor& x, const PassContext& pass) const {
+  const at::Tensor v_BTkH = heads(x, pass);
+  return parts_.norms_values ? nn::unit_norm(v_BTkH, norm_eps_) : v_BTkH;
+}
+
 // Returns [B, T, n * H]. Adds to the cache if there is one.
 at::Tensor AttentionLayerImpl::attended(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH,
                                         const at::Tensor& v_BTkH, const PassContext& pass) {
-  const nn::RopeAngles angles = parts_.has_rope ? pass.angles.of(parts_.spec.window != 0)
-                                                : nn::RopeAngles::none(q_BTnH.size(1));
+  const nn::RopeAngles own = angles(pass, q_BTnH.size(1));
   if (pass.cache == nullptr) {
-    return nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, angles, parts_.spec, pass.documents_BT);
+    if (is_read_by_others_ && pass.kept_keys) (*pass.kept_keys)[layer_] = {k_BTkH, v_BTkH};
+    return nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, own, parts_.spec, pass.documents_BT);
   }
   const auto [k_BkSH, v_BkSH] =
-      pass.cache->append(layer_, angles.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
-  const at::Tensor q_BnTH = angles.apply(q_BTnH).transpose(1, 2);
+      pass.cache->append(layer_, own.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
+  const at::Tensor q_BnTH = own.apply(q_BTnH).transpose(1, 2);
+  return nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
+                                     v_BkSH.to(q_BnTH.scalar_type()), parts_.spec);
+}
+
+nn::RopeAngles AttentionLayerImpl::angles(const PassContext& pass, int64_t tokens) const {
+  return parts_.has_rope ? pass.angles.of(parts_.spec.window != 0) : nn::RopeAngles::none(tokens);
+}
+
+// The same with keys and values that another layer has made in this pass.
+at::Tensor AttentionLayerImpl::attended_to_others(const at::Tensor& q_BTnH,
+                                                  const PassContext& pass) {
+  const nn::RopeAngles own = angles(pass, q_BTnH.size(1));
+  if (pass.cache == nullptr) {
+    const auto& [k_BTkH, v_BTkH] = pass.kept_keys->at(kv_layer_);
+    return nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, own, parts_.spec, pass.documents_BT);
+  }
+  const auto [k_BkSH, v_BkSH] = pass.cache->appended(kv_layer_, q_BTnH.size(1));
+  const at::Tensor q_BnTH = own.apply(q_BTnH).transpose(1, 2);
   return nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
                                      v_BkSH.to(q_BnTH.scalar_type()), parts_.spec);
 }
 
 at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {
-  const auto projected = nn::linears_of_shared(
-      {parts_.q_proj->inner(), parts_.k_proj->inner(), parts_.v_proj->inner()}, x_BTD,
-      parts_.q_proj->group(), pass.rows);
+  std::vector<std::shared_ptr<nn::LinearLike>> linears = {parts_.q_proj->inner()};
+  const bool has_keys = !parts_.k_proj.is_empty();
+  if (has_keys) linears.push_back(parts_.k_proj->inner());
+  if (!parts_.v_proj.is_empty()) linears.push_back(parts_.v_proj->inner());
+  const auto projected = nn::linears_of_shared(linears, x_BTD, parts_.q_proj->group(), pass.rows);
   at::Tensor queries = projected[0], gates_BTn;
   if (parts_.has_gates) {
     const auto halves = heads(queries, pass).unflatten(2, {-1, 2}).unbind(3);
@@ -124,10 +173,11 @@ at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContex
     gates_BTn = at::sigmoid(halves[1].flatten(2));
   }
   at::Tensor q_BTnH = normed_heads(parts_.q_norm, queries, pass);
-  const at::Tensor k_BTkH = normed_heads(parts_.k_norm, projected[1], pass);
   const at::Tensor& factors = pass.angles.query_factors;
   if (factors.defined()) q_BTnH = q_BTnH * factors.to(q_BTnH.scalar_type());
-  at::Tensor out_BTn = attended(q_BTnH, k_BTkH, heads(projected[2], pass), pass);
+  at::Tensor out_BTn = has_keys ? attended(q_BTnH, normed_heads(parts_.k_norm, projected[1], pass),
+                                           values(projected.back(), pass), pass)
+                                : attended_to_others(q_BTnH, pass);
   if (parts_.has_gates) out_BTn = out_BTn * gates_BTn;
   return parts_.o_proj->forward_rows(pass.rows.empty() ? out_BTn : out_BTn.flatten(0, 1),
                                      pass.rows);

@@ -29,7 +29,10 @@ struct QueryKeyNorm {
 
 /// What the layer is made of.
 struct AttentionParts {
-  nn::AllToShardedLinear q_proj, k_proj, v_proj;
+  nn::AllToShardedLinear q_proj;
+  /// Empty where the layer reads another one's keys and values; v_proj also where values are what
+  /// k_proj gives.
+  nn::AllToShardedLinear k_proj{nullptr}, v_proj{nullptr};
   nn::ShardedToAllLinear o_proj;
   QueryKeyNorm q_norm, k_norm;
   /// With the sinks' weight.
@@ -40,6 +43,8 @@ struct AttentionParts {
   bool has_rope = true;
   /// Behind the queries of each head q_proj has as many gates of its output.
   bool has_gates = false;
+  /// Values are normed head by head (nn::unit_norm), with norms' epsilon.
+  bool norms_values = false;
 };
 
 /// A layer's grouped-query attention, cut by heads: one all-reduce forward and one backward.
@@ -49,15 +54,24 @@ class AttentionLayerImpl : public TokenMixerImpl {
                      const dist::Group& group);
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass) override;
   const AttentionParts& parts() const { return parts_; }
+  /// The layer whose keys and values it reads: its own number, as a rule.
+  int64_t kv_layer() const { return kv_layer_; }
 
  private:
   at::Tensor heads(const at::Tensor& x, const PassContext& pass) const;
   at::Tensor normed_heads(QueryKeyNorm& norm, const at::Tensor& x, const PassContext& pass) const;
+  at::Tensor values(const at::Tensor& x, const PassContext& pass) const;
+  nn::RopeAngles angles(const PassContext& pass, int64_t tokens) const;
+  at::Tensor attended_to_others(const at::Tensor& q_BTnH, const PassContext& pass);
   at::Tensor attended(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH, const at::Tensor& v_BTkH,
                       const PassContext& pass);
 
   int64_t layer_;
+  int64_t kv_layer_;
+  /// Others read its own.
+  bool is_read_by_others_;
   int64_t head_dim_;
+  double norm_eps_;
   AttentionParts parts_;
 };
 TORCH_MODULE(AttentionLayer);

@@ -13,6 +13,7 @@
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/decoder/inputs/layer_inputs.h"
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/models/decoder/position_angles.h"
 #include "weft/models/passes/fused_attention.h"
@@ -70,6 +71,8 @@ class Decoder : public CausalLM, public ReadsEach {
           nn::VocabParallelEmbedding(source.linear(model_name(config, {Part::kEmbedding}), false),
                                      config.vocab_size, group));
     }
+    check_stage();
+    if (config.layer_inputs.is_used()) inputs_ = LayerInputs(config, source, *body, group);
     PassParts parts;
     const auto layers = body->register_module("layers", std::make_shared<torch::nn::Module>());
     for (int64_t layer = stage.layers.start; layer < stage.layers.end(); ++layer) {
@@ -82,7 +85,10 @@ class Decoder : public CausalLM, public ReadsEach {
     }
     parts.config = config;
     parts.is_whole = stage.is_first && stage.is_last;
-    parts.num_kv_heads = held_heads(config, source).kv_heads.length;
+    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+      const int64_t held = held_heads(config, source, layer).kv_heads.length;
+      parts.kv_heads.push_back({config.reuses_keys(layer) ? 0 : held, config.head_dim_of(layer)});
+    }
     parts.group = group;
     if (source.is_exact()) parts.ordered = ordered_sums(source);
     blocks_ = parts.blocks;
@@ -100,6 +106,7 @@ class Decoder : public CausalLM, public ReadsEach {
     const int64_t start = cache == nullptr ? 0 : cache->length();
     PassContext context{angles_.near(start, ids_BT.size(1)), {}, cache};
     context.num_sequences = ids_BT.size(0);
+    if (cache == nullptr) context.kept_keys = make_kept_keys();
     rows_.clear();
     const core::Profiled profiled("embedding, rest");
     const nn::PlaceScope scope(context.place);
@@ -140,6 +147,7 @@ class Decoder : public CausalLM, public ReadsEach {
     context.place.first_row = batch.first_token;
     context.stream_place = place_ = context.place;
     context.num_sequences = batch.ids_BT.size(0);
+    context.kept_keys = make_kept_keys();
     rows_ = row_counts(batch.ids_BT.numel());
     context.rows = rows_;
     for (int64_t rank = 0; !rows_.empty() && rank < group_.rank(); ++rank) {
@@ -188,11 +196,17 @@ class Decoder : public CausalLM, public ReadsEach {
     core::check<core::ConfigError>(options.dropout >= 0 && options.dropout < 1,
                                    "models.CausalLM: dropout ", options.dropout,
                                    ", expected 0 or more, below 1");
-    const bool is_latent = config_.latent.is_used();
-    core::check<core::ConfigError>(
-        !options.sequence_parallel || (config_.experts.num_experts == 0 && !is_latent),
-        "models.CausalLM: sequence parallelism: ", config_.family, " with ",
-        is_latent ? "latent attention" : "experts", ", expected a model without");
+    const char* const whole = needs_whole_stream();
+    core::check<core::ConfigError>(!options.sequence_parallel || whole == nullptr,
+                                   "models.CausalLM: sequence parallelism: ", config_.family,
+                                   " with ", whole == nullptr ? "" : whole,
+                                   ", expected a model without");
+    const bool is_checkpointed =
+        std::ranges::find(options.checkpointed, true) != options.checkpointed.end();
+    core::check<core::ConfigError>(!is_checkpointed || !has_more_than_stream(),
+                                   "models.CausalLM: activation checkpointing: ", config_.family,
+                                   " with ", has_more_than_stream() ? needs_whole_stream() : "",
+                                   ", expected a model without");
     training_ = options;
     passes_->modules().set_checkpointing(options.checkpointed);
   }
@@ -238,11 +252,38 @@ class Decoder : public CausalLM, public ReadsEach {
                                    config_.num_layers, " has none");
   }
 
-  at::Tensor embed(const at::Tensor& ids_BT, const PassContext& context) {
+  // Layers get more than what the layer before them gives.
+  bool has_more_than_stream() const {
+    return config_.layer_inputs.is_used() || config_.reusing.count > 0;
+  }
+
+  // What of the model needs the residual stream whole; null: nothing.
+  const char* needs_whole_stream() const {
+    if (config_.layer_inputs.is_used()) return "inputs of each layer";
+    if (config_.reusing.count > 0) return "keys and values of other layers";
+    if (config_.latent.is_used()) return "latent attention";
+    return config_.experts.num_experts > 0 ? "experts" : nullptr;
+  }
+
+  void check_stage() const {
+    const bool is_whole = stage_.is_first && stage_.is_last;
+    core::check<core::ConfigError>(is_whole || !has_more_than_stream(),
+                                   "models.CausalLM: stages of a pipeline: ", config_.family,
+                                   " with ", has_more_than_stream() ? needs_whole_stream() : "",
+                                   ", expected a model without");
+  }
+
+  std::shared_ptr<KeptKeys> make_kept_keys() const {
+    return config_.reusing.count > 0 ? std::make_shared<KeptKeys>() : nullptr;
+  }
+
+  // Makes layers' own inputs as well.
+  at::Tensor embed(const at::Tensor& ids_BT, PassContext& context) {
     check_has(stage_.is_first, "embedding");
     at::Tensor x_BTD = context.rows.empty() ? embedding_->forward(ids_BT)
                                             : embedding_->forward_rows(ids_BT, context.rows);
     if (config_.embedding_scale != 1) x_BTD = x_BTD * config_.embedding_scale;
+    if (inputs_.are_used()) context.layer_inputs_BTLP = inputs_.forward(ids_BT, x_BTD);
     return nn::dropped(x_BTD, context.dropout, context.stream_place);
   }
 
@@ -292,6 +333,7 @@ class Decoder : public CausalLM, public ReadsEach {
   dist::Group group_;
   PositionAngles angles_;
   nn::VocabParallelEmbedding embedding_{nullptr};
+  LayerInputs inputs_;
   std::vector<DecoderBlock> blocks_;
   std::unique_ptr<PassChoice> passes_;
   nn::VocabParallelHead head_{nullptr};

@@ -19,8 +19,27 @@ struct LayerNorms {
   nn::RMSNorm after{nullptr};
 };
 
+/// What a layer makes of its part of layers' own inputs: norm(out(gated(gate(x), input))).
+struct InputParts {
+  /// Empty in models without.
+  nn::PartialLinear gate{nullptr}, out{nullptr};
+  nn::RMSNorm norm{nullptr};
+};
+
+/// What goes with experts beside a feed-forward layer.
+struct BesideParts {
+  /// After that layer; around the experts. Empty where there are none.
+  nn::RMSNorm plain_after{nullptr}, experts_before{nullptr}, experts_after{nullptr};
+  /// The buffer "router_factors", [D]: the router reads unit_norm(x) times these, over sqrt(D).
+  at::Tensor router_factors;
+
+  bool are_used() const { return !plain_after.is_empty(); }
+  at::Tensor router_weight() const;
+};
+
 /// One layer: x + scale * after(mixer(before(x))), then the same with the feed-forward layer, each
-/// with its own norms before or after it, or both.
+/// with its own norms before or after it, or both. Some families multiply what comes out by a
+/// factor of the layer.
 class DecoderBlockImpl : public torch::nn::Module {
  public:
   DecoderBlockImpl(const ModelConfig& config, const WeightSource& source, int64_t layer,
@@ -36,8 +55,16 @@ class DecoderBlockImpl : public torch::nn::Module {
   const FeedForwardLayer& feed_forward() const { return mlp_; }
   /// Empty in a layer without.
   const nn::MixtureOfExperts& experts() const { return experts_; }
+  const InputParts& input() const { return input_; }
+  const BesideParts& beside() const { return beside_; }
+  /// [1], the buffer "layer_scalar"; undefined: nothing is multiplied.
+  const at::Tensor& factor() const { return factor_; }
 
  private:
+  void add_experts_beside(const ModelConfig& config, const WeightSource& source);
+  void add_input(const ModelConfig& config, const WeightSource& source);
+  at::Tensor fed(const at::Tensor& h_BTD, const PassContext& pass);
+  at::Tensor with_input(const at::Tensor& h_BTD, const PassContext& pass);
   at::Tensor added(const at::Tensor& y_BTD, LayerNorms& norms, const PassContext& pass,
                    uint64_t half) const;
 
@@ -49,6 +76,11 @@ class DecoderBlockImpl : public torch::nn::Module {
   LayerNorms ffn_norms_;
   FeedForwardLayer mlp_{nullptr};
   nn::MixtureOfExperts experts_{nullptr};
+  at::Tensor factor_;
+  BesideParts beside_;
+  InputParts input_;
+  double norm_eps_;
+  nn::Gating gating_;
 };
 TORCH_MODULE(DecoderBlock);
 

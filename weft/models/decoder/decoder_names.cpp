@@ -19,15 +19,18 @@ std::string expert_name(std::string_view name, const PartPlace& place) {
 
 bool is_norm_part(Part part) {
   constexpr std::array kNorms = {
-      Part::kFinalNorm,        Part::kInputNorm,       Part::kFfnNorm,
-      Part::kAttentionOutNorm, Part::kFfnOutNorm,      Part::kQueryNorm,
-      Part::kKeyNorm,          Part::kQueryLatentNorm, Part::kKvLatentNorm};
+      Part::kFinalNorm,    Part::kInputNorm,           Part::kFfnNorm,      Part::kAttentionOutNorm,
+      Part::kFfnOutNorm,   Part::kQueryNorm,           Part::kKeyNorm,      Part::kQueryLatentNorm,
+      Part::kKvLatentNorm, Part::kInputProjectionNorm, Part::kInputOutNorm, Part::kPlainOutNorm,
+      Part::kExpertsNorm,  Part::kExpertsOutNorm};
   return std::ranges::find(kNorms, part) != kNorms.end();
 }
 
 bool is_bare_part(Part part) {
-  return part == Part::kSinks || part == Part::kChoiceBias || part == Part::kDeltaDecayLog ||
-         part == Part::kDeltaStepBias;
+  constexpr std::array kBare = {Part::kSinks,         Part::kChoiceBias,  Part::kDeltaDecayLog,
+                                Part::kDeltaStepBias, Part::kLayerFactor, Part::kRouterFactors,
+                                Part::kExpertFactors};
+  return std::ranges::find(kBare, part) != kBare.end();
 }
 
 std::string gguf_suffix(Part part) {
@@ -46,7 +49,7 @@ std::map<std::string, PartPlace> part_places(const ModelConfig& config) {
 }
 
 std::string model_name(const ModelConfig& config, const PartPlace& place) {
-  return filled_name(weight_row(config, place.part).model, place);
+  return filled_name(weight_row(config, place).model, place);
 }
 
 std::string module_name(const ModelConfig& config, const PartPlace& place) {
@@ -68,15 +71,15 @@ std::string folder_name(const io::TensorFile& file, const std::string& name) {
 }
 
 std::string gguf_name(const ModelConfig& config, const PartPlace& place) {
-  return filled_name(weight_row(config, place.part).gguf, place);
+  return filled_name(weight_row(config, place).gguf, place);
 }
 
 std::string mlx_experts_name(const ModelConfig& config, const PartPlace& place) {
-  return expert_name(weight_row(config, place.part).mlx, place);
+  return expert_name(weight_row(config, place).mlx, place);
 }
 
 std::string old_gguf_expert_name(const ModelConfig& config, const PartPlace& place) {
-  return expert_name(weight_row(config, place.part).old_gguf, place);
+  return expert_name(weight_row(config, place).old_gguf, place);
 }
 
 }  // namespace weft::models

@@ -26,6 +26,23 @@ enum class Part {
   kQueryNorm,
   kKeyNorm,
   kSinks,
+  /// What all that a layer returns is multiplied by.
+  kLayerFactor,
+  /// Of layers' own inputs: their embedding, what projects to them and the norm behind it; in a
+  /// layer what gates them, what projects them back and the norm behind it.
+  kInputEmbedding,
+  kInputProjection,
+  kInputProjectionNorm,
+  kInputGate,
+  kInputOut,
+  kInputOutNorm,
+  /// Of experts beside a feed-forward layer: the norm after that one, those before and after the
+  /// experts, the factors of what the router reads, and those of experts' weights.
+  kPlainOutNorm,
+  kExpertsNorm,
+  kExpertsOutNorm,
+  kRouterFactors,
+  kExpertFactors,
   /// Of a gated convolution: its input's and its gates', its taps, and its output's.
   kConvolutionIn,
   kConvolution,

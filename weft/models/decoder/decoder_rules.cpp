@@ -1,5 +1,6 @@
 #include "weft/models/decoder/decoder_rules.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <string>
@@ -12,18 +13,22 @@
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/decoder/weight_table.h"
 #include "weft/models/decoder/weights/fused_rows.h"
+#include "weft/nn/attention/kv_cache.h"
 
 namespace weft::models {
 namespace {
 
-DimSplit head_split(const ModelConfig& config, DimSplit::Kind kind) {
+DimSplit head_split(int64_t num_heads, const nn::KvHeads& kv, DimSplit::Kind kind) {
   DimSplit split;
   split.kind = kind;
-  split.num_heads = config.num_heads;
-  split.num_kv_heads = config.num_kv_heads;
-  const bool is_query = kind == DimSplit::Kind::kQueryHeads;
-  split.size = config.head_dim * (is_query ? config.num_heads : config.num_kv_heads);
+  split.num_heads = num_heads;
+  split.num_kv_heads = kv.count;
+  split.size = kv.head_dim * (kind == DimSplit::Kind::kQueryHeads ? num_heads : kv.count);
   return split;
+}
+
+DimSplit head_split(const ModelConfig& config, DimSplit::Kind kind) {
+  return head_split(config.num_heads, {config.num_kv_heads, config.head_dim}, kind);
 }
 
 // Where whole units don't suffice they are cut at runs of 8, which is lossless too.
@@ -45,9 +50,23 @@ DimSplit delta_split(const nn::DeltaHeads& heads, std::vector<int64_t> segments)
   return split;
 }
 
+// Tensors beside a model of texts.
+constexpr const char* kOfOtherModels[] = {"mtp.",
+                                          "model.visual.",
+                                          "model.vision_tower.",
+                                          "model.embed_vision.",
+                                          "model.audio_tower.",
+                                          "model.embed_audio."};
+
+// What layers that reuse keys and values don't read.
+constexpr const char* kKeysAndValues[] = {".self_attn.k_proj.", ".self_attn.v_proj.",
+                                          ".self_attn.k_norm.", ".self_attn.v_norm."};
+
 FirstNumbers first_numbers(Part part) {
   if (part == Part::kDeltaDecayLog) return FirstNumbers::kLogs;
-  const bool is_one = part == Part::kDeltaStepBias || part == Part::kDeltaNorm;
+  const bool is_factor =
+      part == Part::kLayerFactor || part == Part::kRouterFactors || part == Part::kExpertFactors;
+  const bool is_one = part == Part::kDeltaStepBias || part == Part::kDeltaNorm || is_factor;
   return is_one ? FirstNumbers::kOnes : FirstNumbers::kUsual;
 }
 
@@ -68,20 +87,25 @@ class RulesBuilder {
   }
 
  private:
-  // Layers behind the model's, which guess more than one token at a time, and what sees pictures.
+  // Layers behind the model's, which guess more than one token at a time, what sees pictures or
+  // hears, and what layers have for keys and values that they take from others.
   void leave_out_further_layers() {
     const FamilyInfo* family = find_family_info(config_.family);
     if (family == nullptr || !family->has_further_layers) return;
     const std::string prefix = file_.is_gguf() ? "blk." : folder_name(file_, "model.layers.");
     for (const io::TensorMeta& tensor : file_.tensors()) {
-      const bool is_other =
-          tensor.name.starts_with("mtp.") || tensor.name.starts_with("model.visual.");
-      if (is_other) rules_.unread.push_back(tensor.name);
+      const auto is_start = [&](const char* start) { return tensor.name.starts_with(start); };
+      if (std::ranges::any_of(kOfOtherModels, is_start)) rules_.unread.push_back(tensor.name);
       if (!tensor.name.starts_with(prefix)) continue;
-      const char* const number = tensor.name.c_str() + prefix.size();
-      if (std::strtoll(number, nullptr, 10) >= config_.num_layers) {
-        rules_.unread.push_back(tensor.name);
-      }
+      char* rest = nullptr;
+      const int64_t layer = std::strtoll(tensor.name.c_str() + prefix.size(), &rest, 10);
+      const auto is_part = [&](const char* part) {
+        return std::string_view(rest).starts_with(part);
+      };
+      const bool is_reused = layer >= 0 && layer < config_.num_layers &&
+                             config_.reuses_keys(layer) &&
+                             std::ranges::any_of(kKeysAndValues, is_part);
+      if (is_reused || layer >= config_.num_layers) rules_.unread.push_back(tensor.name);
     }
   }
 
@@ -105,10 +129,20 @@ class RulesBuilder {
       split(kGatedHeadsSplit) = head_split(config_, DimSplit::Kind::kQueryHeads);
       split(kGatedHeadsSplit).size = size_of(config_, WeightDim::kGatedHeads);
     }
+    if (config_.full_layers.is_used()) {
+      const nn::KvHeads kv = {config_.full_layers.num_kv_heads, config_.full_layers.head_dim};
+      split(kFullHeadsSplit) = head_split(config_.num_heads, kv, DimSplit::Kind::kQueryHeads);
+      split(kFullKvSplit) = head_split(config_.num_heads, kv, DimSplit::Kind::kKvHeads);
+    }
     split(kVocabSplit) = even_split(config_.vocab_size, 1);
+    if (config_.layer_inputs.is_used()) {
+      split(kInputVocabSplit) = even_split(config_.layer_inputs.vocab_size, 1);
+    }
     add_recurrent_splits();
     const int64_t plain_unit = down_unit(Part::kDown, false);
     if (plain_unit > 0) split(kFfnSplit) = even_split(config_.ffn_width, plain_unit);
+    const int64_t reusing_ffn = config_.reusing.ffn_width;
+    if (reusing_ffn > 0) split(kReusingFfnSplit) = even_split(reusing_ffn, plain_unit);
     const int64_t expert_unit = down_unit(Part::kExpertDown, true);
     if (expert_unit > 0) split(kExpertFfnSplit) = even_split(experts.ffn_width, expert_unit);
     const int64_t shared_unit =
@@ -160,7 +194,7 @@ class RulesBuilder {
   }
 
   void add_weight(const PartPlace& place) {
-    const WeightRow& row = weight_row(config_, place.part);
+    const WeightRow& row = weight_row(config_, place);
     WeightRule weight = place_in_file(place);
     if (file_.is_gguf() && is_norm_part(place.part)) weight.stored_offset = config_.norm_offset;
     weight.is_stored_as_decay = file_.is_gguf() && place.part == Part::kDeltaDecayLog;
@@ -202,7 +236,7 @@ class RulesBuilder {
 
   // The weight's names in model and file, and its shape.
   WeightRule place_in_file(const PartPlace& place) const {
-    const WeightRow& row = weight_row(config_, place.part);
+    const WeightRow& row = weight_row(config_, place);
     WeightRule rule;
     rule.name = filled_name(row.model, place) + ".weight";
     rule.file_name = folder_name(file_, rule.name);
@@ -231,7 +265,7 @@ class RulesBuilder {
     const auto name = [&](std::string_view model, std::string_view gguf) {
       return filled_name(file_.is_gguf() ? gguf : model, place);
     };
-    const WeightRow& first = weight_row(config_, fused->parts.front());
+    const WeightRow& first = weight_row(config_, {fused->parts.front(), place.layer});
     const std::string base = name(fused->model, fused->gguf);
     if (!is_stored(base) || is_stored(name(first.model, first.gguf))) return;
     const FusedPlace own = fused_place(config_, *fused, place.part);
@@ -254,7 +288,7 @@ class RulesBuilder {
 
   // Folders have a parameter of the layer itself, without ".weight", and GGUF with its own ending.
   void find_bare(const PartPlace& place, WeightRule& rule) const {
-    const WeightRow& row = weight_row(config_, place.part);
+    const WeightRow& row = weight_row(config_, place);
     const std::string bare = folder_name(file_, filled_name(row.model, place));
     if (file_.find(bare) != nullptr) rule.file_name = bare;
     if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + gguf_suffix(place.part);
@@ -264,9 +298,16 @@ class RulesBuilder {
   bool find_fused_expert(const PartPlace& place, WeightRule& rule) const {
     const FusedRow* fused = fused_experts_row(config_, place.part);
     if (fused == nullptr || file_.is_gguf()) return false;
-    const std::string base = filled_name(fused->model, place);
+    const std::string base = folder_name(file_, filled_name(fused->model, place));
     if (!io::has_matrix(file_, base) || file_.find(base + ".weight") != nullptr) return false;
     const FusedPlace own = fused_place(config_, *fused, place.part);
+    if (has_gemma4_experts()) {
+      // Matrices of bare names are transposed otherwise; these are taken as plain numbers.
+      rule.sources = {base};
+      rule.reorder.push_back({"select", {int64_t{0}, place.expert}, {}, {}});
+      rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
+      return true;
+    }
     rule.file_name = base + ".weight";
     rule.stack_size = config_.experts.num_experts;
     rule.stack_index = place.expert;
@@ -277,6 +318,11 @@ class RulesBuilder {
       rule.reorder.push_back({"deinterleave", {int64_t{0}, count}, {}, {}});
     rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
     return true;
+  }
+
+  bool has_gemma4_experts() const {
+    const FamilyInfo* family = find_family_info(config_.family);
+    return family != nullptr && family->experts.names == ExpertNames::kGemma4;
   }
 
   // A matrix of one row is a vector in GGUF.

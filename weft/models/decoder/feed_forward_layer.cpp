@@ -105,6 +105,10 @@ nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource&
     parts.choice_bias =
         source.vector(model_name(config, {Part::kChoiceBias, layer}) + ".weight").to(at::kFloat);
   }
+  if (experts.is_beside_ffn) {
+    parts.expert_factors =
+        source.vector(model_name(config, {Part::kExpertFactors, layer}) + ".weight").to(at::kFloat);
+  }
   nn::RoutingOptions routing;
   routing.top_k = experts.experts_per_token;
   routing.normalize = experts.normalizes_weights;

@@ -43,11 +43,12 @@ nn::PartialLinear partial(const WeightSource& source, const std::string& base, n
                            by_rows ? at::Tensor() : source.vector_or_undefined(base + ".bias"));
 }
 
-shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source) {
-  const shard::Range features = source.plan().split("heads").of(source.rank()).front();
-  const int64_t H = config.head_dim;
+shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source, int64_t layer) {
+  const auto split = config.has_full_heads(layer) ? kFullHeadsSplit : kHeadsSplit;
+  const shard::Range features = source.plan().split(std::string(split)).of(source.rank()).front();
+  const int64_t H = config.head_dim_of(layer);
   return shard::head_shard({features.start / H, features.length / H},
-                           config.num_heads / config.num_kv_heads);
+                           config.num_heads / config.num_kv_heads_of(layer));
 }
 
 OrderedSums ordered_sums(const WeightSource& source) {

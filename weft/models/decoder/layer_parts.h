@@ -22,8 +22,8 @@ nn::ShardedToAllLinear sharded_to_all(const WeightSource& source, const std::str
 /// One that leaves the communication to the module around it.
 nn::PartialLinear partial(const WeightSource& source, const std::string& base, nn::ShardKind kind,
                           const dist::Group& group);
-/// This rank's heads in every layer.
-shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source);
+/// This rank's heads in a layer.
+shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source, int64_t layer);
 /// What this rank does of the sums of WeightSource::is_exact; nothing over what the model has not.
 /// Throws ConfigError for more than kMostExactRanks ranks, and where a rank's columns are no whole
 /// blocks of panels.

@@ -14,12 +14,12 @@
 namespace weft::models {
 namespace {
 
-nn::RopeOptions rope_options(const ModelConfig& config) {
-  core::check<core::ConfigError>(config.rope_dims >= 0 && config.rope_dims <= config.head_dim,
+nn::RopeOptions rope_options(const ModelConfig& config, int64_t head_dim) {
+  core::check<core::ConfigError>(config.rope_dims >= 0 && config.rope_dims <= head_dim,
                                  "models: rope turns ", config.rope_dims,
-                                 " features of a head, expected at most its ", config.head_dim);
+                                 " features of a head, expected at most its ", head_dim);
   nn::RopeOptions options;
-  options.dim = config.rope_dims == 0 ? config.head_dim : config.rope_dims;
+  options.dim = config.rope_dims == 0 ? head_dim : config.rope_dims;
   options.base = config.rope_base;
   options.max_positions = config.max_positions;
   options.turns_neighbours = config.turns_neighbours;
@@ -27,7 +27,8 @@ nn::RopeOptions rope_options(const ModelConfig& config) {
 }
 
 NearAngles angles_of_all(const ModelConfig& config, const WeightSource& source) {
-  nn::RopeOptions options = rope_options(config);
+  const FullLayersConfig& full = config.full_layers;
+  nn::RopeOptions options = rope_options(config, full.is_used() ? full.head_dim : config.head_dim);
   options.scaling = config.rope_scaling;
   options.divisors = source.vector_or_undefined(kRopeDivisors);
   return NearAngles(nn::Rope(std::move(options)),
@@ -36,7 +37,7 @@ NearAngles angles_of_all(const ModelConfig& config, const WeightSource& source) 
 
 std::optional<NearAngles> angles_of_windowed(const ModelConfig& config) {
   if (config.window_rope_base == 0) return std::nullopt;
-  nn::RopeOptions options = rope_options(config);
+  nn::RopeOptions options = rope_options(config, config.head_dim);
   options.base = config.window_rope_base;
   return NearAngles(nn::Rope(std::move(options)), false);
 }

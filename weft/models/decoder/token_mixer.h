@@ -4,9 +4,11 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "weft/dist/group.h"
 #include "weft/models/config/config.h"
@@ -17,6 +19,9 @@
 #include "weft/nn/linear/fused_linear.h"
 
 namespace weft::models {
+
+/// Keys before rope and values, [B, T, k, H], of layers whose keys and values others read.
+using KeptKeys = std::map<int64_t, std::pair<at::Tensor, at::Tensor>>;
 
 /// What all layers of a pass share.
 struct PassContext {
@@ -37,6 +42,10 @@ struct PassContext {
   int64_t num_sequences = 1;
   /// Of the residual stream [r, D], with sequence parallelism; empty: it is whole, [B, T, D].
   nn::RowCounts rows = {};
+  /// Layers' own inputs [B, T, layers, P]; undefined in models without.
+  at::Tensor layer_inputs_BTLP = {};
+  /// Of a pass without a cache in which layers read others' keys; else null.
+  std::shared_ptr<KeptKeys> kept_keys = nullptr;
 };
 
 /// The half of a decoder block in which tokens see those before them: attention, or what a family

@@ -5,6 +5,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
+#include "weft/models/decoder/weights/gemma4_rows.h"
 #include "weft/models/decoder/weights/recurrent_rows.h"
 #include "weft/models/decoder/weights/weight_shapes.h"
 
@@ -74,10 +75,12 @@ bool gates_attention(const ModelConfig& config) { return config.gates_attention;
 bool has_choice_bias(const ModelConfig& config) { return config.experts.has_choice_bias; }
 
 bool has_experts(const ModelConfig& config, int64_t layer) { return config.has_experts(layer); }
-bool is_plain(const ModelConfig& config, int64_t layer) { return !config.has_experts(layer); }
+bool is_plain(const ModelConfig& config, int64_t layer) {
+  return config.has_plain_ffn(layer) && !has_reusing_ffn(config, layer);
+}
 
 constexpr WeightPresence kUntied = {is_untied};
-constexpr WeightPresence kUsualOutput = {has_usual_output, has_attention};
+constexpr WeightPresence kUsualOutput = {has_usual_output, has_usual_heads};
 constexpr WeightPresence kUsualFinalNorm = {is_unlike_lfm2};
 constexpr WeightPresence kLfm2FinalNorm = {is_lfm2};
 constexpr WeightPresence kNormsBefore = {norms_before};
@@ -85,14 +88,15 @@ constexpr WeightPresence kNormsAfter = {norms_after_unlike_glm4};
 constexpr WeightPresence kNormsOfGlm4 = {is_glm4};
 constexpr WeightPresence kNormsBeforeAlone = {norms_before_alone};
 constexpr WeightPresence kNormsBoth = {norms_both};
-constexpr WeightPresence kNormsEachHead = {norms_each_head, has_attention};
-constexpr WeightPresence kNormsAllHeads = {norms_all_heads, has_attention};
+constexpr WeightPresence kQueryNormsEachHead = {norms_each_head, has_usual_heads};
+constexpr WeightPresence kKeyNormsEachHead = {norms_each_head, has_usual_keys};
+constexpr WeightPresence kNormsAllHeads = {norms_all_heads, has_usual_heads};
 constexpr WeightPresence kLatent = {is_latent};
-constexpr WeightPresence kNoLatent = {is_not_latent, has_attention};
+constexpr WeightPresence kNoLatent = {is_not_latent, has_usual_keys};
 constexpr WeightPresence kQueryLatent = {has_query_latent};
-constexpr WeightPresence kPlainQueries = {has_plain_queries, has_attention};
-constexpr WeightPresence kGatedQueries = {gates_attention, has_attention};
-constexpr WeightPresence kSinks = {has_sinks, has_attention};
+constexpr WeightPresence kPlainQueries = {has_plain_queries, has_usual_heads};
+constexpr WeightPresence kGatedQueries = {gates_attention, has_usual_heads};
+constexpr WeightPresence kSinks = {has_sinks, has_usual_heads};
 constexpr WeightPresence kLateFfnNorm = {has_late_ffn_norm_name};
 constexpr WeightPresence kOssExperts = {is_oss, has_experts};
 constexpr WeightPresence kPlainLayers = {is_unlike_lfm2, is_plain};
@@ -110,8 +114,7 @@ constexpr BiasFlag kRouterBias = [](const ModelConfig& config) {
 };
 constexpr BiasFlag kExpertBias = [](const ModelConfig& config) { return config.experts.has_bias; };
 
-// In the model's order. Of several rows of a part a configuration has one; experts' rows stand
-// together.
+// In the model's order. Of several rows of a part a layer has one; experts' rows stand together.
 constexpr WeightRow kUsualRows[] = {
     {Part::kEmbedding, "model.embed_tokens", "token_embd", kVocabulary},
     {Part::kInputNorm, "model.layers.*.input_layernorm", "blk.*.attn_norm", kOfWidth, kNormsBefore},
@@ -136,9 +139,9 @@ constexpr WeightRow kUsualRows[] = {
     {Part::kValue, "model.layers.*.self_attn.v_proj", "blk.*.attn_v", kToKvHeads, kNoLatent,
      kQkvBias},
     {Part::kQueryNorm, "model.layers.*.self_attn.q_norm", "blk.*.attn_q_norm", kOfHead,
-     kNormsEachHead},
+     kQueryNormsEachHead},
     {Part::kKeyNorm, "model.layers.*.self_attn.k_norm", "blk.*.attn_k_norm", kOfHead,
-     kNormsEachHead},
+     kKeyNormsEachHead},
     {Part::kQueryNorm, "model.layers.*.self_attn.q_norm", "blk.*.attn_q_norm", kOfHeads,
      kNormsAllHeads},
     {Part::kKeyNorm, "model.layers.*.self_attn.k_norm", "blk.*.attn_k_norm", kOfKvHeads,
@@ -229,12 +232,14 @@ bool is_in_layer(const WeightRow& row, const ModelConfig& config, int64_t layer)
 
 using Row = const WeightRow*;
 
-// Those of recurrent families among the rows of layers.
+// Those of single families among the rows of layers.
 const std::vector<WeightRow>& all_rows() {
   static const std::vector<WeightRow> rows = [] {
     std::vector<WeightRow> all(std::begin(kUsualRows), std::end(kUsualRows));
-    const auto first = std::ranges::find(all, Part::kGate, &WeightRow::part);
-    all.insert(first, recurrent_rows().begin(), recurrent_rows().end());
+    const auto first = std::ranges::find(all, Part::kGate, &WeightRow::part) - all.begin();
+    all.insert(all.begin() + first, gemma4_rows().begin(), gemma4_rows().end());
+    all.insert(all.begin() + first, recurrent_rows().begin(), recurrent_rows().end());
+    all.insert(all.begin() + 1, gemma4_model_rows().begin(), gemma4_model_rows().end());
     return all;
   }();
   return rows;
@@ -266,15 +271,17 @@ void add_layer(const ModelConfig& config, int64_t layer, Row first, Row last,
 
 }  // namespace
 
-const WeightRow& weight_row(const ModelConfig& config, Part part) {
-  Row usual = nullptr;
+const WeightRow& weight_row(const ModelConfig& config, const PartPlace& place) {
+  Row usual = nullptr, in_model = nullptr;
   for (const WeightRow& row : all_rows()) {
-    if (row.part != part) continue;
-    if (is_in_model(row, config)) return row;
+    if (row.part != place.part) continue;
     if (usual == nullptr) usual = &row;
+    if (!is_in_model(row, config)) continue;
+    if (!row.is_of_layer() || is_in_layer(row, config, place.layer)) return row;
+    if (in_model == nullptr) in_model = &row;
   }
   core::check<core::InternalError>(usual != nullptr, "models: a weight without a row");
-  return *usual;
+  return in_model == nullptr ? *usual : *in_model;
 }
 
 int64_t size_of(const ModelConfig& config, WeightDim dim) {
@@ -329,8 +336,9 @@ int64_t size_of(const ModelConfig& config, WeightDim dim) {
       return config.recurrent.heads.num_value_heads;
     case Dim::kDeltaValue:
       return config.recurrent.heads.value_dim;
+    default:
+      return gemma4_size_of(config, dim);
   }
-  core::fail<core::InternalError>("models: an unknown dim of a weight");
 }
 
 std::vector<PartPlace> weight_places(const ModelConfig& config) {

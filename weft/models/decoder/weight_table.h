@@ -49,6 +49,17 @@ enum class WeightDim {
   kDeltaFeatures,
   kDeltaHeads,
   kDeltaValue,
+  /// Of layers without a window, where these have other heads: the features of one head, of all
+  /// heads, of all kv heads.
+  kFullHead,
+  kFullHeads,
+  kFullKvHeads,
+  /// Of feed-forward layers of layers that reuse keys.
+  kReusingFfn,
+  /// Of layers' own inputs: their vocabulary, the features of one layer, and of all.
+  kInputVocabulary,
+  kInput,
+  kInputs,
 };
 
 /// Named splits of a decoder (WeightRules::splits).
@@ -67,6 +78,10 @@ inline constexpr std::string_view kGatedHeadsSplit = "gated_heads";
 inline constexpr std::string_view kDeltaChannelSplit = "delta_channels";
 inline constexpr std::string_view kDeltaFeatureSplit = "delta_features";
 inline constexpr std::string_view kDeltaHeadSplit = "delta_heads";
+inline constexpr std::string_view kFullHeadsSplit = "full_heads";
+inline constexpr std::string_view kFullKvSplit = "full_kv";
+inline constexpr std::string_view kReusingFfnSplit = "reusing_ffn";
+inline constexpr std::string_view kInputVocabSplit = "input_vocab";
 
 /// Whether a configuration gives a matrix a bias.
 using BiasFlag = bool (*)(const ModelConfig& config);
@@ -108,8 +123,9 @@ struct WeightRow {
   bool is_of_expert() const { return model.find('#') != std::string_view::npos; }
 };
 
-/// The row of a part; the first one of a part that the configuration does not have.
-const WeightRow& weight_row(const ModelConfig& config, Part part);
+/// The row of a weight. Of a part that its layer does not have, the first one in the model; of one
+/// that the model does not have, the first one.
+const WeightRow& weight_row(const ModelConfig& config, const PartPlace& place);
 /// Elements along a dim.
 int64_t size_of(const ModelConfig& config, WeightDim dim);
 /// Every weight that the model has, in its order.

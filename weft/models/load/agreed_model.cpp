@@ -21,6 +21,9 @@ std::shared_ptr<CausalLM> AgreedModel::make(const WeightSource& source, const St
       !is_trainable || !config_.experts.has_choice_bias, "models: ", core::quote(config_.family),
       " to train: the bias by which its experts are chosen has no gradient, and nothing here "
       "adjusts it; train adapters");
+  core::check<core::ConfigError>(
+      !is_trainable || !config_.experts.is_beside_ffn, "models: ", core::quote(config_.family),
+      " to train: the factors of its routers and experts have no gradient; train adapters");
   auto model = find_family(config_.family)
                    .make(config_, source, make_stage(layers, config_.num_layers), group_);
   model->train(is_trainable);

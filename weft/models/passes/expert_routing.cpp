@@ -65,6 +65,11 @@ void ExpertRouting::route(const FloatRows& logits, int64_t rows, const Options& 
   for_rows(rows, options.num_experts * kWorkPerExpert, [&](int64_t row) {
     has_scores ? choose_by_scores(logits.row(row), row, options)
                : choose(logits.row(row), row, options);
+    if (options.expert_factors == nullptr) return;
+    for (auto i = static_cast<size_t>(row * top_k_), last = i + static_cast<size_t>(top_k_);
+         i < last; ++i) {
+      weights_[i] *= options.expert_factors[chosen_[i]];
+    }
   });
   group(options);
 }

@@ -30,6 +30,8 @@ class ExpertRouting {
     float scale = 1;
     /// Of each expert, added to scores for the choice alone; null: nothing.
     const float* choice_bias = nullptr;
+    /// Of each expert, what its weights are multiplied by in the end; null: nothing.
+    const float* expert_factors = nullptr;
   };
 
   /// `logits`: of each row, num_experts of them. A row takes the experts with the largest, the

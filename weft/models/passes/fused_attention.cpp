@@ -157,6 +157,7 @@ void FusedAttention::turn(const Call& call) const {
           const float factor = call.query_factors == nullptr ? 1 : call.query_factors[angle];
           const float scale = q_scale * factor;
           for (int64_t i = 0; i < call.q.count * head_dim_; ++i) q[i] *= scale;
+          if (call.has_keys) continue;
           for (int64_t head = 0; head < call.k.count; ++head) {
             const int64_t first = head * head_dim_;
             turns.apply(angle, k + first);

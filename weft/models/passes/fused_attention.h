@@ -42,6 +42,9 @@ class FusedAttention {
     /// Sinks, if there are any, of float32.
     const nn::AttentionSpec* spec = nullptr;
     int64_t layer = 0;
+    /// The layer's keys and values of this pass are in the cache already: k and v only say how many
+    /// heads there are.
+    bool has_keys = false;
     /// One of all sequences, or one of each, all of one type: then each has one token, and angles
     /// of its own.
     std::span<nn::KvCache* const> caches;

@@ -71,8 +71,13 @@ bool FusedDecoder::takes(const nn::KvCache* cache) const {
 }
 
 nn::KvCache FusedDecoder::make_cache(const CacheRequest& request) const {
-  return nn::KvCache({static_cast<int64_t>(layers_.size()), request.batch, num_kv_heads_, head_dim_,
-                      request.capacity, request.dtype.value_or(at::kHalf)});
+  nn::KvCache::Options options;
+  options.num_layers = static_cast<int64_t>(layers_.size());
+  options.batch = request.batch;
+  options.heads = kv_heads_;
+  options.capacity = request.capacity;
+  options.dtype = request.dtype.value_or(at::kHalf);
+  return nn::KvCache(options);
 }
 
 at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context) {
@@ -87,7 +92,11 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context
   at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
   x.copy_(x_BTD);
   make_sums(own);
-  run_layers({x.size(0), x.size(1), &context.angles, caches, &x, x.mutable_data_ptr<float>(), own});
+  Pass pass = {x.size(0), x.size(1), &context.angles, caches, &x, x.mutable_data_ptr<float>(), own};
+  if (context.layer_inputs_BTLP.defined()) {
+    pass.layer_inputs_BTLP = context.layer_inputs_BTLP.to(at::kFloat).contiguous();
+  }
+  run_layers(pass);
   if (own.is_cut()) group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
   return x;
 }
@@ -104,6 +113,8 @@ void FusedDecoder::run_layers(const Pass& pass) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     attend(pass, static_cast<int64_t>(i));
     feed_forward(pass, layers_[i]);
+    if (layers_[i].input_norm.data != nullptr) add_input(pass, i);
+    if (layers_[i].factor != 1) scale(pass, layers_[i]);
   }
   for_rows(pass.own.count, width_, [&](int64_t row) {
     norm_in_place(last_norm_, pass.x + (pass.own.first + row) * width_, 1);
@@ -148,7 +159,8 @@ void FusedDecoder::multiply(const char* part, std::span<const quant::PanelProduc
 void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   take_normed(pass, layer.attention_norms.before, inputs_);
-  multiply("q, k, v", std::array{product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)});
+  const std::array products = {product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)};
+  multiply("q, k, v", std::span(products).first(layer.num_projections));
   norm_heads(pass, layer);
   FusedAttention::Call call;
   call.batch = pass.batch;
@@ -160,34 +172,40 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   const at::Tensor& factors = pass.angles->query_factors;
   if (factors.defined()) call.query_factors = factors.const_data_ptr<float>();
   call.spec = &layer.attention;
-  call.layer = index;
+  call.layer = layer.kv_layer;
+  call.has_keys = layer.kv_layer != index;
   call.caches = pass.caches;
   {
     const core::Profiled profiled("attention");
-    const int64_t out = layer.heads * head_dim_;
-    const float* heads = attention_.run(call);
+    const int64_t out = layer.heads * layer.head_dim;
+    const float* heads = layer.kernel->run(call);
     take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
   }
   add_product(pass, "output", layer.o, layer.o_bias, layer.attention_norms.after, ordered_heads_);
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
-  const int64_t work = (layer.heads + layer.kv_heads) * head_dim_;
-  for_rows(pass.rows(), work, [&](int64_t row) {
-    float *q = q_.row(row), *k = k_.row(row);
+  const int64_t features = layer.heads * layer.head_dim;
+  const int64_t kv_features = layer.kv_heads * layer.head_dim;
+  for_rows(pass.rows(), features + kv_features, [&](int64_t row) {
+    float *q = q_.row(row), *k = k_.row(row), *v = v_.row(row);
     add_bias(layer.q_bias, q);
     add_bias(layer.k_bias, k);
-    add_bias(layer.v_bias, v_.row(row));
+    add_bias(layer.v_bias, v);
+    // Without a projection of their own, v_ has room for a copy.
+    if (layer.num_projections == 2) std::copy_n(k, kv_features, v);
+    if (layer.v_norm.data != nullptr) norm_in_place(layer.v_norm, v, layer.kv_heads);
     if (layer.q_norm.data == nullptr || norms_over_ranks_) return;
-    norm_in_place(layer.q_norm, q, layer.heads * head_dim_ / layer.q_norm.size);
-    norm_in_place(layer.k_norm, k, layer.kv_heads * head_dim_ / layer.k_norm.size);
+    norm_in_place(layer.q_norm, q, features / layer.q_norm.size);
+    if (layer.num_projections == 1) return;
+    norm_in_place(layer.k_norm, k, kv_features / layer.k_norm.size);
   });
   if (norms_over_ranks_) norm_over_ranks(pass, layer);
 }
 
 // Norms over all heads where other ranks have some of them.
 void FusedDecoder::norm_over_ranks(const Pass& pass, const Layer& layer) {
-  const int64_t rows = pass.rows(), work = (layer.heads + layer.kv_heads) * head_dim_;
+  const int64_t rows = pass.rows(), work = (layer.heads + layer.kv_heads) * layer.head_dim;
   if (!head_squares_.defined() || head_squares_.size(0) != rows) {
     head_squares_ = at::empty({rows, 2}, at::kFloat);
   }
@@ -208,6 +226,7 @@ void FusedDecoder::norm_over_ranks(const Pass& pass, const Layer& layer) {
 }
 
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
+  if (layer.plain_after.data != nullptr) return feed_beside(pass, layer);
   if (layer.experts) return run_experts(pass, layer);
   take_normed(pass, layer.ffn_norms.before, inputs_);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
@@ -241,17 +260,17 @@ void FusedDecoder::add_own_sum(const Pass& pass) {
   });
 }
 
-// x += scale * norm(the ranks' sum + bias), of this rank's own rows.
-void FusedDecoder::add_changed(const Pass& pass, const Vector& bias, const Vector& norm) {
+// Of all ranks' sum_, this rank's own rows.
+float* FusedDecoder::sum_of_ranks(const Pass& pass) {
   if (pass.own.is_cut()) {
     group_.reduce_scatter_into(own_sum_, sum_);
   } else {
     group_.all_reduce(sum_);
   }
-  add_whole(pass, bias, norm, (pass.own.is_cut() ? own_sum_ : sum_).mutable_data_ptr<float>());
+  return (pass.own.is_cut() ? own_sum_ : sum_).mutable_data_ptr<float>();
 }
 
-// The same of a sum that the ranks have.
+// x += scale * norm(sum + bias) of a sum that the ranks have, of this rank's own rows.
 void FusedDecoder::add_whole(const Pass& pass, const Vector& bias, const Vector& norm, float* sum) {
   for_rows(pass.own.count, width_, [&](int64_t row) {
     float *const added = sum + row * width_, *const x = pass.x + (pass.own.first + row) * width_;
@@ -295,7 +314,7 @@ void FusedDecoder::add_reduced(const Pass& pass, const Vector& bias, const Vecto
   float* const sum = room != nullptr ? room : sum_.mutable_data_ptr<float>();
   write(sum);
   const core::Profiled profiled("all-reduce, residual");
-  if (is_changed) return add_changed(pass, bias, norm);
+  if (is_changed) return add_whole(pass, bias, norm, sum_of_ranks(pass));
   const bool is_alone = group_.size() == 1;
   if (pass.own.is_cut()) {
     add_own_sum(pass);

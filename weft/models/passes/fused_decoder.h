@@ -4,6 +4,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,13 +68,31 @@ class FusedDecoder : public Pass {
     Norms attention_norms, ffn_norms;
     Vector q_norm, k_norm;
     Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
-    int64_t heads = 0, kv_heads = 0, ffn = 0;
+    /// How many of q, k and v there are: without v values are what k gives, without k keys and
+    /// values are those of another layer.
+    size_t num_projections = 3;
+    /// That one, or its own number.
+    int64_t kv_layer = 0;
+    /// Of ones, where values are normed.
+    Vector v_norm;
+    int64_t heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
     /// Of norms over all heads of all ranks: see nn::ShardedRMSNorm.
     std::vector<shard::Range> q_counted, k_counted;
     nn::AttentionSpec attention;
     bool has_rope = true;
-    /// Instead of gate, up and down.
+    /// One of attentions_.
+    FusedAttention* kernel = nullptr;
+    /// What its rows of the residual stream are multiplied by in the end.
+    float factor = 1;
+    /// Of layers' own inputs: what gates them and projects them back, and the norm behind it; null
+    /// in models without.
+    quant::PanelView input_gate, input_out;
+    Vector input_norm;
+    /// Instead of gate, up and down, or beside them.
     std::optional<FusedExperts::Layer> experts;
+    /// Of the latter: norms after the feed-forward layer, around the experts, and of what the
+    /// router reads.
+    Vector plain_after, experts_before, experts_after, router_norm;
   };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
@@ -86,6 +105,8 @@ class FusedDecoder : public Pass {
     float* x;
     /// The rows of x that are kept up to date here.
     RowCut own;
+    /// Layers' own inputs, float32 [B, T, layers, P]; undefined: there are none.
+    at::Tensor layer_inputs_BTLP;
     int64_t rows() const { return batch * tokens; }
   };
   /// Writes this rank's part of what a layer adds to its rows, [rows, D].
@@ -97,6 +118,7 @@ class FusedDecoder : public Pass {
   void take_norms(const DecoderBlock& block, Layer& layer);
   bool add_feed_forward(const DecoderBlock& block, Layer& layer);
   bool add_experts(const DecoderBlock& block, Layer& layer);
+  bool add_input(const InputParts& input, Layer& layer);
   Vector keep(const at::Tensor& parameter);
   Norms keep(const LayerNorms& norms);
   void norm_in_place(const Vector& norm, float* x, int64_t rows) const;
@@ -110,6 +132,10 @@ class FusedDecoder : public Pass {
   void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
   void norm_heads(const Pass& pass, const Layer& layer);
+  void scale(const Pass& pass, const Layer& layer) const;
+  void add_input(const Pass& pass, size_t index);
+  void feed_beside(const Pass& pass, const Layer& layer);
+  float* sum_of_ranks(const Pass& pass);
   void norm_over_ranks(const Pass& pass, const Layer& layer);
   void feed_forward(const Pass& pass, const Layer& layer);
   void take_gated(const Pass& pass, const Layer& layer);
@@ -122,14 +148,15 @@ class FusedDecoder : public Pass {
                    const Vector& bias, const Vector& norm, dist::OrderedSum& ordered);
   void add_whole(const Pass& pass, const Vector& bias, const Vector& norm, float* sum);
   void add_reduced(const Pass& pass, const Vector& bias, const Vector& norm, Summand write);
-  void add_changed(const Pass& pass, const Vector& bias, const Vector& norm);
 
-  int64_t width_, head_dim_, num_kv_heads_;
+  int64_t width_;
+  std::vector<nn::KvHeads> kv_heads_;
   float norm_eps_;
   nn::Gating gating_;
   bool norms_over_ranks_;
   float residual_scale_;
-  FusedAttention attention_;
+  /// By head dim.
+  std::map<int64_t, FusedAttention> attentions_;
   dist::Group group_;
   std::vector<Layer> layers_;
   Vector last_norm_;
@@ -141,7 +168,7 @@ class FusedDecoder : public Pass {
   int64_t code_bits_ = 0;
   quant::PanelInputs inputs_;
   FusedExperts experts_;
-  FloatRows q_, k_, v_, gate_, up_;
+  FloatRows q_, k_, v_, gate_, up_, plain_;
   at::Tensor sum_, own_sum_;
   /// Instead of those, where sums have one order for any number of ranks.
   std::optional<dist::OrderedSum> ordered_heads_, ordered_ffn_;

@@ -1,6 +1,9 @@
 // What a fused pass takes out of the modules.
+#include <ATen/ops/ones.h>
+
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "weft/models/passes/fused_decoder.h"
 
@@ -8,16 +11,14 @@ namespace weft::models {
 
 FusedDecoder::FusedDecoder(const PassParts& parts)
     : width_(parts.config.width),
-      head_dim_(parts.config.head_dim),
-      num_kv_heads_(parts.num_kv_heads),
+      kv_heads_(parts.kv_heads),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       gating_(parts.config.gating),
       norms_over_ranks_(parts.config.head_norms == HeadNorms::kAllHeads && parts.group.size() > 1),
       residual_scale_(static_cast<float>(parts.config.residual_scale)),
-      attention_(parts.config.head_dim, parts.ordered.has_value()),
       group_(parts.group),
-      whole_q_(static_cast<float>(parts.config.num_heads * head_dim_)),
-      whole_k_(static_cast<float>(parts.config.num_kv_heads * head_dim_)) {
+      whole_q_(static_cast<float>(parts.config.num_heads * parts.config.head_dim)),
+      whole_k_(static_cast<float>(parts.config.num_kv_heads * parts.config.head_dim)) {
   last_norm_ = keep(parts.last_norm->whole_weight());
   if (parts.ordered.has_value()) {
     ordered_heads_.emplace(group_, parts.ordered->heads);
@@ -29,31 +30,44 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
 
 bool FusedDecoder::add(const DecoderBlock& block) {
   Layer layer;
+  layer.head_dim = kv_heads_[layers_.size()].head_dim;
+  layer.kernel =
+      &attentions_.try_emplace(layer.head_dim, layer.head_dim, ordered_heads_.has_value())
+           .first->second;
+  if (block->factor().defined()) layer.factor = block->factor().item().toFloat();
   if (!add_attention(block, layer)) return false;
   take_norms(block, layer);
-  const bool is_added =
-      block->experts().is_empty() ? add_feed_forward(block, layer) : add_experts(block, layer);
-  if (is_added) layers_.push_back(std::move(layer));
-  return is_added;
+  if (!block->feed_forward().is_empty() && !add_feed_forward(block, layer)) return false;
+  if (!block->experts().is_empty() && !add_experts(block, layer)) return false;
+  if (!block->input().gate.is_empty() && !add_input(block->input(), layer)) return false;
+  layers_.push_back(std::move(layer));
+  return true;
 }
 
 bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   const auto linears = held_.take_attention<nn::PanelLinearImpl>(block);
-  for (const Linear& linear : {linears.q, linears.k, linears.v, linears.o}) {
+  const AttentionParts& parts = block->attention()->parts();
+  std::vector<Linear> own = {linears.q};
+  if (!parts.k_proj.is_empty()) own.push_back(linears.k);
+  if (!parts.v_proj.is_empty()) own.push_back(linears.v);
+  layer.num_projections = own.size();
+  own.push_back(linears.o);
+  for (const Linear& linear : own) {
     if (!keep_linear(linear)) return false;
     inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
   }
-  const AttentionParts& parts = block->attention()->parts();
   layer.q = quant::PanelView(linears.q->weight);
-  layer.k = quant::PanelView(linears.k->weight);
-  layer.v = quant::PanelView(linears.v->weight);
+  // Of those that there are not the views are of the ones before: they are multiplied by none.
+  layer.k = linears.k == nullptr ? layer.q : quant::PanelView(linears.k->weight);
+  layer.v = linears.v == nullptr ? layer.k : quant::PanelView(linears.v->weight);
   layer.o = quant::PanelView(linears.o->weight);
   layer.q_bias = keep(linears.q->bias);
-  layer.k_bias = keep(linears.k->bias);
-  layer.v_bias = keep(linears.v->bias);
+  if (linears.k != nullptr) layer.k_bias = keep(linears.k->bias);
+  if (linears.v != nullptr) layer.v_bias = keep(linears.v->bias);
   layer.o_bias = keep(parts.o_proj->bias);
-  layer.heads = linears.q->out_features() / head_dim_;
-  layer.kv_heads = linears.k->out_features() / head_dim_;
+  layer.heads = linears.q->out_features() / layer.head_dim;
+  layer.kv_layer = block->attention()->kv_layer();
+  layer.kv_heads = kv_heads_[static_cast<size_t>(layer.kv_layer)].count;
   layer.attention = parts.spec;
   if (parts.spec.sinks.defined()) {
     layer.attention.sinks = parts.spec.sinks.detach().to(at::kFloat).contiguous();
@@ -68,6 +82,8 @@ void FusedDecoder::take_norms(const DecoderBlock& block, Layer& layer) {
   layer.ffn_norms = keep(block->ffn_norms());
   layer.q_norm = keep(parts.q_norm.weight());
   layer.k_norm = keep(parts.k_norm.weight());
+  const bool has_keys = !parts.k_proj.is_empty();
+  if (parts.norms_values && has_keys) layer.v_norm = keep(at::ones({layer.head_dim}));
   if (!parts.q_norm.all.is_empty()) layer.q_counted = parts.q_norm.all->counted();
   if (!parts.k_norm.all.is_empty()) layer.k_counted = parts.k_norm.all->counted();
 }
@@ -92,9 +108,30 @@ bool FusedDecoder::add_feed_forward(const DecoderBlock& block, Layer& layer) {
 bool FusedDecoder::add_experts(const DecoderBlock& block, Layer& layer) {
   layer.experts = FusedExperts::take(block->experts(), held_);
   if (!layer.experts) return false;
+  if (block->beside().are_used()) {
+    const BesideParts& beside = block->beside();
+    layer.plain_after = keep(beside.plain_after->whole_weight());
+    layer.experts_before = keep(beside.experts_before->whole_weight());
+    layer.experts_after = keep(beside.experts_after->whole_weight());
+    layer.router_norm = keep(beside.router_weight());
+    layer.experts->routes_apart = true;
+  }
   experts_.add_wants(*layer.experts);
   return std::ranges::all_of(layer.experts->linears,
                              [this](const Linear& linear) { return keep_linear(linear); });
+}
+
+bool FusedDecoder::add_input(const InputParts& input, Layer& layer) {
+  const Linear gate = held_.take_partial<nn::PanelLinearImpl>(input.gate);
+  const Linear out = held_.take_partial<nn::PanelLinearImpl>(input.out);
+  for (const Linear& linear : {gate, out}) {
+    if (!keep_linear(linear)) return false;
+    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
+  }
+  layer.input_gate = quant::PanelView(gate->weight);
+  layer.input_out = quant::PanelView(out->weight);
+  layer.input_norm = keep(input.norm->whole_weight());
+  return true;
 }
 
 // The parameter itself if it is float32 already.

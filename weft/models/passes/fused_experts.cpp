@@ -106,6 +106,10 @@ std::optional<FusedExperts::Layer> FusedExperts::take(const nn::MixtureOfExperts
     layer.biases.push_back(mixture->choice_bias().to(at::kFloat).contiguous());
     layer.choice_bias = data_of(layer.biases.back());
   }
+  if (mixture->expert_factors().defined()) {
+    layer.biases.push_back(mixture->expert_factors().to(at::kFloat).contiguous());
+    layer.expert_factors = data_of(layer.biases.back());
+  }
   layer.places.assign(static_cast<size_t>(mixture->num_experts()), -1);
   if (!add_router(mixture->router(), held, layer, layer.router)) return std::nullopt;
   layer.router_bias = data_of(layer.linears.back()->bias);
@@ -125,6 +129,7 @@ std::optional<FusedExperts::Layer> FusedExperts::take(const nn::MixtureOfExperts
 
 void FusedExperts::add_wants(const Layer& layer) {
   inputs_.add_wants(layer.first);
+  if (layer.routes_apart) router_inputs_.add_wants(layer.first);
   chosen_.add_wants(layer.chosen);
   hidden_.add_wants(layer.second);
 }
@@ -144,7 +149,8 @@ void FusedExperts::route(const Layer& layer) {
   };
   products_.assign(1, product(layer.router, logits_));
   if (layer.shared_gate) products_.push_back(product(*layer.shared_gate, shared_gates_));
-  quant::multiply(quant::kernels::active_panel_kernel(), inputs_, products_);
+  quant::multiply(quant::kernels::active_panel_kernel(),
+                  layer.routes_apart ? router_inputs_ : inputs_, products_);
   const auto num_experts = static_cast<int64_t>(layer.places.size());
   for (int64_t row = 0; row < rows; ++row)
     add_bias(layer.router_bias, logits_.row(row), num_experts);
@@ -158,6 +164,7 @@ void FusedExperts::route(const Layer& layer) {
   options.best_of_group = layer.routing.best_of_group;
   options.scale = static_cast<float>(layer.routing.scale);
   options.choice_bias = layer.choice_bias;
+  options.expert_factors = layer.expert_factors;
   options.places = layer.places;
   routing_.route(logits_, rows, options);
 }

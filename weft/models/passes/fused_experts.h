@@ -40,6 +40,9 @@ class FusedExperts {
     std::optional<quant::PanelView> shared_gate;
     nn::RoutingOptions routing;
     const float* choice_bias = nullptr;
+    const float* expert_factors = nullptr;
+    /// The router reads rows of its own.
+    bool routes_apart = false;
     nn::Gating gating;
     /// What the views are of, and biases that none of them holds.
     std::vector<std::shared_ptr<nn::PanelLinearImpl>> linears;
@@ -57,6 +60,8 @@ class FusedExperts {
 
   /// Where the rows of a layer go before run: [rows, D], one group.
   quant::PanelInputs& inputs() { return inputs_; }
+  /// And those that the router reads where it reads others.
+  quant::PanelInputs& router_inputs() { return router_inputs_; }
   /// Writes this rank's part of the mixture of inputs() to `sum`, [rows, D]; sequences have
   /// `tokens` rows each. Not collective.
   void run(const Layer& layer, int64_t tokens, float* sum);
@@ -73,7 +78,7 @@ class FusedExperts {
 
   ExpertRouting routing_;
   /// Of all rows; of the chosen experts, one group each; and silu(gate) * up of either.
-  quant::PanelInputs inputs_, chosen_, hidden_;
+  quant::PanelInputs inputs_, router_inputs_, chosen_, hidden_;
   FloatRows logits_, shared_gates_, gate_, up_, out_;
   std::vector<quant::PanelProduct> products_;
 };

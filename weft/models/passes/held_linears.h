@@ -12,7 +12,8 @@
 
 namespace weft::models {
 
-/// The linears of a decoder block's attention as an Impl; null where one is something else.
+/// The linears of a decoder block's attention as an Impl; null where one is something else, or
+/// where there is none.
 template <class Impl>
 struct AttentionLinears {
   std::shared_ptr<Impl> q, k, v, o;
@@ -39,8 +40,9 @@ class HeldLinears {
   template <class Impl>
   AttentionLinears<Impl> take_attention(const DecoderBlock& block) {
     const AttentionParts& parts = block->attention()->parts();
-    return {take<Impl>(*parts.q_proj), take<Impl>(*parts.k_proj), take<Impl>(*parts.v_proj),
-            take<Impl>(*parts.o_proj)};
+    return {
+        take<Impl>(*parts.q_proj), parts.k_proj.is_empty() ? nullptr : take<Impl>(*parts.k_proj),
+        parts.v_proj.is_empty() ? nullptr : take<Impl>(*parts.v_proj), take<Impl>(*parts.o_proj)};
   }
   /// Those of a layer that is not empty.
   template <class Impl>

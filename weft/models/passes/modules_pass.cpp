@@ -42,6 +42,12 @@ constexpr OptionSet kModulesKnow = {
     Option::kLatentAttention,
     Option::kGatedDeltaNets,
     Option::kGatedAttention,
+    Option::kHeadsByLayer,
+    Option::kNormsOfValues,
+    Option::kLayerFactors,
+    Option::kFfnBesideExperts,
+    Option::kLayerInputs,
+    Option::kReusedKeys,
 };
 static_assert(OptionSet::all().without(kModulesKnow).is_empty(),
               "no pass comes after the modules: they have to know every option");
@@ -64,9 +70,12 @@ nn::KvCache make_latent_cache(const ModelConfig& config, const CacheRequest& req
 nn::KvCache ModulesPass::make_cache(const CacheRequest& request) const {
   const ModelConfig& config = parts_.config;
   if (config.latent.is_used()) return make_latent_cache(config, request);
-  nn::KvCache::Options options = {config.num_layers,   request.batch,
-                                  parts_.num_kv_heads, config.head_dim,
-                                  request.capacity,    request.dtype.value_or(at::kFloat)};
+  nn::KvCache::Options options;
+  options.num_layers = config.num_layers;
+  options.batch = request.batch;
+  options.heads = parts_.kv_heads;
+  options.capacity = request.capacity;
+  options.dtype = request.dtype.value_or(at::kFloat);
   if (!config.recurrent.layers.empty()) {
     for (const DecoderBlock& block : parts_.blocks) {
       options.states.push_back(block->mixer().state_sizes());

@@ -42,11 +42,17 @@ enum class Option : uint8_t {
   kLatentAttention,
   kGatedDeltaNets,
   kGatedAttention,
+  kHeadsByLayer,
+  kNormsOfValues,
+  kLayerFactors,
+  kFfnBesideExperts,
+  kLayerInputs,
+  kReusedKeys,
 };
 
-inline constexpr Option kLastOption = Option::kGatedAttention;
+inline constexpr Option kLastOption = Option::kReusedKeys;
 
-/// Some of them; a value of 4 bytes.
+/// Some of them; a value of 8 bytes.
 class OptionSet {
  public:
   constexpr OptionSet() = default;
@@ -70,11 +76,11 @@ class OptionSet {
   constexpr bool operator==(const OptionSet&) const = default;
 
  private:
-  static constexpr uint32_t bit_of(Option option) {
-    return uint32_t{1} << static_cast<uint32_t>(option);
+  static constexpr uint64_t bit_of(Option option) {
+    return uint64_t{1} << static_cast<uint64_t>(option);
   }
 
-  uint32_t bits_ = 0;
+  uint64_t bits_ = 0;
 };
 
 /// The options of `config` that differ from the plain decoder. It names every field of ModelConfig,

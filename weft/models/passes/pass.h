@@ -30,8 +30,8 @@ struct PassParts {
   nn::RMSNorm last_norm{nullptr};
   /// The first and the last layer are here.
   bool is_whole = true;
-  /// This rank's.
-  int64_t num_kv_heads = 0;
+  /// This rank's, by layer.
+  std::vector<nn::KvHeads> kv_heads = {};
   dist::Group group = {};
   /// None: sums as they are fastest.
   std::optional<OrderedSums> ordered = {};

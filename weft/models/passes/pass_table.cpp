@@ -59,11 +59,19 @@ constexpr OptionSet kPanelsKnow = {
     Option::kTurnsNeighbours,
     Option::kSigmoidRouting,
     Option::kUngatedSharedExpert,
+    Option::kHeadsByLayer,
+    Option::kNormsOfValues,
+    Option::kLayerFactors,
+    Option::kFfnBesideExperts,
+    Option::kLayerInputs,
+    Option::kReusedKeys,
 };
 
 constexpr OptionSet kNotInOrder = {
-    Option::kNormsOfAllHeads, Option::kExperts,        Option::kRouterBias,
-    Option::kExpertBias,      Option::kSigmoidRouting, Option::kUngatedSharedExpert,
+    Option::kNormsOfAllHeads,  Option::kExperts,        Option::kRouterBias,
+    Option::kExpertBias,       Option::kSigmoidRouting, Option::kUngatedSharedExpert,
+    Option::kHeadsByLayer,     Option::kNormsOfValues,  Option::kLayerFactors,
+    Option::kFfnBesideExperts, Option::kLayerInputs,    Option::kReusedKeys,
 };
 
 #ifdef WEFT_HAS_CUDA

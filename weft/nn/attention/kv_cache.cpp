@@ -22,34 +22,54 @@ int64_t checked_capacity(int64_t capacity) {
 }  // namespace
 
 KvCache::KvCache(const Options& options)
-    : dtype_(options.dtype), capacity_(checked_capacity(options.capacity)) {
-  const int64_t layers = make_states(options);
-  std::array<int64_t, 5> shape = {layers, options.batch, options.num_kv_heads, capacity_,
-                                  options.head_dim};
-  keys_ = at::empty(shape, dtype_);
-  shape[4] = options.value_dim.value_or(options.head_dim);
-  values_ = at::empty(shape, dtype_);
-  keys_data_ = static_cast<std::byte*>(keys_.mutable_data_ptr());
-  values_data_ = static_cast<std::byte*>(values_.mutable_data_ptr());
-  const auto divisor = static_cast<size_t>(std::max<int64_t>(layers, 1));
-  key_layer_bytes_ = static_cast<int64_t>(keys_.nbytes() / divisor);
-  value_layer_bytes_ = static_cast<int64_t>(values_.nbytes() / divisor);
+    : dtype_(options.dtype),
+      capacity_(checked_capacity(options.capacity)),
+      batch_(options.batch),
+      layers_(static_cast<size_t>(options.num_layers)) {
+  make_states(options);
+  // In the order of their first layers.
+  std::vector<std::pair<KvHeads, std::vector<size_t>>> alike;
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    if (layer < states_.size() && !states_[layer].empty()) continue;
+    const KvHeads usual = {options.num_kv_heads, options.head_dim};
+    const KvHeads heads = options.heads.empty() ? usual : options.heads.at(layer);
+    if (!options.heads.empty() && heads.count == 0) continue;
+    const auto is_same = [&](const auto& group) { return group.first == heads; };
+    auto found = std::ranges::find_if(alike, is_same);
+    if (found == alike.end()) {
+      alike.emplace_back(heads, std::vector<size_t>());
+      found = alike.end() - 1;
+    }
+    found->second.push_back(layer);
+  }
+  for (const auto& [heads, members] : alike) make_group(options, heads, members);
 }
 
-// Returns how many layers have keys and values.
-int64_t KvCache::make_states(const Options& options) {
-  if (options.states.empty()) return options.num_layers;
-  int64_t with_keys = 0;
+void KvCache::make_group(const Options& options, const KvHeads& heads,
+                         const std::vector<size_t>& members) {
+  std::array<int64_t, 5> shape = {static_cast<int64_t>(members.size()), options.batch, heads.count,
+                                  capacity_, heads.head_dim};
+  Group& group = groups_.emplace_back();
+  group.keys = at::empty(shape, dtype_);
+  shape[4] = options.value_dim.value_or(heads.head_dim);
+  group.values = at::empty(shape, dtype_);
+  for (size_t i = 0; i < members.size(); ++i) {
+    Layer& layer = layers_[members[i]];
+    layer.keys = group.keys.select(0, static_cast<int64_t>(i));
+    layer.values = group.values.select(0, static_cast<int64_t>(i));
+    layer.keys_data = static_cast<std::byte*>(layer.keys.mutable_data_ptr());
+    layer.values_data = static_cast<std::byte*>(layer.values.mutable_data_ptr());
+  }
+}
+
+void KvCache::make_states(const Options& options) {
   for (const StateSizes& sizes : options.states) {
-    key_layers_.push_back(with_keys);
     std::vector<at::Tensor>& state = states_.emplace_back();
-    if (sizes.empty()) ++with_keys;
     for (std::vector<int64_t> shape : sizes) {
       shape.insert(shape.begin(), options.batch);
       state.push_back(at::zeros(shape));
     }
   }
-  return with_keys;
 }
 
 KvCache::KvCache(int64_t capacity, std::shared_ptr<KvStore> store)
@@ -62,11 +82,15 @@ std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tenso
                                  "nn.KvCache.append: the cache lies on a GPU, expected one of "
                                  "tensors; make a new one of the model as it is now");
   check_room(tokens);
-  const int64_t own = key_layers_.empty() ? layer : key_layers_[static_cast<size_t>(layer)];
-  const at::Tensor keys = keys_.select(0, own), values = values_.select(0, own);
-  keys.narrow(2, length_, tokens).copy_(k_BkTH);
-  if (values.numel() > 0) values.narrow(2, length_, tokens).copy_(v_BkTH);
-  return {keys.narrow(2, 0, length_ + tokens), values.narrow(2, 0, length_ + tokens)};
+  const Layer& own = layers_[static_cast<size_t>(layer)];
+  own.keys.narrow(2, length_, tokens).copy_(k_BkTH);
+  if (own.values.numel() > 0) own.values.narrow(2, length_, tokens).copy_(v_BkTH);
+  return appended(layer, tokens);
+}
+
+std::pair<at::Tensor, at::Tensor> KvCache::appended(int64_t layer, int64_t tokens) const {
+  const Layer& own = layers_[static_cast<size_t>(layer)];
+  return {own.keys.narrow(2, 0, length_ + tokens), own.values.narrow(2, 0, length_ + tokens)};
 }
 
 void KvCache::check_room(int64_t tokens) const {
@@ -88,9 +112,11 @@ void KvCache::append_copy(const KvCache& from, int64_t start, int64_t count) {
       "nn.KvCache.append_copy: one cache lies on a GPU, expected both");
   if (store_ != nullptr) {
     store_->copy(length_, *from.store_, start, count);
-  } else {
-    keys_.narrow(3, length_, count).copy_(from.keys_.narrow(3, start, count));
-    values_.narrow(3, length_, count).copy_(from.values_.narrow(3, start, count));
+  }
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const Group &own = groups_[i], &other = from.groups_.at(i);
+    own.keys.narrow(3, length_, count).copy_(other.keys.narrow(3, start, count));
+    own.values.narrow(3, length_, count).copy_(other.values.narrow(3, start, count));
   }
   advance(count);
 }
@@ -112,7 +138,8 @@ void KvCache::clear_states() {
 
 int64_t KvCache::num_bytes() const {
   if (store_ != nullptr) return store_->num_bytes();
-  size_t bytes = keys_.nbytes() + values_.nbytes();
+  size_t bytes = 0;
+  for (const Group& group : groups_) bytes += group.keys.nbytes() + group.values.nbytes();
   for (const std::vector<at::Tensor>& state : states_) {
     for (const at::Tensor& part : state) bytes += part.nbytes();
   }

@@ -25,6 +25,14 @@ class KvStore {
 /// The sizes of each tensor of a layer's state, of one sequence.
 using StateSizes = std::vector<std::vector<int64_t>>;
 
+/// The heads of a layer's keys and values.
+struct KvHeads {
+  int64_t count = 0;
+  int64_t head_dim = 0;
+
+  bool operator==(const KvHeads&) const = default;
+};
+
 /// What a model's layers keep of all positions so far, for this rank's heads: most of them keys and
 /// values, a recurrent one a state of fixed size. One sequence batch; memory for `capacity`
 /// positions is taken at the start.
@@ -42,6 +50,9 @@ class KvCache {
     std::optional<int64_t> value_dim = std::nullopt;
     /// By layer; empty for one with keys and values. Left out: all layers have these.
     std::vector<StateSizes> states = {};
+    /// By layer, where they differ; a layer without heads keeps nothing. Left out: all layers have
+    /// num_kv_heads of head_dim.
+    std::vector<KvHeads> heads = {};
   };
   explicit KvCache(const Options& options);
   /// Counts positions only; their keys and values are in `store`, and append throws ConfigError.
@@ -58,14 +69,17 @@ class KvCache {
   /// don't fit into the capacity.
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k_BkTH,
                                            const at::Tensor& v_BkTH);
+  /// What append returned last: for a layer that reads the keys and values of another one, which
+  /// has appended `tokens` more positions than are counted.
+  std::pair<at::Tensor, at::Tensor> appended(int64_t layer, int64_t tokens) const;
   /// Throws ConfigError unless `tokens` more positions fit into the capacity.
   void check_room(int64_t tokens) const;
   /// Sequences of tensors; 0 where there is a store.
-  int64_t batch() const { return keys_.defined() ? keys_.size(1) : 0; }
+  int64_t batch() const { return batch_; }
   /// Memory for all positions of a layer, [B, k, capacity, H] of dtype() without gaps: for a caller
-  /// that writes the positions after length() itself. Of a cache without states.
-  void* keys(int64_t layer) const { return keys_data_ + layer * key_layer_bytes_; }
-  void* values(int64_t layer) const { return values_data_ + layer * value_layer_bytes_; }
+  /// that writes the positions after length() itself. Of a layer without a state.
+  void* keys(int64_t layer) const { return layers_[static_cast<size_t>(layer)].keys_data; }
+  void* values(int64_t layer) const { return layers_[static_cast<size_t>(layer)].values_data; }
   /// Null where keys and values are tensors.
   KvStore* store() const { return store_.get(); }
   /// Counts `tokens` more positions, once all layers have appended theirs.
@@ -89,20 +103,27 @@ class KvCache {
   int64_t num_bytes() const;
 
  private:
-  int64_t make_states(const Options& options);
+  void make_states(const Options& options);
+  void make_group(const Options& options, const KvHeads& heads, const std::vector<size_t>& members);
   void clear_states();
 
   at::ScalarType dtype_ = at::kFloat;
   int64_t capacity_;
+  int64_t batch_ = 0;
   int64_t length_ = 0;
-  /// [layers with keys, B, k, capacity, H].
-  at::Tensor keys_, values_;
-  std::byte* keys_data_ = nullptr;
-  std::byte* values_data_ = nullptr;
-  int64_t key_layer_bytes_ = 0;
-  int64_t value_layer_bytes_ = 0;
-  /// By layer, where some have a state: which of those with keys it is, and its state.
-  std::vector<int64_t> key_layers_;
+  /// Of the layers whose heads are alike: [layers, B, k, capacity, H].
+  struct Group {
+    at::Tensor keys, values;
+  };
+  std::vector<Group> groups_;
+  /// A layer's part of its group, [B, k, capacity, H], and where it lies; undefined without keys.
+  struct Layer {
+    at::Tensor keys, values;
+    std::byte* keys_data = nullptr;
+    std::byte* values_data = nullptr;
+  };
+  std::vector<Layer> layers_;
+  /// By layer, where some have a state.
   std::vector<std::vector<at::Tensor>> states_;
   std::shared_ptr<KvStore> store_;
 };

@@ -64,6 +64,13 @@ at::Tensor yarn_frequencies(int64_t dim, double base, const RopeScaling& scaling
   return 1.0 / (scaling.factor * power) * (1 - kept) + 1.0 / power * kept;
 }
 
+at::Tensor proportional_frequencies(int64_t dim, double base, const RopeScaling& scaling) {
+  at::Tensor frequencies = 1.0 / powers(dim, base) / scaling.factor;
+  const auto turned = static_cast<int64_t>(scaling.turned_part * static_cast<double>(dim) / 2);
+  frequencies.narrow(0, turned, dim / 2 - turned).zero_();
+  return frequencies;
+}
+
 double yarn_attention_factor(const RopeScaling& scaling) {
   if (scaling.attention_factor) return *scaling.attention_factor;
   if (scaling.mscale == 0 || scaling.mscale_all_dim == 0) return yarn_sharpening(scaling.factor, 1);
@@ -86,6 +93,8 @@ RopeFrequencies rope_frequencies(int64_t dim, double base, const RopeScaling& sc
       return {llama3_frequencies(1.0 / powers(dim, base), scaling)};
     case RopeType::kYarn:
       return {yarn_frequencies(dim, base, scaling), yarn_attention_factor(scaling)};
+    case RopeType::kProportional:
+      return {proportional_frequencies(dim, base, scaling)};
   }
   core::fail<core::InternalError>("nn.rope_frequencies: unknown type");
 }

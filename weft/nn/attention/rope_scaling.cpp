@@ -54,6 +54,11 @@ void check_rope_scaling(const RopeScaling& scaling, const std::string& where) {
   if (scaling.type == RopeType::kDefault) return;
   check_number(scaling.factor >= 1, "factor", scaling.factor, "a number of at least 1", where);
   if (scaling.type == RopeType::kLinear) return;
+  if (scaling.type == RopeType::kProportional) {
+    const double part = scaling.turned_part;
+    return check_number(part > 0 && part <= 1, "partial_rotary_factor", part,
+                        "more than 0 and at most 1", where);
+  }
   check<ConfigError>(scaling.original_positions >= 1, where,
                      ": rope scaling: original_max_position_embeddings is ",
                      scaling.original_positions, ", expected at least 1");

@@ -18,10 +18,14 @@ enum class RopeType {
   /// The same by numbers of rotations, and attention sharpened. Source: Peng et al. 2023,
   /// arXiv:2309.00071.
   kYarn,
+  /// The pairs of the highest frequencies turn, the others don't; all frequencies are those of the
+  /// whole head. Source: transformers' ROPE_INIT_FUNCTIONS["proportional"], for Gemma 4.
+  kProportional,
 };
 
 /// The rope type of a name as config.json writes it ("default", "linear", "dynamic", "llama3",
-/// "yarn"). Throws ConfigError, beginning with `where`, that lists these.
+/// "yarn"), which any family may have. Throws ConfigError, beginning with `where`, that lists
+/// these.
 RopeType rope_type_of(const std::string& name, const std::string& where);
 
 /// The numbers that go with a RopeType, named as in config.json; what a type does not use is
@@ -43,6 +47,8 @@ struct RopeScaling {
   double mscale_all_dim = 0;
   /// yarn: the ramp's ends are whole dims.
   bool truncate = true;
+  /// proportional: which part of the pairs turns.
+  double turned_part = 1;
 
   bool operator==(const RopeScaling&) const = default;
 };
@@ -56,7 +62,8 @@ double yarn_sharpening(double factor, double mscale);
 double latent_sharpening(const RopeScaling& scaling);
 
 /// Throws ConfigError, beginning with `where`, for numbers that make no frequencies: not finite, a
-/// factor below 1, no original positions where the type needs them, llama3's factors not ascending.
+/// factor below 1, no original positions where the type needs them, llama3's factors not ascending,
+/// a part that is none.
 void check_rope_scaling(const RopeScaling& scaling, const std::string& where);
 
 }  // namespace weft::nn

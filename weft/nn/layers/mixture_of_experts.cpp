@@ -141,6 +141,12 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingO
   if (parts.choice_bias.defined()) {
     choice_bias_ = register_buffer("choice_bias", std::move(parts.choice_bias));
   }
+  if (parts.expert_factors.defined()) {
+    expert_factors_ = register_buffer("expert_factors", std::move(parts.expert_factors));
+    check<ShapeError>(expert_factors_.numel() == count,
+                      "nn.MixtureOfExperts: ", expert_factors_.numel(), " factors of ", count,
+                      " experts, expected as many");
+  }
   check<ConfigError>(options_.num_groups >= 1 && count % options_.num_groups == 0 &&
                          options_.groups_per_token >= 1 && options_.best_of_group >= 1 &&
                          options_.groups_per_token <= options_.num_groups,
@@ -184,6 +190,10 @@ MixtureOfExpertsImpl::Routing MixtureOfExpertsImpl::route(const at::Tensor& x_SD
   const double least = options_.has_sigmoids ? 1e-20 : 0;
   if (options_.normalize) weights_Sk = weights_Sk / (weights_Sk.sum(-1, true) + least);
   if (options_.scale != 1) weights_Sk = weights_Sk * options_.scale;
+  if (expert_factors_.defined()) {
+    weights_Sk = weights_Sk *
+                 expert_factors_.to(type).index_select(0, experts_Sk.flatten()).view_as(weights_Sk);
+  }
   weights_Sk = weights_Sk.to(x_SD.scalar_type());
   Routing routing;
   if (!shared_gate_.is_empty()) {
@@ -219,9 +229,9 @@ at::Tensor MixtureOfExpertsImpl::run_experts(const at::Tensor& x_SD, const Routi
   return sum_SD;
 }
 
-at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x_BTD) {
+at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x_BTD, const at::Tensor& routed_BTD) {
   const at::Tensor x_SD = x_BTD.flatten(0, -2);
-  const Routing routing = route(x_SD);
+  const Routing routing = route(routed_BTD.flatten(0, -2));
   const at::Tensor copied_SD = ops::mp_copy(x_SD, group_);
   at::Tensor part_SD = run_experts(copied_SD, routing);
   if (!shared_.is_empty()) {

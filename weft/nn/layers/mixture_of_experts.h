@@ -88,6 +88,9 @@ struct MixtureOfExpertsParts {
   std::shared_ptr<LinearLike> shared_gate = nullptr;
   /// [E], added to scores for the choice of experts alone; undefined: nothing. It has no gradient.
   at::Tensor choice_bias = {};
+  /// [E], what the weights of experts are multiplied by in the end; undefined: nothing. It has no
+  /// gradient. Source: transformers' Gemma4TextRouter.
+  at::Tensor expert_factors = {};
 };
 
 /// How tokens are dealt out.
@@ -127,7 +130,10 @@ class MixtureOfExpertsImpl : public torch::nn::Module {
   /// x_BTD, whole and equal on all ranks, not yet through ops::mp_copy. Returns the same shape.
   /// Collective: one all-reduce forward, two backward (the input's gradient and the routing
   /// weights').
-  at::Tensor forward(const at::Tensor& x_BTD);
+  at::Tensor forward(const at::Tensor& x_BTD) { return forward(x_BTD, x_BTD); }
+  /// The same where the router reads something else, of x's shape, whole and equal on all ranks as
+  /// well.
+  at::Tensor forward(const at::Tensor& x_BTD, const at::Tensor& routed_BTD);
 
   int64_t num_experts() const { return router_->out_features(); }
   const PartialLinear& router() const { return router_; }
@@ -140,6 +146,7 @@ class MixtureOfExpertsImpl : public torch::nn::Module {
   const RoutingOptions& options() const { return options_; }
   /// Undefined: there is none.
   const at::Tensor& choice_bias() const { return choice_bias_; }
+  const at::Tensor& expert_factors() const { return expert_factors_; }
 
  private:
   struct Routing;
@@ -152,7 +159,7 @@ class MixtureOfExpertsImpl : public torch::nn::Module {
   std::vector<int64_t> expert_numbers_;
   Expert shared_{nullptr};
   PartialLinear shared_gate_{nullptr};
-  at::Tensor choice_bias_;
+  at::Tensor choice_bias_, expert_factors_;
   RoutingOptions options_;
   dist::Group group_;
 };

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -159,6 +160,11 @@ at::Tensor RMSNormImpl::forward(const at::Tensor& x) {
 }
 
 at::Tensor RMSNormImpl::whole_weight() const { return with_offset(weight.detach(), offset_); }
+
+at::Tensor unit_norm(const at::Tensor& x, double eps) {
+  core::check<core::ShapeError>(x.dim() >= 1, "nn.unit_norm: a number, expected [..., D]");
+  return normed(x, at::ones({x.size(-1)}, x.options().requires_grad(false)), eps);
+}
 
 SequenceParallelRMSNormImpl::SequenceParallelRMSNormImpl(at::Tensor weight_in, double eps,
                                                          dist::Group group, bool requires_grad)

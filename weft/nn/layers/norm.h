@@ -33,6 +33,11 @@ class RMSNormImpl : public Cloned<RMSNormImpl, torch::nn::Module> {
 };
 TORCH_MODULE(RMSNorm);
 
+/// x / sqrt(mean(x^2) + eps) over the last dim, computed in float32 (float64 for float64): RMSNorm
+/// without a weight, which is the same wherever dims before the last are cut. x: [..., D] floating.
+/// Returns the same shape and dtype. Source: the values' norm of Gemma 4.
+at::Tensor unit_norm(const at::Tensor& x, double eps);
+
 /// RMSNorm for activations that are cut along the sequence. Each rank norms its own tokens; the
 /// weight is whole and equal on all ranks, and so is its gradient, which is summed over them.
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.

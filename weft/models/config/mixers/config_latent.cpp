@@ -1,6 +1,7 @@
 #include "weft/models/config/mixers/config_latent.h"
 
 #include "weft/core/error.h"
+#include "weft/models/config/mixers/latent_keys.h"
 
 namespace weft::models {
 namespace {

@@ -29,6 +29,12 @@ constexpr FusedRow kFusedExperts[] = {
     {"model.layers.*.mlp.experts.down_proj", {}, kExpertDownAlone},
 };
 
+// Not interleaved, nor transposed.
+constexpr FusedRow kGemma4Experts[] = {
+    {"model.layers.*.experts.gate_up_proj", {}, kExpertGateUp},
+    {"model.layers.*.experts.down_proj", {}, kExpertDownAlone},
+};
+
 const FusedRow* row_with(std::span<const FusedRow> rows, Part part) {
   const auto has_part = [&](const FusedRow& row) {
     return std::ranges::find(row.parts, part) != row.parts.end();
@@ -57,15 +63,16 @@ const FusedRow* fused_row(const ModelConfig& config, Part part) {
 
 const FusedRow* fused_experts_row(const ModelConfig& config, Part part) {
   const FamilyInfo* family = find_family_info(config.family);
-  if (family == nullptr || family->experts.names != ExpertNames::kOss) return nullptr;
-  return row_with(kFusedExperts, part);
+  if (family == nullptr) return nullptr;
+  if (family->experts.names == ExpertNames::kGemma4) return row_with(kGemma4Experts, part);
+  return family->experts.names == ExpertNames::kOss ? row_with(kFusedExperts, part) : nullptr;
 }
 
 FusedPlace fused_place(const ModelConfig& config, const FusedRow& fused, Part part) {
   FusedPlace place;
   for (const Part other : fused.parts) {
     if (other == part) place.first_row = place.num_rows;
-    place.num_rows += size_of(config, weight_row(config, other).shape.out);
+    place.num_rows += size_of(config, weight_row(config, {other}).shape.out);
   }
   return place;
 }

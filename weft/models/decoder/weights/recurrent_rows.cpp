@@ -8,7 +8,7 @@ namespace {
 bool is_recurrent(const ModelConfig& config, int64_t layer) { return config.is_recurrent(layer); }
 
 constexpr WeightPresence kLfm2 = {is_lfm2};
-constexpr WeightPresence kLfm2Attention = {is_lfm2, has_attention};
+constexpr WeightPresence kLfm2Attention = {is_lfm2, has_usual_heads};
 constexpr WeightPresence kGatedConvolution = {is_lfm2, is_recurrent};
 constexpr WeightPresence kDeltaNet = {has_delta_nets, is_recurrent};
 

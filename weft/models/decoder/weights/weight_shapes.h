@@ -71,6 +71,24 @@ inline constexpr WeightShape kTapsOfDeltaChannels = {WeightDim::kNone, WeightDim
                                                      WeightDim::kTaps};
 inline constexpr WeightShape kOfDeltaHeads = {WeightDim::kNone, WeightDim::kDeltaHeads,
                                               io::Cut::kRows, kDeltaHeadSplit};
+inline constexpr WeightShape kOfFullHead = {WeightDim::kNone, WeightDim::kFullHead};
+inline constexpr WeightShape kToFullHeads = {WeightDim::kFullHeads, WeightDim::kWidth,
+                                             io::Cut::kRows, kFullHeadsSplit};
+inline constexpr WeightShape kToFullKvHeads = {WeightDim::kFullKvHeads, WeightDim::kWidth,
+                                               io::Cut::kRows, kFullKvSplit};
+inline constexpr WeightShape kFromFullHeads = {WeightDim::kWidth, WeightDim::kFullHeads,
+                                               io::Cut::kColumns, kFullHeadsSplit};
+inline constexpr WeightShape kToReusingFfn = {WeightDim::kReusingFfn, WeightDim::kWidth,
+                                              io::Cut::kRows, kReusingFfnSplit};
+inline constexpr WeightShape kFromReusingFfn = {WeightDim::kWidth, WeightDim::kReusingFfn,
+                                                io::Cut::kColumns, kReusingFfnSplit};
+inline constexpr WeightShape kInputVocabulary = {WeightDim::kInputVocabulary, WeightDim::kInputs,
+                                                 io::Cut::kRows, kInputVocabSplit};
+inline constexpr WeightShape kToInputs = {WeightDim::kInputs, WeightDim::kWidth};
+inline constexpr WeightShape kToInput = {WeightDim::kInput, WeightDim::kWidth};
+inline constexpr WeightShape kFromInput = {WeightDim::kWidth, WeightDim::kInput};
+inline constexpr WeightShape kOfInput = {WeightDim::kNone, WeightDim::kInput};
+inline constexpr WeightShape kOfOne = {WeightDim::kNone, WeightDim::kOne};
 inline constexpr WeightShape kOfDeltaValue = {WeightDim::kNone, WeightDim::kDeltaValue};
 
 /// Whether a configuration's weights have LFM2's names.
@@ -83,9 +101,17 @@ inline bool has_delta_nets(const ModelConfig& config) {
   const FamilyInfo* family = find_family_info(config.family);
   return family != nullptr && has_delta_nets(*family);
 }
-/// Whether a layer's token mixer is attention.
-inline bool has_attention(const ModelConfig& config, int64_t layer) {
-  return !config.is_recurrent(layer);
+/// Whether a layer's token mixer is attention of the heads that most layers have.
+inline bool has_usual_heads(const ModelConfig& config, int64_t layer) {
+  return !config.is_recurrent(layer) && !config.has_full_heads(layer);
+}
+/// Whether it has keys and values of its own as well.
+inline bool has_usual_keys(const ModelConfig& config, int64_t layer) {
+  return has_usual_heads(config, layer) && !config.reuses_keys(layer);
+}
+/// Whether its feed-forward layer is as wide as those of layers that reuse keys alone.
+inline bool has_reusing_ffn(const ModelConfig& config, int64_t layer) {
+  return config.reusing.ffn_width > 0 && config.reuses_keys(layer);
 }
 
 }  // namespace weft::models

@@ -1,0 +1,74 @@
+// What a fused pass computes of Gemma 4's layers beside attention and feed-forward layers.
+#include <algorithm>
+#include <array>
+
+#include "weft/core/profile.h"
+#include "weft/models/passes/fused_decoder.h"
+#include "weft/nn/kernels/select.h"
+
+namespace weft::models {
+namespace {
+
+const nn::kernels::ElementKernel& elements() { return nn::kernels::active_kernel().float32; }
+
+}  // namespace
+
+// This rank's own rows of x by the layer's factor.
+void FusedDecoder::scale(const Pass& pass, const Layer& layer) const {
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    float* const x = pass.x + (pass.own.first + row) * width_;
+    for (int64_t i = 0; i < width_; ++i) x[i] *= layer.factor;
+  });
+}
+
+// x += norm(out(gated(gate(x), the layer's own input))): every rank has these linears whole.
+void FusedDecoder::add_input(const Pass& pass, size_t index) {
+  const Layer& layer = layers_[index];
+  const auto num_layers = static_cast<int64_t>(layers_.size());
+  const int64_t width = pass.layer_inputs_BTLP.size(3);
+  const auto* const first =
+      pass.layer_inputs_BTLP.const_data_ptr<float>() + static_cast<int64_t>(index) * width;
+  take_normed(pass, {}, inputs_);
+  multiply("layers' inputs", std::array{product(layer.input_gate, gate_)});
+  take(pass, width, [&](int64_t row, float* room) {
+    gate_row(gating_, gate_.row(row), first + row * num_layers * width, room, width);
+    return room;
+  });
+  multiply("layers' inputs", std::array{product(layer.input_out, up_)});
+  for_rows(pass.own.count, width_, [&](int64_t own) {
+    const int64_t row = pass.own.first + own;
+    float *const y = up_.row(row), *const x = pass.x + row * width_;
+    norm_in_place(layer.input_norm, y, 1);
+    elements().add(x, y, x, width_);
+  });
+}
+
+// x += norm(norm(feed-forward layer) + norm(experts)), each summed over the ranks.
+void FusedDecoder::feed_beside(const Pass& pass, const Layer& layer) {
+  take_normed(pass, layer.ffn_norms.before, inputs_);
+  multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
+  take_gated(pass, layer);
+  auto* const all = sum_.mutable_data_ptr<float>();
+  multiply("down", std::array{quant::PanelProduct{layer.down, all, width_}});
+  const float* sum = sum_of_ranks(pass);
+  plain_.of(pass.own.count, width_);
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    float* const plain = plain_.row(row);
+    std::copy_n(sum + row * width_, width_, plain);
+    add_bias(layer.down_bias, plain);
+    norm_in_place(layer.plain_after, plain, 1);
+  });
+  take_normed(pass, layer.experts_before, experts_.inputs());
+  take_normed(pass, layer.router_norm, experts_.router_inputs());
+  experts_.run(*layer.experts, pass.tokens, all);
+  float* const chosen = sum_of_ranks(pass);
+  for_rows(pass.own.count, width_, [&](int64_t row) {
+    float *const y = chosen + row * width_, *const x = pass.x + (pass.own.first + row) * width_;
+    norm_in_place(layer.experts_after, y, 1);
+    elements().add(y, plain_.row(row), y, width_);
+    norm_in_place(layer.ffn_norms.after, y, 1);
+    for (int64_t i = 0; i < width_; ++i) x[i] += residual_scale_ * y[i];
+  });
+}
+
+}  // namespace weft::models
