@@ -128,6 +128,14 @@ TEST(ConfigJson, NamesLayersOfTwoKindsThatMakeNoModel) {
                                  {{"full_attention", {{"rope_type", "linear"}, {"factor", 2}}}}}}),
             "ConfigError: here: rope_parameters: full_attention: this rope_type is not supported, "
             "expected one of [default, proportional]");
+  EXPECT_EQ(error_of("gemma4", {{"rope_parameters",
+                                 {{"full_attention", {{"rope_theta", 1e6}}},
+                                  {"sliding_attention", {{"rope_type", "default"}}}}}}),
+            "FormatError: here: rope_parameters: sliding_attention has no rope_theta, expected a "
+            "number");
+  EXPECT_EQ(error_of("gemma4", {{"rope_theta", 1e6}}),
+            "ConfigError: here: rope_theta is not supported in this family, expected "
+            "rope_parameters for rope, and no cap of scores");
   EXPECT_EQ(error_of("gemma4", {{"per_layer_config", nullptr}, {"global_head_dim", 15}}),
             "FormatError: here: config: head dim 15 of layers without a window, expected an even "
             "number for rope");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -29,6 +30,10 @@ constexpr const char* kExpertsKey = "enable_moe_block";
 constexpr const char* kExpertCountKey = "num_experts";
 constexpr const char* kTopKey = "top_k_experts";
 constexpr double kTurnedPart = 0.25;
+
+// What other families' files have and transformers does not read of this one.
+constexpr const char* kForeignKeys[] = {"rope_theta", "rope_scaling", "rope_local_base_freq",
+                                        "attn_logit_softcapping"};
 
 struct Heads {
   int64_t head_dim = 0;
@@ -81,6 +86,27 @@ void read_overrides(const JsonKeys& keys, ModelConfig& config) {
                      " layers that there are not, expected numbers below ", config.num_layers);
 }
 
+void check_foreign_keys(const JsonKeys& keys) {
+  for (const char* key : kForeignKeys) {
+    check<ConfigError>(!keys.has(key), keys.where(), ": ", key,
+                       " is not supported in this family, expected rope_parameters for rope, and "
+                       "no cap of scores");
+  }
+}
+
+// Each kind of layer that the model has needs its own, as transformers does.
+void check_rope_bases(const JsonKeys& keys, const ModelConfig& config) {
+  const Json* parameters = keys.find("rope_parameters");
+  if (parameters == nullptr) return;
+  const JsonKeys kinds(*parameters, keys.where() + ": rope_parameters");
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    if (config.windows.empty() && std::string_view(kind) == "sliding_attention") continue;
+    const Json* own = kinds.find(kind);
+    check<FormatError>(own != nullptr && JsonKeys(*own, kinds.where()).has("rope_theta"),
+                       kinds.where(), ": ", kind, " has no rope_theta, expected a number");
+  }
+}
+
 void read_full_layers(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
   FullLayersConfig& full = config.full_layers;
   full.keys_are_values = keys.flag_or(kKeysAreValuesKey, false);
@@ -92,6 +118,7 @@ void read_full_layers(const JsonKeys& keys, const FamilyInfo& family, ModelConfi
   check<ConfigError>(type == RopeType::kDefault || type == RopeType::kProportional, keys.where(),
                      ": rope_parameters: full_attention: this rope_type is not supported, expected "
                      "one of [default, proportional]");
+  check_rope_bases(keys, config);
 }
 
 void read_reusing(const JsonKeys& keys, ModelConfig& config) {
@@ -149,6 +176,7 @@ void take_gemma4_traits(const FamilyInfo& family, ModelConfig& config) {
 
 void read_gemma4(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
   if (!has_gemma4_layers(family)) return;
+  check_foreign_keys(keys);
   const auto num_listed = static_cast<int64_t>(config.windows.size());
   check<FormatError>(num_listed == 0 || num_listed == config.num_layers, keys.where(),
                      ": layer_types has ", num_listed, " layers, expected ", config.num_layers);
