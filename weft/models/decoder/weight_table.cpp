@@ -74,7 +74,6 @@ bool has_plain_queries(const ModelConfig& config) {
 bool gates_attention(const ModelConfig& config) { return config.gates_attention; }
 bool has_choice_bias(const ModelConfig& config) { return config.experts.has_choice_bias; }
 
-bool has_experts(const ModelConfig& config, int64_t layer) { return config.has_experts(layer); }
 bool is_plain(const ModelConfig& config, int64_t layer) {
   return config.has_plain_ffn(layer) && !has_reusing_ffn(config, layer);
 }
@@ -106,8 +105,6 @@ constexpr WeightPresence kSharedExpert = {has_shared_expert, has_experts};
 constexpr WeightPresence kWholeSharedExpert = {has_whole_shared_expert, has_experts};
 constexpr WeightPresence kChosenWithBias = {has_choice_bias, has_experts};
 
-constexpr BiasFlag kQkvBias = [](const ModelConfig& config) { return config.has_qkv_bias; };
-constexpr BiasFlag kOutputBias = [](const ModelConfig& config) { return config.has_output_bias; };
 constexpr BiasFlag kMlpBias = [](const ModelConfig& config) { return config.has_mlp_bias; };
 constexpr BiasFlag kRouterBias = [](const ModelConfig& config) {
   return config.experts.has_router_bias;

@@ -11,7 +11,6 @@
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
 #include "weft/dist/shared_sum.h"
-#include "weft/nn/kernels/select.h"
 #include "weft/quant/kernels/panel_select.h"
 #include "weft/quant/panels/ordered_product.h"
 
@@ -19,8 +18,6 @@
 
 namespace weft::models {
 namespace {
-
-const nn::kernels::ElementKernel& elements() { return nn::kernels::active_kernel().float32; }
 
 // Every eighth square by itself, so that the loop takes vectors.
 float sum_of_squares(const float* x, int64_t count) {

@@ -22,6 +22,7 @@
 #include "weft/models/passes/row_cut.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
+#include "weft/nn/kernels/select.h"
 #include "weft/nn/layers/norm.h"
 #include "weft/nn/linear/panel_linear.h"
 #include "weft/quant/panels/panel_matrix.h"
@@ -106,11 +107,15 @@ class FusedDecoder : public Pass {
     /// The rows of x that are kept up to date here.
     RowCut own;
     /// Layers' own inputs, float32 [B, T, layers, P]; undefined: there are none.
-    at::Tensor layer_inputs_BTLP;
+    at::Tensor layer_inputs_BTLP = {};
     int64_t rows() const { return batch * tokens; }
   };
   /// Writes this rank's part of what a layer adds to its rows, [rows, D].
   using Summand = c10::function_ref<void(float* sum)>;
+
+  static const nn::kernels::ElementKernel& elements() {
+    return nn::kernels::active_kernel().float32;
+  }
 
   bool add(const DecoderBlock& block);
   bool keep_linear(const Linear& linear);

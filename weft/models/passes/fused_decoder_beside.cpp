@@ -4,14 +4,8 @@
 
 #include "weft/core/profile.h"
 #include "weft/models/passes/fused_decoder.h"
-#include "weft/nn/kernels/select.h"
 
 namespace weft::models {
-namespace {
-
-const nn::kernels::ElementKernel& elements() { return nn::kernels::active_kernel().float32; }
-
-}  // namespace
 
 // This rank's own rows of x by the layer's factor.
 void FusedDecoder::scale(const Pass& pass, const Layer& layer) const {

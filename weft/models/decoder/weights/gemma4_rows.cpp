@@ -20,7 +20,6 @@ bool has_reusing_layers(const ModelConfig& config) { return config.reusing.count
 bool scales_layers(const ModelConfig& config) { return config.scales_layers; }
 bool has_inputs(const ModelConfig& config) { return config.layer_inputs.is_used(); }
 bool is_beside_ffn(const ModelConfig& config) { return config.experts.is_beside_ffn; }
-bool has_experts(const ModelConfig& config, int64_t layer) { return config.has_experts(layer); }
 
 constexpr WeightPresence kFullHeads = {has_full_layers, has_full_heads};
 constexpr WeightPresence kFullKeys = {has_full_layers, has_full_keys};
@@ -29,9 +28,6 @@ constexpr WeightPresence kReusing = {has_reusing_layers, has_reusing_ffn};
 constexpr WeightPresence kScaled = {scales_layers};
 constexpr WeightPresence kInputs = {has_inputs};
 constexpr WeightPresence kBesideFfn = {is_beside_ffn, has_experts};
-
-constexpr BiasFlag kQkvBias = [](const ModelConfig& config) { return config.has_qkv_bias; };
-constexpr BiasFlag kOutputBias = [](const ModelConfig& config) { return config.has_output_bias; };
 
 constexpr WeightRow kGemma4Rows[] = {
     {Part::kQuery, "model.layers.*.self_attn.q_proj", "blk.*.attn_q", kToFullHeads, kFullHeads,

@@ -114,4 +114,14 @@ inline bool has_reusing_ffn(const ModelConfig& config, int64_t layer) {
   return config.reusing.ffn_width > 0 && config.reuses_keys(layer);
 }
 
+/// What ModelConfig says, as the condition of a row.
+inline bool has_experts(const ModelConfig& config, int64_t layer) {
+  return config.has_experts(layer);
+}
+
+inline constexpr BiasFlag kQkvBias = [](const ModelConfig& config) { return config.has_qkv_bias; };
+inline constexpr BiasFlag kOutputBias = [](const ModelConfig& config) {
+  return config.has_output_bias;
+};
+
 }  // namespace weft::models
