@@ -123,7 +123,8 @@ class Formulas {
     at::Tensor frequencies = at::pow(base, exponents);
     if (!is_other && config_.rope_scaling.type == nn::RopeType::kProportional) {
       const double part = config_.rope_scaling.turned_part;
-      frequencies = frequencies * (at::arange(half) < part * static_cast<double>(half));
+      const auto num_turned = static_cast<int64_t>(part * static_cast<double>(half));
+      frequencies = frequencies * (at::arange(half) < num_turned);
     }
     const at::Tensor angles = positions * frequencies;
     if (config_.turns_neighbours) {

@@ -53,7 +53,10 @@ io::ParamRule joined_rule(const io::TensorFile& file, const WeightRule& weight,
                              quote(tensor.name), ": ", io::info(tensor.dtype).name, ", of which ",
                              quote(weight.name), " can't be made, expected F32, F16 or BF16");
   }
-  if (weight.cut != Cut::kWhole) rule.steps.push_back(rules.splits.at(weight.split).step(0, 1, 1));
+  if (weight.cut != Cut::kWhole) {
+    const int64_t dim = weight.cut == Cut::kColumns ? 1 : 0;
+    rule.steps.push_back(rules.splits.at(weight.split).step(dim, 1, 1));
+  }
   return rule;
 }
 
