@@ -83,7 +83,7 @@ TEST(RopeScaling, RefusesNumbersThatMakeNoFrequencies) {
   EXPECT_EQ(error(RopeType::kYarn, [](RopeScaling& s) { s.attention_factor = 0; }),
             "ConfigError: F: rope scaling: attention_factor is 0, expected a positive number");
   EXPECT_EQ(error(RopeType::kProportional, [](RopeScaling& s) { s.turned_part = 1.5; }),
-            "ConfigError: x: rope scaling: partial_rotary_factor is 1.5, expected more than 0 and "
+            "ConfigError: F: rope scaling: partial_rotary_factor is 1.5, expected more than 0 and "
             "at most 1");
   EXPECT_EQ(error(RopeType::kYarn, [](RopeScaling& s) { s.mscale = -1; }),
             "ConfigError: F: rope scaling: mscale is -1, expected no negative number");
