@@ -23,7 +23,6 @@ using Strings = std::vector<std::string>;
 
 constexpr char kMixed[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/mixed_override_f32";
 constexpr char kQuantized[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/affine_b4_g64_f32";
-constexpr char kFamilies[] = WEFT_SOURCE_DIR "/tests/models/data/families/";
 constexpr char kTokens[] = "1,2,3,200,17,5,90,11";
 // "Once upon a time, there was a" for the model of set-up.
 constexpr char kTextTokens[] = "6403,1980,253,655,28,665,436,253";
@@ -341,11 +340,6 @@ TEST(ModelWriters, RefuseInOneLineAndLeaveNothing) {
   expect_writer_refused({{"shard", kModel, out, "--tp", "2"},
                          2,
                          "a GGUF file, expected safetensors; `weft convert` it first"});
-  expect_writer_refused({{"shard", core::join(kFamilies, "qwen3_fp8"), out, "--tp", "2"},
-                         2,
-                         "qwen3_fp8: matrices of F8_E4M3, whose blocks with a scale pieces would "
-                         "cut, expected plain numbers or integers; `weft convert` it with `--dtype "
-                         "bf16` first"});
   expect_writer_refused({{"shard", kPlain, out, "--tp", "64"}, 2, "64"});
   expect_writer_refused({{"logits", kPlain, "--tokens", "1", "--out", out, "--expert-split", "all"},
                          2,

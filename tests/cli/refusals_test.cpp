@@ -182,5 +182,18 @@ TEST(Refusals, OfRanksThatAgreeComeOnce) {
   EXPECT_NE(result.err.find("weft: FormatError: " + bad), std::string::npos) << result.err;
 }
 
+TEST(Refusals, OfPiecesNameMatricesThatTheyWouldCut) {
+  const TempDir dir;
+  for (const auto& [name, kind] :
+       {std::pair{"qwen3_fp8", "F8_E4M3"}, std::pair{"qwen3_int4", "compressed-tensors' integers"},
+        std::pair{"llama_int8", "compressed-tensors' integers"}}) {
+    expect_refused({"shard", core::join(kFamilies, name), dir.at("out"), "--tp", "2"}, 2,
+                   core::join(name, ": matrices of ", kind,
+                              ", whose groups with a scale pieces would cut, expected plain "
+                              "numbers or MLX's; `weft convert` it with `--dtype bf16` first"));
+  }
+  EXPECT_EQ(dir.num_files(), 0U);
+}
+
 }  // namespace
 }  // namespace weft::cli

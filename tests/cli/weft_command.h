@@ -21,6 +21,8 @@ inline constexpr char kModel[] =
 
 /// A folder with a small model of float32.
 inline constexpr char kPlain[] = WEFT_SOURCE_DIR "/tests/models/data/mlx/plain_f32";
+/// Folders of golden checkpoints.
+inline constexpr char kFamilies[] = WEFT_SOURCE_DIR "/tests/models/data/families/";
 /// A text to train on, and a tokenizer whose tokens are bytes.
 inline constexpr char kConstitution[] = WEFT_SOURCE_DIR "/tests/generate/data/us_constitution.txt";
 inline constexpr char kByteTokenizer[] = WEFT_SOURCE_DIR "/examples/train/bytes";

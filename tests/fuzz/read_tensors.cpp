@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 #include "weft/io/views/read_view.h"
 
 namespace weft::testing {

@@ -1,4 +1,4 @@
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 
 #include <gtest/gtest.h>
 

@@ -8,11 +8,12 @@
 
 #include "weft/core/error.h"
 #include "weft/core/memory/new_memory.h"
+#include "weft/io/matrices/scaled_floats.h"
 #include "weft/io/matrix_rules.h"
-#include "weft/io/scaled_floats.h"
 #include "weft/io/views/span_plan.h"
 #include "weft/quant/formats/awq_gptq.h"
 #include "weft/quant/formats/gguf_blocks.h"
+#include "weft/quant/formats/scaled_integers.h"
 #include "weft/quant/large_tensor.h"
 #include "weft/quant/panels/gguf_panels.h"
 #include "weft/quant/torch_dtype.h"
@@ -295,6 +296,16 @@ LoadedMatrix load_gptq(const MatrixRead& read) {
   return trimmed(quant::from_gptq(parts[0], parts[1], parts[2], options), read.matrix);
 }
 
+LoadedMatrix load_scaled_integers(const MatrixRead& read) {
+  std::vector<at::Tensor> parts = load_parts(read);
+  note_parts(read.stats, parts);
+  parts.resize(3);
+  const MatrixFormat& format = read.matrix.format;
+  return trimmed(
+      quant::from_scaled_integers({format.bits, parts[0], parts[1], parts[2]}, format.in_unit),
+      read.matrix);
+}
+
 // How each format is decoded, in the order of MatrixKind.
 struct Decoder {
   MatrixKind kind;
@@ -308,6 +319,7 @@ constexpr std::array<Decoder, kNumMatrixKinds> kDecoders = {{
     {MatrixKind::kAwq, load_awq},
     {MatrixKind::kGptq, load_gptq},
     {MatrixKind::kScaledFloats, load_scaled_floats},
+    {MatrixKind::kScaledIntegers, load_scaled_integers},
 }};
 static_assert([] {
   for (size_t i = 0; i < kDecoders.size(); ++i) {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 #include "weft/io/views/read_view.h"
 #include "weft/quant/panels/panel_layout.h"
 #include "weft/quant/quantized_matrix.h"

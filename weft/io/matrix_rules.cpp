@@ -122,7 +122,7 @@ std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat&
     rule.steps.insert(rule.steps.end(), reorder.begin(), reorder.end());
     if (cut == Cut::kRows && part.out_dim >= 0) {
       rule.steps.push_back(split->step(part.out_dim, part.per_out, format.out_unit));
-    } else if (cut == Cut::kColumns) {
+    } else if (cut == Cut::kColumns && part.in_dim >= 0) {
       rule.steps.push_back(split->step(part.in_dim, part.per_in, format.in_unit));
     }
   }

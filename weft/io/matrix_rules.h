@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 #include "weft/io/shard_info/shard_info.h"
 #include "weft/shard/layout.h"
 

@@ -17,6 +17,8 @@ std::optional<at::ScalarType> torch_dtype(Dtype dtype) {
     case Dtype::kU32:
     case Dtype::kI32:
       return at::kInt;
+    case Dtype::kI8:
+      return at::kChar;
     case Dtype::kU8:
       return at::kByte;
     default:

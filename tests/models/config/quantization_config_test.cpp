@@ -123,14 +123,14 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
 }
 
 // What is read of a `quantization_config`, or the error.
-QuantizationConfig read_floats_config(const json& value) {
+QuantizationConfig read_stated_config(const json& value) {
   QuantizedFolder folder;
   folder["quantization"] = nullptr;
   folder["quantization_config"] = value;
   return read_quantization_config(*folder.open()).value();
 }
 
-std::string floats_config_error(const json& value) {
+std::string stated_config_error(const json& value) {
   QuantizedFolder folder;
   folder["quantization"] = nullptr;
   folder["quantization_config"] = value;
@@ -169,7 +169,7 @@ TEST(QuantizationConfig, ReadsHowFloatsOfEightBitsAreScaled) {
       {compressed(block), ScaleBlock{128, 64}},
       {two, std::nullopt}};
   for (const Case& each : cases) {
-    const QuantizationConfig config = read_floats_config(each.value);
+    const QuantizationConfig config = read_stated_config(each.value);
     EXPECT_EQ(config.all, (StatedScheme{"fp8", 8, 0})) << each.value;
     EXPECT_EQ(config.scale_block, each.block) << each.value;
   }
@@ -177,7 +177,7 @@ TEST(QuantizationConfig, ReadsHowFloatsOfEightBitsAreScaled) {
 
 TEST(QuantizationConfig, RefusesFloatsOfEightBitsThatItDoesNotKnow) {
   const auto fp8_error = [](const char* key, const json& value) {
-    return floats_config_error({{"quant_method", "fp8"}, {key, value}});
+    return stated_config_error({{"quant_method", "fp8"}, {key, value}});
   };
   const std::string where = "DIR/config.json: quantization_config.";
   EXPECT_EQ(fp8_error("fmt", "e5m2"),
@@ -188,18 +188,47 @@ TEST(QuantizationConfig, RefusesFloatsOfEightBitsThatItDoesNotKnow) {
   EXPECT_EQ(fp8_error("weight_block_size", json::array({128, 0})),
             "FormatError: " + where + "weight_block_size: [128,0], expected 1 to 1048576");
   const std::string group = where + "config_groups.group_0.weights";
-  EXPECT_EQ(floats_config_error(compressed({{"type", "int"}, {"num_bits", 4}})),
+  EXPECT_EQ(stated_config_error(compressed({{"type", "int"}, {"num_bits", 4}})),
             "ConfigError: " + group + ": 'int' of 4 bits is not supported; supported: float of 8");
   EXPECT_EQ(
-      floats_config_error(compressed({{"type", "float"}, {"num_bits", 8}, {"strategy", "group"}})),
+      stated_config_error(compressed({{"type", "float"}, {"num_bits", 8}, {"strategy", "group"}})),
       "ConfigError: " + group +
           ".strategy: 'group' is not supported for floats; supported: tensor, channel and "
           "block");
-  json packed = compressed({{"type", "float"}, {"num_bits", 8}});
-  packed["format"] = "pack-quantized";
-  EXPECT_EQ(floats_config_error(packed),
+  json small = compressed({{"type", "float"}, {"num_bits", 4}});
+  small["format"] = "nvfp4-pack-quantized";
+  EXPECT_EQ(stated_config_error(small),
             "ConfigError: " + where +
-                "format: 'pack-quantized' is not supported; supported: float-quantized");
+                "format: 'nvfp4-pack-quantized' is not supported; supported: float-quantized, "
+                "int-quantized, naive-quantized, pack-quantized");
+}
+
+json compressed_integers(const json& weights) {
+  json config = compressed(weights);
+  config["format"] = "pack-quantized";
+  return config;
+}
+
+TEST(QuantizationConfig, ReadsIntegersOfGroupsOfModules) {
+  const json four = {{"type", "int"}, {"num_bits", 4}, {"strategy", "group"}, {"group_size", 128}};
+  const json eight = {{"type", "int"}, {"num_bits", 8}, {"strategy", "channel"}};
+  EXPECT_EQ(read_stated_config(compressed_integers(four)).all, (StatedScheme{"int", 4, 128}));
+  EXPECT_EQ(read_stated_config(compressed_integers(eight)).all, (StatedScheme{"int", 8, 0}));
+  json naive = compressed_integers(eight);
+  naive["format"] = "naive-quantized";
+  EXPECT_EQ(read_stated_config(naive).all, (StatedScheme{"int", 8, 0}));
+  json two = compressed_integers(four);
+  two["config_groups"]["group_1"] = {{"targets", {"re:.*down_proj"}}, {"weights", eight}};
+  EXPECT_EQ(read_stated_config(two).all, (StatedScheme{"int", 0, 0}));
+}
+
+TEST(QuantizationConfig, RefusesIntegersThatItDoesNotKnow) {
+  const std::string group = "DIR/config.json: quantization_config.config_groups.group_0.weights";
+  EXPECT_EQ(stated_config_error(compressed_integers({{"type", "float"}, {"num_bits", 8}})),
+            "ConfigError: " + group + ": 'float' of 8 bits is not supported; supported: int");
+  EXPECT_EQ(stated_config_error(compressed_integers({{"type", "int"}, {"num_bits", 8}})),
+            "ConfigError: " + group +
+                ".strategy: 'tensor' is not supported for integers; supported: channel and group");
 }
 
 TEST(QuantizationConfig, TakesTheBlocksOfScalesIfTheCountsFit) {

@@ -31,10 +31,16 @@ core::ReplaceableFolder shards_folder(const std::string& out) {
   return kind;
 }
 
-bool has_scaled_floats(const io::TensorFile& file) {
-  return std::ranges::any_of(file.tensors(), [](const io::TensorMeta& tensor) {
-    return tensor.dtype == io::Dtype::kF8E4M3;
-  });
+// Matrices whose parts no reader finds again in pieces; empty: there are none.
+std::string whole_matrices(const io::TensorFile& file) {
+  for (const io::TensorMeta& tensor : file.tensors()) {
+    if (tensor.dtype == io::Dtype::kF8E4M3) return "F8_E4M3";
+    if (tensor.name.ends_with(".qweight")) return "AWQ or GPTQ";
+    if (tensor.name.ends_with(".weight_packed") || tensor.dtype == io::Dtype::kI8) {
+      return "compressed-tensors' integers";
+    }
+  }
+  return "";
 }
 
 // Everything that is read.
@@ -50,9 +56,10 @@ void write(const io::TensorFile& file, const ShardOptions& options) {
       !file.is_gguf() || !options.cut.shard_info.empty(), file.path(),
       ": a GGUF file, expected safetensors; `weft convert` it first, or give rules for "
       "its tensors by --shard-info");
-  check<ConfigError>(!is_model || !has_scaled_floats(file), file.path(),
-                     ": matrices of F8_E4M3, whose blocks with a scale pieces would cut, expected "
-                     "plain numbers or integers; `weft convert` it with `--dtype bf16` first");
+  const std::string kept_whole = is_model ? whole_matrices(file) : "";
+  check<ConfigError>(kept_whole.empty(), file.path(), ": matrices of ", kept_whole,
+                     ", whose groups with a scale pieces would cut, expected plain numbers or "
+                     "MLX's; `weft convert` it with `--dtype bf16` first");
   const io::ShardInfo info = find_info(file, options.cut);
   const io::FunctionTable functions = functions_for(file, options.cut.functions);
   check_functions(info, functions);

@@ -123,29 +123,78 @@ ScaleBlock read_strategy(const Json& weights, const std::string& where) {
   return read_block(core::require(weights, "block_structure", where), where + ".block_structure");
 }
 
-// compressed-tensors': groups of modules, each with a form of its own. `ignore` isn't read: what is
-// left plain shows that itself.
-QuantizationConfig read_compressed(const Json& json, const std::string& where) {
-  const std::string form = text_or(json, "format", "", where);
-  check<ConfigError>(form == "float-quantized" || form == "naive-quantized", where,
-                     ".format: ", quote(form), " is not supported; supported: float-quantized");
-  std::optional<ScaleBlock> block;
-  bool is_same = true;
+// compressed-tensors': groups of modules, each with a form of its own.
+struct CompressedGroup {
+  std::string where;
+  const Json* weights = nullptr;
+  std::string type;
+  int64_t bits = 0;
+};
+
+std::vector<CompressedGroup> compressed_groups(const Json& json, const std::string& where) {
+  std::vector<CompressedGroup> groups;
   for (const auto& [name, group] : core::require(json, "config_groups", where).items()) {
     const std::string path = join(where, ".config_groups.", name, ".weights");
     const Json& weights = core::require(group, "weights", path);
-    const std::string type = text_or(weights, "type", "int", path);
-    const int64_t bits = integer(weights, "num_bits", path);
-    check<ConfigError>(type == "float" && bits == 8, path, ": ", quote(type), " of ", bits,
+    groups.push_back({path, &weights, text_or(weights, "type", "int", path),
+                      integer(weights, "num_bits", path)});
+  }
+  return groups;
+}
+
+QuantizationConfig read_compressed_floats(const std::vector<CompressedGroup>& groups,
+                                          const std::string& where) {
+  std::optional<ScaleBlock> block;
+  bool is_same = true;
+  for (const CompressedGroup& group : groups) {
+    check<ConfigError>(group.type == "float" && group.bits == 8, group.where, ": ",
+                       quote(group.type), " of ", group.bits,
                        " bits is not supported; supported: float of 8");
-    check<ConfigError>(flag_or(weights, "symmetric", true, path), path,
+    check<ConfigError>(flag_or(*group.weights, "symmetric", true, group.where), group.where,
                        ".symmetric: false is not supported for floats");
-    const ScaleBlock own = read_strategy(weights, path);
+    const ScaleBlock own = read_strategy(*group.weights, group.where);
     is_same = is_same && block.value_or(own) == own;
     block = own;
   }
   // Of groups that differ the counts of scales must tell.
   return read_floats(where, is_same ? block : std::nullopt);
+}
+
+// Bits and quant groups of {"int", 0, 0} are what the tensors show: groups of modules may differ.
+QuantizationConfig read_compressed_integers(const std::vector<CompressedGroup>& groups,
+                                            const std::string& where) {
+  QuantizationConfig config;
+  config.where = where;
+  config.all = {"int", 0, 0};
+  for (const CompressedGroup& group : groups) {
+    check<ConfigError>(group.type == "int", group.where, ": ", quote(group.type), " of ",
+                       group.bits, " bits is not supported; supported: int");
+    const std::string strategy = text_or(*group.weights, "strategy", "tensor", group.where);
+    check<ConfigError>(strategy == "channel" || strategy == "group", group.where,
+                       ".strategy: ", quote(strategy),
+                       " is not supported for integers; supported: channel and group");
+    const bool has_group = strategy == "group";
+    const StatedScheme own = {"int", group.bits,
+                              has_group ? integer(*group.weights, "group_size", group.where) : 0};
+    if (groups.size() == 1) config.all = own;
+  }
+  return config;
+}
+
+// `ignore` isn't read: what is left plain shows that itself.
+QuantizationConfig read_compressed(const Json& json, const std::string& where) {
+  const std::string form = text_or(json, "format", "", where);
+  const std::vector<CompressedGroup> groups = compressed_groups(json, where);
+  const bool is_packed = form == "pack-quantized" || form == "int-quantized";
+  const bool is_naive = form == "naive-quantized";
+  check<ConfigError>(is_packed || is_naive || form == "float-quantized", where,
+                     ".format: ", quote(form),
+                     " is not supported; supported: float-quantized, int-quantized, "
+                     "naive-quantized, pack-quantized");
+  const bool has_integers =
+      is_packed || (is_naive && !groups.empty() && groups.front().type == "int");
+  return has_integers ? read_compressed_integers(groups, where)
+                      : read_compressed_floats(groups, where);
 }
 
 // --- AWQ's and GPTQ's, and gpt-oss's experts.
@@ -262,6 +311,7 @@ void take_stated(const QuantizationConfig& config, const io::MatrixRef& matrix,
   // Without a word of its own a matrix may be left as it was: a head, an embedding.
   if (override == config.overrides.end() && found.mode == "none") return;
   StatedScheme stated = override == config.overrides.end() ? config.all : override->second;
+  if (stated.bits == 0) stated.bits = found.bits;
   if (stated.group_size == 0) stated.group_size = found.group_size;
   check<FormatError>(stated == found, config.where, ": ", quote(matrix.base), " is ",
                      to_text(stated), ", but its tensors are ", to_text(found),

@@ -5,16 +5,17 @@
 #include <optional>
 #include <string>
 
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 #include "weft/io/tensor_file.h"
 
 namespace weft::models {
 
 /// How config.json says that matrices are quantized.
 struct StatedScheme {
-  /// "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq", "fp8"; "none" for a matrix that is
+  /// "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq", "fp8", "int"; "none" for a matrix that is
   /// excepted.
   std::string mode;
+  /// 0: what the tensors show.
   int64_t bits = 0;
   /// Inputs per quant group; 0: all of a row.
   int64_t group_size = 0;

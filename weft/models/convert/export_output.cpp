@@ -85,9 +85,10 @@ class FormChooser {
       const quant::GgufBlockInfo& block = quant::gguf_block_info(stored);
       if (!is_mlx_group(block.group_size)) return output;
       output.scheme = {quant::Mode::kAffine, block.bits, block.group_size, block.scale_dtype()};
-    } else if (is_mlx_group(format.group_size)) {
-      // AWQ's and GPTQ's: zero points times scales take more bits than half types have.
-      output.scheme = {quant::Mode::kAffine, format.bits, format.group_size, at::kFloat};
+    } else if (is_mlx_group(format.in_unit)) {
+      // AWQ's, GPTQ's and scaled integers: zero points times scales take more bits than half types
+      // have.
+      output.scheme = {quant::Mode::kAffine, format.bits, format.in_unit, at::kFloat};
     }
     return output;
   }

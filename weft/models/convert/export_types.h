@@ -7,7 +7,7 @@
 #include <string>
 
 #include "weft/io/dtype.h"
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 
 namespace weft::models {
 

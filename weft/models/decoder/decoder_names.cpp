@@ -4,7 +4,7 @@
 #include <array>
 
 #include "weft/core/error.h"
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 #include "weft/models/decoder/weight_table.h"
 
 namespace weft::models {

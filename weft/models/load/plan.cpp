@@ -18,12 +18,15 @@ using core::list_text;
 using core::quote;
 using core::ShapeError;
 
-// Recomputed by every implementation; old files hold them nevertheless.
-bool is_derived(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
+// Recomputed by every implementation, or known from config.json; files hold them nevertheless.
+bool is_derived(const std::string& tensor) {
+  return tensor.ends_with(".rotary_emb.inv_freq") || tensor.ends_with(".weight_shape");
+}
 
 // Of activations, keys and values that others round to 8 bits as matrices are; weft doesn't.
 bool is_activation_scale(const std::string& tensor) {
-  constexpr const char* kSuffixes[] = {".input_scale", ".activation_scale", ".k_scale", ".v_scale"};
+  constexpr const char* kSuffixes[] = {".input_scale", ".input_zero_point", ".activation_scale",
+                                       ".k_scale", ".v_scale"};
   return std::ranges::any_of(kSuffixes,
                              [&](const char* suffix) { return tensor.ends_with(suffix); });
 }
@@ -158,17 +161,18 @@ void LoadPlan::add_weight(const io::TensorFile& file, const WeightRule& rule) {
 
 void LoadPlan::check_all_used(const io::TensorFile& file, const io::ShardInfo* override) const {
   std::set<size_t> used;
-  bool has_floats = false;
+  bool may_round_activations = false;
   for (const PlannedWeight& weight : weights_) {
     used.insert(weight.parts.begin(), weight.parts.end());
+    if (weight.format.kind == io::MatrixKind::kScaledIntegers) may_round_activations = true;
     if (weight.format.kind != io::MatrixKind::kScaledFloats) continue;
-    has_floats = true;
+    may_round_activations = true;
     // The scales are read with the matrix.
     const io::PlannedParam* scales = params_.find(weight.format.scales.tensor);
     if (scales != nullptr) used.insert(static_cast<size_t>(scales - params_.params().data()));
   }
   const auto is_spare = [&](const std::string& tensor) {
-    return is_derived(tensor) || (has_floats && is_activation_scale(tensor));
+    return is_derived(tensor) || (may_round_activations && is_activation_scale(tensor));
   };
   std::vector<std::string> unused;
   for (size_t i = 0; i < params_.params().size(); ++i) {
@@ -195,6 +199,7 @@ void LoadPlan::check_shapes(const PlannedWeight& weight, const std::string& wher
                                        num_indices(wanted.columns, format.in_unit, part.per_in)};
       if (part.out_dim == 1) std::swap(expected[0], expected[1]);
       if (part.out_dim < 0) expected = {expected[1]};
+      if (part.in_dim < 0) expected[1] = 1;
       if (weight.rule.is_vector()) expected = weight.rule.vector_shape(expected[1]);
       if (type.shape == expected) continue;
       fail<ShapeError>(where, ": parameter ", quote(param_name(weight.rule, part)), ": rank ", rank,

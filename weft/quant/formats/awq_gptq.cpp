@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/quant/affine_reference.h"
+#include "weft/quant/formats/packed_words.h"
 
 namespace weft::quant {
 namespace {
@@ -18,7 +18,6 @@ namespace {
 using core::check;
 using core::ShapeError;
 
-constexpr int64_t kWordBits = 32;
 /// The column, of a word's eight, that each of AWQ's nibbles holds, lowest first.
 constexpr std::array<int64_t, 8> kAwqColumns = {0, 2, 4, 6, 1, 3, 5, 7};
 
@@ -33,16 +32,11 @@ struct Sizes {
   int64_t words(int64_t count) const { return count * bits / kWordBits; }
 };
 
-std::string shape_text(const at::Tensor& part) {
-  if (!part.defined()) return "none";
-  return core::join(core::list_text(part.sizes()), " of ", c10::toString(part.scalar_type()));
-}
-
 void check_words(const at::Tensor& part, const char* name, const char* where) {
   const bool is_good =
       part.defined() && part.dim() == 2 && part.scalar_type() == at::kInt && part.numel() > 0;
-  check<ShapeError>(is_good, where, ": ", name, ", expected an int32 matrix, got ",
-                    shape_text(part), "; check that the file is in this format");
+  check<ShapeError>(is_good, where, ": ", name, ", expected an int32 matrix, got ", part_text(part),
+                    "; check that the file is in this format");
 }
 
 void check_parts(const Sizes& sizes, const at::Tensor& qzeros, const at::Tensor& scales,
@@ -50,7 +44,7 @@ void check_parts(const Sizes& sizes, const at::Tensor& qzeros, const at::Tensor&
   const bool is_matrix = scales.defined() && scales.dim() == 2 && scales.is_floating_point();
   check<ShapeError>(is_matrix && scales.size(0) > 0 && scales.size(1) == sizes.out, where,
                     ": scales, expected a floating matrix [groups, ", sizes.out, "], got ",
-                    shape_text(scales), "; take the same columns of all parts");
+                    part_text(scales), "; take the same columns of all parts");
   check<ShapeError>(sizes.in % scales.size(0) == 0, where, ": scales, expected a divisor of the ",
                     sizes.in, " rows of the matrix as number of quant groups, got ", scales.size(0),
                     "; repeat the scales of the groups that are cut");
@@ -64,22 +58,9 @@ void check_parts(const Sizes& sizes, const at::Tensor& qzeros, const at::Tensor&
 
 at::Tensor on_cpu(const at::Tensor& part) { return part.cpu().contiguous(); }
 
-/// Writes 32-bit words as the little-endian bytes that they are.
-const uint8_t* bytes_of(const at::Tensor& words) {
-  return reinterpret_cast<const uint8_t*>(words.const_data_ptr<int32_t>());
-}
-
 /// Zero points [groups, out] as float32, as they are stored.
 at::Tensor stored_zeros(const at::Tensor& qzeros, const Sizes& sizes) {
-  const at::Tensor words = on_cpu(qzeros);
-  const at::Tensor codes = at::empty({sizes.groups, sizes.out}, at::kByte);
-  const auto row_bytes = static_cast<size_t>(words.size(1) * 4);
-  const auto width = static_cast<size_t>(sizes.out);
-  for (int64_t group = 0; group < sizes.groups; ++group) {
-    reference::unpack({bytes_of(words) + static_cast<size_t>(group) * row_bytes, row_bytes},
-                      sizes.bits, {codes.mutable_data_ptr<uint8_t>() + group * sizes.out, width});
-  }
-  return codes.to(at::kFloat);
+  return unpack_words(qzeros, sizes.bits, sizes.out).to(at::kFloat);
 }
 
 at::Tensor transposed(const at::Tensor& part) { return part.t().contiguous(); }
@@ -222,7 +203,7 @@ AffineTensor from_gptq(const at::Tensor& qweight, const at::Tensor& qzeros,
 void check_trivial_g_idx(const at::Tensor& g_idx, int64_t first_row, int64_t group_size,
                          const std::string& where) {
   check<ShapeError>(g_idx.defined() && g_idx.dim() == 1 && g_idx.scalar_type() == at::kInt, where,
-                    ": g_idx, expected int32 [rows], got ", shape_text(g_idx),
+                    ": g_idx, expected int32 [rows], got ", part_text(g_idx),
                     "; check that the file is in this format");
   check<ShapeError>(group_size > 0, where, ": group size, expected a positive number, got ",
                     group_size, "; check the file's config");

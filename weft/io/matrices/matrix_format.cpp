@@ -1,10 +1,11 @@
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 
 #include <algorithm>
 #include <array>
 
 #include "weft/core/error.h"
-#include "weft/io/stored_matrix.h"
+#include "weft/io/matrices/scaled_integers.h"
+#include "weft/io/matrices/stored_matrix.h"
 
 namespace weft::io {
 namespace {
@@ -15,8 +16,6 @@ using core::join;
 using core::list_text;
 using core::quote;
 
-constexpr int64_t kWordBits = 32;
-
 bool is_word(Dtype dtype) { return dtype == Dtype::kU32 || dtype == Dtype::kI32; }
 
 // Sizes of the last two dims.
@@ -25,14 +24,6 @@ int64_t rows_of(const TensorMeta& tensor) {
 }
 int64_t columns_of(const TensorMeta& tensor) {
   return tensor.shape.empty() ? 0 : tensor.shape.back();
-}
-
-MatrixPart& add_part(MatrixFormat& format, const char* suffix, int64_t out_dim, int64_t in_dim) {
-  MatrixPart& part = format.parts.emplace_back();
-  part.suffix = suffix;
-  part.out_dim = out_dim;
-  part.in_dim = in_dim;
-  return part;
 }
 
 // --- One tensor: plain numbers, or GGUF's blocks.
@@ -331,6 +322,7 @@ constexpr std::array<FormatRow, kNumMatrixKinds + 2> kFormats = {{
     {MatrixKind::kAffine, has_words, describe_affine},
     {MatrixKind::kGgufBlocks, has_blocks, describe_one_tensor},
     {MatrixKind::kScaledFloats, has_float_bytes, describe_scaled_floats},
+    {MatrixKind::kScaledIntegers, has_scaled_integers, describe_scaled_integers},
     {MatrixKind::kDense, is_anything, describe_one_tensor},
 }};
 
@@ -360,7 +352,7 @@ MatrixFormat affine_format(int64_t bits, int64_t group_size) {
 }
 
 bool has_matrix(const TensorFile& file, const std::string& base) {
-  for (const char* suffix : {".weight", ".qweight", "_blocks", ""}) {
+  for (const char* suffix : {".weight", ".qweight", ".weight_packed", "_blocks", ""}) {
     if (file.find(base + suffix) != nullptr) return true;
   }
   return false;

@@ -1,4 +1,4 @@
-#include "weft/io/scaled_floats.h"
+#include "weft/io/matrices/scaled_floats.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 #include "weft/io/views/view.h"
 
 namespace weft::io {

@@ -25,8 +25,11 @@ enum class MatrixKind {
   kGptq,
   /// E4M3 numbers of 8 bits, and floating scales: one for each block, one a row, or one for all.
   kScaledFloats,
+  /// compressed-tensors' integers: packed in 32-bit words along `in` or of 8 bits, a scale for each
+  /// quant group or row, and perhaps zero points packed along `out`.
+  kScaledIntegers,
 };
-inline constexpr size_t kNumMatrixKinds = 7;
+inline constexpr size_t kNumMatrixKinds = 8;
 
 /// Whether io::load_matrix makes plain numbers of it.
 inline bool makes_plain(MatrixKind kind) {
@@ -39,7 +42,8 @@ struct MatrixPart {
   std::string tensor;
   /// What it is called in shard_info, after the model's name of the matrix without ".weight".
   std::string suffix;
-  /// Which dims go along `out` and `in`; -1: none does.
+  /// Which dims go along `out` and `in`; -1: none does. A part of two dims whose `in_dim` is -1 has
+  /// one column, which is of all inputs.
   int64_t out_dim = 0;
   int64_t in_dim = 1;
   /// Elements of the matrix that one index of those dims stands for.
@@ -76,7 +80,8 @@ struct MatrixFormat {
   /// Of a packed value; 0 for dense and GGUF.
   int64_t bits = 0;
   /// What config.json calls it: "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq"; "fp8" for
-  /// kScaledFloats, of which there are several; empty for dense and GGUF, of which it says nothing.
+  /// kScaledFloats and "int" for kScaledIntegers, of which there are several; empty for dense and
+  /// GGUF, of which it says nothing.
   std::string scheme;
   /// Of kGptq, which the tensors do not show: zero points are stored minus one; all zero points are
   /// the middle code.

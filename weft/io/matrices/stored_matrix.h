@@ -5,9 +5,22 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/io/matrix_format.h"
+#include "weft/io/matrices/matrix_format.h"
 
 namespace weft::io {
+
+/// Bits of the words in which files pack small numbers.
+inline constexpr int64_t kWordBits = 32;
+
+/// A further part of `format`, whose dims `out_dim` and `in_dim` go along `out` and `in`.
+inline MatrixPart& add_part(MatrixFormat& format, const char* suffix, int64_t out_dim,
+                            int64_t in_dim) {
+  MatrixPart& part = format.parts.emplace_back();
+  part.suffix = suffix;
+  part.out_dim = out_dim;
+  part.in_dim = in_dim;
+  return part;
+}
 
 /// The tensors of one matrix in a file, for those who find out how it is stored. Keeps references
 /// to both.

@@ -1,0 +1,112 @@
+#include "weft/io/matrices/scaled_integers.h"
+
+#include <algorithm>
+#include <array>
+
+#include "weft/core/error.h"
+
+namespace weft::io {
+namespace {
+
+using core::check;
+using core::FormatError;
+using core::join;
+using core::list_text;
+
+// What rows with one scale are cut by, and held in quant groups of.
+constexpr int64_t kRun = 32, kLeastRun = 8;
+
+const TensorMeta* packed_of(const StoredMatrix& matrix) { return matrix.find("weight_packed"); }
+
+// Bits of a number.
+int64_t number_bits(const StoredMatrix& matrix) {
+  const TensorMeta* packed = packed_of(matrix);
+  if (packed == nullptr) {
+    matrix.check_shape(matrix.part("weight"), matrix.out(), matrix.in());
+    return 8;
+  }
+  const int64_t words = packed->shape.empty() ? 0 : packed->shape.back();
+  constexpr std::array<int64_t, 6> kWidths = {2, 3, 4, 5, 6, 8};
+  const auto* const bits = std::ranges::find_if(
+      kWidths, [&](int64_t each) { return words * kWordBits == matrix.in() * each; });
+  check<FormatError>(packed->dtype == Dtype::kI32 && bits != kWidths.end(), matrix.where(*packed),
+                     info(packed->dtype).name, " ", list_text(packed->shape), ", expected I32 [",
+                     matrix.out(), ", words of numbers of 2 to 6 or 8 bits that fill them, for ",
+                     matrix.in(), " columns]");
+  matrix.check_shape(*packed, matrix.out(), words);
+  return *bits;
+}
+
+// Inputs that share a scale.
+int64_t scaled_columns(const StoredMatrix& matrix, const TensorMeta& scales) {
+  const int64_t groups = scales.shape.empty() ? 0 : scales.shape.back();
+  check<FormatError>(scales.shape.size() >= 2 && groups > 0 && matrix.in() % groups == 0,
+                     matrix.where(scales), "scales ", list_text(scales.shape), " of a matrix of [",
+                     matrix.out(), ", ", matrix.in(),
+                     "], expected one for each row, or for each quant group of a row");
+  matrix.check_shape(scales, matrix.out(), groups);
+  matrix.check_floating(scales);
+  return matrix.in() / groups;
+}
+
+// One for each row is read with any of its columns.
+void set_columns(MatrixPart& part, bool is_for_rows, int64_t group_size) {
+  if (is_for_rows) {
+    part.in_dim = -1;
+  } else {
+    part.per_in = group_size;
+  }
+}
+
+void add_zeros(const StoredMatrix& matrix, const TensorMeta& zeros, int64_t groups,
+               MatrixFormat& format) {
+  const int64_t per_word = kWordBits / format.bits;
+  check<FormatError>(zeros.dtype == Dtype::kI32 && kWordBits % format.bits == 0 &&
+                         matrix.out() % per_word == 0 && packed_of(matrix) != nullptr,
+                     matrix.where(zeros), info(zeros.dtype).name, " ", list_text(zeros.shape),
+                     ", expected I32 beside packed numbers of 2, 4 or 8 bits, and rows that fill "
+                     "its words; convert the model to bfloat16 first");
+  matrix.check_shape(zeros, matrix.out() / per_word, groups);
+  format.out_unit = per_word;
+  MatrixPart& part = add_part(format, ".weight_zero_point", 0, 1);
+  part.per_out = per_word;
+  set_columns(part, groups == 1, format.group_size);
+}
+
+}  // namespace
+
+bool has_scaled_integers(const StoredMatrix& matrix) {
+  const TensorMeta* weight = matrix.find("weight");
+  return packed_of(matrix) != nullptr || (weight != nullptr && weight->dtype == Dtype::kI8);
+}
+
+MatrixFormat describe_scaled_integers(const StoredMatrix& matrix) {
+  const TensorMeta* order = matrix.find("weight_g_idx");
+  check<core::ConfigError>(order == nullptr, order == nullptr ? "" : matrix.where(*order),
+                           "act-order is not supported; use a checkpoint made without it");
+  MatrixFormat format;
+  format.kind = MatrixKind::kScaledIntegers;
+  format.scheme = "int";
+  format.bits = number_bits(matrix);
+  const TensorMeta& scales = matrix.part("weight_scale");
+  format.group_size = scaled_columns(matrix, scales);
+  const bool is_for_rows = format.group_size == matrix.in();
+  format.in_unit = format.group_size;
+  if (is_for_rows) format.in_unit = matrix.in() % kRun == 0 ? kRun : kLeastRun;
+  check<FormatError>(format.in_unit % kLeastRun == 0 && matrix.in() % format.in_unit == 0,
+                     matrix.where(scales), "quant groups of ", format.in_unit, " in ", matrix.in(),
+                     " columns, expected a multiple of 8");
+  format.text = join("int ", format.bits, "-bit");
+  if (!is_for_rows) format.text += join(" g", format.group_size);
+  if (packed_of(matrix) == nullptr) {
+    add_part(format, ".weight", 0, 1);
+  } else {
+    add_part(format, ".weight_packed", 0, 1).bits = format.bits;
+  }
+  set_columns(add_part(format, ".weight_scale", 0, 1), is_for_rows, format.group_size);
+  const TensorMeta* zeros = matrix.find("weight_zero_point");
+  if (zeros != nullptr) add_zeros(matrix, *zeros, matrix.in() / format.group_size, format);
+  return format;
+}
+
+}  // namespace weft::io
