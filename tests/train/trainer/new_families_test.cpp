@@ -183,7 +183,8 @@ TEST(NewFamilies, TrainOnFourRanksAsOnOne) {
 TEST(NewFamilies, AreThoseWithoutExpertsAndFusedWeights) {
   std::vector<std::string> names;
   for (const models::FamilyInfo& family : models::families()) {
-    const bool needs_keys = family.experts.count_key != nullptr || family.recurrent.has_value();
+    const bool needs_keys = family.experts.count_key != nullptr || family.recurrent.has_value() ||
+                            family.has_further_layers;
     if (!needs_keys && family.fused_rows == models::FusedRows::kNone)
       names.emplace_back(family.name);
   }
