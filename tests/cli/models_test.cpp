@@ -213,6 +213,15 @@ TEST(ConvertVerb, ChangesTheTypeOfAFolder) {
   expect_same_tensors(kPlain, dir.at("same"));
 }
 
+// Zero points of several rows share a word.
+TEST(ConvertVerb, WritesIntegersOfCompressedTensorsOnAnyNumberOfRanks) {
+  const TempDir dir;
+  for (const std::string tp : {"1", "3"}) {
+    expect_done({"convert", core::join(kFamilies, "qwen3_int4"), dir.at(tp), "--tp", tp});
+  }
+  EXPECT_TRUE(files_of(dir.at("1")) == files_of(dir.at("3")));
+}
+
 // A model with a tokenizer of the 256 bytes.
 std::string with_tokenizer(const TempDir& dir, const std::string& model = kPlain) {
   const std::string folder = dir.at("hf");

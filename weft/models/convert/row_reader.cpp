@@ -20,8 +20,9 @@ int64_t RowReader::num_rows(const PlannedWeight& weight) {
 
 bool RowReader::has_single_rows(const PlannedWeight& weight) {
   const auto& parts = weight.format.parts;
-  return std::all_of(parts.begin(), parts.end(),
-                     [](const io::MatrixPart& part) { return part.out_dim == 0; });
+  return std::all_of(parts.begin(), parts.end(), [](const io::MatrixPart& part) {
+    return part.out_dim == 0 && part.per_out == 1;
+  });
 }
 
 std::vector<shard::Range> RowReader::runs(const PlannedWeight& weight, const shard::Range& rows,
