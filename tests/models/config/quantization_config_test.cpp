@@ -217,6 +217,14 @@ TEST(QuantizationConfig, ReadsIntegersOfGroupsOfModules) {
   json naive = compressed_integers(eight);
   naive["format"] = "naive-quantized";
   EXPECT_EQ(read_stated_config(naive).all, (StatedScheme{"int", 8, 0}));
+  // Four bits of eight.
+  json wide = compressed_integers(four);
+  wide["format"] = "int-quantized";
+  EXPECT_EQ(read_stated_config(wide).all, (StatedScheme{"int", 8, 128}));
+  json alone = compressed_integers(four);
+  alone["sparsity_config"] = {{"format", "dense"}};
+  alone["transform_config"] = json::object();
+  EXPECT_EQ(read_stated_config(alone).all, (StatedScheme{"int", 4, 128}));
   json two = compressed_integers(four);
   two["config_groups"]["group_1"] = {{"targets", {"re:.*down_proj"}}, {"weights", eight}};
   EXPECT_EQ(read_stated_config(two).all, (StatedScheme{"int", 0, 0}));
@@ -229,6 +237,18 @@ TEST(QuantizationConfig, RefusesIntegersThatItDoesNotKnow) {
   EXPECT_EQ(stated_config_error(compressed_integers({{"type", "int"}, {"num_bits", 8}})),
             "ConfigError: " + group +
                 ".strategy: 'tensor' is not supported for integers; supported: channel and group");
+  const std::string where = "DIR/config.json: quantization_config.";
+  const json four = {{"type", "int"}, {"num_bits", 4}, {"strategy", "group"}, {"group_size", 128}};
+  json sparse = compressed_integers(four), rotated = sparse;
+  sparse["sparsity_config"] = {{"format", "sparse-24-bitmask"}};
+  EXPECT_EQ(stated_config_error(sparse),
+            "ConfigError: " + where +
+                "sparsity_config.format: 'sparse-24-bitmask' is not supported; supported: dense");
+  rotated["transform_config"] = {{"config_groups", {{"R1", {{"type", "hadamard"}}}}}};
+  EXPECT_EQ(stated_config_error(rotated),
+            "ConfigError: " + where +
+                "transform_config: rotated weights are not supported; use a checkpoint made "
+                "without it");
 }
 
 TEST(QuantizationConfig, TakesTheBlocksOfScalesIfTheCountsFit) {

@@ -161,8 +161,9 @@ QuantizationConfig read_compressed_floats(const std::vector<CompressedGroup>& gr
 }
 
 // Bits and quant groups of {"int", 0, 0} are what the tensors show: groups of modules may differ.
+// Numbers that are not packed take 8 bits each, however few they need.
 QuantizationConfig read_compressed_integers(const std::vector<CompressedGroup>& groups,
-                                            const std::string& where) {
+                                            bool are_packed, const std::string& where) {
   QuantizationConfig config;
   config.where = where;
   config.all = {"int", 0, 0};
@@ -174,27 +175,41 @@ QuantizationConfig read_compressed_integers(const std::vector<CompressedGroup>& 
                        ".strategy: ", quote(strategy),
                        " is not supported for integers; supported: channel and group");
     const bool has_group = strategy == "group";
-    const StatedScheme own = {"int", group.bits,
+    const StatedScheme own = {"int", are_packed ? group.bits : 8,
                               has_group ? integer(*group.weights, "group_size", group.where) : 0};
     if (groups.size() == 1) config.all = own;
   }
   return config;
 }
 
+// What else may have been done to the weights, which no tensor of theirs shows.
+void check_compressed_alone(const Json& json, const std::string& where) {
+  const Json* sparsity = present(json, "sparsity_config", where);
+  const std::string inner = where + ".sparsity_config";
+  const std::string form =
+      sparsity == nullptr ? "dense" : text_or(*sparsity, "format", "dense", inner);
+  check<ConfigError>(form == "dense", inner, ".format: ", quote(form),
+                     " is not supported; supported: dense");
+  const Json* transform = present(json, "transform_config", where);
+  check<ConfigError>(transform == nullptr || transform->empty(), where,
+                     ".transform_config: rotated weights are not supported; use a checkpoint made "
+                     "without it");
+}
+
 // `ignore` isn't read: what is left plain shows that itself.
 QuantizationConfig read_compressed(const Json& json, const std::string& where) {
   const std::string form = text_or(json, "format", "", where);
   const std::vector<CompressedGroup> groups = compressed_groups(json, where);
-  const bool is_packed = form == "pack-quantized" || form == "int-quantized";
-  const bool is_naive = form == "naive-quantized";
-  check<ConfigError>(is_packed || is_naive || form == "float-quantized", where,
-                     ".format: ", quote(form),
+  const bool is_packed = form == "pack-quantized", is_naive = form == "naive-quantized";
+  check<ConfigError>(is_packed || is_naive || form == "int-quantized" || form == "float-quantized",
+                     where, ".format: ", quote(form),
                      " is not supported; supported: float-quantized, int-quantized, "
                      "naive-quantized, pack-quantized");
-  const bool has_integers =
-      is_packed || (is_naive && !groups.empty() && groups.front().type == "int");
-  return has_integers ? read_compressed_integers(groups, where)
-                      : read_compressed_floats(groups, where);
+  check_compressed_alone(json, where);
+  const bool is_naive_integer = is_naive && !groups.empty() && groups.front().type == "int";
+  return is_packed || is_naive_integer || form == "int-quantized"
+             ? read_compressed_integers(groups, is_packed, where)
+             : read_compressed_floats(groups, where);
 }
 
 // --- AWQ's and GPTQ's, and gpt-oss's experts.
