@@ -136,6 +136,13 @@ TEST(ConfigJson, NamesLayersOfTwoKindsThatMakeNoModel) {
   EXPECT_EQ(error_of("gemma4", {{"rope_theta", 1e6}}),
             "ConfigError: here: rope_theta is not supported in this family, expected "
             "rope_parameters for rope, and no cap of scores");
+  EXPECT_EQ(error_of("gemma4", {{"layer_types", nullptr}, {"sliding_window_pattern", 3}}),
+            "ConfigError: here: sliding_window_pattern is not supported in this family, expected "
+            "layer_types");
+  EXPECT_EQ(error_of("gemma4", {{"per_layer_config", nullptr}, {"global_head_dim", 0}}),
+            "FormatError: here: head dim of layers without a window is 0, expected at least 1");
+  EXPECT_EQ(error_of("gemma4_small", {{"hidden_size_per_layer_input", -5}}),
+            "FormatError: here: hidden_size_per_layer_input is -5, expected 0 or more");
   EXPECT_EQ(error_of("gemma4", {{"per_layer_config", nullptr}, {"global_head_dim", 15}}),
             "FormatError: here: config: head dim 15 of layers without a window, expected an even "
             "number for rope");

@@ -133,6 +133,30 @@ TEST(Decoder, ReadsTheModelOfTextsWithinOneOfTextsAndPictures) {
   }
 }
 
+// Of Gemma 4's a file of more layers than config.json says is another model's.
+TEST(Decoder, RefusesTensorsOfGemma4ThatItWouldNotUse) {
+  const testing::TempDir dir;
+  write_around(dir, "gemma4_small", "gemma4", {"model.language_model.layers.6.layer_scalar"});
+  EXPECT_EQ(replaced(error_text([&] { load_model(*io::TensorFile::open(dir.path()), Group()); }),
+                     dir.path(), "DIR"),
+            "FormatError: DIR: 1 tensors that the model does not use, e.g. "
+            "[model.language_model.layers.6.layer_scalar]; the file holds another model");
+}
+
+TEST(Decoder, RefusesExpertsOfGemma4ThatAreNotPlain) {
+  const testing::TempDir dir;
+  std::filesystem::copy(test::family_path("gemma4_moe"), dir.path());
+  const std::string name = "model.layers.0.experts.down_proj";
+  dir.write("model.safetensors",
+            replaced(dir.read("model.safetensors"), "\"" + name + "\":{\"dtype\":\"BF16\"",
+                     "\"" + name + "\":{\"dtype\":\"I16\" "));
+  EXPECT_EQ(replaced(error_text([&] { load_model(*io::TensorFile::open(dir.path()), Group()); }),
+                     dir.path(), "DIR"),
+            "ConfigError: DIR: experts 'model.layers.0.experts.down_proj' are "
+            "I16, which is not supported for experts in one tensor, expected F32, F16 or BF16; "
+            "take the checkpoint that was not quantized");
+}
+
 // A change of a case's config.json.
 struct Change {
   const char* name;

@@ -208,21 +208,28 @@ TEST(FusedExperts, GiveTheModulesPassOfAWholeModel) {
 }
 
 // Where ranks share memory and rows are many, each norms its own, and all route all.
+// `sums`: of all layers.
+void expect_shared_rows_of_experts(const std::string& family, uint64_t sums, const Group& group) {
+  for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
+    const auto model = plain_model(experts_config(family), group, split);
+    put_in_form(*model, kForms.front());
+    model->set_cache_dtype(at::kFloat);
+    // Of no row are two experts' scores so close that rounding chooses between them.
+    const at::Tensor ids_BT = expert_ids(31, 13).add(5).remainder(97);
+    const uint64_t calls = group.traffic().reduce_scatter.calls;
+    expect_close(in_pieces(*model, ids_BT, {13}), model->forward(ids_BT, nullptr),
+                 core::join(family, ", 403 rows on ", group.size()), 2e-3);
+    const bool is_shared = group.size() > 1 && group.shares_memory();
+    EXPECT_EQ(group.traffic().reduce_scatter.calls - calls, is_shared ? sums : 0u) << family;
+  }
+}
+
 TEST(FusedExperts, ShareTheRowsOfLongPrompts) {
   on_ranks([](const Group& group) {
     const c10::InferenceMode inference;
-    for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
-      const auto model = plain_model(experts_config("qwen2_moe"), group, split);
-      put_in_form(*model, kForms.front());
-      model->set_cache_dtype(at::kFloat);
-      // Of no row are two experts' scores so close that rounding chooses between them.
-      const at::Tensor ids_BT = expert_ids(31, 13).add(5).remainder(97);
-      const uint64_t calls = group.traffic().reduce_scatter.calls;
-      expect_close(in_pieces(*model, ids_BT, {13}), model->forward(ids_BT, nullptr),
-                   core::join("403 rows on ", group.size()), 2e-3);
-      const bool is_shared = group.size() > 1 && group.shares_memory();
-      EXPECT_EQ(group.traffic().reduce_scatter.calls - calls, is_shared ? 6u : 0u);
-    }
+    expect_shared_rows_of_experts("qwen2_moe", 6, group);
+    // Experts beside a feed-forward layer have a sum of their own.
+    expect_shared_rows_of_experts("gemma4_text", 9, group);
   });
 }
 

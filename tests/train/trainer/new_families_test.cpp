@@ -11,6 +11,7 @@
 #include "tests/support/run_ranks.h"
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
+#include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/load/new_model.h"
 #include "weft/nn/parallel/parameter_info.h"
 #include "weft/train/config/check_config.h"
@@ -184,7 +185,7 @@ TEST(NewFamilies, AreThoseWithoutExpertsAndFusedWeights) {
   std::vector<std::string> names;
   for (const models::FamilyInfo& family : models::families()) {
     const bool needs_keys = family.experts.count_key != nullptr || family.recurrent.has_value() ||
-                            family.has_further_layers;
+                            models::has_gemma4_layers(family);
     if (!needs_keys && family.fused_rows == models::FusedRows::kNone)
       names.emplace_back(family.name);
   }

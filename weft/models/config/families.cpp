@@ -143,7 +143,6 @@ constexpr FamilyInfo kFamilies[] = {
      .scales_embedding = true,
      .caps = {true, 0, 0},
      .window_rope_base = 10'000,
-     .has_further_layers = true,
      .around = "gemma4",
      .full_head_dim = 512},
     {.name = "gpt_oss",

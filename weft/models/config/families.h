@@ -105,8 +105,8 @@ struct FamilyRouting {
 
 /// The experts of a family in config.json and GGUF.
 struct FamilyExperts {
-  /// The key of config.json that says how many; null: the family has none. The other one of
-  /// kExpertCountKeys is read as well.
+  /// The key of config.json that says how many; null: the family has none, or has keys of its own
+  /// (config_gemma4.h). The other one of kExpertCountKeys is read as well.
   const char* count_key = nullptr;
   /// Experts have a width of their own and may be in some layers only (Qwen's keys); otherwise all
   /// layers have experts, as wide as `intermediate_size`.

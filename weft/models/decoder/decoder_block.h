@@ -51,7 +51,7 @@ class DecoderBlockImpl : public torch::nn::Module {
   /// Empty in a layer whose token mixer is of another kind.
   const AttentionLayer& attention() const { return attention_; }
   const LayerNorms& ffn_norms() const { return ffn_norms_; }
-  /// Empty in a layer with experts.
+  /// Empty in a layer with experts alone.
   const FeedForwardLayer& feed_forward() const { return mlp_; }
   /// Empty in a layer without.
   const nn::MixtureOfExperts& experts() const { return experts_; }

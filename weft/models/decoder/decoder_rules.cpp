@@ -10,6 +10,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
+#include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/decoder/weight_table.h"
 #include "weft/models/decoder/weights/fused_rows.h"
@@ -79,7 +80,7 @@ class RulesBuilder {
     add_splits();
     for (const PartPlace& place : weight_places(config_)) add_weight(place);
     rules_.unread = copied_head(config_, file_);
-    leave_out_further_layers();
+    leave_out_others();
     if (file_.is_gguf() && file_.find(kRopeDivisors) != nullptr) {
       add_vector(kRopeDivisors, kRopeDivisors, rotated_dims(config_) / 2);
     }
@@ -89,9 +90,10 @@ class RulesBuilder {
  private:
   // Layers behind the model's, which guess more than one token at a time, what sees pictures or
   // hears, and what layers have for keys and values that they take from others.
-  void leave_out_further_layers() {
+  void leave_out_others() {
     const FamilyInfo* family = find_family_info(config_.family);
-    if (family == nullptr || !family->has_further_layers) return;
+    const bool has_further = family != nullptr && family->has_further_layers;
+    if (!has_further && !has_gemma4_layers()) return;
     const std::string prefix = file_.is_gguf() ? "blk." : folder_name(file_, "model.layers.");
     for (const io::TensorMeta& tensor : file_.tensors()) {
       const auto is_start = [&](const char* start) { return tensor.name.starts_with(start); };
@@ -105,7 +107,8 @@ class RulesBuilder {
       const bool is_reused = layer >= 0 && layer < config_.num_layers &&
                              config_.reuses_keys(layer) &&
                              std::ranges::any_of(kKeysAndValues, is_part);
-      if (is_reused || layer >= config_.num_layers) rules_.unread.push_back(tensor.name);
+      const bool is_further = has_further && layer >= config_.num_layers;
+      if (is_reused || is_further) rules_.unread.push_back(tensor.name);
     }
   }
 
@@ -301,7 +304,8 @@ class RulesBuilder {
     const std::string base = folder_name(file_, filled_name(fused->model, place));
     if (!io::has_matrix(file_, base) || file_.find(base + ".weight") != nullptr) return false;
     const FusedPlace own = fused_place(config_, *fused, place.part);
-    if (has_gemma4_experts()) {
+    if (has_gemma4_layers()) {
+      check_plain_stack(base);
       // Matrices of bare names are transposed otherwise; these are taken as plain numbers.
       rule.sources = {base};
       rule.reorder.push_back({"select", {int64_t{0}, place.expert}, {}, {}});
@@ -320,9 +324,18 @@ class RulesBuilder {
     return true;
   }
 
-  bool has_gemma4_experts() const {
+  bool has_gemma4_layers() const {
     const FamilyInfo* family = find_family_info(config_.family);
-    return family != nullptr && family->experts.names == ExpertNames::kGemma4;
+    return family != nullptr && models::has_gemma4_layers(*family);
+  }
+
+  void check_plain_stack(const std::string& base) const {
+    const io::TensorMeta* stack = file_.find(base);
+    core::check<core::ConfigError>(
+        stack != nullptr && core::is_floating(stack->dtype), file_.path(), ": experts ",
+        core::quote(base), " are ", stack == nullptr ? "packed" : io::info(stack->dtype).name,
+        ", which is not supported for experts in one tensor, expected F32, F16 or BF16; take the "
+        "checkpoint that was not quantized");
   }
 
   // A matrix of one row is a vector in GGUF.

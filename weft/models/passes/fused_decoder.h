@@ -45,8 +45,8 @@ class FusedDecoder : public Pass {
   bool takes_each() const override { return true; }
   /// Of float16 unless another type is asked for.
   nn::KvCache make_cache(const CacheRequest& request) const override;
-  /// Returns float32. Collective: two all-reduces a layer, or their halves around the norms of long
-  /// prompts.
+  /// Returns float32. Collective: two all-reduces a layer (three where it has experts beside a
+  /// feed-forward layer), or their halves around the norms of long prompts.
   at::Tensor run(const at::Tensor& x_BTD, const PassContext& context) override;
 
  private:

@@ -34,6 +34,8 @@ constexpr double kTurnedPart = 0.25;
 // What other families' files have and transformers does not read of this one.
 constexpr const char* kForeignKeys[] = {"rope_theta", "rope_scaling", "rope_local_base_freq",
                                         "attn_logit_softcapping"};
+// The same where layers' kinds are not listed.
+constexpr const char* kPatternKeys[] = {"sliding_window_pattern", "_sliding_window_pattern"};
 
 struct Heads {
   int64_t head_dim = 0;
@@ -92,6 +94,10 @@ void check_foreign_keys(const JsonKeys& keys) {
                        " is not supported in this family, expected rope_parameters for rope, and "
                        "no cap of scores");
   }
+  for (const char* key : kPatternKeys) {
+    check<ConfigError>(!keys.has(key) || keys.has("layer_types"), keys.where(), ": ", key,
+                       " is not supported in this family, expected layer_types");
+  }
 }
 
 // Each kind of layer that the model has needs its own, as transformers does.
@@ -114,6 +120,8 @@ void read_full_layers(const JsonKeys& keys, const FamilyInfo& family, ModelConfi
   full.num_kv_heads = full.keys_are_values ? keys.integer_or(kFullKvHeadsKey, config.num_kv_heads)
                                            : config.num_kv_heads;
   read_overrides(keys, config);
+  check<FormatError>(full.head_dim >= 1, keys.where(), ": head dim of layers without a window is ",
+                     full.head_dim, ", expected at least 1");
   const RopeType type = config.rope_scaling.type;
   check<ConfigError>(type == RopeType::kDefault || type == RopeType::kProportional, keys.where(),
                      ": rope_parameters: full_attention: this rope_type is not supported, expected "
@@ -132,6 +140,8 @@ void read_reusing(const JsonKeys& keys, ModelConfig& config) {
 void read_layer_inputs(const JsonKeys& keys, ModelConfig& config) {
   LayerInputsConfig& inputs = config.layer_inputs;
   inputs.width = keys.is_null(kInputWidthKey) ? 0 : keys.integer_or(kInputWidthKey, 256);
+  check<FormatError>(inputs.width >= 0, keys.where(), ": ", kInputWidthKey, " is ", inputs.width,
+                     ", expected 0 or more");
   if (inputs.width == 0) return;
   inputs.vocab_size = keys.integer_or(kInputVocabularyKey, 262'144);
   check<FormatError>(inputs.vocab_size >= config.vocab_size, keys.where(), ": ",
