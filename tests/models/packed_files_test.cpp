@@ -14,6 +14,7 @@ namespace weft::models {
 namespace {
 
 using io::Dtype;
+using test::expect_up_and_down;
 using test::up_and_down;
 using testing::error_text;
 using testing::NamedType;
@@ -94,22 +95,8 @@ void add_gptq(const std::string& base, const Numbers& numbers, std::vector<Named
 }
 
 void expect_shards(const PlanFile& file, const Numbers& up, const Numbers& down) {
-  for (const int64_t n : {1, 2, 3, 4, 5}) {
-    const LoadPlan plan(file.file(), up_and_down(kOut, kIn, 8), n);
-    for (int64_t rank = 0; rank < n; ++rank) {
-      const WeightReader reader(file.file(), plan, rank);
-      const shard::Range rows = plan.split("rows").of(rank)[0];
-      const shard::Range columns = plan.split("columns").of(rank)[0];
-      const auto expect_equal = [&](const std::string& base, const at::Tensor& expected) {
-        const auto linear = reader.linear(base, false);
-        ASSERT_NE(dynamic_cast<nn::QuantizedLinearImpl*>(linear.get()), nullptr);
-        EXPECT_TRUE(at::equal(linear->dense_weight().to(at::kFloat), expected))
-            << base << ", rank " << rank << " of " << n;
-      };
-      expect_equal("up", up.values().narrow(0, rows.start, rows.length));
-      expect_equal("down", down.values().narrow(1, columns.start, columns.length));
-    }
-  }
+  expect_up_and_down<nn::QuantizedLinearImpl>(file.file(), up_and_down(kOut, kIn, 8), up.values(),
+                                              down.values());
 }
 
 TEST(PackedFiles, AwqIsCutForAnyNumberOfRanks) {

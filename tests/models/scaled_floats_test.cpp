@@ -23,6 +23,7 @@ namespace {
 
 using dist::Group;
 using io::Dtype;
+using test::expect_up_and_down;
 using test::family_path;
 using test::on_ranks;
 using test::up_and_down;
@@ -94,22 +95,7 @@ PlanOptions scale_blocks(int64_t rows, int64_t columns) {
 
 void expect_float_shards(const PlanFile& file, const WeightRules& all, const PlanOptions& options,
                          const at::Tensor& up, const at::Tensor& down) {
-  for (const int64_t n : {1, 2, 3, 4, 5}) {
-    const LoadPlan plan(file.file(), all, n, options);
-    for (int64_t rank = 0; rank < n; ++rank) {
-      const WeightReader reader(file.file(), plan, rank);
-      const shard::Range rows = plan.split("rows").of(rank)[0];
-      const shard::Range columns = plan.split("columns").of(rank)[0];
-      const auto expect_equal = [&](const std::string& base, const at::Tensor& expected) {
-        const auto linear = reader.linear(base, false);
-        ASSERT_NE(dynamic_cast<nn::DenseLinearImpl*>(linear.get()), nullptr);
-        EXPECT_TRUE(at::equal(linear->dense_weight(), expected))
-            << base << ", rank " << rank << " of " << n;
-      };
-      expect_equal("up", up.narrow(0, rows.start, rows.length));
-      expect_equal("down", down.narrow(1, columns.start, columns.length));
-    }
-  }
+  expect_up_and_down<nn::DenseLinearImpl>(file.file(), all, up, down, options);
 }
 
 // Edges of the ranks' parts fall inside blocks, whose last ones are smaller.

@@ -18,6 +18,7 @@ namespace {
 
 using dist::Group;
 using io::Dtype;
+using test::expect_up_and_down;
 using test::family_path;
 using test::on_ranks;
 using test::up_and_down;
@@ -108,25 +109,6 @@ struct IntegerFile {
   PlanFile file() const { return {types, bytes}; }
 };
 
-void expect_integer_shards(const IntegerFile& tensors, int64_t n) {
-  const PlanFile file = tensors.file();
-  const LoadPlan plan(file.file(), up_and_down(kIntegerRows, kIntegerColumns, 8), n);
-  for (int64_t rank = 0; rank < n; ++rank) {
-    const WeightReader reader(file.file(), plan, rank);
-    const shard::Range rows = plan.split("rows").of(rank)[0];
-    const shard::Range columns = plan.split("columns").of(rank)[0];
-    const auto expect_equal = [&](const std::string& base, const at::Tensor& expected) {
-      const auto linear = reader.linear(base, false);
-      ASSERT_NE(dynamic_cast<nn::QuantizedLinearImpl*>(linear.get()), nullptr);
-      EXPECT_TRUE(at::equal(linear->dense_weight().to(at::kFloat), expected))
-          << base << ", " << plan.require(base + ".weight").format.text << ", rank " << rank
-          << " of " << n;
-    };
-    expect_equal("up", tensors.values.at("up").narrow(0, rows.start, rows.length));
-    expect_equal("down", tensors.values.at("down").narrow(1, columns.start, columns.length));
-  }
-}
-
 TEST(ScaledIntegerFiles, AreCutForAnyNumberOfRanks) {
   std::vector<IntegerForm> forms;
   for (const int64_t bits : {2, 3, 4, 5, 6, 8}) forms.push_back({bits, 32, true, false, at::kHalf});
@@ -138,7 +120,9 @@ TEST(ScaledIntegerFiles, AreCutForAnyNumberOfRanks) {
   forms.push_back({8, 24, false, false, at::kFloat});
   for (const IntegerForm& form : forms) {
     const IntegerFile tensors(form);
-    for (const int64_t n : {1, 2, 3, 4, 5}) expect_integer_shards(tensors, n);
+    expect_up_and_down<nn::QuantizedLinearImpl>(tensors.file().file(),
+                                                up_and_down(kIntegerRows, kIntegerColumns, 8),
+                                                tensors.values.at("up"), tensors.values.at("down"));
   }
 }
 

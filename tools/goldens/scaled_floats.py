@@ -4,7 +4,7 @@
 
     python3 tools/goldens/scaled_floats.py [FOLDER]
 
-Needs the PyPI packages torch, transformers 5.24 and safetensors.
+Needs the PyPI packages torch, transformers 5.24, accelerate and safetensors.
 
 FOLDER/<case>/config.json, model.safetensors   matrices float8_e4m3fn with `weight_scale_inv` in float32, the rest
                                                bfloat16
@@ -13,19 +13,11 @@ FOLDER/<case>/ref.safetensors                  as make_model_goldens.py writes i
     they are scaled here as DeepSeek's weight_dequant does (DeepSeek-V3, inference/kernel.py) and put into its model.
 """
 
-import json
-import pathlib
-import sys
-
-import safetensors.torch
 import torch
 import transformers
+from model_cases import LATENT, LATENT_YARN, NULL
+from tiny_checkpoint import write_cases, write_checkpoint, write_reference
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from model_cases import LATENT, LATENT_YARN, NULL  # noqa: E402
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NUM_TOKENS = 20
 LARGEST = 448.0
 # Case: class of the configuration, its values, rows and columns of a block.
 CASES = {
@@ -122,13 +114,9 @@ def write_case(folder, name, seed):
     config.dtype = torch.bfloat16
     model = getattr(transformers, kind + "ForCausalLM")(config).float().eval()
     tensors, values = stored(make_state(model, seed), block)
-    folder.mkdir(parents=True, exist_ok=True)
-    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    text = json.loads(config.to_json_string(use_diff=True))
-    text["architectures"] = [kind + "ForCausalLM"]
-    text["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
-                                   "weight_block_size": list(block), "modules_to_not_convert": ["lm_head"]}
-    (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")
+    write_checkpoint(folder, kind, config, tensors, {
+        "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": list(block),
+        "modules_to_not_convert": ["lm_head"]})
     values = joined(values, model.state_dict())
     model.load_state_dict(values)
     if name == "qwen3_fp8":
@@ -137,18 +125,8 @@ def write_case(folder, name, seed):
                                             attn_implementation="eager").eval()
         for key, tensor in model.state_dict().items():
             assert tensor.dtype == torch.float32 and torch.equal(tensor, values[key]), key
-    ids = torch.randint(0, config.vocab_size, (1, NUM_TOKENS), generator=torch.Generator().manual_seed(5))
-    logits = model(ids).logits[0].float().contiguous()
-    safetensors.torch.save_file({"logits": logits}, folder / "ref.safetensors",
-                                {"tokens": ",".join(str(i) for i in ids[0].tolist())})
-
-
-@torch.no_grad()
-def main():
-    out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/models/data/families"
-    for seed, name in enumerate(CASES):
-        write_case(out / name, name, seed)
+    write_reference(folder, model)
 
 
 if __name__ == "__main__":
-    main()
+    write_cases(CASES, write_case)

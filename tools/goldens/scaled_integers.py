@@ -13,17 +13,13 @@ FOLDER/<case>/ref.safetensors                  as make_model_goldens.py writes i
 """
 
 import json
-import pathlib
-import sys
 
-import safetensors.torch
 import torch
 import transformers
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+from tiny_checkpoint import write_cases, write_checkpoint, write_reference
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NUM_TOKENS = 20
 SIZES = dict(hidden_size=48, intermediate_size=72, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
              head_dim=8, vocab_size=61, max_position_embeddings=64)
 # Case: class of the model, its format, what its matrices are. Cuts for 2 to 4 ranks fall inside quant groups.
@@ -87,30 +83,14 @@ def write_case(folder, name, seed):
     config._attn_implementation = "eager"
     config.dtype = torch.bfloat16
     model = getattr(transformers, kind + "ForCausalLM")(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    safetensors.torch.save_file(stored(random_state(model, seed), form, scheme), folder / "model.safetensors",
-                                {"format": "pt"})
-    text = json.loads(config.to_json_string(use_diff=True))
-    text["architectures"] = [kind + "ForCausalLM"]
-    text["quantization_config"] = {
+    write_checkpoint(folder, kind, config, stored(random_state(model, seed), form, scheme), {
         "quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed",
-        "config_groups": {"group_0": json.loads(scheme.model_dump_json())}, "ignore": ["lm_head"]}
-    (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")
+        "config_groups": {"group_0": json.loads(scheme.model_dump_json())}, "ignore": ["lm_head"]})
     quantization = transformers.CompressedTensorsConfig(dequantize=True)
     model = type(model).from_pretrained(folder, dtype=torch.float32, quantization_config=quantization,
                                         attn_implementation="eager").eval()
-    ids = torch.randint(0, config.vocab_size, (1, NUM_TOKENS), generator=torch.Generator().manual_seed(5))
-    logits = model(ids).logits[0].float().contiguous()
-    safetensors.torch.save_file({"logits": logits}, folder / "ref.safetensors",
-                                {"tokens": ",".join(str(i) for i in ids[0].tolist())})
-
-
-@torch.no_grad()
-def main():
-    out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/models/data/families"
-    for seed, name in enumerate(CASES):
-        write_case(out / name, name, seed)
+    write_reference(folder, model)
 
 
 if __name__ == "__main__":
-    main()
+    write_cases(CASES, write_case)

@@ -127,6 +127,16 @@ at::Tensor AttentionLayerImpl::values(const at::Tensor& x, const PassContext& pa
   return parts_.norms_values ? nn::unit_norm(v_BTkH, norm_eps_) : v_BTkH;
 }
 
+// Keys and values as a cache gives them.
+at::Tensor AttentionLayerImpl::attended_to_cached(const at::Tensor& q_BTnH,
+                                                  const nn::RopeAngles& own,
+                                                  const Cached& cached) const {
+  const auto& [k_BkSH, v_BkSH] = cached;
+  const at::Tensor q_BnTH = own.apply(q_BTnH).transpose(1, 2);
+  return nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
+                                     v_BkSH.to(q_BnTH.scalar_type()), parts_.spec);
+}
+
 // Returns [B, T, n * H]. Adds to the cache if there is one.
 at::Tensor AttentionLayerImpl::attended(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH,
                                         const at::Tensor& v_BTkH, const PassContext& pass) {
@@ -135,11 +145,9 @@ at::Tensor AttentionLayerImpl::attended(const at::Tensor& q_BTnH, const at::Tens
     if (is_read_by_others_ && pass.kept_keys) (*pass.kept_keys)[layer_] = {k_BTkH, v_BTkH};
     return nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, own, parts_.spec, pass.documents_BT);
   }
-  const auto [k_BkSH, v_BkSH] =
-      pass.cache->append(layer_, own.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2));
-  const at::Tensor q_BnTH = own.apply(q_BTnH).transpose(1, 2);
-  return nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
-                                     v_BkSH.to(q_BnTH.scalar_type()), parts_.spec);
+  return attended_to_cached(
+      q_BTnH, own,
+      pass.cache->append(layer_, own.apply(k_BTkH).transpose(1, 2), v_BTkH.transpose(1, 2)));
 }
 
 nn::RopeAngles AttentionLayerImpl::angles(const PassContext& pass, int64_t tokens) const {
@@ -154,10 +162,7 @@ at::Tensor AttentionLayerImpl::attended_to_others(const at::Tensor& q_BTnH,
     const auto& [k_BTkH, v_BTkH] = pass.kept_keys->at(kv_layer_);
     return nn::rotary_attention(q_BTnH, k_BTkH, v_BTkH, own, parts_.spec, pass.documents_BT);
   }
-  const auto [k_BkSH, v_BkSH] = pass.cache->appended(kv_layer_, q_BTnH.size(1));
-  const at::Tensor q_BnTH = own.apply(q_BTnH).transpose(1, 2);
-  return nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
-                                     v_BkSH.to(q_BnTH.scalar_type()), parts_.spec);
+  return attended_to_cached(q_BTnH, own, pass.cache->appended(kv_layer_, q_BTnH.size(1)));
 }
 
 at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContext& pass) {

@@ -62,6 +62,9 @@ class AttentionLayerImpl : public TokenMixerImpl {
   at::Tensor normed_heads(QueryKeyNorm& norm, const at::Tensor& x, const PassContext& pass) const;
   at::Tensor values(const at::Tensor& x, const PassContext& pass) const;
   nn::RopeAngles angles(const PassContext& pass, int64_t tokens) const;
+  using Cached = std::pair<at::Tensor, at::Tensor>;
+  at::Tensor attended_to_cached(const at::Tensor& q_BTnH, const nn::RopeAngles& own,
+                                const Cached& cached) const;
   at::Tensor attended_to_others(const at::Tensor& q_BTnH, const PassContext& pass);
   at::Tensor attended(const at::Tensor& q_BTnH, const at::Tensor& k_BTkH, const at::Tensor& v_BTkH,
                       const PassContext& pass);

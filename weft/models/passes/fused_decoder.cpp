@@ -225,13 +225,14 @@ void FusedDecoder::norm_over_ranks(const Pass& pass, const Layer& layer) {
 void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   if (layer.plain_after.data != nullptr) return feed_beside(pass, layer);
   if (layer.experts) return run_experts(pass, layer);
-  take_normed(pass, layer.ffn_norms.before, inputs_);
-  multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
   take_gated(pass, layer);
   add_product(pass, "down", layer.down, layer.down_bias, layer.ffn_norms.after, ordered_ffn_);
 }
 
+// What the feed-forward layer's last product is of.
 void FusedDecoder::take_gated(const Pass& pass, const Layer& layer) {
+  take_normed(pass, layer.ffn_norms.before, inputs_);
+  multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
   const core::Profiled profiled("gate * up");
   take(pass, layer.ffn, [&](int64_t row, float* room) {
     add_bias(layer.gate_bias, gate_.row(row));

@@ -39,8 +39,6 @@ void FusedDecoder::add_input(const Pass& pass, size_t index) {
 
 // x += norm(norm(feed-forward layer) + norm(experts)), each summed over the ranks.
 void FusedDecoder::feed_beside(const Pass& pass, const Layer& layer) {
-  take_normed(pass, layer.ffn_norms.before, inputs_);
-  multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
   take_gated(pass, layer);
   auto* const all = sum_.mutable_data_ptr<float>();
   multiply("down", std::array{quant::PanelProduct{layer.down, all, width_}});
