@@ -5,6 +5,7 @@
 #include "tests/io/views/plan_fixture.h"
 #include "tests/models/up_and_down.h"
 #include "weft/models/load/load.h"
+#include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/quantized_linear.h"
 
 // Matrices as AutoAWQ and AutoGPTQ write them, read for any number of ranks. The packing here
@@ -30,16 +31,19 @@ std::string bytes_of_values(const std::vector<T>& values) {
 
 struct Numbers {
   at::Tensor q, zeros, scales;
+  // The quant group of each column: its neighbours', or any.
+  at::Tensor groups = at::arange(kIn, at::kInt).floor_divide(kGroup).to(at::kInt);
 
-  explicit Numbers(int seed) {
+  explicit Numbers(int seed, bool is_ordered = false) {
     at::manual_seed(static_cast<uint64_t>(seed));
     q = at::randint(0, 16, {kOut, kIn}, at::kLong);
     zeros = at::randint(1, 16, {kGroups, kOut}, at::kLong);
     scales = at::rand({kGroups, kOut}).to(at::kHalf);
+    if (is_ordered) groups = groups.index({at::randperm(kIn)});
   }
   at::Tensor values() const {
-    const auto by_column = [](const at::Tensor& x) {
-      return x.repeat_interleave(kGroup, 0).t().to(at::kFloat);
+    const auto by_column = [&](const at::Tensor& x) {
+      return x.index({groups.to(at::kLong)}).t().to(at::kFloat);
     };
     return (q.to(at::kFloat) - by_column(zeros)) * by_column(scales);
   }
@@ -78,7 +82,7 @@ void add_awq(const std::string& base, const Numbers& numbers, std::vector<NamedT
 }
 
 void add_gptq(const std::string& base, const Numbers& numbers, std::vector<NamedType>& types,
-              std::map<std::string, std::string>& bytes, bool is_act_order = false) {
+              std::map<std::string, std::string>& bytes) {
   types.push_back({base + ".qweight", Dtype::kI32, {kIn / 8, kOut}});
   types.push_back({base + ".qzeros", Dtype::kI32, {kGroups, kOut / 8}});
   types.push_back({base + ".scales", Dtype::kF16, {kGroups, kOut}});
@@ -88,10 +92,8 @@ void add_gptq(const std::string& base, const Numbers& numbers, std::vector<Named
   bytes[base + ".qweight"] = packed_columns(by_row.reshape({kIn / 8 * kOut, 8}), kPlain);
   bytes[base + ".qzeros"] = packed_columns(numbers.zeros - 1, kPlain);
   bytes[base + ".scales"] = numbers.scale_bytes();
-  std::vector<int32_t> index;
-  for (int64_t i = 0; i < kIn; ++i) index.push_back(static_cast<int32_t>(i / kGroup));
-  if (is_act_order) std::swap(index.front(), index.back());
-  bytes[base + ".g_idx"] = bytes_of_values(index);
+  bytes[base + ".g_idx"] = {static_cast<const char*>(numbers.groups.const_data_ptr()),
+                            numbers.groups.nbytes()};
 }
 
 void expect_shards(const PlanFile& file, const Numbers& up, const Numbers& down) {
@@ -120,17 +122,54 @@ TEST(PackedFiles, GptqIsCutForAnyNumberOfRanks) {
   expect_shards(PlanFile(types, bytes), up, down);
 }
 
-TEST(PackedFiles, ActOrderIsRefused) {
+// What config.json says of a file made with act-order.
+PlanOptions with_act_order() {
+  PlanOptions options;
+  QuantizationConfig& said = options.quantization.emplace();
+  said.where = "CONFIG";
+  said.all = {"gptq", 4, kGroup};
+  said.stores_zero_less_one = true;
+  said.is_ordered = true;
+  return options;
+}
+
+TEST(PackedFiles, ActOrderIsReadAsPlainNumbers) {
+  const Numbers up(3, true), down(4, true);
   std::vector<NamedType> types;
   std::map<std::string, std::string> bytes;
-  add_gptq("up", Numbers(3), types, bytes, true);
+  add_gptq("up", up, types, bytes);
+  add_gptq("down", down, types, bytes);
+  const PlanFile file(types, bytes);
+  const WeightRules rules = up_and_down(kOut, kIn, 8);
+  const PlanOptions options = with_act_order();
+  EXPECT_EQ(LoadPlan(file.file(), rules, 2, options).require("up.weight").format.text,
+            "gptq 4-bit g32 act-order");
+  expect_up_and_down<nn::DenseLinearImpl>(file.file(), rules, up.values(), down.values(), options);
+}
+
+std::string gptq_error(const Numbers& up, const PlanOptions& options) {
+  std::vector<NamedType> types;
+  std::map<std::string, std::string> bytes;
+  add_gptq("up", up, types, bytes);
   add_gptq("down", Numbers(4), types, bytes);
   const PlanFile file(types, bytes);
-  const LoadPlan plan(file.file(), up_and_down(kOut, kIn, 8), 2);
-  const std::string error =
-      replaced(error_text([&] { WeightReader(file.file(), plan, 0).linear("up", false); }),
-               file.file().path(), "FILE");
-  EXPECT_EQ(error.find("ConfigError: FILE: tensor 'up.g_idx': "), 0u) << error;
+  const LoadPlan plan(file.file(), up_and_down(kOut, kIn, 8), 2, options);
+  return replaced(error_text([&] { WeightReader(file.file(), plan, 0).linear("up", false); }),
+                  file.file().path(), "FILE");
+}
+
+TEST(PackedFiles, ActOrderThatDoesNotFitIsRefused) {
+  Numbers unsaid(3);
+  unsaid.groups[33] = 0;
+  EXPECT_EQ(gptq_error(unsaid, {}),
+            "ConfigError: FILE: tensor 'up.g_idx': g_idx of row 33, expected quant group 1 (groups "
+            "of 32 neighbours), got 0; say \"desc_act\" in the file's config.json if it was made "
+            "with act-order");
+  Numbers damaged(3, true);
+  damaged.groups[7] = 3;
+  EXPECT_EQ(gptq_error(damaged, with_act_order()),
+            "FormatError: FILE: tensor 'up.g_idx': column 7 is of quant group 3, expected 0 to 2; "
+            "the file is damaged");
 }
 
 }  // namespace

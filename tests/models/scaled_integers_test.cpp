@@ -8,6 +8,7 @@
 #include "tests/models/up_and_down.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
+#include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/quantized_linear.h"
 
 // Matrices of integers with scales, as compressed-tensors writes them, read for any number of
@@ -36,6 +37,8 @@ struct IntegerForm {
   bool is_packed = true;
   bool has_zeros = false;
   at::ScalarType scale_type = at::kBFloat16;
+  // Columns belong to quant groups in any order.
+  bool is_ordered = false;
 };
 
 // A stream of numbers of so many bits along each row of [rows, n], lowest bits first.
@@ -103,7 +106,12 @@ struct IntegerFile {
       add_tensor(base + ".weight_zero_point", Dtype::kI32, {kIntegerRows * form.bits / 32, groups},
                  transposed_words(streams((zeros + middle).t(), form.bits), groups));
     }
-    const auto spread = [&](const at::Tensor& x) { return x.repeat_interleave(group, 1); };
+    at::Tensor order = at::arange(kIntegerColumns, at::kInt).floor_divide(group).to(at::kInt);
+    if (form.is_ordered) {
+      order = order.index({at::randperm(kIntegerColumns)});
+      add_tensor(base + ".weight_g_idx", Dtype::kI32, {kIntegerColumns}, bytes_of_tensor(order));
+    }
+    const auto spread = [&](const at::Tensor& x) { return x.index_select(1, order); };
     values[base] = (q - spread(zeros)).to(at::kFloat) * spread(scales.to(at::kFloat));
   }
   PlanFile file() const { return {types, bytes}; }
@@ -126,6 +134,15 @@ TEST(ScaledIntegerFiles, AreCutForAnyNumberOfRanks) {
   }
 }
 
+TEST(ScaledIntegerFiles, WithActOrderAreReadAsPlainNumbers) {
+  for (const int64_t bits : {2, 4, 8}) {
+    const IntegerFile tensors({bits, 32, true, bits == 4, at::kHalf, true});
+    expect_up_and_down<nn::DenseLinearImpl>(tensors.file().file(),
+                                            up_and_down(kIntegerRows, kIntegerColumns, 8),
+                                            tensors.values.at("up"), tensors.values.at("down"));
+  }
+}
+
 std::string integers_load_error(const IntegerFile& tensors) {
   const PlanFile file = tensors.file();
   return replaced(
@@ -135,11 +152,10 @@ std::string integers_load_error(const IntegerFile& tensors) {
 
 TEST(ScaledIntegerFiles, ThatDoNotFitAreRefused) {
   IntegerFile ordered({});
-  ordered.add_tensor("up.weight_g_idx", Dtype::kI32, {kIntegerColumns},
-                     std::string(4 * kIntegerColumns, '\0'));
+  ordered.add_tensor("up.weight_g_idx", Dtype::kI32, {kIntegerColumns - 1},
+                     std::string(4 * (kIntegerColumns - 1), '\0'));
   EXPECT_EQ(integers_load_error(ordered),
-            "ConfigError: FILE: tensor 'up.weight_g_idx': act-order is not supported; use a "
-            "checkpoint made without it");
+            "FormatError: FILE: tensor 'up.weight_g_idx': I32 [95], expected I32 [96]");
   IntegerFile narrow({});
   narrow.types[0].shape = {kIntegerRows, 11};
   narrow.bytes["up.weight_packed"].resize(kIntegerRows * 44);

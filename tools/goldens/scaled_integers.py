@@ -18,7 +18,7 @@ import torch
 import transformers
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
-from tiny_checkpoint import write_cases, write_checkpoint, write_reference
+from tiny_checkpoint import is_plain, random_state, write_cases, write_checkpoint, write_reference
 
 SIZES = dict(hidden_size=48, intermediate_size=72, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
              head_dim=8, vocab_size=61, max_position_embeddings=64)
@@ -27,23 +27,6 @@ CASES = {
     "qwen3_int4": ("Qwen3", "pack-quantized", dict(num_bits=4, strategy="group", group_size=24, symmetric=False)),
     "llama_int8": ("Llama", "int-quantized", dict(num_bits=8, strategy="channel", symmetric=True)),
 }
-
-
-def is_plain(name, tensor):
-    return tensor.dim() == 1 or "embed_tokens" in name or "lm_head" in name
-
-
-def random_state(model, seed):
-    generator = torch.Generator().manual_seed(seed)
-    state = {}
-    for name, parameter in model.state_dict().items():
-        numbers = torch.randn(parameter.shape, generator=generator)
-        if parameter.dim() == 1:
-            numbers = 0.3 * numbers + 1
-        elif "embed_tokens" not in name:
-            numbers *= 1.5 / parameter.shape[-1] ** 0.5
-        state[name] = numbers.to(torch.bfloat16)
-    return state
 
 
 def scales_of(weight_OI, args):

@@ -11,6 +11,25 @@ FAMILIES = pathlib.Path(__file__).resolve().parent.parent.parent / "tests/models
 NUM_TOKENS = 20
 
 
+def is_plain(name, tensor):
+    """Whether a checkpoint keeps it as it is."""
+    return tensor.dim() == 1 or "embed_tokens" in name or "lm_head" in name
+
+
+def random_state(model, seed):
+    """Tensors of bfloat16 for all parameters, of sizes with which a model's numbers stay in range."""
+    generator = torch.Generator().manual_seed(seed)
+    state = {}
+    for name, parameter in model.state_dict().items():
+        numbers = torch.randn(parameter.shape, generator=generator)
+        if parameter.dim() == 1:
+            numbers = 0.3 * numbers + 1
+        elif "embed_tokens" not in name:
+            numbers *= 1.5 / parameter.shape[-1] ** 0.5
+        state[name] = numbers.to(torch.bfloat16)
+    return state
+
+
 def write_checkpoint(folder, kind, config, tensors, quantization):
     """The tensors, and the configuration with what it says of quantization."""
     folder.mkdir(parents=True, exist_ok=True)

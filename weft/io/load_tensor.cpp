@@ -8,12 +8,13 @@
 
 #include "weft/core/error.h"
 #include "weft/core/memory/new_memory.h"
+#include "weft/io/load_parts.h"
+#include "weft/io/matrices/codebook_values.h"
 #include "weft/io/matrices/scaled_floats.h"
 #include "weft/io/matrix_rules.h"
+#include "weft/io/stored_tensor.h"
 #include "weft/io/views/span_plan.h"
-#include "weft/quant/formats/awq_gptq.h"
 #include "weft/quant/formats/gguf_blocks.h"
-#include "weft/quant/formats/scaled_integers.h"
 #include "weft/quant/large_tensor.h"
 #include "weft/quant/panels/gguf_panels.h"
 #include "weft/quant/torch_dtype.h"
@@ -23,45 +24,6 @@ namespace {
 
 using core::check;
 using core::FormatError;
-using shard::Range;
-
-std::span<std::byte> bytes_of(at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
-}
-
-// What load_matrix was asked for.
-struct MatrixRead {
-  const TensorFile& file;
-  const MatrixSource& matrix;
-  at::ScalarType dense_dtype;
-  ReadStats* stats;
-};
-
-struct StoredType {
-  std::vector<int64_t> shape;
-  at::ScalarType type = at::kByte;
-};
-
-// Packed values are bytes, whose rows are the last dim.
-StoredType stored_type(const TensorFile& file, const View& view) {
-  StoredType stored{view.shape(), at::kByte};
-  if (view.packing().unit_elements > 1) {
-    int64_t& columns = stored.shape.back();
-    columns = columns / view.packing().unit_elements * view.packing().unit_bytes();
-    return stored;
-  }
-  const auto known = quant::torch_dtype(view.dtype());
-  check<FormatError>(known.has_value(), file.path(), ": tensor '", view.tensor_name(), "': type ",
-                     info(view.dtype()).name, ", expected a floating or quantized type");
-  stored.type = *known;
-  return stored;
-}
-
-// For a shard as it is stored.
-at::Tensor new_stored(const TensorFile& file, const ShardRecipe& recipe) {
-  const StoredType type = stored_type(file, recipe.result);
-  return quant::large_tensor(type.shape, type.type);
-}
 
 at::Tensor read_stored(const TensorFile& file, const ShardRecipe& recipe, ReadStats* stats) {
   at::Tensor stored = new_stored(file, recipe);
@@ -86,35 +48,12 @@ at::Tensor read_chunk(const TensorFile& file, const ShardRecipe& recipe, core::R
   return at::from_blob(read_bytes(file, recipe, buffer, stats).data(), type.shape, type.type);
 }
 
-// `wanted` as ranges of what was read for it.
-std::vector<Range> within(const std::vector<Range>& wanted, int64_t cover) {
-  const std::vector<Range> covers = covering(wanted, cover);
-  std::vector<Range> inner;
-  int64_t start = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    inner.push_back({start + wanted[i].start - covers[i].start, wanted[i].length});
-    start += covers[i].length;
-  }
-  return inner;
-}
-
-bool is_all(const std::vector<Range>& ranges, int64_t size) {
-  return shard::total_length(ranges) == size;
-}
-
-// Cuts away what was read beside the slice.
-quant::QuantizedMatrix trimmed(quant::QuantizedMatrix read, const MatrixSource& matrix) {
-  const auto rows = within(matrix.wanted.rows, matrix.format.out_unit);
-  const auto columns = within(matrix.wanted.columns, matrix.format.in_unit);
-  if (!is_all(rows, quant::out_features(read))) read = quant::select(read, 0, rows);
-  if (!is_all(columns, quant::in_features(read))) read = quant::select(read, 1, columns);
-  return read;
-}
-
-// The same for a chunk of rows, all of which are wanted.
+// Cuts away what was read beside the slice, of a chunk of rows that are all wanted.
 quant::AffineTensor trimmed_columns(const quant::AffineTensor& read, const MatrixSource& matrix) {
   const auto columns = within(matrix.wanted.columns, matrix.format.in_unit);
-  return is_all(columns, read.in_features()) ? read : quant::select_affine(read, 1, columns);
+  return shard::total_length(columns) == read.in_features()
+             ? read
+             : quant::select_affine(read, 1, columns);
 }
 
 // Whether the system reads no page for the whole span that it would not read for the pieces.
@@ -213,97 +152,34 @@ LoadedMatrix load_dense(const MatrixRead& read) {
   return load_floating(read.file, *read.matrix.parts[0], read.dense_dtype, read.stats);
 }
 
-LoadedMatrix load_scaled_floats(const MatrixRead& read) {
+// Of codes whose scales follow from their places in the file: chunks of them become values.
+template <class Values>
+LoadedMatrix load_placed(const MatrixRead& read, const Values& values) {
   const ShardRecipe& recipe = *read.matrix.parts[0];
   check<core::ConfigError>(recipe.eager_steps.empty(), read.file.path(), ": tensor '",
-                           recipe.result.tensor_name(),
-                           "': F8_E4M3 with scales goes through a function that computes, expected "
+                           recipe.result.tensor_name(), "': ", read.matrix.format.text,
+                           " with scales goes through a function that computes, expected "
                            "functions that cut and reorder; convert the model to bfloat16 first");
-  const ScaledFloats numbers(read.file, read.matrix.format);
-  at::Tensor loaded = quant::large_tensor(recipe.result.shape(), read.dense_dtype);
+  at::Tensor loaded;
   core::ReadBuffer buffer;
   for_each_chunk(read.file, recipe, [&](int64_t start, const ShardRecipe& chunk) {
-    const at::Tensor values =
-        numbers.values(chunk.result, read_bytes(read.file, chunk, buffer, read.stats));
-    loaded.narrow(0, start, values.size(0)).copy_(values);
+    const at::Tensor part =
+        values.values(chunk.result, read_bytes(read.file, chunk, buffer, read.stats));
+    if (!loaded.defined()) {
+      loaded = quant::large_tensor({recipe.result.size(0), part.size(1)}, read.dense_dtype);
+    }
+    loaded.narrow(0, start, part.size(0)).copy_(part);
   });
   return loaded;
 }
 
-std::vector<at::Tensor> load_parts(const MatrixRead& read) {
-  std::vector<at::Tensor> parts;
-  std::vector<PlacedShard> shards;
-  for (const ShardRecipe* part : read.matrix.parts) {
-    parts.push_back(new_stored(read.file, *part));
-    shards.push_back({part, bytes_of(parts.back())});
-  }
-  read_shards(read.file, shards, read.stats);
-  return parts;
+LoadedMatrix load_scaled_floats(const MatrixRead& read) {
+  return load_placed(read, ScaledFloats(read.file, read.matrix.format));
 }
 
-LoadedMatrix load_affine(const MatrixRead& read) {
-  const std::vector<at::Tensor> parts = load_parts(read);
-  const MatrixFormat& format = read.matrix.format;
-  quant::AffineTensor loaded;
-  loaded.bits = format.bits;
-  loaded.group_size = format.group_size;
-  loaded.packed = parts[0];
-  loaded.scales = parts[1];
-  loaded.offsets = parts[2];
-  return trimmed(std::move(loaded), read.matrix);
-}
-
-LoadedMatrix load_microscaled(const MatrixRead& read) {
-  const std::vector<at::Tensor> parts = load_parts(read);
-  const MatrixFormat& format = read.matrix.format;
-  quant::MicroscaledTensor loaded;
-  loaded.mode = quant::parse_mode(format.scheme, read.file.path());
-  loaded.group_size = format.group_size;
-  loaded.packed = parts[0];
-  loaded.scales = parts[1];
-  return trimmed(std::move(loaded), read.matrix);
-}
-
-// These are repacked, so the stored parts and the result are in memory together for a moment.
-void note_parts(ReadStats* stats, const std::vector<at::Tensor>& parts) {
-  if (stats == nullptr) return;
-  uint64_t bytes = 0;
-  for (const at::Tensor& part : parts) bytes += part.nbytes();
-  stats->peak_host_bytes = std::max(stats->peak_host_bytes, bytes);
-}
-
-LoadedMatrix load_awq(const MatrixRead& read) {
-  const std::vector<at::Tensor> parts = load_parts(read);
-  note_parts(read.stats, parts);
-  return trimmed(quant::from_awq(parts[0], parts[1], parts[2]), read.matrix);
-}
-
-LoadedMatrix load_gptq(const MatrixRead& read) {
-  const std::vector<at::Tensor> parts = load_parts(read);
-  const MatrixFormat& format = read.matrix.format;
-  note_parts(read.stats, parts);
-  quant::GptqOptions options;
-  options.bits = format.bits;
-  options.stores_zero_less_one = format.stores_zero_less_one;
-  options.is_symmetric = format.is_symmetric;
-  constexpr size_t kGroupIndex = 3;
-  if (parts.size() > kGroupIndex) {
-    const auto columns = covering(read.matrix.wanted.columns, format.in_unit);
-    quant::check_trivial_g_idx(
-        parts[kGroupIndex], columns.front().start, format.group_size,
-        core::join(read.file.path(), ": tensor '", format.parts[kGroupIndex].tensor, "'"));
-  }
-  return trimmed(quant::from_gptq(parts[0], parts[1], parts[2], options), read.matrix);
-}
-
-LoadedMatrix load_scaled_integers(const MatrixRead& read) {
-  std::vector<at::Tensor> parts = load_parts(read);
-  note_parts(read.stats, parts);
-  parts.resize(3);
-  const MatrixFormat& format = read.matrix.format;
-  return trimmed(
-      quant::from_scaled_integers({format.bits, parts[0], parts[1], parts[2]}, format.in_unit),
-      read.matrix);
+LoadedMatrix load_codebook(const MatrixRead& read) {
+  const LoadedMatrix loaded = load_placed(read, CodebookValues(read.file, read.matrix.format));
+  return trimmed_plain(std::get<at::Tensor>(loaded), read.matrix);
 }
 
 // How each format is decoded, in the order of MatrixKind.
@@ -320,6 +196,8 @@ constexpr std::array<Decoder, kNumMatrixKinds> kDecoders = {{
     {MatrixKind::kGptq, load_gptq},
     {MatrixKind::kScaledFloats, load_scaled_floats},
     {MatrixKind::kScaledIntegers, load_scaled_integers},
+    {MatrixKind::kOrderedIntegers, load_ordered_integers},
+    {MatrixKind::kCodebook, load_codebook},
 }};
 static_assert([] {
   for (size_t i = 0; i < kDecoders.size(); ++i) {
@@ -341,7 +219,8 @@ std::optional<quant::PanelMatrix> load_panels(const TensorFile& file, const Matr
   if (matrix.format.kind != MatrixKind::kGgufBlocks) return std::nullopt;
   const View& view = matrix.parts[0]->result;
   const auto columns = within(matrix.wanted.columns, matrix.format.in_unit);
-  if (!is_all(columns, view.size(1)) || !quant::has_gguf_panels(view.dtype(), view.size(1))) {
+  if (shard::total_length(columns) < view.size(1) ||
+      !quant::has_gguf_panels(view.dtype(), view.size(1))) {
     return std::nullopt;
   }
   quant::PanelMatrix panels =

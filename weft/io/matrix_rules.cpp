@@ -114,15 +114,18 @@ std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat&
       rule.steps.push_back({"flatten", {first, first + 1}, {}, {}});
     }
     if (stack_index >= 0) rule.steps.push_back({"select", {int64_t{0}, stack_index}, {}, {}});
+    if (!part.seen_as.empty()) rule.steps.push_back({"reshape", {part.seen_as}, {}, {}});
     if (part.is_transposed) rule.steps.push_back({"transpose", {int64_t{0}, int64_t{1}}, {}, {}});
-    check<ConfigError>(
-        reorder.empty() || (part.out_dim == 0 && part.per_out == 1), "parameter ",
-        core::quote(rule.name), " (", format.text,
-        "): its rows are stored together and can't be reordered; use another format");
-    rule.steps.insert(rule.steps.end(), reorder.begin(), reorder.end());
+    if (part.out_dim >= 0) {
+      check<ConfigError>(
+          reorder.empty() || (part.out_dim == 0 && part.per_out == 1), "parameter ",
+          core::quote(rule.name), " (", format.text,
+          "): its rows are stored together and can't be reordered; use another format");
+      rule.steps.insert(rule.steps.end(), reorder.begin(), reorder.end());
+    }
     if (cut == Cut::kRows && part.out_dim >= 0) {
       rule.steps.push_back(split->step(part.out_dim, part.per_out, format.out_unit));
-    } else if (cut == Cut::kColumns && part.in_dim >= 0) {
+    } else if (cut == Cut::kColumns && part.shared_in == 0) {
       rule.steps.push_back(split->step(part.in_dim, part.per_in, format.in_unit));
     }
   }
@@ -137,6 +140,17 @@ std::vector<Range> covering(const std::vector<Range>& ranges, int64_t cover) {
     covers.push_back({start, end - start});
   }
   return covers;
+}
+
+std::vector<Range> within(const std::vector<Range>& ranges, int64_t cover) {
+  const std::vector<Range> covers = covering(ranges, cover);
+  std::vector<Range> inner;
+  int64_t start = 0;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    inner.push_back({start + ranges[i].start - covers[i].start, ranges[i].length});
+    start += covers[i].length;
+  }
+  return inner;
 }
 
 }  // namespace weft::io

@@ -77,4 +77,7 @@ std::vector<shard::Range> segment_ranges(const std::vector<int64_t>& segments, i
 /// The ranges moved outward to multiples of `cover`: what is read for them.
 std::vector<shard::Range> covering(const std::vector<shard::Range>& ranges, int64_t cover);
 
+/// The ranges as places in what covering() has of them.
+std::vector<shard::Range> within(const std::vector<shard::Range>& ranges, int64_t cover);
+
 }  // namespace weft::io

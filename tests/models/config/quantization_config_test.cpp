@@ -57,6 +57,23 @@ TEST(QuantizationConfig, ReadsMlxsWithItsOverrides) {
   EXPECT_FALSE(read_quantization_config(*io::TensorFile::open(test::smollm2_path())));
 }
 
+TEST(QuantizationConfig, ReadsWhetherGroupsAreInAnyOrder) {
+  const auto is_ordered = [](const json& keys) {
+    QuantizedFolder folder;
+    json said = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}};
+    said.update(keys);
+    folder["quantization"] = nullptr;
+    folder["quantization_config"] = said;
+    return read_quantization_config(*folder.open())->is_ordered;
+  };
+  EXPECT_FALSE(is_ordered(json::object()));
+  EXPECT_FALSE(is_ordered({{"desc_act", false}}));
+  EXPECT_TRUE(is_ordered({{"desc_act", true}}));
+  EXPECT_TRUE(is_ordered({{"desc_act", true}, {"static_groups", false}}));
+  EXPECT_FALSE(is_ordered({{"desc_act", true}, {"static_groups", true}}));
+  EXPECT_FALSE(is_ordered({{"desc_act", true}, {"group_size", -1}}));
+}
+
 TEST(QuantizationConfig, RefusesAFileThatDisagrees) {
   QuantizedFolder folder;
   folder["quantization"]["bits"] = 8;
@@ -104,12 +121,16 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
   };
   EXPECT_EQ(method_error({{"quant_method", "aqlm"}}),
             "ConfigError: DIR/config.json: quantization_config.quant_method: 'aqlm' is not "
-            "supported; supported: awq, gptq, mxfp4, fp8, fbgemm_fp8, compressed-tensors, and "
-            "MLX's own");
-  EXPECT_EQ(method_error(
-                {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}, {"desc_act", true}}),
-            "ConfigError: DIR/config.json: quantization_config.desc_act: act-order is not "
-            "supported; use a checkpoint made without it");
+            "supported; supported: awq, gptq, mxfp4, fp8, fbgemm_fp8, compressed-tensors, "
+            "bitsandbytes, and MLX's own");
+  EXPECT_EQ(method_error({{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}}),
+            "ConfigError: DIR/config.json: quantization_config.load_in_8bit: numbers of 8 bits are "
+            "not supported; supported: load_in_4bit");
+  EXPECT_EQ(method_error({{"quant_method", "bitsandbytes"},
+                          {"load_in_4bit", true},
+                          {"bnb_4bit_quant_storage", "bfloat16"}}),
+            "ConfigError: DIR/config.json: quantization_config.bnb_4bit_quant_storage: 'bfloat16' "
+            "is not supported; supported: uint8");
   EXPECT_EQ(method_error({{"quant_method", "gptq"},
                           {"bits", 4},
                           {"group_size", 128},

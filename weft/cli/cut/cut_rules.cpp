@@ -9,6 +9,7 @@
 #include "weft/io/tensor_file_builder.h"
 #include "weft/models/config/config.h"
 #include "weft/models/config/head_counts.h"
+#include "weft/models/config/quantization_config.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/registry.h"
 
@@ -58,7 +59,9 @@ io::ShardInfo find_info(const io::TensorFile& file, const CutOptions& options) {
                      ": no config.json says which model this is, so nothing says how to cut it; "
                      "give rules by --shard-info");
   const models::ModelConfig config = models::read_config(file);
-  return models::shard_info(file, models::find_family(config.family).rules(config, file));
+  const auto said = models::read_quantization_config(file);
+  return models::shard_info(file, models::find_family(config.family).rules(config, file), nullptr,
+                            said ? &*said : nullptr);
 }
 
 }  // namespace weft::cli

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "weft/core/error.h"
+#include "weft/io/matrices/codebook.h"
 #include "weft/io/matrices/scaled_integers.h"
 #include "weft/io/matrices/stored_matrix.h"
 
@@ -102,6 +103,7 @@ MatrixFormat describe_scaled_floats(const StoredMatrix& matrix) {
   format.bits = info(weight.dtype).block_bytes * 8;
   format.scales = {scales->name, counts.out, counts.in, scaled_run(matrix.out(), counts.out),
                    scaled_run(matrix.in(), counts.in)};
+  format.beside = {scales->name};
   return format;
 }
 
@@ -296,10 +298,7 @@ MatrixFormat describe_gptq(const StoredMatrix& matrix) {
   format.parts[0].per_in = format.out_unit;
   const TensorMeta* index = matrix.find("g_idx");
   if (index == nullptr) return format;
-  check<FormatError>(
-      index->dtype == Dtype::kI32 && index->shape == std::vector<int64_t>{matrix.in()},
-      matrix.where(*index), info(index->dtype).name, " ", list_text(index->shape),
-      ", expected I32 [", matrix.in(), "]");
+  matrix.check_order(*index);
   add_part(format, ".g_idx", -1, 0);
   return format;
 }
@@ -315,6 +314,7 @@ struct FormatRow {
 // load_tensor.cpp's table, which has a row for each of these.
 constexpr std::array<FormatRow, kNumMatrixKinds + 2> kFormats = {{
     {MatrixKind::kMicroscaled, has_byte_blocks, describe_byte_blocks},
+    {MatrixKind::kCodebook, has_codebook, describe_codebook},
     {MatrixKind::kDense, is_bare, describe_bare},
     {MatrixKind::kAwq, is_awq, describe_awq},
     {MatrixKind::kGptq, is_gptq, describe_gptq},

@@ -28,12 +28,19 @@ enum class MatrixKind {
   /// compressed-tensors' integers: packed in 32-bit words along `in` or of 8 bits, a scale for each
   /// quant group or row, and perhaps zero points packed along `out`.
   kScaledIntegers,
+  /// GPTQ's or compressed-tensors' whose columns belong to quant groups in any order (act-order).
+  kOrderedIntegers,
+  /// bitsandbytes' nf4 and fp4: codes of 4 bits, the 16 numbers that they stand for, and a scale
+  /// for
+  /// each block of codes, whatever rows they are of.
+  kCodebook,
 };
-inline constexpr size_t kNumMatrixKinds = 8;
+inline constexpr size_t kNumMatrixKinds = 10;
 
 /// Whether io::load_matrix makes plain numbers of it.
 inline bool makes_plain(MatrixKind kind) {
-  return kind == MatrixKind::kDense || kind == MatrixKind::kScaledFloats;
+  return kind == MatrixKind::kDense || kind == MatrixKind::kScaledFloats ||
+         kind == MatrixKind::kOrderedIntegers || kind == MatrixKind::kCodebook;
 }
 
 /// One stored tensor of a matrix, and how its dims follow the matrix's.
@@ -42,19 +49,23 @@ struct MatrixPart {
   std::string tensor;
   /// What it is called in shard_info, after the model's name of the matrix without ".weight".
   std::string suffix;
-  /// Which dims go along `out` and `in`; -1: none does. A part of two dims whose `in_dim` is -1 has
-  /// one column, which is of all inputs.
+  /// Which dims go along `out` and `in`; -1: none does.
   int64_t out_dim = 0;
   int64_t in_dim = 1;
   /// Elements of the matrix that one index of those dims stands for.
   int64_t per_out = 1;
   int64_t per_in = 1;
+  /// Not 0: the part has this many indices along `in_dim`, and any columns of the matrix need all
+  /// of them.
+  int64_t shared_in = 0;
   /// The last dim consists of words that hold values of this many bits; 0: plain elements.
   int64_t bits = 0;
   /// The last dim is two in the file: quant groups, and the words of each.
   bool is_grouped = false;
   /// The file has [in, out].
   bool is_transposed = false;
+  /// Not empty: the file has the elements row after row in another shape than this.
+  std::vector<int64_t> seen_as = {};
 };
 
 /// The scales of kScaledFloats: a tensor [out_count, in_count], of a stack one of them for each
@@ -79,9 +90,9 @@ struct MatrixFormat {
   int64_t out_unit = 1;
   /// Of a packed value; 0 for dense and GGUF.
   int64_t bits = 0;
-  /// What config.json calls it: "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq"; "fp8" for
-  /// kScaledFloats and "int" for kScaledIntegers, of which there are several; empty for dense and
-  /// GGUF, of which it says nothing.
+  /// What config.json calls it: "affine", "mxfp4", "mxfp8", "nvfp4", "awq", "gptq", "bitsandbytes";
+  /// "fp8" for kScaledFloats and "int" for kScaledIntegers, of which there are several; empty for
+  /// dense and GGUF, of which it says nothing.
   std::string scheme;
   /// Of kGptq, which the tensors do not show: zero points are stored minus one; all zero points are
   /// the middle code.
@@ -92,6 +103,9 @@ struct MatrixFormat {
   /// For people: "F32", "Q4_1", "affine 4-bit g64", "mxfp4", "awq 4-bit g128".
   std::string text;
   std::vector<MatrixPart> parts;
+  /// Tensors that are read whole with any part of the matrix: the scales of kScaledFloats; of
+  /// kCodebook what is said of it, the 16 numbers, and one or three for scales.
+  std::vector<std::string> beside;
 };
 
 /// The format of a matrix that is one tensor of `dtype`: dense, or blocks. Its part has no tensor's

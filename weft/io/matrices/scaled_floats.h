@@ -7,6 +7,7 @@
 #include <span>
 
 #include "weft/io/matrices/matrix_format.h"
+#include "weft/io/matrices/stretches.h"
 #include "weft/io/views/view.h"
 
 namespace weft::io {
@@ -25,9 +26,7 @@ class ScaledFloats {
   at::Tensor values(const View& view, std::span<const std::byte> codes) const;
 
  private:
-  struct Strip;
-  void check_within(const ByteRun& run) const;
-  void write(const Strip& strip, std::span<const uint8_t> codes, float* to) const;
+  void write(const Stretch& stretch, std::span<const uint8_t> codes, float* to) const;
 
   const TensorFile& file_;
   const TensorMeta& tensor_;

@@ -49,13 +49,22 @@ int64_t scaled_columns(const StoredMatrix& matrix, const TensorMeta& scales) {
   return matrix.in() / groups;
 }
 
-// One for each row is read with any of its columns.
-void set_columns(MatrixPart& part, bool is_for_rows, int64_t group_size) {
-  if (is_for_rows) {
-    part.in_dim = -1;
+// Scales or zero points: all are read with any columns where each row has one, or where columns
+// belong to quant groups in any order.
+void set_columns(MatrixPart& part, int64_t groups, const MatrixFormat& format) {
+  if (groups == 1 || format.kind == MatrixKind::kOrderedIntegers) {
+    part.shared_in = groups;
   } else {
-    part.per_in = group_size;
+    part.per_in = format.group_size;
   }
+}
+
+void add_order(const StoredMatrix& matrix, const TensorMeta& order, MatrixFormat& format) {
+  matrix.check_order(order);
+  check<FormatError>(packed_of(matrix) != nullptr, matrix.where(order),
+                     "expected none beside numbers that are not packed");
+  format.kind = MatrixKind::kOrderedIntegers;
+  format.text += " act-order";
 }
 
 void add_zeros(const StoredMatrix& matrix, const TensorMeta& zeros, int64_t groups,
@@ -70,7 +79,7 @@ void add_zeros(const StoredMatrix& matrix, const TensorMeta& zeros, int64_t grou
   format.out_unit = per_word;
   MatrixPart& part = add_part(format, ".weight_zero_point", 0, 1);
   part.per_out = per_word;
-  set_columns(part, groups == 1, format.group_size);
+  set_columns(part, groups, format);
 }
 
 }  // namespace
@@ -81,31 +90,31 @@ bool has_scaled_integers(const StoredMatrix& matrix) {
 }
 
 MatrixFormat describe_scaled_integers(const StoredMatrix& matrix) {
-  const TensorMeta* order = matrix.find("weight_g_idx");
-  check<core::ConfigError>(order == nullptr, order == nullptr ? "" : matrix.where(*order),
-                           "act-order is not supported; use a checkpoint made without it");
   MatrixFormat format;
   format.kind = MatrixKind::kScaledIntegers;
   format.scheme = "int";
   format.bits = number_bits(matrix);
   const TensorMeta& scales = matrix.part("weight_scale");
   format.group_size = scaled_columns(matrix, scales);
-  const bool is_for_rows = format.group_size == matrix.in();
+  const int64_t groups = matrix.in() / format.group_size;
   format.in_unit = format.group_size;
-  if (is_for_rows) format.in_unit = matrix.in() % kRun == 0 ? kRun : kLeastRun;
+  if (groups == 1) format.in_unit = matrix.in() % kRun == 0 ? kRun : kLeastRun;
   check<FormatError>(format.in_unit % kLeastRun == 0 && matrix.in() % format.in_unit == 0,
                      matrix.where(scales), "quant groups of ", format.in_unit, " in ", matrix.in(),
                      " columns, expected a multiple of 8");
   format.text = join("int ", format.bits, "-bit");
-  if (!is_for_rows) format.text += join(" g", format.group_size);
+  if (groups > 1) format.text += join(" g", format.group_size);
+  const TensorMeta* order = matrix.find("weight_g_idx");
+  if (order != nullptr) add_order(matrix, *order, format);
   if (packed_of(matrix) == nullptr) {
     add_part(format, ".weight", 0, 1);
   } else {
     add_part(format, ".weight_packed", 0, 1).bits = format.bits;
   }
-  set_columns(add_part(format, ".weight_scale", 0, 1), is_for_rows, format.group_size);
+  set_columns(add_part(format, ".weight_scale", 0, 1), groups, format);
   const TensorMeta* zeros = matrix.find("weight_zero_point");
-  if (zeros != nullptr) add_zeros(matrix, *zeros, matrix.in() / format.group_size, format);
+  if (zeros != nullptr) add_zeros(matrix, *zeros, groups, format);
+  if (order != nullptr) add_part(format, ".weight_g_idx", -1, 0);
   return format;
 }
 

@@ -9,8 +9,9 @@ namespace weft::io {
 /// (MatrixKind::kScaledIntegers): <base>.weight_packed, or <base>.weight of int8.
 bool has_scaled_integers(const StoredMatrix& matrix);
 
-/// Its parts and units, checked: numbers, <base>.weight_scale, and <base>.weight_zero_point if it
-/// has one. Throws FormatError naming the tensor that doesn't fit, ConfigError for act-order.
+/// Its parts and units, checked: numbers, <base>.weight_scale, and <base>.weight_zero_point and
+/// <base>.weight_g_idx if it has them; with the latter it is MatrixKind::kOrderedIntegers. Throws
+/// FormatError naming the tensor that doesn't fit.
 MatrixFormat describe_scaled_integers(const StoredMatrix& matrix);
 
 }  // namespace weft::io

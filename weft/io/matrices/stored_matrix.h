@@ -64,6 +64,14 @@ class StoredMatrix {
                                    " scales, expected F32, F16 or BF16");
   }
 
+  /// Throws FormatError unless the tensor can say to which quant group each column belongs.
+  void check_order(const TensorMeta& order) const {
+    core::check<core::FormatError>(
+        order.dtype == Dtype::kI32 && order.shape == std::vector<int64_t>{matrix_.in}, where(order),
+        info(order.dtype).name, " ", core::list_text(order.shape), ", expected I32 [", matrix_.in,
+        "]");
+  }
+
   /// Names the tensors of parts that have none yet: the base and the part's suffix.
   void name_tensors(MatrixFormat& format) const {
     for (MatrixPart& part : format.parts) {

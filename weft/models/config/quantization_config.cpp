@@ -227,8 +227,6 @@ QuantizationConfig read_packed(const Json& json, const std::string& method,
   QuantizationConfig config;
   config.where = where;
   config.all = read_sizes(json, method, where);
-  check<ConfigError>(!flag_or(json, "desc_act", false, where), where,
-                     ".desc_act: act-order is not supported; use a checkpoint made without it");
   return config;
 }
 
@@ -248,6 +246,22 @@ QuantizationConfig read_gptq(const Json& json, const std::string& where) {
                      " is not supported; supported: gptq and gptq_v2");
   config.stores_zero_less_one = form == "gptq";
   config.is_symmetric = flag_or(json, "sym", false, where);
+  // "static_groups" are those of neighbours although the columns were rounded in another order.
+  config.is_ordered = flag_or(json, "desc_act", false, where) &&
+                      !flag_or(json, "static_groups", false, where) && config.all.group_size != 0;
+  return config;
+}
+
+// What it excepts is plain and shows that itself; nf4 and fp4 show which they are.
+QuantizationConfig read_bitsandbytes(const Json& json, const std::string& where) {
+  check<ConfigError>(!flag_or(json, "load_in_8bit", false, where), where,
+                     ".load_in_8bit: numbers of 8 bits are not supported; supported: load_in_4bit");
+  const std::string storage = text_or(json, "bnb_4bit_quant_storage", "uint8", where);
+  check<ConfigError>(storage == "uint8", where, ".bnb_4bit_quant_storage: ", quote(storage),
+                     " is not supported; supported: uint8");
+  QuantizationConfig config;
+  config.where = where;
+  config.all = {"bitsandbytes", 4, 0};
   return config;
 }
 
@@ -256,12 +270,13 @@ struct Method {
   const char* name;
   QuantizationConfig (*read)(const Json& json, const std::string& where);
 };
-constexpr std::array<Method, 6> kMethods = {{{"awq", read_awq},
+constexpr std::array<Method, 7> kMethods = {{{"awq", read_awq},
                                              {"gptq", read_gptq},
                                              {"mxfp4", read_mxfp4},
                                              {"fp8", read_fp8},
                                              {"fbgemm_fp8", read_fbgemm},
-                                             {"compressed-tensors", read_compressed}}};
+                                             {"compressed-tensors", read_compressed},
+                                             {"bitsandbytes", read_bitsandbytes}}};
 
 QuantizationConfig read_method(const Json& json, const std::string& name,
                                const std::string& where) {
@@ -269,7 +284,7 @@ QuantizationConfig read_method(const Json& json, const std::string& name,
       std::ranges::find_if(kMethods, [&](const Method& each) { return each.name == name; });
   check<ConfigError>(method != kMethods.end(), where, ".quant_method: ", quote(name),
                      " is not supported; supported: awq, gptq, mxfp4, fp8, fbgemm_fp8, "
-                     "compressed-tensors, and MLX's own");
+                     "compressed-tensors, bitsandbytes, and MLX's own");
   return method->read(json, where);
 }
 
@@ -301,6 +316,18 @@ void take_block(const QuantizationConfig& config, const io::MatrixRef& matrix,
   scales.per_in = columns;
 }
 
+// What g_idx says is trusted where config.json has act-order, and checked to be plain elsewhere.
+void take_order(const io::MatrixRef& matrix, io::MatrixFormat& format) {
+  constexpr size_t kGroupIndex = 3;
+  if (format.kind != io::MatrixKind::kGptq || format.parts.size() <= kGroupIndex) return;
+  format.kind = io::MatrixKind::kOrderedIntegers;
+  format.text += " act-order";
+  // Any columns may be of any group.
+  for (size_t part = 1; part < kGroupIndex; ++part) {
+    format.parts[part].shared_in = matrix.in / format.group_size;
+  }
+}
+
 }  // namespace
 
 std::optional<QuantizationConfig> read_quantization_config(const io::TensorFile& file) {
@@ -321,6 +348,7 @@ void take_stated(const QuantizationConfig& config, const io::MatrixRef& matrix,
                  io::MatrixFormat& format) {
   format.stores_zero_less_one = config.stores_zero_less_one;
   format.is_symmetric = config.is_symmetric;
+  if (config.is_ordered) take_order(matrix, format);
   const StatedScheme found = shown(format);
   const auto override = config.overrides.find(matrix.base);
   // Without a word of its own a matrix may be left as it was: a head, an embedding.

@@ -44,13 +44,15 @@ struct QuantizationConfig {
   bool stores_zero_less_one = false;
   /// GPTQ: every zero point is in the middle.
   bool is_symmetric = false;
+  /// GPTQ: columns belong to quant groups in any order ("desc_act").
+  bool is_ordered = false;
   /// Numbers of 8 bits with scales, which the counts of scales need not show.
   std::optional<ScaleBlock> scale_block;
 };
 
 /// Reads it from config.json in the file's folder; nothing if it has none, or for a GGUF. Throws
 /// FormatError for wrong values, ConfigError for a method that weft does not know (lists those it
-/// knows) and for act-order.
+/// knows).
 std::optional<QuantizationConfig> read_quantization_config(const io::TensorFile& file);
 
 /// Throws FormatError if the tensors of the matrix show another scheme than is stated, and sets in

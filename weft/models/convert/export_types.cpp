@@ -20,7 +20,8 @@ at::ScalarType torch_type(io::Dtype dtype) {
 }
 
 at::ScalarType plain_type(io::MatrixKind kind, io::Dtype stored) {
-  if (kind == io::MatrixKind::kScaledFloats) return at::kBFloat16;
+  const bool is_floats = kind == io::MatrixKind::kScaledFloats || kind == io::MatrixKind::kCodebook;
+  if (is_floats) return at::kBFloat16;
   return kind == io::MatrixKind::kDense ? torch_type(stored) : at::kHalf;
 }
 

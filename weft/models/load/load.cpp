@@ -90,8 +90,10 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
 at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
   if (!place_.keeps_halves() && dtype_ != at::ScalarType::Undefined) return dtype_;
   // As transformers has them where speed matters, exact where the numbers do.
-  if (weight.format.kind == io::MatrixKind::kScaledFloats) {
-    return place_.keeps_halves() ? at::kBFloat16 : at::kFloat;
+  if (io::makes_plain(weight.format.kind) && weight.format.kind != io::MatrixKind::kDense) {
+    const bool is_integers = weight.format.kind == io::MatrixKind::kOrderedIntegers;
+    const at::ScalarType half = is_integers ? at::kHalf : at::kBFloat16;
+    return place_.keeps_halves() ? half : at::kFloat;
   }
   const io::Dtype stored = plan().recipe(weight, 0, rank()).file_view().dtype();
   const bool is_half = stored == io::Dtype::kF16 || stored == io::Dtype::kBF16;

@@ -117,8 +117,9 @@ LoadPlan::LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t
   for (const auto& [name, split] : rules.splits) {
     layouts_[name] = split.layout(num_ranks, join(file.path(), ": ", name));
   }
-  params_ =
-      io::ShardPlan::make(file, shard_info(file, rules, override), num_ranks, options.functions);
+  const QuantizationConfig* said = options.quantization ? &*options.quantization : nullptr;
+  params_ = io::ShardPlan::make(file, shard_info(file, rules, override, said), num_ranks,
+                                options.functions);
   for (const WeightRule& rule : rules.weights) add_weight(file, rule);
   if (options.quantization) take_quantization(*options.quantization);
   check_all_used(file, override);
@@ -164,12 +165,12 @@ void LoadPlan::check_all_used(const io::TensorFile& file, const io::ShardInfo* o
   bool may_round_activations = false;
   for (const PlannedWeight& weight : weights_) {
     used.insert(weight.parts.begin(), weight.parts.end());
-    if (weight.format.kind == io::MatrixKind::kScaledIntegers) may_round_activations = true;
-    if (weight.format.kind != io::MatrixKind::kScaledFloats) continue;
-    may_round_activations = true;
-    // The scales are read with the matrix.
-    const io::PlannedParam* scales = params_.find(weight.format.scales.tensor);
-    if (scales != nullptr) used.insert(static_cast<size_t>(scales - params_.params().data()));
+    const std::string& scheme = weight.format.scheme;
+    may_round_activations = may_round_activations || scheme == "int" || scheme == "fp8";
+    for (const std::string& tensor : weight.format.beside) {
+      const io::PlannedParam* param = params_.find(tensor);
+      if (param != nullptr) used.insert(static_cast<size_t>(param - params_.params().data()));
+    }
   }
   const auto is_spare = [&](const std::string& tensor) {
     return is_derived(tensor) || (may_round_activations && is_activation_scale(tensor));
@@ -197,9 +198,9 @@ void LoadPlan::check_shapes(const PlannedWeight& weight, const std::string& wher
       const io::TensorType type = recipe(weight, i, rank).result.type();
       std::vector<int64_t> expected = {num_indices(wanted.rows, format.out_unit, part.per_out),
                                        num_indices(wanted.columns, format.in_unit, part.per_in)};
+      if (part.shared_in > 0) expected[1] = part.shared_in;
       if (part.out_dim == 1) std::swap(expected[0], expected[1]);
       if (part.out_dim < 0) expected = {expected[1]};
-      if (part.in_dim < 0) expected[1] = 1;
       if (weight.rule.is_vector()) expected = weight.rule.vector_shape(expected[1]);
       if (type.shape == expected) continue;
       fail<ShapeError>(where, ": parameter ", quote(param_name(weight.rule, part)), ": rank ", rank,

@@ -136,7 +136,7 @@ shard::HeadSplit head_split_of(const io::ShardInfo& info) {
 }
 
 io::ShardInfo shard_info(const io::TensorFile& file, const WeightRules& rules,
-                         const io::ShardInfo* override) {
+                         const io::ShardInfo* override, const QuantizationConfig* said) {
   io::ShardInfo info;
   info.where = file.path();
   info.unread = rules.unread;
@@ -150,9 +150,10 @@ io::ShardInfo shard_info(const io::TensorFile& file, const WeightRules& rules,
       continue;
     }
     const DimSplit* split = weight.split.empty() ? nullptr : &rules.splits.at(weight.split);
-    for (io::ParamRule& rule :
-         io::matrix_rules(weight.base(), io::matrix_format(file, weight.matrix()), weight.reorder,
-                          weight.cut, split, weight.stack_index)) {
+    io::MatrixFormat format = io::matrix_format(file, weight.matrix());
+    if (said != nullptr) take_stated(*said, weight.matrix(), format);
+    for (io::ParamRule& rule : io::matrix_rules(weight.base(), format, weight.reorder, weight.cut,
+                                                split, weight.stack_index)) {
       info.params.push_back(std::move(rule));
     }
   }

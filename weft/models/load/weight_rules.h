@@ -7,6 +7,7 @@
 
 #include "weft/io/matrix_rules.h"
 #include "weft/io/tensor_file.h"
+#include "weft/models/config/quantization_config.h"
 
 namespace weft::models {
 
@@ -85,9 +86,11 @@ shard::HeadSplit head_split_of(const io::ShardInfo& info);
 
 /// The same for `file` as shard_info, which load-time sharding executes: one rule for each stored
 /// part of each weight. Where `override` has a rule for a weight, its rules are taken as they are.
-/// Throws FormatError for tensors that are missing or of another shape.
+/// `said` is what config.json says of quantization. Throws FormatError for tensors that are
+/// missing, of another shape, or stored otherwise than is said.
 io::ShardInfo shard_info(const io::TensorFile& file, const WeightRules& rules,
-                         const io::ShardInfo* override = nullptr);
+                         const io::ShardInfo* override = nullptr,
+                         const QuantizationConfig* said = nullptr);
 
 /// `info` with one rule for all layers wherever they have the same: for people to read.
 io::ShardInfo with_patterns(const io::ShardInfo& info);

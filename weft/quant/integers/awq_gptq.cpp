@@ -1,4 +1,4 @@
-#include "weft/quant/formats/awq_gptq.h"
+#include "weft/quant/integers/awq_gptq.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/quant/formats/packed_words.h"
+#include "weft/quant/integers/packed_words.h"
 
 namespace weft::quant {
 namespace {
@@ -27,6 +27,8 @@ struct Sizes {
   int64_t out = 0;
   int64_t groups = 0;
   int64_t bits = 0;
+  /// Columns are of quant groups in any order, and scales those of all groups.
+  bool is_ordered = false;
 
   /// Words that hold `count` codes.
   int64_t words(int64_t count) const { return count * bits / kWordBits; }
@@ -45,8 +47,9 @@ void check_parts(const Sizes& sizes, const at::Tensor& qzeros, const at::Tensor&
   check<ShapeError>(is_matrix && scales.size(0) > 0 && scales.size(1) == sizes.out, where,
                     ": scales, expected a floating matrix [groups, ", sizes.out, "], got ",
                     part_text(scales), "; take the same columns of all parts");
-  check<ShapeError>(sizes.in % scales.size(0) == 0, where, ": scales, expected a divisor of the ",
-                    sizes.in, " rows of the matrix as number of quant groups, got ", scales.size(0),
+  check<ShapeError>(sizes.is_ordered || sizes.in % scales.size(0) == 0, where,
+                    ": scales, expected a divisor of the ", sizes.in,
+                    " rows of the matrix as number of quant groups, got ", scales.size(0),
                     "; repeat the scales of the groups that are cut");
   check_words(qzeros, "qzeros", where);
   const int64_t columns = sizes.words(sizes.out);
@@ -149,6 +152,36 @@ void check_symmetric(const at::Tensor& zeros, const GptqOptions& options) {
                          "; check \"sym\" and \"checkpoint_format\" of the file's config");
 }
 
+constexpr const char* kGptq = "quant.from_gptq";
+
+Sizes gptq_sizes(const at::Tensor& qweight, const at::Tensor& qzeros, const at::Tensor& scales,
+                 int64_t bits, bool is_ordered) {
+  check<ShapeError>(bits == 2 || bits == 3 || bits == 4 || bits == 8, kGptq,
+                    ": bits, expected one of 2, 3, 4, 8, got ", bits, "; check the file's config");
+  check_words(qweight, "qweight", kGptq);
+  check<ShapeError>(qweight.size(0) * kWordBits % bits == 0, kGptq,
+                    ": qweight, expected columns of whole ", bits, "-bit codes, got ",
+                    qweight.size(0), " words; cut at a multiple of ", bits);
+  Sizes sizes{qweight.size(0) * kWordBits / bits, qweight.size(1), 0, bits, is_ordered};
+  check<ShapeError>(sizes.out * bits % kWordBits == 0, kGptq,
+                    ": qweight, expected columns whose zero points fill words, got ", sizes.out,
+                    " columns of ", bits, " bits; cut at a multiple of ", kWordBits);
+  check_parts(sizes, qzeros, scales, kGptq);
+  sizes.groups = scales.size(0);
+  return sizes;
+}
+
+/// A column's stream of bits is what a row of the result is.
+at::Tensor gptq_rows(const at::Tensor& qweight) {
+  return transposed(on_cpu(qweight)).view(at::kByte);
+}
+
+/// Zero points [groups, out] in float32.
+at::Tensor gptq_zeros(const at::Tensor& qzeros, const Sizes& sizes, const GptqOptions& options) {
+  const at::Tensor zeros = stored_zeros(qzeros, sizes);
+  return options.stores_zero_less_one ? zeros + 1 : zeros;
+}
+
 }  // namespace
 
 AffineTensor from_awq(const at::Tensor& qweight, const at::Tensor& qzeros,
@@ -170,27 +203,12 @@ AffineTensor from_awq(const at::Tensor& qweight, const at::Tensor& qzeros,
 
 AffineTensor from_gptq(const at::Tensor& qweight, const at::Tensor& qzeros,
                        const at::Tensor& scales, const GptqOptions& options) {
-  constexpr const char* kWhere = "quant.from_gptq";
-  const int64_t bits = options.bits;
-  check<ShapeError>(bits == 2 || bits == 3 || bits == 4 || bits == 8, kWhere,
-                    ": bits, expected one of 2, 3, 4, 8, got ", bits, "; check the file's config");
-  check_words(qweight, "qweight", kWhere);
-  check<ShapeError>(qweight.size(0) * kWordBits % bits == 0, kWhere,
-                    ": qweight, expected columns of whole ", bits, "-bit codes, got ",
-                    qweight.size(0), " words; cut at a multiple of ", bits);
-  Sizes sizes{qweight.size(0) * kWordBits / bits, qweight.size(1), 0, bits};
-  check<ShapeError>(sizes.out * bits % kWordBits == 0, kWhere,
-                    ": qweight, expected columns whose zero points fill words, got ", sizes.out,
-                    " columns of ", bits, " bits; cut at a multiple of ", kWordBits);
-  check_parts(sizes, qzeros, scales, kWhere);
-  sizes.groups = scales.size(0);
+  const Sizes sizes = gptq_sizes(qweight, qzeros, scales, options.bits, false);
   AffineTensor w;
-  w.bits = bits;
+  w.bits = options.bits;
   w.group_size = sizes.in / sizes.groups;
-  // A column's stream of bits is what a row of the result is.
-  w.packed = transposed(on_cpu(qweight)).view(at::kByte);
-  at::Tensor zeros = stored_zeros(qzeros, sizes);
-  if (options.stores_zero_less_one) zeros += 1;
+  w.packed = gptq_rows(qweight);
+  const at::Tensor zeros = gptq_zeros(qzeros, sizes, options);
   if (!options.is_symmetric) {
     set_scales(w, scales, zeros);
     return w;
@@ -198,6 +216,18 @@ AffineTensor from_gptq(const at::Tensor& qweight, const at::Tensor& qzeros,
   check_symmetric(zeros, options);
   w.scales = transposed(on_cpu(scales));
   return w;
+}
+
+OrderedIntegers ordered_gptq(const at::Tensor& qweight, const at::Tensor& qzeros,
+                             const at::Tensor& scales, const GptqOptions& options) {
+  const Sizes sizes = gptq_sizes(qweight, qzeros, scales, options.bits, true);
+  const at::Tensor zeros = gptq_zeros(qzeros, sizes, options);
+  if (options.is_symmetric) check_symmetric(zeros, options);
+  return {options.bits,
+          gptq_rows(qweight),
+          transposed(on_cpu(scales).to(at::kFloat)),
+          transposed(zeros),
+          {}};
 }
 
 void check_trivial_g_idx(const at::Tensor& g_idx, int64_t first_row, int64_t group_size,
@@ -215,7 +245,8 @@ void check_trivial_g_idx(const at::Tensor& g_idx, int64_t first_row, int64_t gro
     check<core::ConfigError>(group == row / group_size, where, ": g_idx of row ", row,
                              ", expected quant group ", row / group_size, " (groups of ",
                              group_size, " neighbours), got ", group,
-                             "; take a file made without act-order (desc_act)");
+                             "; say \"desc_act\" in the file's config.json if it was made with "
+                             "act-order");
     ++row;
   }
 }

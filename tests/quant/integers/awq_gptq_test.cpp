@@ -1,4 +1,4 @@
-#include "weft/quant/formats/awq_gptq.h"
+#include "weft/quant/integers/awq_gptq.h"
 
 #include "tests/quant/quant_cases.h"
 #include "weft/core/error.h"
@@ -163,7 +163,7 @@ TEST(CheckTrivialGIdx, TakesOnlyTheOrderOfTheRows) {
   act_order[50] = 0;
   EXPECT_EQ(message_of<ConfigError>([&] { check_trivial_g_idx(act_order, 0, 32, "a.g_idx"); }),
             "a.g_idx: g_idx of row 50, expected quant group 1 (groups of 32 neighbours), got 0; "
-            "take a file made without act-order (desc_act)");
+            "say \"desc_act\" in the file's config.json if it was made with act-order");
   EXPECT_EQ(message_of<ShapeError>([&] { check_trivial_g_idx(order.to(at::kLong), 0, 32, "a"); }),
             "a: g_idx, expected int32 [rows], got [96] of Long; check that the file is in this "
             "format");

@@ -1,4 +1,4 @@
-#include "weft/quant/formats/packed_words.h"
+#include "weft/quant/integers/packed_words.h"
 
 #include <ATen/ATen.h>
 

@@ -1,9 +1,9 @@
-#include "weft/quant/formats/scaled_integers.h"
+#include "weft/quant/integers/scaled_integers.h"
 
 #include <ATen/ATen.h>
 
 #include "weft/core/error.h"
-#include "weft/quant/formats/packed_words.h"
+#include "weft/quant/integers/packed_words.h"
 
 namespace weft::quant {
 namespace {
@@ -74,6 +74,16 @@ AffineTensor from_scaled_integers(const ScaledIntegers& stored, int64_t group_si
   w.scales = for_groups(wide);
   w.offsets = for_groups(zero_codes(stored).neg() * wide);
   return w;
+}
+
+OrderedIntegers ordered_integers(const ScaledIntegers& stored) {
+  const at::Tensor scales = stored.scales.to(at::kFloat);
+  const double middle = static_cast<double>(int64_t{1} << (stored.bits - 1));
+  return {stored.bits,
+          packed_numbers(stored),
+          scales,
+          stored.zeros.defined() ? zero_codes(stored) : at::full_like(scales, middle),
+          {}};
 }
 
 }  // namespace weft::quant

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "weft/quant/affine.h"
+#include "weft/quant/integers/ordered_integers.h"
 
 namespace weft::quant {
 
@@ -26,5 +27,9 @@ struct ScaledIntegers {
 /// of scales. Throws ShapeError naming the part that doesn't fit.
 /// Source: the PyPI package compressed-tensors, compressors pack_quantized and naive_quantized.
 AffineTensor from_scaled_integers(const ScaledIntegers& stored, int64_t group_size);
+
+/// The same of packed numbers with act-order, whose columns belong to quant groups in any order:
+/// scales and zeros are those of all groups. `groups` of the result is the caller's to set.
+OrderedIntegers ordered_integers(const ScaledIntegers& stored);
 
 }  // namespace weft::quant

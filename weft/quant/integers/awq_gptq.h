@@ -4,6 +4,7 @@
 #include <string>
 
 #include "weft/quant/affine.h"
+#include "weft/quant/integers/ordered_integers.h"
 
 namespace weft::quant {
 
@@ -38,9 +39,15 @@ struct GptqOptions {
 AffineTensor from_gptq(const at::Tensor& qweight, const at::Tensor& qzeros,
                        const at::Tensor& scales, const GptqOptions& options = {});
 
+/// The same of a file with act-order, whose columns belong to quant groups in any order: `qzeros`
+/// and `scales` are those of all groups. `groups` of the result is the caller's to set: g_idx.
+/// Throws as from_gptq.
+OrderedIntegers ordered_gptq(const at::Tensor& qweight, const at::Tensor& qzeros,
+                             const at::Tensor& scales, const GptqOptions& options);
+
 /// Throws ConfigError naming `where` unless every row of a GPTQ matrix belongs to the quant group
 /// in which it lies. g_idx: int32 [rows], those of the matrix's rows from `first_row` on. Files
-/// made with "desc_act" (act-order) have others.
+/// made with "desc_act" (act-order) have others, and say so in config.json.
 void check_trivial_g_idx(const at::Tensor& g_idx, int64_t first_row, int64_t group_size,
                          const std::string& where);
 
