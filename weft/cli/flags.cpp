@@ -196,9 +196,9 @@ void add_device_flag(CLI::App& app, ModelOptions& options) {
 
 void add_cache_flag(CLI::App& app, ModelOptions& options) {
   app.add_option("--cache-type", options.cache_type,
-                 "f16 or f32: what keys and values are kept in (default: f16; f32 with "
-                 "--activations float, --device cuda or experts)")
-      ->check(CLI::IsMember({"f16", "f32"}));
+                 "f16, f32 or q8_0 (8 bits): what keys and values are kept in (default: f16; f32 "
+                 "with --activations float, --device cuda or experts)")
+      ->check(CLI::IsMember({"f16", "f32", "q8_0"}));
 }
 
 void add_exact_flag(CLI::App& app, ModelOptions& options) {

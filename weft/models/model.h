@@ -91,9 +91,10 @@ class CausalLM : public torch::nn::Module {
   /// group(): norms, and biases that are added to a rank's own tokens.
   virtual std::vector<std::string> partial_parameters() const = 0;
 
-  /// The type of keys and values in caches that are made from now on: float32 or float16; none:
-  /// float16 where a pass runs on fused kernels that read it, else float32, which is all that a GPU
-  /// has. Throws ConfigError for others.
+  /// The type of keys and values in caches that are made from now on: float32, float16, or int8 for
+  /// 8 bits with scales, whose heads have a multiple of 32 numbers; none: float16 where a pass runs
+  /// on fused kernels that read it, else float32, which is all that a GPU has. Throws ConfigError
+  /// for others.
   virtual void set_cache_dtype(std::optional<at::ScalarType> dtype) = 0;
   /// A cache for `capacity` positions of `batch` sequences, with this rank's kv heads.
   virtual nn::KvCache make_cache(int64_t batch, int64_t capacity) const = 0;

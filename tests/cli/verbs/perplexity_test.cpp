@@ -104,7 +104,7 @@ TEST(PerplexityVerb, WhatGenerationTakesByDefaultCostsHalfAPercentAtMost) {
   }
 }
 
-TEST(PerplexityVerb, ACacheOfFloat16CostsATenthOfAPercentAtMost) {
+TEST(PerplexityVerb, ACacheOfFloat16Or8BitsCostsLittle) {
   const TempDir dir;
   const nlohmann::json& exact = reference().at("cases")[0];
   const auto measured = [&](const std::string& cache_type) {
@@ -117,6 +117,7 @@ TEST(PerplexityVerb, ACacheOfFloat16CostsATenthOfAPercentAtMost) {
   const auto value = exact.at("perplexity").get<double>();
   EXPECT_NEAR(measured("f32"), value, 1e-4 * value);
   EXPECT_NEAR(measured("f16"), value, 1e-3 * value);
+  EXPECT_NEAR(measured("q8_0"), value, 1e-2 * value);
 }
 
 TEST(PerplexityVerb, TellsWhatRoundingCostsAgainstTheSameModelInFloat32) {
@@ -202,7 +203,7 @@ TEST(PerplexityVerb, RefusesInOneLine) {
        2,
        "--stride: 65, expected 1 to the window's 64"},
       {{"-f", text, "--tp", "0"}, 2, "--tp: expected a whole number from 1 to 1024, got '0'"},
-      {{"-f", text, "--cache-type", "f8"}, 2, "--cache-type: f8 not in {f16,f32}"},
+      {{"-f", text, "--cache-type", "f8"}, 2, "--cache-type: f8 not in {f16,f32,q8_0}"},
       {{"-f", text, "--cache-type", "f16", "--device", "cuda"},
        2,
        "--cache-type: f16 with --device cuda, expected f32; leave one of them out"},

@@ -204,7 +204,7 @@ TEST_F(CudaDecoderPass, RefusesACacheThatDoesNotFit) {
             "of the model as it is now");
   models.moved->set_cache_dtype(at::kHalf);
   EXPECT_EQ(error_text([&] { models.moved->make_cache(1, 3); }),
-            "ConfigError: models.CausalLM: a cache of float16 on a GPU, expected one of float32");
+            "ConfigError: models.CausalLM: a cache of Half on a GPU, expected Float");
   models.moved->set_cache_dtype(std::nullopt);
   nn::KvCache cache = models.moved->make_cache(1, 3);
   EXPECT_EQ(cache.num_bytes(), 2 * 2 * 2 * 3 * 16 * 4);

@@ -44,8 +44,8 @@ class OneLayer {
     const std::string what =
         core::join(tokens, " behind ", cache_.length(), ", head dim ", head_dim_, ", window ",
                    spec_.window, ", cache of ", c10::toString(cache_.dtype()));
-    keys_.push_back(angles.apply(k).to(cache_.dtype()).to(at::kFloat));
-    values_.push_back(v.to(cache_.dtype()).to(at::kFloat));
+    keys_.push_back(as_kept(angles.apply(k)));
+    values_.push_back(as_kept(v));
     const at::Tensor expected = nn::grouped_query_attention(
         taken(angles.apply(q)), taken(at::cat(keys_, 1)), taken(at::cat(values_, 1)), spec_);
     const at::Tensor q_ = q.clone(), k_ = k.clone();
@@ -70,9 +70,17 @@ class OneLayer {
     return nn::kernels::active_packed_attention() != nullptr &&
            tokens > FusedAttention::kFewTokens && nn::kernels::can_pack(head_dim_);
   }
-  // Rope's own rounding may be another step of float16, probabilities are rounded to bfloat16.
+  at::Tensor as_kept(const at::Tensor& x) const {
+    if (cache_.dtype() != at::kChar) return x.to(cache_.dtype()).to(at::kFloat);
+    const at::Tensor blocks = x.unflatten(-1, {-1, nn::kernels::kByteBlock});
+    const at::Tensor scale = blocks.abs().amax(-1, true) / 127;
+    return (at::round(blocks / scale) * scale).flatten(-2);
+  }
+  // Rope's own rounding may be another step of the cache's type, probabilities are rounded to
+  // bfloat16.
   double tolerance(bool rounds) const {
     if (rounds) return 3e-3;
+    if (cache_.dtype() == at::kChar) return 5e-3;
     return cache_.dtype() == at::kHalf ? 5e-4 : 1e-5;
   }
   at::Tensor rows(int64_t tokens, int64_t count) {
@@ -105,6 +113,9 @@ TEST(FusedAttention, GivesWhatLibtorchGives) {
       for (const int64_t window : {0, 5, 70}) {
         check_passes(batch, head_dim, window, at::kFloat);
         check_passes(batch, head_dim, window, at::kHalf);
+        if (head_dim % nn::kernels::kByteBlock == 0) {
+          check_passes(batch, head_dim, window, at::kChar);
+        }
       }
     }
   }
@@ -112,7 +123,7 @@ TEST(FusedAttention, GivesWhatLibtorchGives) {
 
 TEST(FusedAttention, TakesAnotherScaleAndRopeOfAPartOrNone) {
   const c10::InferenceMode inference;
-  for (const at::ScalarType cache_type : {at::kFloat, at::kHalf}) {
+  for (const at::ScalarType cache_type : {at::kFloat, at::kHalf, at::kChar}) {
     OneLayer layer(2, 64, 0, cache_type, 0.03, 24), unturned(2, 32, 5, cache_type, 0.4);
     unturned.leave_out_rope();
     for (const int64_t tokens : {3, 1, 60, 1, 100}) {

@@ -236,12 +236,14 @@ TEST(FusedDecoder, ItsCacheIsOfFloat16UnlessSaidOtherwise) {
   model->set_cache_dtype(std::nullopt);
   EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kHalf);
   EXPECT_EQ(error_text([&] { model->set_cache_dtype(at::kBFloat16); }),
-            "ConfigError: models.CausalLM: a cache of BFloat16, expected Float or Half");
+            "ConfigError: models.CausalLM: a cache of BFloat16, expected Float, Half or Char");
 }
 
-TEST(FusedDecoder, BlocksThatRunAsModulesReadEitherCache) {
+TEST(FusedDecoder, BlocksThatRunAsModulesReadAnyCache) {
   const c10::InferenceMode inference;
-  const auto model = make_model(dense_config("llama"), Group(), {});
+  ModelConfig config = dense_config("llama");
+  config.head_dim = 32;
+  const auto model = make_model(config, Group(), {});
   model->eval();
   EXPECT_EQ(model->make_cache(1, 3).dtype(), at::kFloat);
   const at::Tensor ids_BT = ids_of(1, 12), whole = model->forward(ids_BT, nullptr);
@@ -250,6 +252,8 @@ TEST(FusedDecoder, BlocksThatRunAsModulesReadEitherCache) {
   const at::Tensor half = in_pieces(*model, ids_BT, {5, 1, 6});
   test::expect_close(half, whole, "float16", 2e-3);
   EXPECT_FALSE(at::equal(half, whole));
+  model->set_cache_dtype(at::kChar);
+  test::expect_close(in_pieces(*model, ids_BT, {5, 1, 6}), whole, "8 bits", 2e-2);
 }
 
 TEST(FusedDecoder, ACacheOfOtherSequencesIsAnError) {

@@ -43,6 +43,34 @@ TEST(KvCache, RoundsToItsType) {
   EXPECT_TRUE(at::equal(v, tokens(5, 2).to(at::kHalf)));
 }
 
+TEST(KvCache, KeepsBlocksOf8Bits) {
+  KvCache cache(
+      {.num_layers = 1, .num_kv_heads = 3, .head_dim = 64, .capacity = 8, .dtype = at::kChar});
+  EXPECT_EQ(cache.num_bytes(), 2 * 3 * 8 * 2 * 36);
+  const at::Tensor rows = seeded({1, 3, 6, 64}, 1, at::kFloat), values = rows.neg();
+  cache.append(0, rows.narrow(2, 0, 5), values.narrow(2, 0, 5));
+  cache.advance(5);
+  const auto [k, v] = cache.append(0, rows.narrow(2, 5, 1), values.narrow(2, 5, 1));
+  const at::Tensor blocks = rows.unflatten(-1, {2, 32});
+  const at::Tensor scale = blocks.abs().amax(-1, true) / 127;
+  expect_close(k, (at::round(blocks / scale) * scale).flatten(-2), "keys", 1e-6);
+  EXPECT_TRUE(at::equal(v, k.neg()));
+  KvCache copy(
+      {.num_layers = 1, .num_kv_heads = 3, .head_dim = 64, .capacity = 8, .dtype = at::kChar});
+  cache.advance(1);
+  copy.append_copy(cache, 2, 4);
+  EXPECT_TRUE(at::equal(copy.appended(0, 0).first, k.narrow(2, 2, 4)));
+  EXPECT_EQ(error_text([] {
+              KvCache({.num_layers = 1,
+                       .num_kv_heads = 1,
+                       .head_dim = 24,
+                       .capacity = 1,
+                       .dtype = at::kChar});
+            }),
+            "ConfigError: nn.KvCache: heads of 24 numbers in 8 bits, expected a multiple of 32; "
+            "keep them in 16 bits");
+}
+
 TEST(KvCache, KeepsKeysAloneWhereThereAreNoValues) {
   KvCache cache({.num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .capacity = 8, .value_dim = 0});
   EXPECT_EQ(cache.num_bytes(), 2 * 3 * 8 * 4 * 4);

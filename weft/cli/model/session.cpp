@@ -128,6 +128,11 @@ models::LoadedModel load(const ModelOptions& options, const io::TensorFile& file
   return models::load_model(file, group, load);
 }
 
+at::ScalarType cache_dtype(const std::string& name) {
+  if (name == "q8_0") return at::kChar;
+  return name == "f16" ? at::kHalf : at::kFloat;
+}
+
 void check_exact(const ModelOptions& options) {
   check<ConfigError>(!options.is_exact || options.activations != "float",
                      "--exact: with --activations float, expected int16 or int8; add one of them");
@@ -136,8 +141,9 @@ void check_exact(const ModelOptions& options) {
 }
 
 void check_cache_type(const ModelOptions& options) {
-  check<ConfigError>(options.cache_type != "f16" || options.device != "cuda",
-                     "--cache-type: f16 with --device cuda, expected f32; leave one of them out");
+  const bool is_float = options.cache_type.empty() || options.cache_type == "f32";
+  check<ConfigError>(is_float || options.device != "cuda", "--cache-type: ", options.cache_type,
+                     " with --device cuda, expected f32; leave one of them out");
 }
 
 // Hosts may keep the model in different places, as its own bytes are compared, and lend it as many
@@ -224,7 +230,7 @@ Session open_session(const ModelOptions& options, const dist::World& world) {
     adapter = checked_adapter(options, checked_plan(options, *session.file));
   session.loaded = load(options, *session.file, world.group());
   if (!options.cache_type.empty()) {
-    session.loaded.model->set_cache_dtype(options.cache_type == "f16" ? at::kHalf : at::kFloat);
+    session.loaded.model->set_cache_dtype(cache_dtype(options.cache_type));
   }
   if (adapter.has_value()) put_adapter(*session.loaded.model, *adapter, session.path);
   session.load_seconds =

@@ -228,7 +228,9 @@ std::string profile_table(const nlohmann::json& report) {
 }
 
 std::string cache_type(const models::CausalLM& model) {
-  return model.make_cache(1, 1).dtype() == at::kHalf ? "f16" : "f32";
+  const at::ScalarType dtype = model.make_cache(1, 1).dtype();
+  if (dtype == at::kChar) return "q8_0";
+  return dtype == at::kHalf ? "f16" : "f32";
 }
 
 void measure_and_show(const ModelOptions& model, const Session& session,

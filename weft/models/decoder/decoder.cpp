@@ -224,7 +224,7 @@ class Decoder : public CausalLM, public ReadsEach {
   void set_cache_dtype(std::optional<at::ScalarType> dtype) override {
     core::check<core::ConfigError>(
         !dtype || FusedAttention::reads_cache_of(*dtype), "models.CausalLM: a cache of ",
-        c10::toString(dtype.value_or(at::kFloat)), ", expected Float or Half");
+        c10::toString(dtype.value_or(at::kFloat)), ", expected Float, Half or Char");
     cache_dtype_ = dtype;
   }
 

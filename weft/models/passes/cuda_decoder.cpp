@@ -110,9 +110,9 @@ bool CudaDecoder::add(const DecoderBlock& block) {
 }
 
 nn::KvCache CudaDecoder::make_cache(const CacheRequest& request) const {
-  core::check<core::ConfigError>(request.dtype.value_or(at::kFloat) == at::kFloat,
-                                 "models.CausalLM: a cache of float16 on a GPU, expected one of "
-                                 "float32");
+  core::check<core::ConfigError>(
+      request.dtype.value_or(at::kFloat) == at::kFloat, "models.CausalLM: a cache of ",
+      c10::toString(request.dtype.value_or(at::kFloat)), " on a GPU, expected Float");
   core::check<core::ConfigError>(request.capacity >= 1, "nn.KvCache: capacity ", request.capacity,
                                  ", expected at least 1 position");
   const CudaKvStore::Sizes sizes{static_cast<int64_t>(layers_.size()), request.batch, kv_heads_,

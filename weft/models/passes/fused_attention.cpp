@@ -49,11 +49,15 @@ struct Turns {
   }
 };
 
-bool is_half(const FusedAttention::Call& call) { return call.caches.front()->dtype() == at::kHalf; }
+at::ScalarType cache_type(const FusedAttention::Call& call) { return call.caches.front()->dtype(); }
+
+// Whether keys and values are read as they lie.
+bool is_float(const FusedAttention::Call& call) { return cache_type(call) == at::kFloat; }
 
 const nn::kernels::CacheKernel& cache_kernel(const FusedAttention::Call& call) {
   const nn::kernels::Kernel& kernel = nn::kernels::active_kernel();
-  return is_half(call) ? kernel.float16_cache : kernel.float32_cache;
+  if (cache_type(call) == at::kHalf) return kernel.float16_cache;
+  return cache_type(call) == at::kChar ? kernel.byte_cache : kernel.float32_cache;
 }
 
 // Keys and values of a sequence in a layer.
@@ -63,7 +67,7 @@ struct CacheRows {
 
   CacheRows(const FusedAttention::Call& call, int64_t sequence, int64_t head_dim)
       : capacity(call.cache_of(sequence).capacity()),
-        row_bytes(head_dim * (is_half(call) ? 2 : 4)) {
+        row_bytes(nn::KvCache::row_bytes(cache_type(call), head_dim)) {
     const nn::KvCache& cache = call.cache_of(sequence);
     const int64_t before =
         call.has_own_caches() ? 0 : sequence * call.k.count * capacity * row_bytes;
@@ -199,10 +203,11 @@ void FusedAttention::attend_each(const Call& call) {
   });
 }
 
-// Tiles of float16 have a place for their values in float32, which the kernel of float32 reads.
+// Tiles that are not of float32 have a place for their values in float32, which the kernel of
+// float32 reads.
 int64_t FusedAttention::floats_of_head(const Call& call) const {
   const int64_t keys = num_tiles(call.positions()) * kTile * head_dim_;
-  return packed_ == nullptr && is_half(call) ? 2 * keys : keys;
+  return packed_ == nullptr && !is_float(call) ? 2 * keys : keys;
 }
 
 float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv) const {
@@ -210,7 +215,7 @@ float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv)
 }
 
 float* FusedAttention::value_rows(const Call& call, int64_t sequence, int64_t kv) const {
-  if (is_half(call)) return key_tiles(call, sequence, kv) + floats_of_head(call) / 2;
+  if (!is_float(call)) return key_tiles(call, sequence, kv) + floats_of_head(call) / 2;
   return static_cast<float*>(CacheRows(call, sequence, head_dim_).value(kv, 0));
 }
 
@@ -229,7 +234,7 @@ void FusedAttention::take_tile(const Call& call, int64_t sequence, int64_t kv, i
   const int64_t first = tile * kTile, count = std::min(kTile, call.positions() - first);
   const CacheRows held(call, sequence, head_dim_);
   const auto in_float = [&](const void* rows, float* to) -> const float* {
-    if (!is_half(call)) return static_cast<const float*>(rows);
+    if (is_float(call)) return static_cast<const float*>(rows);
     cache_kernel(call).widen(rows, to, count * head_dim_);
     return to;
   };

@@ -12,8 +12,8 @@ namespace weft::models {
 
 /// The attention of a fused pass: rope, the write to the cache, and queries against all that it
 /// then holds, in memory that the next layer will use again. In float32, whether the cache is of
-/// float32 or float16 (reads_cache_of), but for passes by tiles where the processor multiplies
-/// tiles of bfloat16: these round queries, keys, values and probabilities to it.
+/// float32, float16 or 8 bits (reads_cache_of), but for passes by tiles where the processor
+/// multiplies tiles of bfloat16: these round queries, keys, values and probabilities to it.
 class FusedAttention {
  public:
   /// A pass of at most so many tokens reads the cache for one after the other by the kernel that a
@@ -65,7 +65,7 @@ class FusedAttention {
   };
 
   static bool reads_cache_of(at::ScalarType dtype) {
-    return dtype == at::kFloat || dtype == at::kHalf;
+    return dtype == at::kFloat || dtype == at::kHalf || dtype == at::kChar;
   }
 
   /// With `is_exact` passes of any length read the cache as those of few tokens do, so that a

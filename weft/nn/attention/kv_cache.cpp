@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/nn/kernels/select.h"
 
 namespace weft::nn {
 
@@ -19,7 +20,23 @@ int64_t checked_capacity(int64_t capacity) {
   return capacity;
 }
 
+// How large the last dim of keys or values is.
+int64_t width_of(at::ScalarType dtype, int64_t head_dim) {
+  return dtype == at::kChar ? KvCache::row_bytes(dtype, head_dim) : head_dim;
+}
+
+void check_blocks(int64_t head_dim) {
+  core::check<core::ConfigError>(head_dim % kernels::kByteBlock == 0, "nn.KvCache: heads of ",
+                                 head_dim, " numbers in 8 bits, expected a multiple of ",
+                                 kernels::kByteBlock, "; keep them in 16 bits");
+}
+
 }  // namespace
+
+int64_t KvCache::row_bytes(at::ScalarType dtype, int64_t head_dim) {
+  if (dtype != at::kChar) return head_dim * static_cast<int64_t>(c10::elementSize(dtype));
+  return head_dim / kernels::kByteBlock * static_cast<int64_t>(sizeof(kernels::ByteBlock));
+}
 
 KvCache::KvCache(const Options& options)
     : dtype_(options.dtype),
@@ -47,11 +64,15 @@ KvCache::KvCache(const Options& options)
 
 void KvCache::make_group(const Options& options, const KvHeads& heads,
                          const std::vector<size_t>& members) {
+  const int64_t value_dim = options.value_dim.value_or(heads.head_dim);
+  if (dtype_ == at::kChar) {
+    for (const int64_t dim : {heads.head_dim, value_dim}) check_blocks(dim);
+  }
   std::array<int64_t, 5> shape = {static_cast<int64_t>(members.size()), options.batch, heads.count,
-                                  capacity_, heads.head_dim};
+                                  capacity_, width_of(dtype_, heads.head_dim)};
   Group& group = groups_.emplace_back();
   group.keys = at::empty(shape, dtype_);
-  shape[4] = options.value_dim.value_or(heads.head_dim);
+  shape[4] = width_of(dtype_, value_dim);
   group.values = at::empty(shape, dtype_);
   for (size_t i = 0; i < members.size(); ++i) {
     Layer& layer = layers_[members[i]];
@@ -83,14 +104,40 @@ std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tenso
                                  "tensors; make a new one of the model as it is now");
   check_room(tokens);
   const Layer& own = layers_[static_cast<size_t>(layer)];
-  own.keys.narrow(2, length_, tokens).copy_(k_BkTH);
-  if (own.values.numel() > 0) own.values.narrow(2, length_, tokens).copy_(v_BkTH);
+  write(own.keys, length_, k_BkTH);
+  if (own.values.numel() > 0) write(own.values, length_, v_BkTH);
   return appended(layer, tokens);
+}
+
+void KvCache::write(const at::Tensor& kept, int64_t start, const at::Tensor& rows_BkTH) const {
+  const int64_t tokens = rows_BkTH.size(2);
+  if (dtype_ != at::kChar) {
+    kept.narrow(2, start, tokens).copy_(rows_BkTH);
+    return;
+  }
+  const at::Tensor numbers = rows_BkTH.to(at::kFloat).contiguous();
+  const at::Tensor bytes =
+      at::empty({kept.size(0), kept.size(1), tokens, kept.size(3)}, kept.options());
+  kernels::active_kernel().byte_cache.narrow(numbers.const_data_ptr<float>(),
+                                             bytes.mutable_data_ptr(), numbers.numel());
+  kept.narrow(2, start, tokens).copy_(bytes);
+}
+
+at::Tensor KvCache::read(const at::Tensor& kept, int64_t count) const {
+  const at::Tensor rows = kept.narrow(2, 0, count);
+  if (dtype_ != at::kChar || rows.numel() == 0) return rows;
+  const at::Tensor bytes = rows.contiguous();
+  constexpr auto kBlockBytes = static_cast<int64_t>(sizeof(kernels::ByteBlock));
+  const int64_t head_dim = bytes.size(3) / kBlockBytes * kernels::kByteBlock;
+  at::Tensor numbers = at::empty({bytes.size(0), bytes.size(1), count, head_dim}, at::kFloat);
+  kernels::active_kernel().byte_cache.widen(bytes.const_data_ptr(),
+                                            numbers.mutable_data_ptr<float>(), numbers.numel());
+  return numbers;
 }
 
 std::pair<at::Tensor, at::Tensor> KvCache::appended(int64_t layer, int64_t tokens) const {
   const Layer& own = layers_[static_cast<size_t>(layer)];
-  return {own.keys.narrow(2, 0, length_ + tokens), own.values.narrow(2, 0, length_ + tokens)};
+  return {read(own.keys, length_ + tokens), read(own.values, length_ + tokens)};
 }
 
 void KvCache::check_room(int64_t tokens) const {

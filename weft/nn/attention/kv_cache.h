@@ -45,6 +45,8 @@ class KvCache {
     int64_t num_kv_heads = 0;
     int64_t head_dim = 0;
     int64_t capacity = 0;
+    /// kFloat, kHalf, kBFloat16, or kChar: 8 bits with a scale for each kernels::kByteBlock numbers
+    /// of a head, of which heads then have a multiple.
     at::ScalarType dtype = at::kFloat;
     /// Of values, where it is not head_dim; 0: keys are all that is kept.
     std::optional<int64_t> value_dim = std::nullopt;
@@ -54,6 +56,7 @@ class KvCache {
     /// num_kv_heads of head_dim.
     std::vector<KvHeads> heads = {};
   };
+  /// Throws ConfigError for a capacity below 1, and for heads that kChar does not take.
   explicit KvCache(const Options& options);
   /// Counts positions only; their keys and values are in `store`, and append throws ConfigError.
   KvCache(int64_t capacity, std::shared_ptr<KvStore> store);
@@ -65,8 +68,8 @@ class KvCache {
   }
 
   /// Appends k_BkTH and v_BkTH of `layer` to the positions so far and returns views of all, up to
-  /// and with them, of dtype(). Without values v is not looked at. Throws ConfigError when they
-  /// don't fit into the capacity.
+  /// and with them, of dtype(); of kChar what they stand for, in float32. Without values v is not
+  /// looked at. Throws ConfigError when they don't fit into the capacity.
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k_BkTH,
                                            const at::Tensor& v_BkTH);
   /// What append returned last: for a layer that reads the keys and values of another one, which
@@ -76,8 +79,9 @@ class KvCache {
   void check_room(int64_t tokens) const;
   /// Sequences of tensors; 0 where there is a store.
   int64_t batch() const { return batch_; }
-  /// Memory for all positions of a layer, [B, k, capacity, H] of dtype() without gaps: for a caller
-  /// that writes the positions after length() itself. Of a layer without a state.
+  /// Memory for all positions of a layer, [B, k, capacity, H] of dtype() without gaps, row_bytes()
+  /// for each: for a caller that writes the positions after length() itself. Of a layer without a
+  /// state.
   void* keys(int64_t layer) const { return layers_[static_cast<size_t>(layer)].keys_data; }
   void* values(int64_t layer) const { return layers_[static_cast<size_t>(layer)].values_data; }
   /// Null where keys and values are tensors.
@@ -96,6 +100,8 @@ class KvCache {
     return states_.empty() || length == length_ ? length : 0;
   }
 
+  /// Bytes of so many numbers of a head in that type.
+  static int64_t row_bytes(at::ScalarType dtype, int64_t head_dim);
   /// The type of keys and values.
   at::ScalarType dtype() const { return dtype_; }
   int64_t length() const { return length_; }
@@ -106,6 +112,9 @@ class KvCache {
   void make_states(const Options& options);
   void make_group(const Options& options, const KvHeads& heads, const std::vector<size_t>& members);
   void clear_states();
+  /// Of `kept`, [B, k, capacity, numbers or bytes], `count` positions from `start` on.
+  void write(const at::Tensor& kept, int64_t start, const at::Tensor& rows_BkTH) const;
+  at::Tensor read(const at::Tensor& kept, int64_t count) const;
 
   at::ScalarType dtype_ = at::kFloat;
   int64_t capacity_;

@@ -15,6 +15,7 @@ struct Types {
   using I = int32_t __attribute__((vector_size(32)));
   using U = uint32_t __attribute__((vector_size(32)));
   using Half = uint16_t __attribute__((vector_size(16)));
+  using Bytes = int8_t __attribute__((vector_size(8)));
 };
 struct Avx2 : Vectors<Types> {
   static constexpr int kGemmRows = 6;
@@ -30,6 +31,10 @@ struct Avx2 : Vectors<Types> {
     const F most = above < -kMostFloat16 ? all(-kMostFloat16) : above;
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                      _mm256_cvtps_ph(most, _MM_FROUND_TO_NEAREST_INT));
+  }
+  [[gnu::always_inline]] static F load(const int8_t* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
   }
 };
 
@@ -53,7 +58,8 @@ const Kernel kAvx2Kernel = {"avx2",
                             element_kernel<Avx2, float>(),
                             element_kernel<Avx2, uint16_t>(),
                             cache_kernel<Avx2, float>(),
-                            cache_kernel<Avx2, Float16>()};
+                            cache_kernel<Avx2, Float16>(),
+                            cache_kernel<Avx2, ByteBlock>()};
 
 }  // namespace weft::nn::kernels
 

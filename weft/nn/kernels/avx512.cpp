@@ -14,6 +14,7 @@ struct Types {
   using I = int32_t __attribute__((vector_size(64)));
   using U = uint32_t __attribute__((vector_size(64)));
   using Half = uint16_t __attribute__((vector_size(32)));
+  using Bytes = int8_t __attribute__((vector_size(16)));
 };
 struct Avx512 : Vectors<Types> {
   static constexpr int kGemmRows = 6;
@@ -29,6 +30,10 @@ struct Avx512 : Vectors<Types> {
     const F most = above < -kMostFloat16 ? all(-kMostFloat16) : above;
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                         _mm512_cvtps_ph(most, _MM_FROUND_TO_NEAREST_INT));
+  }
+  [[gnu::always_inline]] static F load(const int8_t* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
   }
 };
 
@@ -47,7 +52,8 @@ const Kernel kAvx512Kernel = {"avx512",
                               element_kernel<Avx512, float>(),
                               element_kernel<Avx512, uint16_t>(),
                               cache_kernel<Avx512, float>(),
-                              cache_kernel<Avx512, Float16>()};
+                              cache_kernel<Avx512, Float16>(),
+                              cache_kernel<Avx512, ByteBlock>()};
 
 }  // namespace weft::nn::kernels
 

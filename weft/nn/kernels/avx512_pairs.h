@@ -12,6 +12,7 @@ struct Avx512Types {
   using I = int32_t __attribute__((vector_size(64)));
   using U = uint32_t __attribute__((vector_size(64)));
   using Half = uint16_t __attribute__((vector_size(32)));
+  using Bytes = int8_t __attribute__((vector_size(16)));
 };
 
 /// Vectors that round to bfloat16 and multiply pairs of it by AVX512_BF16's instructions. File: a

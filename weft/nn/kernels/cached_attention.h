@@ -1,59 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
+#include "weft/nn/kernels/block_cache.h"
+#include "weft/nn/kernels/cached_rows.h"
 #include "weft/nn/kernels/kernel.h"
 #include "weft/nn/kernels/row_loops.h"
 #include "weft/nn/kernels/vectors.h"
 
-/// Attention of one token's queries over the positions of a cache of elements T: float or Float16.
-/// V: see vectors.h.
+/// Attention of one token's queries over the positions of a cache of elements T: float, Float16 or
+/// ByteBlock, whose own loops stand in block_cache.h. V: see vectors.h.
 namespace weft::nn::kernels {
-
-/// Place `lane` of two vectors' pair sums in blocks of kBlock: where its first summand lies in the
-/// two, end to end.
-template <int kWidth, int kBlock>
-consteval int first_summand(int lane) {
-  const int block = lane / kBlock;
-  return block / 2 * 2 * kBlock + lane % kBlock + (block % 2 == 1 ? kWidth : 0);
-}
-
-/// The sums of neighbouring blocks of two vectors' lanes, in the lanes' order.
-template <class V, int kBlock, int... kLane>
-[[gnu::always_inline]] inline typename V::F add_pairs(typename V::F a, typename V::F b,
-                                                      std::integer_sequence<int, kLane...>) {
-  return __builtin_shufflevector(a, b, first_summand<V::kWidth, kBlock>(kLane)...) +
-         __builtin_shufflevector(a, b, (first_summand<V::kWidth, kBlock>(kLane) + kBlock)...);
-}
-
-/// A vector of the sums of V::kWidth vectors: parts[i]'s comes to place i. Overwrites parts.
-template <class V, int kBlock = 1>
-[[gnu::always_inline]] inline typename V::F sum_each(typename V::F* parts) {
-  if constexpr (kBlock == V::kWidth) {
-    return parts[0];
-  } else {
-    for (int i = 0; i < V::kWidth / kBlock / 2; ++i) {
-      parts[i] = add_pairs<V, kBlock>(parts[2 * i], parts[2 * i + 1],
-                                      std::make_integer_sequence<int, V::kWidth>());
-    }
-    return sum_each<V, 2 * kBlock>(parts);
-  }
-}
-
-/// `count` elements of rows that end with `end` are read now: asks for those that come then, and
-/// behind the end for those from `next` on. A cache of many positions has left the processor's
-/// caches since the last token.
-template <class T>
-[[gnu::always_inline]] static inline void fetch_rows(const T* rows, int64_t count, const T* end,
-                                                     const T* next) {
-  constexpr int64_t kFar = 4096 / sizeof(T), kNear = 1024 / sizeof(T), kLine = 64 / sizeof(T);
-  for (int64_t i = 0; i < count; i += kLine) {
-    const T *const far = rows + kFar + i, *const near = rows + kNear + i;
-    __builtin_prefetch(far < end ? far : next + (far - end), 0, 2);
-    __builtin_prefetch(near < end ? near : next + (near - end), 0, 3);
-  }
-}
 
 /// Scores of kQueries queries, row after row, for the positions from `first` on: as many as have
 /// their sums in one vector, or `left` if that is less.
@@ -78,11 +35,17 @@ template <class V, class T, int kQueries>
           for (int j = 0; j < kQueries; ++j) parts[j * kPositions + s] += q[j] * k;
         }
       });
-  float sums[V::kWidth];
-  V::store(sum_each<V>(parts), sums);
-  for (int j = 0; j < kQueries; ++j) {
-    float* const own = scores + j * head.positions + first;
-    for (int s = 0; s < kPositions && s < left; ++s) own[s] = sums[j * kPositions + s];
+  store_scores<V, kQueries>(parts, head.positions, first, left, scores);
+}
+
+/// The same for any T.
+template <class V, class T, int kQueries>
+[[gnu::always_inline]] inline void score_part(const CachedHead& head, int64_t first, int64_t left,
+                                              float* scores) {
+  if constexpr (kIsBlock<T>) {
+    score_blocks<V, kQueries>(head, first, left, scores);
+  } else {
+    score_some<V, T, kQueries>(head, first, left, scores);
   }
 }
 
@@ -94,15 +57,15 @@ template <class V, class T, int kQueries>
   const int64_t half = head.positions / (2 * kPositions) * kPositions;
   int64_t first = 0;
   for (; first < half; first += kPositions) {
-    score_some<V, T, kQueries>(head, first, kPositions, scores);
-    score_some<V, T, kQueries>(head, half + first, kPositions, scores);
+    score_part<V, T, kQueries>(head, first, kPositions, scores);
+    score_part<V, T, kQueries>(head, half + first, kPositions, scores);
   }
   first = 2 * half;
   for (; first + kPositions <= head.positions; first += kPositions) {
-    score_some<V, T, kQueries>(head, first, kPositions, scores);
+    score_part<V, T, kQueries>(head, first, kPositions, scores);
   }
   const int64_t left = head.positions - first;
-  if (left > 0) score_some<V, T, kQueries>(head, first, left, scores);
+  if (left > 0) score_part<V, T, kQueries>(head, first, left, scores);
 }
 
 /// scores become cap * tanh(score / cap).
@@ -160,6 +123,17 @@ template <class V, class T, int kQueries, int kCount>
   }
 }
 
+/// The same for any T.
+template <class V, class T, int kQueries, int kCount>
+[[gnu::always_inline]] inline void mix_part(const CachedHead& head, const float* weights,
+                                            const float* factors, int64_t at) {
+  if constexpr (kIsBlock<T>) {
+    mix_blocks<V, kQueries, kCount>(head, weights, factors, at);
+  } else {
+    mix_values<V, T, kQueries, kCount>(head, weights, factors, at);
+  }
+}
+
 /// One element of an output, where no vector is left.
 template <class V, class T>
 [[gnu::always_inline]] inline float mix_one(const CachedHead& head, const float* weights,
@@ -176,8 +150,9 @@ template <class V, class T>
 template <class V, class T, int kQueries>
 [[gnu::always_inline]] inline void attend_queries(const CachedHead& head, float* scores) {
   // As many sums as registers hold.
-  constexpr int kMost =
+  constexpr int kOfValues =
       V::kWidth >= 16 ? (kQueries < 4 ? 4 : 2) : (kQueries < 2 ? 4 : 4 / kQueries);
+  constexpr int kMost = kIsBlock<T> ? kBlockVectors<V, kQueries> : kOfValues;
   const int64_t H = head.head_dim;
   score_positions<V, T, kQueries>(head, scores);
   if (head.cap != 0) cap_array<V>(head.cap, scores, kQueries * head.positions);
@@ -188,14 +163,16 @@ template <class V, class T, int kQueries>
   }
   int64_t at = 0;
   for (; at + kMost * V::kWidth <= H; at += kMost * V::kWidth) {
-    mix_values<V, T, kQueries, kMost>(head, scores, factors, at);
+    mix_part<V, T, kQueries, kMost>(head, scores, factors, at);
   }
   for (; at + V::kWidth <= H; at += V::kWidth) {
-    mix_values<V, T, kQueries, 1>(head, scores, factors, at);
+    mix_part<V, T, kQueries, 1>(head, scores, factors, at);
   }
-  for (; at < H; ++at) {
-    for (int j = 0; j < kQueries; ++j) {
-      head.o[j * H + at] = mix_one<V, T>(head, scores + j * head.positions, factors[j], at);
+  if constexpr (!kIsBlock<T>) {
+    for (; at < H; ++at) {
+      for (int j = 0; j < kQueries; ++j) {
+        head.o[j * H + at] = mix_one<V, T>(head, scores + j * head.positions, factors[j], at);
+      }
     }
   }
 }
@@ -223,7 +200,11 @@ void attend_cached(const CachedHead& head, float* scores) {
 /// All of it for elements T.
 template <class V, class T>
 constexpr CacheKernel cache_kernel() {
-  return {attend_cached<V, T>, narrow_array<V, T>, widen_array<V, T>};
+  if constexpr (kIsBlock<T>) {
+    return {attend_cached<V, T>, narrow_blocks<V>, widen_blocks<V>};
+  } else {
+    return {attend_cached<V, T>, narrow_array<V, T>, widen_array<V, T>};
+  }
 }
 
 }  // namespace weft::nn::kernels

@@ -55,6 +55,14 @@ struct Float16 {
   uint16_t bits;
 };
 
+/// Neighbours that share a scale in a cache of 8 bits.
+inline constexpr int64_t kByteBlock = 32;
+/// Number i of them is scale * values[i]. GGUF's Q8_0 with a scale of float32.
+struct ByteBlock {
+  float scale;
+  int8_t values[kByteBlock];
+};
+
 /// Attention of one token's queries that read one kv head of a cache, in float32.
 struct CachedHead {
   int64_t queries = 1;
@@ -141,7 +149,9 @@ struct CacheKernel {
   /// `scores` holds cached_scores(head.positions) floats. A query's result has the same bits
   /// whichever others are beside it.
   void (*attend)(const CachedHead& head, float* scores);
-  /// Between that type and float32. float16 takes what is too large for it as its largest number.
+  /// Between that type and float32. float16 takes what is too large for it as its largest number;
+  /// of blocks `count` is a multiple of kByteBlock, and one that holds a number that is not finite
+  /// becomes NaN.
   void (*narrow)(const float* x, void* y, int64_t count);
   void (*widen)(const void* x, float* y, int64_t count);
 };
@@ -160,6 +170,8 @@ struct Kernel {
   ElementKernel bfloat16;
   CacheKernel float32_cache;
   CacheKernel float16_cache;
+  /// Of ByteBlock; heads have a multiple of kByteBlock numbers.
+  CacheKernel byte_cache;
 };
 
 /// Floats that attend and attend_backward need beside their arguments.

@@ -10,6 +10,7 @@ struct Types {
   using I = int32_t __attribute__((vector_size(16)));
   using U = uint32_t __attribute__((vector_size(16)));
   using Half = uint16_t __attribute__((vector_size(8)));
+  using Bytes = int8_t __attribute__((vector_size(4)));
 };
 struct Plain : Vectors<Types> {
   static constexpr int kGemmRows = 4;
@@ -28,6 +29,7 @@ const Kernel kPlainKernel = {"plain",
                              element_kernel<Plain, float>(),
                              element_kernel<Plain, uint16_t>(),
                              cache_kernel<Plain, float>(),
-                             cache_kernel<Plain, Float16>()};
+                             cache_kernel<Plain, Float16>(),
+                             cache_kernel<Plain, ByteBlock>()};
 
 }  // namespace weft::nn::kernels

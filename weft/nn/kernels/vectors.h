@@ -10,14 +10,15 @@
 /// inlined: nothing is shared between files.
 namespace weft::nn::kernels {
 
-/// kWidth floats F, integers I and U of the same places, and the 16 bits of a bfloat16 each, Half:
-/// as Types has them.
+/// kWidth floats F, integers I and U of the same places, the 16 bits of a bfloat16 each, Half, and
+/// integers of 8 bits, Bytes: as Types has them.
 template <class Types>
 struct Vectors {
   using F = typename Types::F;
   using I = typename Types::I;
   using U = typename Types::U;
   using Half = typename Types::Half;
+  using Bytes = typename Types::Bytes;
   static constexpr int kWidth = sizeof(F) / sizeof(float);
 
   [[gnu::always_inline]] static F all(float value) { return F{} + value; }
@@ -71,6 +72,11 @@ struct Vectors {
     __builtin_memcpy(to, &half, sizeof(half));
   }
   static constexpr float kMostFloat16 = 65504.0F;
+  [[gnu::always_inline]] static F load(const int8_t* from) {
+    Bytes bytes;
+    __builtin_memcpy(&bytes, from, sizeof(bytes));
+    return __builtin_convertvector(__builtin_convertvector(bytes, I), F);
+  }
   [[gnu::always_inline]] static F max(F a, F b) { return a > b ? a : b; }
   [[gnu::always_inline]] static float sum(F a) {
     return fold<kWidth / 2>(
