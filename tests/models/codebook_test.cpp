@@ -4,10 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/io/views/plan_fixture.h"
-#include "tests/models/family_files.h"
-#include "tests/models/model_logits.h"
+#include "tests/models/published_logits.h"
 #include "tests/models/up_and_down.h"
-#include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/linear/dense_linear.h"
 
@@ -17,12 +15,11 @@
 namespace weft::models {
 namespace {
 
-using dist::Group;
 using io::Dtype;
 using nlohmann::json;
+using test::bytes_of_tensor;
+using test::expect_published_logits;
 using test::expect_up_and_down;
-using test::family_path;
-using test::on_ranks;
 using test::up_and_down;
 using testing::error_text;
 using testing::NamedType;
@@ -49,9 +46,8 @@ struct CodebookFile {
     for (const char* base : {"up", "down"}) add_matrix(base, is_nested);
   }
   void add(const std::string& name, Dtype dtype, const at::Tensor& tensor) {
-    const at::Tensor whole = tensor.contiguous();
-    types.push_back({name, dtype, whole.sizes().vec()});
-    bytes[name] = {static_cast<const char*>(whole.const_data_ptr()), whole.nbytes()};
+    types.push_back({name, dtype, tensor.sizes().vec()});
+    bytes[name] = bytes_of_tensor(tensor);
   }
   void set_state(const std::string& base) {
     const std::string text = state.dump(), name = base + ".weight.quant_state.bitsandbytes__nf4";
@@ -133,17 +129,7 @@ TEST(CodebookFiles, ThatDoNotFitAreRefused) {
 }
 
 TEST(CodebookModels, GiveTheLogitsOfThePublishedImplementation) {
-  for (const std::string name : {"llama_nf4", "qwen3_fp4"}) {
-    const auto file = io::TensorFile::open(family_path(name));
-    const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
-    on_ranks([&](const Group& group) {
-      const auto model = load_model(*file, group).model;
-      EXPECT_LE(
-          test::largest_difference(test::logits_of(*model, expected.ids_BT), expected.logits_TV),
-          1e-4)
-          << name;
-    });
-  }
+  expect_published_logits({"llama_nf4", "qwen3_fp4"});
 }
 
 }  // namespace

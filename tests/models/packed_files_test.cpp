@@ -15,6 +15,7 @@ namespace weft::models {
 namespace {
 
 using io::Dtype;
+using test::bytes_of_tensor;
 using test::expect_up_and_down;
 using test::up_and_down;
 using testing::error_text;
@@ -47,9 +48,6 @@ struct Numbers {
     };
     return (q.to(at::kFloat) - by_column(zeros)) * by_column(scales);
   }
-  std::string scale_bytes() const {
-    return {static_cast<const char*>(scales.data_ptr()), scales.nbytes()};
-  }
 };
 
 // Columns of `rows` [r, c] packed eight to a word; nibble i holds column order[i] of the eight.
@@ -78,7 +76,7 @@ void add_awq(const std::string& base, const Numbers& numbers, std::vector<NamedT
   types.push_back({base + ".scales", Dtype::kF16, {kGroups, kOut}});
   bytes[base + ".qweight"] = packed_columns(numbers.q.t(), kAwq);
   bytes[base + ".qzeros"] = packed_columns(numbers.zeros, kAwq);
-  bytes[base + ".scales"] = numbers.scale_bytes();
+  bytes[base + ".scales"] = bytes_of_tensor(numbers.scales);
 }
 
 void add_gptq(const std::string& base, const Numbers& numbers, std::vector<NamedType>& types,
@@ -91,9 +89,8 @@ void add_gptq(const std::string& base, const Numbers& numbers, std::vector<Named
   const at::Tensor by_row = numbers.q.t().view({kIn / 8, 8, kOut}).transpose(1, 2);
   bytes[base + ".qweight"] = packed_columns(by_row.reshape({kIn / 8 * kOut, 8}), kPlain);
   bytes[base + ".qzeros"] = packed_columns(numbers.zeros - 1, kPlain);
-  bytes[base + ".scales"] = numbers.scale_bytes();
-  bytes[base + ".g_idx"] = {static_cast<const char*>(numbers.groups.const_data_ptr()),
-                            numbers.groups.nbytes()};
+  bytes[base + ".scales"] = bytes_of_tensor(numbers.scales);
+  bytes[base + ".g_idx"] = bytes_of_tensor(numbers.groups);
 }
 
 void expect_shards(const PlanFile& file, const Numbers& up, const Numbers& down) {

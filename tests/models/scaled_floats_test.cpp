@@ -23,6 +23,7 @@ namespace {
 
 using dist::Group;
 using io::Dtype;
+using test::bytes_of_tensor;
 using test::expect_up_and_down;
 using test::family_path;
 using test::on_ranks;
@@ -34,11 +35,6 @@ using testing::replaced;
 using testing::TempDir;
 
 constexpr int64_t kFloatRows = 50, kFloatColumns = 94;
-
-std::string tensor_bytes(const at::Tensor& tensor) {
-  const at::Tensor whole = tensor.contiguous();
-  return {static_cast<const char*>(whole.const_data_ptr()), whole.nbytes()};
-}
 
 // A scale for each number of a matrix, from scales of blocks; the last blocks may be smaller.
 at::Tensor spread_scales(const at::Tensor& scales, int64_t per_out, int64_t per_in, int64_t out,
@@ -75,7 +71,7 @@ struct FloatTensors {
 
   void add(const std::string& name, Dtype dtype, const at::Tensor& tensor) {
     types.push_back({name, dtype, tensor.sizes().vec()});
-    bytes[name] = tensor_bytes(tensor);
+    bytes[name] = bytes_of_tensor(tensor);
   }
   void add(const std::string& base, const ScaledMatrix& floats, const char* suffix) {
     add(base + ".weight", Dtype::kF8E4M3, floats.codes);

@@ -3,10 +3,8 @@
 #include <map>
 
 #include "tests/io/views/plan_fixture.h"
-#include "tests/models/family_files.h"
-#include "tests/models/model_logits.h"
+#include "tests/models/published_logits.h"
 #include "tests/models/up_and_down.h"
-#include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/quantized_linear.h"
@@ -17,11 +15,10 @@
 namespace weft::models {
 namespace {
 
-using dist::Group;
 using io::Dtype;
+using test::bytes_of_tensor;
+using test::expect_published_logits;
 using test::expect_up_and_down;
-using test::family_path;
-using test::on_ranks;
 using test::up_and_down;
 using testing::error_text;
 using testing::NamedType;
@@ -51,11 +48,6 @@ std::string streams(const at::Tensor& numbers, int64_t bits) {
     bytes[static_cast<size_t>(i / 8)] = static_cast<char>(bytes[static_cast<size_t>(i / 8)] | bit);
   }
   return bytes;
-}
-
-std::string bytes_of_tensor(const at::Tensor& tensor) {
-  const at::Tensor whole = tensor.contiguous();
-  return {static_cast<const char*>(whole.const_data_ptr()), whole.nbytes()};
 }
 
 // Words [rows, words] as a file has them that packs down the columns.
@@ -178,17 +170,7 @@ TEST(ScaledIntegerFiles, ThatDoNotFitAreRefused) {
 }
 
 TEST(ScaledIntegerModels, GiveTheLogitsOfThePublishedImplementation) {
-  for (const std::string name : {"qwen3_int4", "llama_int8"}) {
-    const auto file = io::TensorFile::open(family_path(name));
-    const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
-    on_ranks([&](const Group& group) {
-      const auto model = load_model(*file, group).model;
-      EXPECT_LE(
-          test::largest_difference(test::logits_of(*model, expected.ids_BT), expected.logits_TV),
-          1e-4)
-          << name;
-    });
-  }
+  expect_published_logits({"qwen3_int4", "llama_int8"});
 }
 
 }  // namespace

@@ -10,6 +10,12 @@
 
 namespace weft::test {
 
+/// A tensor's elements as a file has them.
+inline std::string bytes_of_tensor(const at::Tensor& tensor) {
+  const at::Tensor whole = tensor.contiguous();
+  return {static_cast<const char*>(whole.const_data_ptr()), whole.nbytes()};
+}
+
 /// The rules of a file of two matrices [out, in]: "up", cut by rows, and "down", cut by columns in
 /// whole units.
 inline models::WeightRules up_and_down(int64_t out, int64_t in, int64_t columns_unit = 1) {

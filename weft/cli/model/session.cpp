@@ -128,11 +128,6 @@ models::LoadedModel load(const ModelOptions& options, const io::TensorFile& file
   return models::load_model(file, group, load);
 }
 
-at::ScalarType cache_dtype(const std::string& name) {
-  if (name == "q8_0") return at::kChar;
-  return name == "f16" ? at::kHalf : at::kFloat;
-}
-
 void check_exact(const ModelOptions& options) {
   check<ConfigError>(!options.is_exact || options.activations != "float",
                      "--exact: with --activations float, expected int16 or int8; add one of them");
@@ -164,6 +159,16 @@ Args agreed_arguments(const ModelOptions& options) {
 
 models::ExpertSplit expert_split_of(const std::string& name) {
   return name == "experts" ? models::ExpertSplit::kExperts : models::ExpertSplit::kFfn;
+}
+
+at::ScalarType cache_dtype_of(const std::string& name) {
+  if (name == "q8_0") return at::kChar;
+  return name == "f16" ? at::kHalf : at::kFloat;
+}
+
+std::string cache_type_of(at::ScalarType dtype) {
+  if (dtype == at::kChar) return "q8_0";
+  return dtype == at::kHalf ? "f16" : "f32";
 }
 
 shard::HeadSplit head_split_of(const std::string& name) {
@@ -230,7 +235,7 @@ Session open_session(const ModelOptions& options, const dist::World& world) {
     adapter = checked_adapter(options, checked_plan(options, *session.file));
   session.loaded = load(options, *session.file, world.group());
   if (!options.cache_type.empty()) {
-    session.loaded.model->set_cache_dtype(cache_dtype(options.cache_type));
+    session.loaded.model->set_cache_dtype(cache_dtype_of(options.cache_type));
   }
   if (adapter.has_value()) put_adapter(*session.loaded.model, *adapter, session.path);
   session.load_seconds =

@@ -42,6 +42,10 @@ int run_on_ranks(
 /// What a value of --expert-split means.
 models::ExpertSplit expert_split_of(const std::string& name);
 
+/// What a value of --cache-type means, and the value that means it.
+at::ScalarType cache_dtype_of(const std::string& name);
+std::string cache_type_of(at::ScalarType dtype);
+
 /// What a value of --head-split means.
 shard::HeadSplit head_split_of(const std::string& name);
 

@@ -227,35 +227,30 @@ std::string profile_table(const nlohmann::json& report) {
          profile_text("generation", report["decode_profile"]);
 }
 
-std::string cache_type(const models::CausalLM& model) {
-  const at::ScalarType dtype = model.make_cache(1, 1).dtype();
-  if (dtype == at::kChar) return "q8_0";
-  return dtype == at::kHalf ? "f16" : "f32";
-}
-
 void measure_and_show(const ModelOptions& model, const Session& session,
                       const BenchOptions& options) {
   check_positions(options, *session.loaded.model);
   Runs runs(options, session);
   const Speeds speeds = measure(options, session.group(), runs);
-  nlohmann::json report = {{"prefill_tokens_per_s", summary(speeds.prefill)},
-                           {"decode_tokens_per_s", summary(speeds.decode)},
-                           {"speculation",
-                            {{"most", options.speculate},
-                             {"guessed", speeds.num_guessed},
-                             {"right", speeds.num_guessed_right}}},
-                           {"batches", measure_batches(options, session)},
-                           {"load_s", session.load_seconds},
-                           {"peak_rss_bytes", peak_bytes_of_ranks(session.group())},
-                           {"tp", session.group().size()},
-                           {"dtype", "float32"},
-                           {"activations", model.activations},
-                           {"cache_type", cache_type(*session.loaded.model)},
-                           {"prompt_tokens", options.prompt_tokens},
-                           {"new_tokens", options.new_tokens},
-                           {"depth", options.depth},
-                           {"runs", options.runs},
-                           {"model", session.path}};
+  nlohmann::json report = {
+      {"prefill_tokens_per_s", summary(speeds.prefill)},
+      {"decode_tokens_per_s", summary(speeds.decode)},
+      {"speculation",
+       {{"most", options.speculate},
+        {"guessed", speeds.num_guessed},
+        {"right", speeds.num_guessed_right}}},
+      {"batches", measure_batches(options, session)},
+      {"load_s", session.load_seconds},
+      {"peak_rss_bytes", peak_bytes_of_ranks(session.group())},
+      {"tp", session.group().size()},
+      {"dtype", "float32"},
+      {"activations", model.activations},
+      {"cache_type", cache_type_of(session.loaded.model->make_cache(1, 1).dtype())},
+      {"prompt_tokens", options.prompt_tokens},
+      {"new_tokens", options.new_tokens},
+      {"depth", options.depth},
+      {"runs", options.runs},
+      {"model", session.path}};
   if (options.is_profiled) add_profile(options, session, runs, report);
   if (session.is_root()) {
     TextOutput().write(options.is_json ? core::dump_json(report) + "\n"

@@ -31,8 +31,7 @@ enum class MatrixKind {
   /// GPTQ's or compressed-tensors' whose columns belong to quant groups in any order (act-order).
   kOrderedIntegers,
   /// bitsandbytes' nf4 and fp4: codes of 4 bits, the 16 numbers that they stand for, and a scale
-  /// for
-  /// each block of codes, whatever rows they are of.
+  /// for each block of codes, whatever rows they are of.
   kCodebook,
 };
 inline constexpr size_t kNumMatrixKinds = 10;

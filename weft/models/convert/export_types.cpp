@@ -3,6 +3,7 @@
 #include <ATen/ops/isfinite.h>
 
 #include "weft/core/error.h"
+#include "weft/models/load/load.h"
 #include "weft/quant/torch_dtype.h"
 
 namespace weft::models {
@@ -20,9 +21,7 @@ at::ScalarType torch_type(io::Dtype dtype) {
 }
 
 at::ScalarType plain_type(io::MatrixKind kind, io::Dtype stored) {
-  const bool is_floats = kind == io::MatrixKind::kScaledFloats || kind == io::MatrixKind::kCodebook;
-  if (is_floats) return at::kBFloat16;
-  return kind == io::MatrixKind::kDense ? torch_type(stored) : at::kHalf;
+  return kind == io::MatrixKind::kDense ? torch_type(stored) : plain_half(kind);
 }
 
 std::span<const std::byte> bytes_of(const at::Tensor& tensor) {

@@ -15,9 +15,8 @@ namespace weft::models {
 io::Dtype file_type(at::ScalarType type);
 /// F16 and BF16 as torch has them, float32 for all others.
 at::ScalarType torch_type(io::Dtype dtype);
-/// The type in which a matrix is written as plain numbers if nobody says one: its own, bfloat16 for
-/// numbers of 8 bits with scales (as transformers has it), float16 for integers. `stored` is that
-/// of its first part.
+/// The type in which a matrix is written as plain numbers if nobody says one: its own, or
+/// plain_half. `stored` is that of its first part.
 at::ScalarType plain_type(io::MatrixKind kind, io::Dtype stored);
 /// The numbers in `dtype`, contiguous. Throws FormatError, naming the tensor, for numbers that
 /// float16 can't hold.

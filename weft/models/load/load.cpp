@@ -87,13 +87,16 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
       std::get<quant::QuantizedMatrix>(std::move(loaded)), std::move(bias)));
 }
 
+at::ScalarType plain_half(io::MatrixKind kind) {
+  const bool is_floats = kind == io::MatrixKind::kScaledFloats || kind == io::MatrixKind::kCodebook;
+  return is_floats ? at::kBFloat16 : at::kHalf;
+}
+
 at::ScalarType WeightReader::matrix_dtype(const PlannedWeight& weight) const {
   if (!place_.keeps_halves() && dtype_ != at::ScalarType::Undefined) return dtype_;
   // As transformers has them where speed matters, exact where the numbers do.
   if (io::makes_plain(weight.format.kind) && weight.format.kind != io::MatrixKind::kDense) {
-    const bool is_integers = weight.format.kind == io::MatrixKind::kOrderedIntegers;
-    const at::ScalarType half = is_integers ? at::kHalf : at::kBFloat16;
-    return place_.keeps_halves() ? half : at::kFloat;
+    return place_.keeps_halves() ? plain_half(weight.format.kind) : at::kFloat;
   }
   const io::Dtype stored = plan().recipe(weight, 0, rank()).file_view().dtype();
   const bool is_half = stored == io::Dtype::kF16 || stored == io::Dtype::kBF16;

@@ -17,6 +17,10 @@
 
 namespace weft::models {
 
+/// The half type that takes the numbers of such a matrix as plain ones, if it does not have one
+/// itself: bfloat16 for small floats (as transformers has it), float16 for integers.
+at::ScalarType plain_half(io::MatrixKind kind);
+
 /// Where a model that infers alone keeps its matrices; by default in the file's order.
 struct MatrixPlace {
   /// Bits of activations, 8 or 16, for panels (nn::PanelLinear); 0: none.
