@@ -34,6 +34,14 @@ TEST(GrammarRefusals, OfRegularExpressions) {
        {"[a\\\\cJ]\\\\c", ""},
        {"(?<\xF0\x9F\x98\x80>a)", "grammar: the name of a group, expected ASCII letters"},
        {"(?<name>a)", ""},
+       {"\\x41[\\x42]\\u0041A\\U00000041", ""},
+       {"\\x4CCCCCCCCCC1",
+        "grammar: '\\x4CCCCCCCCC', expected two digits; write a character with "
+        "others behind it as \\uHHHH"},
+       {"[\\x4]",
+        "grammar: '\\x4', expected two digits; write a character with others behind it as "
+        "\\uHHHH"},
+       {"\\UFFFFFFFF", "grammar: '\\UFFFFFFFF', expected at most \\U0010FFFF"},
        {"a{4294967297}", "grammar: the count 4294967297, expected at most 1000000"},
        {"a{2,99999999999999999999}",
         "grammar: the count 99999999999999999999, expected at most 1000000"},
@@ -55,6 +63,11 @@ TEST(GrammarRefusals, OfGbnf) {
         "grammar: attributes of the rule 'a' are not supported; leave them out"},
        {"root ::= a[lazy] # ::=\na ::= [a-z]", ""},
        {"root ::= a \"b\"\na ::= \"a\" (=\"b\")", "grammar: a lookahead (= is not supported"},
+       {"root ::= \"\\x41\" [\\x42-\\x43]", ""},
+       {"root ::= \"\\x41B\"",
+        "grammar: '\\x41B', expected two digits; write a character with others "
+        "behind it as \\uHHHH"},
+       {"root ::= [\\U00110000]", "grammar: '\\U00110000', expected at most \\U0010FFFF"},
        {"root ::= \"a\"{4294967297}", "grammar: the count 4294967297, expected at most 1000000"},
        {"root ::= " + std::string(101, '(') + "\"a\"" + std::string(101, ')'),
         "grammar: groups nested deeper than 100"}});

@@ -36,6 +36,7 @@ REGEXES = {
     "g2_powers": "((a{1,100}){1,100}){1,100}", "g2_ambiguous": "(a|aa)*(a|aa)*(a|aa)*b", "g2_count": "a{2147483648}",
     "g2_int32": "a{4294967297,}", "g1_deep": "(" * 2000 + "a" + ")" * 2000, "g4_control": "\\c\U0001f600",
     "g4_name": "(?<\U0001f600>a)", "g4_count": "a{\U0001f600}", "g4_nul": "a\0b", "g4_not_utf8": b"a\xff",
+    "g4_hex": "\\x4CCCCCCCCCC1", "g4_wide": "[\\UFFFFFFFF]",
 }
 
 GRAMMARS = {
@@ -48,6 +49,7 @@ GRAMMARS = {
     "g2_doubles": "root ::= r0\n" + "".join(f"r{i} ::= r{i + 1} r{i + 1}\n" for i in range(40)) + "r40 ::= \"a\"",
     "g4_token": "root ::= Token(99999999)", "g4_dispatch": "root ::= TagDispatch((\"a\", b))\nb ::= \"c\"",
     "g4_regex": "root ::= Regex(\"a+\")", "g4_lookahead": "root ::= a \"b\"\na ::= \"a\" (= \"b\")",
+    "g4_hex": "root ::= \"\\x4CCCCCCCCCC1\"",
 }
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <string_view>
 
@@ -36,11 +37,6 @@ class Scan {
   std::string_view rest() const { return text_.substr(std::min(place_, text_.size())); }
   void skip(size_t bytes = 1) { place_ += bytes; }
 
-  // Behind the end of what an opening quote or bracket begins, or the source's.
-  void skip_to(char end) {
-    while (!is_at_end() && peek() != end) skip(peek() == '\\' ? 2 : 1);
-    skip();
-  }
   void open() {
     check<ConfigError>(++depth_ <= kMostGroups, "grammar: groups nested deeper than ", kMostGroups);
   }
@@ -75,10 +71,40 @@ void check_group_name(const Scan& scan) {
                      "grammar: the name of a group, expected ASCII letters");
 }
 
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
+// At a backslash. Of \x any number of digits would be read, and of \U numbers that no character
+// has.
 void skip_escape(Scan& scan) {
+  const char kind = scan.peek(1);
+  const std::string_view rest = scan.rest();
+  size_t digits = 0;
+  while ((kind == 'x' || kind == 'U') && is_hex(scan.peek(2 + digits))) ++digits;
+  const std::string shown =
+      core::quote(std::string(rest.substr(0, 2 + std::min<size_t>(digits, 10))));
+  check<ConfigError>(kind != 'x' || digits == 2, "grammar: ", shown,
+                     ", expected two digits; write ",
+                     "a character with others behind it as \\uHHHH");
+  constexpr uint32_t kLastCharacter = 0x10FFFF;
+  uint32_t code = 0;
+  if (kind == 'U' && digits >= 8) std::from_chars(rest.data() + 2, rest.data() + 10, code, 16);
+  check<ConfigError>(code <= kLastCharacter, "grammar: ", shown, ", expected at most \\U0010FFFF");
+  scan.skip(2);
+}
+
+// Behind the end of what an opening quote or bracket begins, or the source's.
+template <class SkipEscape>
+void skip_to(char end, Scan& scan, const SkipEscape& escape) {
+  while (!scan.is_at_end() && scan.peek() != end) {
+    scan.peek() == '\\' ? escape(scan) : scan.skip();
+  }
+  scan.skip();
+}
+
+void skip_regex_escape(Scan& scan) {
   check<ConfigError>(scan.peek(1) != 'c',
                      "grammar: \\c is not supported; write the character as \\xHH");
-  scan.skip(2);
+  skip_escape(scan);
 }
 
 // Behind a name of GBNF: what is no GBNF.
@@ -99,12 +125,9 @@ void check_regex(const std::string& text) {
   while (!scan.is_at_end()) {
     const char c = scan.peek();
     if (c == '\\') {
-      skip_escape(scan);
+      skip_regex_escape(scan);
     } else if (c == '[') {
-      while (!scan.is_at_end() && scan.peek() != ']') {
-        scan.peek() == '\\' ? skip_escape(scan) : scan.skip();
-      }
-      scan.skip();
+      skip_to(']', scan, skip_regex_escape);
     } else {
       if (c == '(') check_group_name(scan), scan.open();
       if (c == ')') scan.close();
@@ -135,8 +158,8 @@ void check_gbnf(const std::string& text) {
     if (c == ')') scan.close();
     scan.skip();
     if (c == '#') scan.skip(std::min(scan.rest().find_first_of("\r\n"), scan.rest().size()));
-    if (c == '"') scan.skip_to('"');
-    if (c == '[') scan.skip_to(']');
+    if (c == '"') skip_to('"', scan, skip_escape);
+    if (c == '[') skip_to(']', scan, skip_escape);
     if (c == '{') scan.read_counts();
     begins_line = c == '\n' || c == '\r' || (begins_line && (c == ' ' || c == '\t'));
   }
