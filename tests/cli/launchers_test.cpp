@@ -1,5 +1,8 @@
 // The program on ranks that other launchers have started.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
@@ -77,6 +80,22 @@ TEST(Launchers, RanksEndWithAnMpirunThatIsKilled) {
     }
     EXPECT_EQ(process_state(rank).state, 'X') << rank;
   }
+}
+
+// Each system's process numbers are below this one.
+TEST(Launchers, RanksEndIfTheirMpirunHadEndedBeforeTheyCouldLook) {
+  if (!is_installed("mpirun.openmpi")) GTEST_SKIP() << "mpirun.openmpi is not installed";
+  constexpr ino_t kFirstProcessSpace = 0xEFFFFFFC;
+  struct stat space = {};
+  if (stat("/proc/self/ns/pid", &space) != 0 || space.st_ino != kFirstProcessSpace) {
+    GTEST_SKIP() << "a container has process numbers of its own";
+  }
+  const CommandResult result =
+      test::run_command(joined({"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n",
+                                "2", "env", "PMIX_SERVER_TMPDIR=/none/pid.4194305"},
+                               weft_command({"serve", "--port", "0"})),
+                        with_model());
+  EXPECT_EQ(result.status, 128 + SIGTERM) << result.out << result.err;
 }
 
 TEST(Launchers, VariablesOfTorchrunMakeRanks) {

@@ -12,6 +12,7 @@
 #include "weft/dist/check/checked_backend.h"
 #include "weft/dist/group_monitor.h"
 #include "weft/dist/rendezvous/handshake.h"
+#include "weft/dist/rendezvous/launcher_watch.h"
 #include "weft/dist/rendezvous/limits.h"
 #include "weft/dist/rendezvous/peers.h"
 #include "weft/dist/rendezvous/rendezvous.h"
@@ -109,7 +110,7 @@ World World::from_env(const WorldOptions& given) {
   // Also alone: a wrong name is wrong on any number of ranks.
   state->backend = &find_backend(state->options.backend, state->info);
   if (state->info.size == 1) return World(std::move(state));
-  if (state->info.launcher == "openmpi" || state->info.launcher == "mpich") end_with_parent();
+  if (state->info.launcher == "openmpi" || state->info.launcher == "mpich") end_with_launcher();
   state->backend_name = state->backend->name;
   // The launcher sees it at once. Ranks that are to share a page have none yet.
   if (shared_status_page() != nullptr) start_heartbeat();

@@ -57,6 +57,10 @@ TEST(File, ReadingPastTheEndNamesBothSizes) {
             "FormatError: FILE: truncated: need 10 bytes at byte 0, the file ends at byte 3");
 }
 
+TEST(File, NamesABlankPathInQuotes) {
+  EXPECT_EQ(error_text([] { File file(" "); }), "FormatError: ' ': no such file; check the path");
+}
+
 TEST(File, RefusesAPositionThatTheSystemCannotExpress) {
   const TempDir dir;
   const std::string path = dir.write("a", "0123456789");

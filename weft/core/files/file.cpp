@@ -32,8 +32,9 @@ File::File(const std::string& path) : path_(path) {
                      ": a NUL byte in the path; check the path");
   // O_NONBLOCK: opening a FIFO without a writer would wait for ever.
   fd_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  check<FormatError>(fd_.is_open() || (errno != ENOENT && errno != ENOTDIR), path,
-                     ": no such file; check the path");
+  const bool is_blank = path.find_first_not_of(" \t") == std::string::npos;
+  check<FormatError>(fd_.is_open() || (errno != ENOENT && errno != ENOTDIR),
+                     is_blank ? quote(path) : path, ": no such file; check the path");
   if (!fd_.is_open()) fail_errno(path, "cannot open", errno);
   struct stat info = {};
   if (::fstat(fd_.get(), &info) != 0) fail_errno(path, "cannot stat", errno);

@@ -5,15 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <mutex>
 #include <thread>
 
 #include "weft/core/error.h"
 #include "weft/core/thread.h"
 #include "weft/dist/launch/process.h"
+#include "weft/dist/rendezvous/launcher_watch.h"
 #include "weft/dist/rendezvous/limits.h"
 #include "weft/dist/store/remote_watch.h"
 
@@ -23,19 +22,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBeatPeriod = 200ms;
-
-// The process whose end is waited for; 0: nobody's.
-std::atomic<pid_t>& watched_parent() {
-  static std::atomic<pid_t> parent{0};
-  return parent;
-}
-
-void look_after_parent() {
-  const pid_t parent = watched_parent().load();
-  if (parent == 0 || getppid() == parent) return;
-  watched_parent() = 0;
-  kill(getpid(), SIGTERM);
-}
 
 class HeartbeatThread {
  public:
@@ -63,7 +49,7 @@ class HeartbeatThread {
       auto& beat = own_status().beat;
       const uint32_t next = beat.load(std::memory_order_relaxed) + 1;
       beat.store(next == 0 ? 1 : next, std::memory_order_relaxed);
-      look_after_parent();
+      look_after_launcher();
     }
   }
 
@@ -85,11 +71,9 @@ core::FileDescriptor open_process(const Peer& peer, const std::string& own_host)
 
 void start_heartbeat() {
   own_status();  // made first, so that they go last
-  watched_parent();
+  look_after_launcher();
   static HeartbeatThread thread;
 }
-
-void end_with_parent() { watched_parent() = getppid(); }
 
 Peers::~Peers() = default;
 

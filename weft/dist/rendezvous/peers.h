@@ -19,11 +19,6 @@ class RemoteWatch;
 /// Keeps this process's heartbeat going in own_status() from now on. Safe to call again.
 void start_heartbeat();
 
-/// From now on this process gets SIGTERM, through its heartbeat, when the process that started it
-/// has ended: Open MPI's and MPICH's launchers can't end ranks that are in no call of MPI when they
-/// are killed themselves. Safe to call again.
-void end_with_parent();
-
 /// Another rank as the others know it.
 struct Peer {
   int rank = 0;
