@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 import transformers
 
-from goldens import delta_gguf, grid_blocks, latent_gguf
+from goldens import delta_gguf, gemma4_gguf, grid_blocks, latent_gguf, oss_gguf
 from goldens.model_cases import CASES, NULL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -51,21 +51,23 @@ LFM2 = {"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_pro
         "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
         "conv.out_proj": "shortconv.out_proj", "feed_forward.w1": "ffn_gate",
         "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down"}
-OWN_LAYER_NAMES = {"gpt-oss": LATE, "glm4moe": LATE, "qwen3next": LATE, "glm4": GLM, "olmo2": AFTER,
-                   "gemma2": GEMMA_NAMES, "gemma3": GEMMA_NAMES, "lfm2": LFM2}
+OWN_LAYER_NAMES = {"gpt-oss": LATE, "glm4moe": LATE, "qwen3next": LATE, "qwen35": LATE,
+                   "qwen35moe": LATE, "glm4": GLM, "olmo2": AFTER,
+                   "gemma2": GEMMA_NAMES, "gemma3": GEMMA_NAMES, "lfm2": LFM2,
+                   "gemma4": gemma4_gguf.GEMMA4_NAMES}
 # Whose GGUF has 1 added to the weights of norms.
-ADDED = ("gemma2", "gemma3", "qwen3next")
+ADDED = ("gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe")
 # Architectures whose rope turns pairs of neighbours, so that q and k have other rows.
 PAIRED = ("llama", "smollm3", "granite", "mistral3")
 EXPERT_NAMES = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "down_proj": "down",
                 "up_proj": "up"}
 GLOBAL_NAMES = {"model.embed_tokens.weight": "token_embd.weight",
                 "model.norm.weight": "output_norm.weight",
-                "model.embedding_norm.weight": "token_embd_norm.weight", "lm_head.weight": "output.weight"}
+                "model.embedding_norm.weight": "token_embd_norm.weight", "lm_head.weight": "output.weight"} | gemma4_gguf.GLOBAL_NAMES
 
 
 def make_model(kind, values, seed):
-    text = "Text" if kind in ("Gemma3", "Gemma4", "Qwen3_5") else ""
+    text = "Text" if kind in ("Gemma3", "Gemma4", "Qwen3_5", "Qwen3_5Moe") else ""
     given = {k: None if v == NULL else v for k, v in values.items() if v is not None}
     config = getattr(transformers, kind + text + "Config")(**given)
     config._attn_implementation = "eager"
@@ -117,41 +119,6 @@ def permuted(tensor, heads):
     return tensor.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
-def oss_experts(layer, name, tensor):
-    """GGUF has gates and ups apart, and matrices the other way round."""
-    part, is_bias = name.removesuffix("_bias"), name.endswith("_bias")
-    if not is_bias:
-        tensor = tensor.transpose(1, 2)
-    suffix = "bias" if is_bias else "weight"
-    if part == "down_proj":
-        yield f"blk.{layer}.ffn_down_exps.{suffix}", tensor
-        return
-    for number, own in enumerate(("gate", "up")):
-        yield f"blk.{layer}.ffn_{own}_exps.{suffix}", tensor[:, number::2].contiguous()
-
-
-def is_oss_matrix(name):
-    return name.endswith(("gate_up_proj", "down_proj"))
-
-
-def quantize_oss_experts(model):
-    """Puts in the place of experts' matrices what their mxfp4 form stands for; returns folders' form."""
-    kind, tensors = gguf.GGMLQuantizationType.MXFP4, {}
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not is_oss_matrix(name):
-                continue
-            blocks = gguf.quants.quantize(parameter.transpose(1, 2).contiguous().numpy(), kind)
-            whole = torch.from_numpy(gguf.quants.dequantize(blocks, kind))
-            parameter.copy_(whole.transpose(1, 2))
-            blocks = torch.from_numpy(blocks.copy()).unflatten(-1, (-1, 17))
-            low, high = blocks[..., 1:] & 15, blocks[..., 1:] >> 4
-            codes = torch.cat([low, high], -1)
-            tensors[name + "_blocks"] = codes[..., ::2] | codes[..., 1::2] << 4
-            tensors[name + "_scales"] = blocks[..., 0].contiguous()
-    return tensors
-
-
 def gguf_tensors(architecture, config, state):
     experts = {}
     for name, tensor in state.items():
@@ -168,9 +135,11 @@ def gguf_tensors(architecture, config, state):
             yield f"blk.{layer}.attn_sinks.weight", tensor
             continue
         if rest.startswith("mlp.experts.") and architecture == "gpt-oss":
-            yield from oss_experts(layer, rest.removeprefix("mlp.experts."), tensor)
+            yield from oss_gguf.oss_experts(layer, rest.removeprefix("mlp.experts."), tensor)
             continue
+        tensor = delta_gguf.tiled(architecture, config, rest, tensor)
         own = list(delta_gguf.own_tensors(config, layer, rest, tensor))
+        own += gemma4_gguf.own_tensors(layer, rest, tensor) if architecture == "gemma4" else []
         if own:
             yield from own
             continue
@@ -205,14 +174,18 @@ def is_quantized(name, tensor):
     return tensor.dim() == 2 and "gate.weight" not in name
 
 
-def quantize_matrices(model):
+def quantize_matrices(architecture, config, model):
     """Puts in the place of matrices what their Q8_0 form stands for."""
     kind = gguf.GGMLQuantizationType.Q8_0
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if is_quantized(name, parameter):
-                blocks = gguf.quants.quantize(parameter.numpy(), kind)
-                parameter.copy_(torch.from_numpy(gguf.quants.dequantize(blocks, kind)))
+            if not is_quantized(name, parameter):
+                continue
+            rest = name.removeprefix("model.layers.").partition(".")[2]
+            stored = delta_gguf.tiled(architecture, config, rest, parameter)
+            blocks = gguf.quants.quantize(stored.contiguous().numpy(), kind)
+            whole = torch.from_numpy(gguf.quants.dequantize(blocks, kind))
+            parameter.copy_(delta_gguf.tiled(architecture, config, rest, whole, back=True))
 
 
 def write_mlx(folder, config, model):
@@ -255,25 +228,7 @@ def add_lfm2_keys(writer, config):
     writer.add_shortconv_l_cache(config.conv_L_cache)
 
 
-def add_keys(writer, config, dim):
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    if config.model_type == "lfm2":
-        add_lfm2_keys(writer, config)
-    else:
-        writer.add_feed_forward_length(config.intermediate_size)
-        writer.add_head_count_kv(latent_gguf.num_kv_heads(config))
-        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_head_count(config.num_attention_heads)
-    rope = getattr(config, "rope_parameters", None) or {}
-    writer.add_rope_freq_base(rope.get("rope_theta") or config.rope_theta)
-    if not latent_gguf.add_keys(writer, config):
-        writer.add_rope_dimension_count(int(dim * getattr(config, "partial_rotary_factor", 1.0)))
-        writer.add_key_length(dim)
-        writer.add_value_length(dim)
-    delta_gguf.add_keys(writer, config)
-    writer.add_vocab_size(config.vocab_size)
+def add_family_keys(writer, config, rope):
     if config.model_type in ("mistral", "gpt_oss") or config.model_type.startswith("gemma"):
         writer.add_sliding_window(config.sliding_window)
     if config.model_type == "phi3":
@@ -300,6 +255,34 @@ def add_keys(writer, config, dim):
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_logit_scale(config.logits_scaling)
+
+
+def add_keys(writer, config, dim):
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    if gemma4_gguf.is_gemma4(config):
+        writer.add_head_count(config.num_attention_heads)
+        writer.add_vocab_size(config.vocab_size)
+        gemma4_gguf.add_keys(writer, config)
+        return
+    if config.model_type == "lfm2":
+        add_lfm2_keys(writer, config)
+    else:
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count_kv(latent_gguf.num_kv_heads(config))
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_head_count(config.num_attention_heads)
+    rope = getattr(config, "rope_parameters", None) or {}
+    writer.add_rope_freq_base(rope.get("rope_theta") or config.rope_theta)
+    if not latent_gguf.add_keys(writer, config):
+        part = rope.get("partial_rotary_factor") or getattr(config, "partial_rotary_factor", 1.0)
+        writer.add_rope_dimension_count(int(dim * part))
+        writer.add_key_length(dim)
+        writer.add_value_length(dim)
+    delta_gguf.add_keys(writer, config)
+    writer.add_vocab_size(config.vocab_size)
+    add_family_keys(writer, config, rope)
     num_experts = getattr(config, "num_local_experts", getattr(config, "num_experts", None))
     num_experts = getattr(config, "n_routed_experts", num_experts)
     if num_experts:
@@ -322,8 +305,10 @@ def write_gguf(path, architecture, config, state, matrix_kind, known=None):
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     add_keys(writer, config, dim)
     tensors = list(gguf_tensors(architecture, config, state))
-    if getattr(config, "rope_scaling", None) and config.rope_scaling["rope_type"] == "llama3":
+    if getattr(config, "rope_scaling", None) and config.rope_scaling.get("rope_type") == "llama3":
         tensors.append(("rope_freqs.weight", llama3_divisors(config, dim)))
+    if architecture == "gemma4":
+        tensors.append(("rope_freqs.weight", gemma4_gguf.divisors(config)))
     for name, tensor in tensors:
         numbers = tensor.float().numpy()
         if numbers.ndim == 1:
@@ -353,18 +338,22 @@ def write_case(folder, name, seed):
     is_mlx = name.endswith("mlx")
     known = grid_blocks.fill_model(model, np.random.default_rng(seed)) if "grids" in name else None
     if is_q8:
-        quantize_matrices(model)
+        quantize_matrices(architecture, config, model)
     if is_mlx:
         write_mlx(folder, config, model)
-    made = quantize_oss_experts(model) if name.endswith("mxfp4") else {}
+    made = oss_gguf.quantize_oss_experts(model) if name.endswith("mxfp4") else {}
     write_reference(folder, config, model, "dynamic" in name)
     state = {key: tensor for key, tensor in model.state_dict().items()
              if not (config.tie_word_embeddings and key == "lm_head.weight")}
     if latent_gguf.is_latent(config):
         state = dict(latent_gguf.single_experts(state))
+    if architecture == "gemma4":
+        config = gemma4_gguf.Sizes(config, values)
     if architecture:
         kinds = gguf.GGMLQuantizationType
-        write_gguf(folder / "model.gguf", architecture, config, state,
+        # Published folders of some have experts in one tensor, GGUF each by its part.
+        alone = dict(latent_gguf.single_experts(state)) if architecture == "qwen35moe" else state
+        write_gguf(folder / "model.gguf", architecture, config, alone,
                    kinds.Q8_0 if is_q8 else kinds.MXFP4 if made else kinds.BF16, known)
     if is_q8 or is_mlx or known:
         return
@@ -375,7 +364,7 @@ def write_case(folder, name, seed):
             "lm_head"]}
     (folder / "config.json").write_text(json.dumps(text, indent=1) + "\n")
     made |= {key: tensor.to(torch.bfloat16) for key, tensor in state.items()
-             if not (made and is_oss_matrix(key))}
+             if not (made and oss_gguf.is_oss_matrix(key))}
     safetensors.torch.save_file(made, folder / "model.safetensors", {"format": "pt"})
 
 

@@ -25,6 +25,10 @@ CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
     r"|\s*[\r\n]|\s+(?!\S)|\s+"
 )
+QWEN35 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 DEEPSEEK3 = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -74,6 +78,7 @@ BYTE_SHAPES = {
         {"normalizer": normalizers.NFC()},
     ),
     "llama3": (byte_level(split(texts.llama3(r"\p{N}{1,3}"))), ENDS, {"ignore_merges": True, "bos": 1}),
+    "qwen35": (byte_level(split(QWEN35)), ENDS + TOOLS, {"normalizer": normalizers.NFC()}),
     "qwen2": (byte_level(split(texts.llama3(r"\p{N}"))), ENDS + TOOLS, {"normalizer": normalizers.NFC()}),
     "smollm2": (byte_level(DIGITS, use_regex=True), ENDS, {}),
     "o200k": (byte_level(split(texts.cased(r"\p{N}{1,3}", texts.CONTRACTION + "?"))), ENDS, {"ignore_merges": True}),

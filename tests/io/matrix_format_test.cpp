@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/core/temp_dir.h"
+#include "tests/io/gguf_builder.h"
 #include "tests/io/views/plan_fixture.h"
 #include "weft/core/error.h"
+#include "weft/io/matrices/column_order.h"
 #include "weft/io/matrix_rules.h"
 
 namespace weft::io {
@@ -220,13 +223,67 @@ TEST(MatrixRules, CutEachPartAtTheSameElements) {
   }
 }
 
+// A matrix of six rows in blocks of 32.
+std::shared_ptr<const TensorFile> write_blocks(const testing::TempDir& dir, uint64_t columns) {
+  constexpr uint32_t kQ8 = 8;
+  testing::GgufBuilder builder;
+  const uint64_t bytes = 6 * columns / 32 * 34;
+  builder.tensors.push_back({"f.weight", {columns, 6}, kQ8, std::string(bytes, '\0')});
+  return TensorFile::open(dir.write("blocks.gguf", builder.build()));
+}
+
+// Runs of 16 columns, of which blocks of 32 hold two: 4 heads, two to a tile.
+const MatrixOrder kTiles = {{}, {{0, 16}, {32, 16}, {16, 16}, {48, 16}}};
+
+TEST(MatrixRules, ReadColumnsThatAFileHasInAnotherOrder) {
+  DimSplit split;
+  split.kind = DimSplit::Kind::kSegments;
+  split.size = 64;
+  split.segments = {64};
+  split.num_runs = 2;
+  const PlanFile plain({{"f.weight", Dtype::kF32, {6, 64}}});
+  ShardInfo info;
+  info.params = matrix_rules("m", matrix_format(plain.file(), {"f", 6, 64, 0}), kTiles,
+                             Cut::kColumns, &split, -1);
+  EXPECT_EQ(to_json(info), R"({"format":"weft.shard_info","others":"replicate","params":{)"
+                           R"("m.weight":{"from":["f.weight"],"steps":[)"
+                           R"(["ranges",1,[0,32,16,48],[16,16,16,16]],)"
+                           R"(["shard_segment_runs",1,[64],2]]}},"version":1})");
+  const std::vector<shard::Range> second = {{32, 32}};
+  EXPECT_EQ(within_stored_runs(second, kTiles.columns, 1), second);
+  EXPECT_EQ(within_stored_runs(second, kTiles.columns, 16), second);
+  // Of blocks of 32 each run has one, which is read for both of its halves.
+  const testing::TempDir dir;
+  const auto blocks = write_blocks(dir, 64);
+  info.params =
+      matrix_rules("m", matrix_format(*blocks, {"f", 6, 64, 0}), kTiles, Cut::kColumns, &split, -1);
+  const ShardPlan plan = ShardPlan::make(*blocks, info, 2, {});
+  EXPECT_EQ(plan.find("m.weight")->of(1).result.shape(), (std::vector<int64_t>{6, 64}));
+  EXPECT_EQ(within_stored_runs(second, kTiles.columns, 32),
+            (std::vector<shard::Range>{{64 + 16, 16}, {96 + 16, 16}}));
+}
+
+TEST(MatrixRules, RefuseAnotherOrderOfColumnsThatAreStoredTogether) {
+  const testing::TempDir dir;
+  const auto file = write_blocks(dir, 96);
+  DimSplit split;
+  split.size = 96;
+  const MatrixOrder order = {{}, {{48, 48}, {0, 48}}};
+  EXPECT_EQ(
+      error_text([&] {
+        matrix_rules("w", matrix_format(*file, {"f", 6, 96, 0}), order, Cut::kColumns, &split, -1);
+      }),
+      "ConfigError: parameter 'w.weight' (Q8_0): columns 48 to 96 stand in another order, but "
+      "32 are stored together; use a format with smaller blocks");
+}
+
 TEST(MatrixRules, RefuseToReorderRowsThatAreStoredTogether) {
   const PlanFile file({{"w.qweight", Dtype::kI32, {64, 3}},
                        {"w.qzeros", Dtype::kI32, {2, 3}},
                        {"w.scales", Dtype::kF16, {2, 24}}});
   const ShardStep step{"unpermute_rope", {int64_t{3}}, {}, {}};
   EXPECT_EQ(error_text([&] {
-              matrix_rules("w", matrix_format(file.file(), {"w", 24, 64, 0}), {step}, Cut::kWhole,
+              matrix_rules("w", matrix_format(file.file(), {"w", 24, 64, 0}), {{step}}, Cut::kWhole,
                            nullptr, -1);
             }),
             "ConfigError: parameter 'w.qweight' (awq 4-bit g32): its rows are stored together and "

@@ -29,7 +29,7 @@ inline const std::vector<std::string> kFamilyCheckpoints = {"llama",         "ll
                                                             "glm4_moe_lite", "lfm2",
                                                             "qwen3_next",    "qwen3_5",
                                                             "gemma4",        "gemma4_moe",
-                                                            "gemma4_small"};
+                                                            "gemma4_small",  "qwen3_5_moe"};
 
 /// A file of a family's golden checkpoint, or its folder.
 inline std::string family_path(const std::string& name, const std::string& file = "") {

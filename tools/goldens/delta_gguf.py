@@ -1,4 +1,4 @@
-"""Qwen3-Next's GGUF, as llama.cpp's conversion/qwen.py writes it: keys and tensors of gated delta nets."""
+"""Qwen3-Next's and Qwen3.5's GGUF, as llama.cpp's conversion/qwen.py writes it: keys and tensors of gated delta nets."""
 
 import torch
 
@@ -6,7 +6,11 @@ import torch
 DELTA_NAMES = {
     "linear_attn.in_proj_ba": "ssm_ba", "linear_attn.conv1d": "ssm_conv1d",
     "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out",
+    "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha",
 }
+# Whose GGUF has the first value heads of all key heads, then the second ones, and so on.
+TILED = ("qwen35", "qwen35moe")
 
 
 def has_delta(config):
@@ -21,7 +25,10 @@ def add_keys(writer, config):
     writer.add_ssm_group_count(config.linear_num_key_heads)
     writer.add_ssm_time_step_rank(config.linear_num_value_heads)
     writer.add_ssm_inner_size(config.linear_value_head_dim * config.linear_num_value_heads)
-    writer.add_full_attention_interval(config.full_attention_interval)
+    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+    sections = (getattr(config, "rope_parameters", None) or {}).get("mrope_section")
+    if sections:
+        writer.add_rope_dimension_sections(sections + [0])
 
 
 def adds_one(name):
@@ -37,6 +44,29 @@ def projections(config, layer, tensor):
     q, k, v, z = groups.split([config.linear_key_head_dim] * 2 + [per_head] * 2, 1)
     yield f"blk.{layer}.attn_qkv.weight", torch.cat([x.flatten(0, 1) for x in (q, k, v)])
     yield f"blk.{layer}.attn_gate.weight", z.flatten(0, 1)
+
+
+def reordered(tensor, dim, heads, head_dim):
+    """Heads along a dim, which are `heads` groups, as the first ones of all groups, the second ones, and so on."""
+    parts = tensor.unflatten(dim, (heads, -1, head_dim))
+    return parts.transpose(dim, dim + 1).flatten(dim, dim + 2)
+
+
+def tiled(architecture, config, rest, tensor, back=False):
+    """A layer's tensor with its value heads in GGUF's order, or out of it."""
+    if architecture not in TILED or not rest.startswith("linear_attn."):
+        return tensor
+    heads, size = config.linear_num_key_heads, config.linear_value_head_dim
+    before = 2 * heads * config.linear_key_head_dim
+    heads = config.linear_num_value_heads // heads if back else heads
+    name = rest.removeprefix("linear_attn.")
+    if name.startswith(("in_proj_qkv.", "conv1d.")):
+        return torch.cat([tensor[:before], reordered(tensor[before:], 0, heads, size)])
+    if name.startswith("in_proj_z."):
+        return reordered(tensor, 0, heads, size)
+    if name.startswith("out_proj."):
+        return reordered(tensor, 1, heads, size)
+    return tensor if name.startswith("norm.") else reordered(tensor, 0, heads, 1)
 
 
 def own_tensors(config, layer, rest, tensor):

@@ -140,22 +140,38 @@ CASES = {
         head_dim=12, linear_num_key_heads=5, linear_num_value_heads=10, linear_key_head_dim=6,
         linear_value_head_dim=4, linear_conv_kernel_dim=3, attention_bias=True, rope_parameters={
             "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
-            "mrope_section": [1, 1, 1]}), None),
+            "mrope_section": [1, 1, 1]}), "qwen35"),
     # Only as GGUF: matrices in the IQ and TQ types in turn, whose blocks of 256 are one or
     # three to a row.
     "llama_grids": ("Llama", SMALL | dict(hidden_size=256, intermediate_size=768, head_dim=64),
                     "llama"),
     # Layers of two kinds: those without a window have fewer and larger heads whose values are their
     # keys, and a rope of some pairs. By transformers 5.
-    "gemma4": ("Gemma4", GEMMA4 | dict(attention_k_eq_v=True, num_global_key_value_heads=2), None),
+    "gemma4": ("Gemma4", GEMMA4 | dict(attention_k_eq_v=True, num_global_key_value_heads=2), "gemma4"),
     # Experts beside the feed-forward layers.
     "gemma4_moe": ("Gemma4", GEMMA4 | dict(
         attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True, num_experts=6,
-        top_k_experts=2, moe_intermediate_size=12), None),
+        top_k_experts=2, moe_intermediate_size=12), "gemma4"),
     # As the small ones: inputs of each layer, and the last layers, which are wider, read the keys and
     # values of others.
     "gemma4_small": ("Gemma4", GEMMA4 | dict(
         num_hidden_layers=6, layer_types=["sliding_attention", "full_attention"] * 3,
         hidden_size_per_layer_input=10, vocab_size_per_layer_input=61, num_kv_shared_layers=3,
-        use_double_wide_mlp=True, final_logit_softcapping=NULL), None),
+        use_double_wide_mlp=True, final_logit_softcapping=NULL), "gemma4"),
+    # With experts, and three value heads to a key head.
+    "qwen3_5_moe": ("Qwen3_5Moe", UNEVEN | dict(
+        num_hidden_layers=2, layer_types=["linear_attention", "full_attention"], head_dim=12,
+        linear_num_key_heads=4, linear_num_value_heads=12, linear_key_head_dim=6,
+        linear_value_head_dim=4, linear_conv_kernel_dim=3, moe_intermediate_size=12,
+        shared_expert_intermediate_size=20, num_experts=6, num_experts_per_tok=3, rope_parameters={
+            "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
+            "mrope_section": [1, 1, 1]}), "qwen35moe"),
+    # Only as GGUF, in Q8_0: two value heads to a block of 32.
+    "qwen3_5_q8_0": ("Qwen3_5", UNEVEN | dict(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=8,
+        layer_types=["linear_attention", "full_attention"], head_dim=8, num_key_value_heads=2,
+        linear_num_key_heads=5, linear_num_value_heads=10, linear_key_head_dim=8,
+        linear_value_head_dim=16, linear_conv_kernel_dim=3, rope_parameters={
+            "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
+            "mrope_section": [1, 1, 0]}), "qwen35"),
 }

@@ -1,6 +1,7 @@
 #include "weft/io/matrix_rules.h"
 
 #include "weft/core/error.h"
+#include "weft/io/matrices/column_order.h"
 
 namespace weft::io {
 
@@ -16,10 +17,6 @@ void add_scale(ShardStep& step, int64_t per, int64_t cover) {
   step.arguments.emplace_back(per);
   if (cover > 1) step.arguments.emplace_back(cover);
 }
-
-}  // namespace
-
-namespace {
 
 shard::Layout expert_layout(const DimSplit& split, int64_t n, const std::string& where) {
   const shard::NamedSplit experts{core::join(where, ": experts"), split.num_experts, 1};
@@ -40,6 +37,27 @@ shard::Layout segments_layout(const DimSplit& split, int64_t n, const std::strin
     layout.ranges.push_back(segment_ranges(split.segments, runs.size, runs.range(n, rank)));
   }
   return layout;
+}
+
+// The columns in the model's order, with those that are stored together with them, then the cut.
+void add_ordered_columns(const std::vector<Range>& columns, const MatrixFormat& format,
+                         const MatrixPart& part, const DimSplit& split, ParamRule& rule) {
+  const std::string where =
+      core::join("parameter ", core::quote(rule.name), " (", format.text, ")");
+  check<ConfigError>(
+      part.per_in == 1, where,
+      ": its columns are stored together and can't be reordered; use another format");
+  std::vector<int64_t> starts, lengths;
+  for (const Range& run : stored_runs(columns, format.in_unit, where)) {
+    starts.push_back(run.start);
+    lengths.push_back(run.length);
+  }
+  const int64_t times = lengths.front() / columns.front().length;
+  DimSplit stored = split;
+  stored.size *= times;
+  for (int64_t& segment : stored.segments) segment *= times;
+  rule.steps.push_back({"ranges", {part.in_dim, std::move(starts), std::move(lengths)}, {}, {}});
+  rule.steps.push_back(stored.step(part.in_dim, 1, 1));
 }
 
 }  // namespace
@@ -101,8 +119,8 @@ ShardStep DimSplit::step(int64_t dim, int64_t per, int64_t cover) const {
 }
 
 std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat& format,
-                                    const std::vector<ShardStep>& reorder, Cut cut,
-                                    const DimSplit* split, int64_t stack_index) {
+                                    const MatrixOrder& order, Cut cut, const DimSplit* split,
+                                    int64_t stack_index) {
   std::vector<ParamRule> rules;
   for (const MatrixPart& part : format.parts) {
     ParamRule& rule = rules.emplace_back();
@@ -118,15 +136,17 @@ std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat&
     if (part.is_transposed) rule.steps.push_back({"transpose", {int64_t{0}, int64_t{1}}, {}, {}});
     if (part.out_dim >= 0) {
       check<ConfigError>(
-          reorder.empty() || (part.out_dim == 0 && part.per_out == 1), "parameter ",
+          order.rows.empty() || (part.out_dim == 0 && part.per_out == 1), "parameter ",
           core::quote(rule.name), " (", format.text,
           "): its rows are stored together and can't be reordered; use another format");
-      rule.steps.insert(rule.steps.end(), reorder.begin(), reorder.end());
+      rule.steps.insert(rule.steps.end(), order.rows.begin(), order.rows.end());
     }
     if (cut == Cut::kRows && part.out_dim >= 0) {
       rule.steps.push_back(split->step(part.out_dim, part.per_out, format.out_unit));
-    } else if (cut == Cut::kColumns && part.shared_in == 0) {
+    } else if (cut == Cut::kColumns && part.shared_in == 0 && order.columns.empty()) {
       rule.steps.push_back(split->step(part.in_dim, part.per_in, format.in_unit));
+    } else if (cut == Cut::kColumns && part.shared_in == 0) {
+      add_ordered_columns(order.columns, format, part, *split, rule);
     }
   }
   return rules;

@@ -62,12 +62,20 @@ struct DimSplit {
 /// How a weight is cut: not at all, by rows (output features), or by columns (input features).
 enum class Cut { kWhole, kRows, kColumns };
 
+/// How a file's order of a matrix's rows and columns differs from the model's.
+struct MatrixOrder {
+  /// Steps that put its rows into the model's order.
+  std::vector<ShardStep> rows = {};
+  /// Of a matrix that is cut by columns: where the file has them (column_order.h).
+  std::vector<shard::Range> columns = {};
+};
+
 /// The rules for the parts of a matrix whose model's name is "<base>.weight": each part is cut
-/// where the others are. `reorder` puts rows into the model's order; `index` is its place in a
-/// stack. Throws ConfigError for a reorder of rows that are packed together.
+/// where the others are, in the model's order; `index` is its place in a stack. Throws ConfigError
+/// for another order of rows or columns that are packed together.
 std::vector<ParamRule> matrix_rules(const std::string& base, const MatrixFormat& format,
-                                    const std::vector<ShardStep>& reorder, Cut cut,
-                                    const DimSplit* split, int64_t stack_index);
+                                    const MatrixOrder& order, Cut cut, const DimSplit* split,
+                                    int64_t stack_index);
 
 /// Where some of `num_runs` equal runs of every segment lie, in elements of all of them. Throws
 /// ShapeError for a segment that is no multiple of so many.

@@ -9,29 +9,22 @@
 
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
-#include "tests/io/gguf_builder.h"
+#include "tests/models/config/gguf_keys.h"
 #include "tests/models/model_files.h"
 
 namespace weft::models {
 namespace {
 
 using io::GgufType;
+using test::integer;
+using test::Keys;
+using test::real;
+using test::text;
+using test::Value;
 using testing::error_text;
-using testing::GgufBuilder;
 using testing::raw;
 using testing::replaced;
 using testing::TempDir;
-
-struct Value {
-  GgufType type;
-  std::string bytes;
-};
-
-Value integer(uint32_t value) { return {GgufType::kU32, raw(value)}; }
-Value real(float value) { return {GgufType::kF32, raw(value)}; }
-Value text(const std::string& value) { return {GgufType::kString, testing::gguf_text(value)}; }
-
-using Keys = std::map<std::string, Value>;
 
 Keys good_keys() {
   return {{"general.architecture", text("llama")},
@@ -47,12 +40,7 @@ Keys good_keys() {
 }
 
 std::shared_ptr<const io::TensorFile> write_gguf(const TempDir& dir, const Keys& keys) {
-  GgufBuilder builder;
-  for (const auto& [key, value] : keys) {
-    builder.keys.push_back(testing::gguf_key(key, value.type, value.bytes));
-  }
-  builder.tensors.push_back({"x", {1}, 0, raw(1.0F)});
-  return io::TensorFile::open(dir.write("model.gguf", builder.build()));
+  return test::write_gguf(dir, keys, {"x", {1}, 0, raw(1.0F)});
 }
 
 TEST(ReadConfig, ReadsTheKeysOfAGguf) {
@@ -158,8 +146,8 @@ TEST(ReadConfig, RefusesKeysOfAGgufThatItDoesNotSupport) {
        "FormatError: FILE: missing key 'llama.expert_used_count'"},
       {"general.architecture", text("mamba"),
        "ConfigError: FILE: architecture 'mamba' is not supported, expected one of [llama, qwen2, "
-       "qwen3, qwen2moe, qwen3moe, smollm3, granite, phi3, olmo2, gemma2, gemma3, gpt-oss, "
-       "mistral3, glm4, glm4moe, lfm2, qwen3next, deepseek2]"},
+       "qwen3, qwen2moe, qwen3moe, smollm3, granite, phi3, olmo2, gemma2, gemma3, gemma4, gpt-oss, "
+       "mistral3, glm4, glm4moe, lfm2, qwen3next, qwen35, qwen35moe, deepseek2]"},
   });
 }
 

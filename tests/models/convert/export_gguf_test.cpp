@@ -11,6 +11,7 @@
 #include "tests/models/family_files.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/convert/export.h"
+#include "weft/models/convert/folder_config.h"
 #include "weft/models/load/load.h"
 
 namespace weft::models {
@@ -27,12 +28,12 @@ const std::vector<std::string> kExportedFamilies = {
     "llama",   "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",
     "mixtral", "qwen2",      "qwen3",        "qwen2_moe",    "qwen3_moe",  "smollm3",
     "granite", "phi3",       "olmo2",        "gemma2",       "gemma3",     "ministral3",
-    "glm4",    "glm4_moe",   "deepseek_v3",  "lfm2",         "qwen3_next"};
+    "glm4",    "glm4_moe",   "deepseek_v3",  "lfm2",         "qwen3_next", "qwen3_5"};
 
 // The same, whose experts folders have in more than one form.
 std::vector<std::string> families_with_stacks() {
   std::vector<std::string> names = kExportedFamilies;
-  names.emplace_back("gpt_oss");
+  names.insert(names.end(), {"gpt_oss", "qwen3_5_moe"});
   return names;
 }
 
@@ -145,6 +146,26 @@ TEST(ExportWeights, KeepsExpertsInBlocksQuantizedAndStacked) {
   const auto expected = test::read_reference(family_path("mixtral_q8_0", "ref.safetensors"));
   const at::Tensor logits_TV = logits_of_file(dir.path(), expected.ids_BT, Group());
   EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4);
+}
+
+// Such GGUF is read, and written as folders.
+TEST(ExportWeights, WritesTheFolderOfAGgufOfGemma4) {
+  for (const char* name : {"gemma4", "gemma4_moe", "gemma4_small"}) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    const auto file = io::TensorFile::open(family_path(name, "model.gguf"));
+    const ModelConfig config = folder_config(*file);
+    EXPECT_TRUE(export_weights(*file, {}, Group(), dir.path(), no_progress).is_null());
+    dir.write("config.json", config_json(config).dump());
+    EXPECT_TRUE(read_config(*io::TensorFile::open(dir.path())) == config);
+    const auto expected = test::read_reference(family_path(name, "ref.safetensors"));
+    const at::Tensor logits_TV = logits_of_file(dir.path(), expected.ids_BT, Group());
+    EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4);
+  }
+  const TempDir dir;
+  EXPECT_EQ(replaced(error_text([&] { to_gguf(dir, "gemma4"); }), dir.path(), "DIR"),
+            "ConfigError: DIR/gemma4: the family 'gemma4_text' can't be written as GGUF; keep the "
+            "folder");
 }
 
 TEST(ExportWeights, WritesExpertsThatAreStackedEachByItself) {

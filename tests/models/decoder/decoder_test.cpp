@@ -31,7 +31,7 @@ using testing::replaced;
 std::vector<std::string> decoder_cases() {
   std::vector<std::string> names = test::kFamilyCheckpoints;
   names.insert(names.end(), {"mixtral_q8_0", "mixtral_mlx", "mixtral_plain", "gpt_oss_mxfp4",
-                             "llama_grids", "qwen3_fp8", "deepseek_v3_fp8"});
+                             "llama_grids", "qwen3_fp8", "deepseek_v3_fp8", "qwen3_5_q8_0"});
   return names;
 }
 

@@ -26,6 +26,7 @@ TEST(PreTokenizer, CutsWordsNumbersAndSpaces) {
   EXPECT_EQ(split("smollm", text), "It|'s| |2|0|2|4|,| | DON|'|T|\n\n| x");
   EXPECT_EQ(split("llama-bpe", text), "It|'s| |202|4|,| | DON|'T|\n\n| x");
   EXPECT_EQ(split("qwen2", text), "It|'s| |2|0|2|4|,| | DON|'T|\n\n| x");
+  EXPECT_EQ(split("qwen35", text), "It|'s| |2|0|2|4|,| | DON|'T|\n\n| x");
   EXPECT_EQ(split("gpt-4o", text), "It's| |202|4|,| | DON'T|\n\n| x");
   EXPECT_EQ(split("tekken", text), "It|'s| |2|0|2|4|,| | DON|'T|\n\n| x");
 }
@@ -43,10 +44,17 @@ TEST(PreTokenizer, SeesCaseWhereTheFamilyDoes) {
   EXPECT_EQ(split("llama-bpe", "camelCaseABCdef 日本ABC"), "camelCaseABCdef| 日本ABC");
 }
 
+// A vowel sign of Hindi, and an accent behind a space.
+TEST(PreTokenizer, LeavesMarksWithTheirLettersWhereTheFamilyDoes) {
+  EXPECT_EQ(split("qwen2", "\u0915\u093f\u0915 \u0301!"), "\u0915|\u093f\u0915| \u0301!");
+  EXPECT_EQ(split("qwen35", "\u0915\u093f\u0915 \u0301!"), "\u0915\u093f\u0915| \u0301|!");
+  EXPECT_EQ(split("qwen35", "\u0301\u0301a1\u0301"), "\u0301\u0301a|1|\u0301");
+}
+
 TEST(PreTokenizer, LosesNoByteOfAnyText) {
   std::mt19937 random(9);
   for (const char* name :
-       {"smollm", "command-r", "gpt-2", "llama-bpe", "qwen2", "gpt-4o", "tekken"}) {
+       {"smollm", "command-r", "gpt-2", "llama-bpe", "qwen2", "qwen35", "gpt-4o", "tekken"}) {
     const PreTokenizer& pre_tokenizer = find_pre_tokenizer(name, "t");
     for (int round = 0; round < 1000; ++round) {
       std::string text;

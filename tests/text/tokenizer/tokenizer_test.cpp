@@ -145,7 +145,7 @@ TEST(Tokenizer, EncodesAMegabyteOfSpaces) {
 }
 
 TEST(Tokenizer, EncodesLongRunsOfEveryClassInLinearTime) {
-  for (const char* family : {"smollm", "llama-bpe", "qwen2", "gpt-4o", "tekken"}) {
+  for (const char* family : {"smollm", "llama-bpe", "qwen2", "qwen35", "gpt-4o", "tekken"}) {
     const Tokenizer tokenizer = golden_tokenizer(family);
     for (const std::string unit :
          {"1", "A", "a", "'", "日A", "\n ", "\xCC\x81", "e\xCC\x81", "'s"}) {
@@ -195,10 +195,10 @@ TEST(Tokenizer, RefusesIdsOutsideTheVocabulary) {
 TEST(Tokenizer, ListsKnownModelsAndPreTokenizers) {
   Vocabulary vocabulary = small_vocabulary();
   vocabulary.model = "bert";
-  EXPECT_EQ(
-      message_of<ConfigError>([&] { Tokenizer::make(vocabulary, "x.gguf"); }),
-      "x.gguf: tokenizer model: expected one of gpt2, llama; got \"bert\"; use a model with a "
-      "BPE tokenizer");
+  EXPECT_EQ(message_of<ConfigError>([&] { Tokenizer::make(vocabulary, "x.gguf"); }),
+            "x.gguf: tokenizer model: expected one of gpt2, llama, gemma4; got \"bert\"; use a "
+            "model with "
+            "a BPE tokenizer");
   vocabulary = small_vocabulary();
   vocabulary.pre_tokenizer = "default";
   const std::string message =

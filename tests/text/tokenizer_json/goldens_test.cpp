@@ -85,6 +85,40 @@ TEST_P(TokenizerJsonGoldens, PutTheSameIdsAroundAText) {
   EXPECT_EQ(tokenizer.encode_prompt("a"), ids);
 }
 
+// What a GGUF file has of such a tokenizer.json: its tokens with their kinds, and its merges.
+Vocabulary vocabulary_of(const std::string& shape, const std::string& model) {
+  const core::Json file = read_golden("tokenizer_json/" + shape + ".json");
+  Vocabulary vocabulary;
+  vocabulary.model = model;
+  const core::Json& tokens = file.at("model").at("vocab");
+  vocabulary.tokens.resize(tokens.size());
+  vocabulary.kinds.assign(tokens.size(), TokenKind::kNormal);
+  for (const auto& [token, id] : tokens.items()) {
+    vocabulary.tokens[id.get<size_t>()] = token;
+    const bool is_byte = token.size() == 6 && token.starts_with("<0x");
+    if (is_byte) vocabulary.kinds[id.get<size_t>()] = TokenKind::kByte;
+  }
+  for (const core::Json& added : file.at("added_tokens")) {
+    vocabulary.kinds[added.at("id").get<size_t>()] =
+        added.at("special").get<bool>() ? TokenKind::kControl : TokenKind::kUserDefined;
+  }
+  for (const core::Json& merge : file.at("model").at("merges")) {
+    vocabulary.merges.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  }
+  return vocabulary;
+}
+
+TEST(GgufVocabulary, OfMarkedSpacesAndMergesEncodesAsTheFolders) {
+  const Tokenizer tokenizer = Tokenizer::make(vocabulary_of("gemma", "gemma4"), "g");
+  expect_results<Ids>("gemma", "plain",
+                      [&](const std::string& text) { return tokenizer.encode(text); });
+  expect_results<Ids>("gemma", "special",
+                      [&](const std::string& text) { return tokenizer.encode_with_special(text); });
+  expect_results<std::string>("gemma", "decoded", [&](const std::string& text) {
+    return to_valid_utf8(tokenizer.decode(tokenizer.encode_with_special(text), true));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, TokenizerJsonGoldens, ::testing::ValuesIn(shape_names()),
                          [](const auto& test) { return test.param; });
 

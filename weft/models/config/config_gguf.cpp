@@ -6,7 +6,9 @@
 #include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
+#include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/config/mixers/config_latent.h"
+#include "weft/models/config/mixers/gemma4_gguf.h"
 #include "weft/models/config/mixers/latent_keys.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/config/sources_gguf.h"
@@ -35,14 +37,19 @@ class Reader {
     config_.family = family_.name;
     read_sizes();
     take_family_traits(config_);
-    read_rope(keys_, name_, config_);
+    if (has_gemma4_layers(family_)) {
+      read_gemma4(file_, name_, config_);
+    } else {
+      read_rope(keys_, name_, config_);
+      read_window();
+      read_experts();
+    }
     read_options();
-    read_window();
     read_recurrent(keys_, name_, config_);
-    read_experts();
     config_.is_tied = file_.find("output.weight") == nullptr;
-    config_.has_qkv_bias = file_.find("blk.0.attn_q.bias") != nullptr;
-    config_.has_output_bias = file_.find("blk.0.attn_output.bias") != nullptr;
+    // The first layers of some families have no attention.
+    config_.has_qkv_bias = has_some(".attn_q.bias");
+    config_.has_output_bias = has_some(".attn_output.bias");
     config_.has_mlp_bias = file_.find("blk.0.ffn_up.bias") != nullptr;
     return std::move(config_);
   }
@@ -50,16 +57,19 @@ class Reader {
  private:
   std::string key(const char* rest) const { return name_ + "." + rest; }
 
+  bool has_some(const char* ending) const {
+    return std::ranges::any_of(file_.tensors(), [&](const io::TensorMeta& tensor) {
+      return tensor.name.ends_with(ending);
+    });
+  }
+
   // Of families that route by scores: whether they do so by the file's. Files of DeepSeek V2 don't
   // say which, but have no bias of the choice. GLM-4.7-Flash computes as DeepSeek V3.
   bool fits_scores(const FamilyExperts& experts) const {
     if (!experts.has_routed_keys) return true;
-    const auto has_choice_bias = [](const io::TensorMeta& tensor) {
-      return tensor.name.ends_with(".exp_probs_b.bias");
-    };
-    const bool is_sigmoid = std::ranges::any_of(file_.tensors(), has_choice_bias);
     const int64_t gating =
-        keys_.integer_or(key(kGatingFunctionGgufKey), is_sigmoid ? kSigmoidGating : kSoftmaxGating);
+        keys_.integer_or(key(kGatingFunctionGgufKey),
+                         has_some(".exp_probs_b.bias") ? kSigmoidGating : kSoftmaxGating);
     return gating ==
            (experts.routing.scores == RouterScores::kSigmoid ? kSigmoidGating : kSoftmaxGating);
   }
@@ -75,9 +85,19 @@ class Reader {
     return *families.front();
   }
 
+  // Sizes that are read with the layers.
+  bool differs_by_layer(const SizeKey& size) const {
+    const bool is_of_heads =
+        size.member == &ModelConfig::num_kv_heads || size.member == &ModelConfig::head_dim;
+    if (has_gemma4_layers(family_)) return is_of_heads || size.member == &ModelConfig::ffn_width;
+    return has_lfm2_names(family_) && size.member == &ModelConfig::num_kv_heads;
+  }
+
   void read_sizes() {
     for (const SizeKey& size : kSizeKeys) {
-      if (size.needed == Needed::kInAll) config_.*size.member = keys_.integer(key(size.gguf));
+      if (size.needed == Needed::kInAll && !differs_by_layer(size)) {
+        config_.*size.member = keys_.integer(key(size.gguf));
+      }
     }
     check<FormatError>(config_.num_heads >= 1, file_.path(), ": config: number of heads is ",
                        config_.num_heads, ", expected at least 1");
@@ -87,8 +107,7 @@ class Reader {
       config_.vocab_size = static_cast<int64_t>(keys_.texts(kTokens).size());
     }
     for (const SizeKey& size : kSizeKeys) {
-      if (size.needed == Needed::kInAll) continue;
-      if (size.member == &ModelConfig::num_kv_heads && has_lfm2_names(family_)) continue;
+      if (size.needed == Needed::kInAll || differs_by_layer(size)) continue;
       config_.*size.member = keys_.integer_or(key(size.gguf), config_.*size.member);
     }
     if (family_.has_further_layers) {
@@ -96,6 +115,7 @@ class Reader {
     }
     config_.norm_eps = keys_.real(key(kNormEpsGgufKey));
     if (family_.latent.is_used()) return read_latent(keys_, name_, config_);
+    if (has_gemma4_layers(family_)) return;
     const int64_t value_dim = keys_.integer_or(key(kValueDimGgufKey), config_.head_dim);
     check<ConfigError>(value_dim == config_.head_dim, file_.path(), ": config: values of ",
                        value_dim, " dims with keys of ", config_.head_dim,

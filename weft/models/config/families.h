@@ -212,6 +212,9 @@ struct FamilyInfo {
   std::string_view around = {};
   /// What `layer_types` may give a layer instead of attention (config_recurrent.h).
   std::optional<RecurrentKind> recurrent = std::nullopt;
+  /// GGUF has value heads of gated delta nets in another order (weights/tiled_heads.h), and wants
+  /// `rope.dimension_sections`, of which texts need nothing.
+  bool tiles_value_heads = false;
   /// ModelConfig::gates_attention, which no key says.
   bool gates_attention = false;
   /// FullLayersConfig::head_dim where `global_head_dim` is missing (config_gemma4.h); 0: layers

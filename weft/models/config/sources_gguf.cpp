@@ -108,6 +108,17 @@ std::optional<std::vector<int64_t>> GgufKeys::integers(const std::string& key) c
   fail_type(key, "an array of integers");
 }
 
+bool GgufKeys::is_list(const std::string& key) const {
+  const io::MetaValue& found = value(key);
+  return std::holds_alternative<std::vector<int64_t>>(found) ||
+         std::holds_alternative<std::vector<uint64_t>>(found);
+}
+
+const std::vector<bool>& GgufKeys::flags(const std::string& key) const {
+  if (const auto* found = std::get_if<std::vector<bool>>(&value(key))) return *found;
+  fail_type(key, "an array of truth values");
+}
+
 const std::vector<double>& GgufKeys::reals(const std::string& key) const {
   if (const auto* found = std::get_if<std::vector<double>>(&value(key))) return *found;
   fail_type(key, "an array of numbers");

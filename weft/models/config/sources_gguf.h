@@ -28,6 +28,9 @@ class GgufKeys {
   const std::vector<std::string>& texts(const std::string& key) const;
   /// Integers of either sign, or nothing for a missing key.
   std::optional<std::vector<int64_t>> integers(const std::string& key) const;
+  /// Whether a key that is there has a list of integers.
+  bool is_list(const std::string& key) const;
+  const std::vector<bool>& flags(const std::string& key) const;
   const std::vector<double>& reals(const std::string& key) const;
 
  private:

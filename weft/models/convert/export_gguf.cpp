@@ -1,5 +1,7 @@
 #include "weft/models/convert/export_gguf.h"
 
+#include <ATen/ops/cat.h>
+
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/decoder/weight_table.h"
 #include "weft/models/decoder/weights/fused_rows.h"
+#include "weft/models/decoder/weights/tiled_heads.h"
 #include "weft/models/load/load.h"
 #include "weft/text/tokenizer_json/gguf_vocabulary.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
@@ -76,6 +79,8 @@ struct Source {
   double offset = 0;
   /// Empty: all.
   shard::Range rows = {};
+  /// Where the model has the columns, in GGUF's order; empty: in that order.
+  std::vector<shard::Range> columns = {};
   /// GGUF has these rows as columns.
   bool is_transposed = false;
   /// GGUF has -exp of these numbers.
@@ -133,7 +138,8 @@ class Chooser {
     const int64_t heads = pairs_rows ? heads_of(place) : 0;
     const double offset = is_norm_part(place.part) ? config_.norm_offset : 0;
     output.sources.push_back(
-        {&weight, heads, offset, {}, false, place.part == Part::kDeltaDecayLog});
+        {&weight, heads, offset, {}, {}, false, place.part == Part::kDeltaDecayLog});
+    order_heads(place.part, output);
     const FusedRow* fused = fused_row(config_, place.part);
     if (fused != nullptr && !fused->is_apart_in_gguf) {
       output.spec.name = filled_name(fused->gguf, place) + suffix;
@@ -162,6 +168,22 @@ class Chooser {
     }
   }
 
+  // Value heads of gated delta nets in GGUF's order.
+  void order_heads(Part part, Output& output) const {
+    const TiledHeads heads = tiled_heads(config_, part);
+    if (heads.is_plain()) return;
+    const Source whole = output.sources.front();
+    if (part == Part::kDeltaOut) {
+      output.sources.front().columns = heads.in_model();
+      return;
+    }
+    output.sources.clear();
+    for (const shard::Range& rows : heads.in_model()) {
+      output.sources.push_back(whole);
+      output.sources.back().rows = rows;
+    }
+  }
+
   // What makes each head's keys, transposed, and what makes its values are two tensors.
   void add_apart(const PlannedWeight& weight, const PartPlace& place) {
     const int64_t heads = config_.num_heads, rank = config_.latent.kv_rank;
@@ -177,7 +199,7 @@ class Chooser {
         const int64_t first = head * (keys + values);
         const shard::Range rows =
             is_of_keys ? shard::Range{first, keys} : shard::Range{first + keys, values};
-        output.sources.push_back({&weight, 0, 0, rows, is_of_keys});
+        output.sources.push_back({&weight, 0, 0, rows, {}, is_of_keys});
       }
     }
   }
@@ -228,6 +250,15 @@ at::Tensor with_pairs(const at::Tensor& rows, int64_t head_dim) {
       .reshape(rows.sizes());
 }
 
+at::Tensor with_columns(const at::Tensor& rows, const std::vector<shard::Range>& columns) {
+  if (columns.empty()) return rows;
+  std::vector<at::Tensor> parts;
+  for (const shard::Range& range : columns) {
+    parts.push_back(rows.narrow(1, range.start, range.length));
+  }
+  return at::cat(parts, 1);
+}
+
 class GgufExporter {
  public:
   GgufExporter(const io::TensorFile& file, const LoadPlan& plan, io::GgufWriter& writer)
@@ -238,7 +269,7 @@ class GgufExporter {
     const shard::Range all = rows_of(source);
     const int64_t head_dim = source.paired_heads > 0 ? all.length / source.paired_heads : 1;
     if (weight.rule.is_vector()) {
-      const at::Tensor vector = reader_.vector(weight, type);
+      const at::Tensor vector = reader_.vector(weight, type).narrow(0, all.start, all.length);
       if (source.is_decay) return put(at::exp(vector).neg(), source, head_dim, type);
       return put(source.offset == 0 ? vector : vector + source.offset, source, head_dim, type);
     }
@@ -246,7 +277,8 @@ class GgufExporter {
       return put(reader_.plain_rows(weight, all, at::kFloat).t().contiguous(), source, 1, type);
     }
     for (const shard::Range& rows : RowReader::runs(weight, all, head_dim)) {
-      put(reader_.plain_rows(weight, rows, at::kFloat), source, head_dim, type);
+      const at::Tensor plain = reader_.plain_rows(weight, rows, at::kFloat);
+      put(with_columns(plain, source.columns), source, head_dim, type);
     }
   }
 

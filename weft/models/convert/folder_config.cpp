@@ -17,7 +17,8 @@ using core::check;
 using core::ConfigError;
 
 void read_divisors(const io::TensorFile& file, ModelConfig& config) {
-  if (file.find(kRopeDivisors) == nullptr) return;
+  // What Gemma 4 divides by, the configuration has.
+  if (file.find(kRopeDivisors) == nullptr || config.full_layers.is_used()) return;
   check<ConfigError>(config.rope_scaling == nn::RopeScaling(), file.path(), ": tensor '",
                      kRopeDivisors,
                      "' beside a rope scaling of its own, which config.json can't "

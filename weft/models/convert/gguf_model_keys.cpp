@@ -10,6 +10,7 @@
 #include "weft/models/config/config_recurrent.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/mixers/config_delta.h"
+#include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/config/mixers/latent_keys.h"
 #include "weft/nn/attention/rope_frequencies.h"
 
@@ -23,8 +24,10 @@ using nn::RopeType;
 
 const FamilyInfo& family_of(const ModelConfig& config, const std::string& where) {
   const FamilyInfo* family = find_family_info(config.family);
-  check<ConfigError>(family != nullptr && !family->gguf.empty(), where, ": the family ",
-                     core::quote(config.family), " can't be written as GGUF; keep the folder");
+  const bool can_be_written =
+      family != nullptr && !family->gguf.empty() && !has_gemma4_layers(*family);
+  check<ConfigError>(can_be_written, where, ": the family ", core::quote(config.family),
+                     " can't be written as GGUF; keep the folder");
   return *family;
 }
 
@@ -207,7 +210,15 @@ void add_yarn(const ModelConfig& config, GgufKeyList& keys) {
   if (std::abs(extra - 1) > kRounding) keys.real(keys.own("rope.scaling.attn_factor"), extra);
 }
 
+// How readers share the turned pairs among time, height and width, which are one for a text.
+void add_rope_sections(const ModelConfig& config, GgufKeyList& keys) {
+  const int64_t pairs = rotated_dims(config) / 2;
+  keys.add({keys.own("rope.dimension_sections"), io::GgufType::kI32,
+            std::vector<int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0}});
+}
+
 void add_rope(const ModelConfig& config, GgufKeyList& keys) {
+  if (family_info(config).tiles_value_heads) add_rope_sections(config, keys);
   keys.number(keys.own("rope.dimension_count"), rotated_dims(config));
   keys.real(keys.own("rope.freq_base"), config.rope_base);
   if (config.window_rope_base != 0) {

@@ -46,7 +46,7 @@ io::LoadedMatrix RowReader::rows(const PlannedWeight& weight, const shard::Range
     }
     recipes.push_back(std::move(recipe));
   }
-  io::MatrixSlice wanted = plan_.slice(weight, 0);
+  io::MatrixSlice wanted = plan_.stored_slice(weight, 0);
   wanted.rows = {{0, rows.length}};
   io::MatrixSource source{weight.format, {}, wanted};
   for (const io::ShardRecipe& recipe : recipes) source.parts.push_back(&recipe);

@@ -35,6 +35,7 @@ bool is_bare_part(Part part) {
 
 std::string gguf_suffix(Part part) {
   if (part == Part::kDeltaDecayLog) return "";
+  if (part == Part::kRouterFactors || part == Part::kExpertFactors) return ".scale";
   return part == Part::kChoiceBias || part == Part::kDeltaStepBias ? ".bias" : ".weight";
 }
 

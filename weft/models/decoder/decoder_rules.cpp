@@ -13,7 +13,8 @@
 #include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/decoder/weight_table.h"
-#include "weft/models/decoder/weights/fused_rows.h"
+#include "weft/models/decoder/weights/place_in_file.h"
+#include "weft/models/decoder/weights/tiled_heads.h"
 #include "weft/nn/attention/kv_cache.h"
 
 namespace weft::models {
@@ -60,8 +61,9 @@ constexpr const char* kOfOtherModels[] = {"mtp.",
                                           "model.embed_audio."};
 
 // What layers that reuse keys and values don't read.
-constexpr const char* kKeysAndValues[] = {".self_attn.k_proj.", ".self_attn.v_proj.",
-                                          ".self_attn.k_norm.", ".self_attn.v_norm."};
+constexpr const char* kKeysAndValues[] = {
+    ".self_attn.k_proj.", ".self_attn.v_proj.", ".self_attn.k_norm.", ".self_attn.v_norm.",
+    ".attn_k.",           ".attn_v.",           ".attn_k_norm."};
 
 FirstNumbers first_numbers(Part part) {
   if (part == Part::kDeltaDecayLog) return FirstNumbers::kLogs;
@@ -81,7 +83,10 @@ class RulesBuilder {
     for (const PartPlace& place : weight_places(config_)) add_weight(place);
     rules_.unread = copied_head(config_, file_);
     leave_out_others();
-    if (file_.is_gguf() && file_.find(kRopeDivisors) != nullptr) {
+    // What Gemma 4 divides by, the configuration has.
+    if (config_.full_layers.is_used()) {
+      if (file_.find(kRopeDivisors) != nullptr) rules_.unread.push_back(kRopeDivisors);
+    } else if (file_.is_gguf() && file_.find(kRopeDivisors) != nullptr) {
       add_vector(kRopeDivisors, kRopeDivisors, rotated_dims(config_) / 2);
     }
     return std::move(rules_);
@@ -93,7 +98,8 @@ class RulesBuilder {
   void leave_out_others() {
     const FamilyInfo* family = find_family_info(config_.family);
     const bool has_further = family != nullptr && family->has_further_layers;
-    if (!has_further && !has_gemma4_layers()) return;
+    const bool is_gemma4 = family != nullptr && has_gemma4_layers(*family);
+    if (!has_further && !is_gemma4) return;
     const std::string prefix = file_.is_gguf() ? "blk." : folder_name(file_, "model.layers.");
     for (const io::TensorMeta& tensor : file_.tensors()) {
       const auto is_start = [&](const char* start) { return tensor.name.starts_with(start); };
@@ -189,8 +195,9 @@ class RulesBuilder {
     int64_t unit = 0;
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       if (!(config_.*is_in)(layer)) continue;
-      const io::MatrixRef down = place_in_file({part, layer}).matrix();
-      const int64_t own = is_stored(down.base) ? io::matrix_format(file_, down).in_unit : 1;
+      const io::MatrixRef down = place_in_file(config_, file_, {part, layer}).matrix();
+      const int64_t own =
+          io::has_matrix(file_, down.base) ? io::matrix_format(file_, down).in_unit : 1;
       unit = unit == 0 ? own : std::lcm(unit, own);
     }
     return unit;
@@ -198,13 +205,14 @@ class RulesBuilder {
 
   void add_weight(const PartPlace& place) {
     const WeightRow& row = weight_row(config_, place);
-    WeightRule weight = place_in_file(place);
+    WeightRule weight = place_in_file(config_, file_, place);
     if (file_.is_gguf() && is_norm_part(place.part)) weight.stored_offset = config_.norm_offset;
     weight.is_stored_as_decay = file_.is_gguf() && place.part == Part::kDeltaDecayLog;
     weight.first_numbers = first_numbers(place.part);
     weight.cut = row.shape.cut;
     weight.split = row.shape.split;
     if (row.is_turned) add_rope_order(weight, place.part);
+    if (file_.is_gguf()) add_head_order(config_, place.part, weight);
     add_bias(row, weight);
     rules_.weights.push_back(std::move(weight));
   }
@@ -235,129 +243,6 @@ class RulesBuilder {
     io::ShardStep& step = weight.reorder.emplace_back();
     step.function = "unpermute_rope";
     step.arguments.emplace_back(is_query ? config_.num_heads : config_.num_kv_heads);
-  }
-
-  // The weight's names in model and file, and its shape.
-  WeightRule place_in_file(const PartPlace& place) const {
-    const WeightRow& row = weight_row(config_, place);
-    WeightRule rule;
-    rule.name = filled_name(row.model, place) + ".weight";
-    rule.file_name = folder_name(file_, rule.name);
-    rule.out = size_of(config_, row.shape.out);
-    rule.in = size_of(config_, row.shape.in);
-    if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + ".weight";
-    if (row.shape.array != WeightDim::kNone) {
-      rule.element_shape = {size_of(config_, row.shape.array)};
-      if (!file_.is_gguf()) rule.element_shape.insert(rule.element_shape.begin(), 1);
-    }
-    if (is_bare_part(place.part)) find_bare(place, rule);
-    if (row.is_of_expert() && !find_fused_expert(place, rule)) find_expert(place, rule);
-    find_fused(place, rule);
-    if (place.part == Part::kKeyValue) find_apart(place, rule);
-    if (row.shape.out == WeightDim::kOne) find_one_row(rule);
-    return rule;
-  }
-
-  bool is_stored(const std::string& base) const { return io::has_matrix(file_, base); }
-
-  // The weight's rows of a tensor that holds those of others, too, unless each stands alone, as in
-  // what weft has cut.
-  void find_fused(const PartPlace& place, WeightRule& rule) const {
-    const FusedRow* fused = fused_row(config_, place.part);
-    if (fused == nullptr) return;
-    const auto name = [&](std::string_view model, std::string_view gguf) {
-      return filled_name(file_.is_gguf() ? gguf : model, place);
-    };
-    const WeightRow& first = weight_row(config_, {fused->parts.front(), place.layer});
-    const std::string base = name(fused->model, fused->gguf);
-    if (!is_stored(base) || is_stored(name(first.model, first.gguf))) return;
-    const FusedPlace own = fused_place(config_, *fused, place.part);
-    rule.file_name = base + ".weight";
-    rule.stored_rows = own.num_rows;
-    const RowGroups groups = row_groups(config_, *fused);
-    if (groups.num_groups > 0) {
-      rule.reorder.push_back({"ungroup", {groups.num_groups, groups.lengths}, {}, {}});
-    }
-    rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
-  }
-
-  // Newer GGUF has what makes keys and what makes values apart, head by head.
-  void find_apart(const PartPlace& place, WeightRule& rule) const {
-    const std::string prefix = core::join("blk.", place.layer, ".attn_");
-    if (!file_.is_gguf() || !is_stored(prefix + "k_b")) return;
-    rule.sources = {prefix + "k_b.weight", prefix + "v_b.weight"};
-    rule.reorder.push_back({"combine_latent_heads", {}, {}, {}});
-  }
-
-  // Folders have a parameter of the layer itself, without ".weight", and GGUF with its own ending.
-  void find_bare(const PartPlace& place, WeightRule& rule) const {
-    const WeightRow& row = weight_row(config_, place);
-    const std::string bare = folder_name(file_, filled_name(row.model, place));
-    if (file_.find(bare) != nullptr) rule.file_name = bare;
-    if (file_.is_gguf()) rule.file_name = filled_name(row.gguf, place) + gguf_suffix(place.part);
-  }
-
-  // The expert's rows of Hugging Face's tensor of all of a layer's experts.
-  bool find_fused_expert(const PartPlace& place, WeightRule& rule) const {
-    const FusedRow* fused = fused_experts_row(config_, place.part);
-    if (fused == nullptr || file_.is_gguf()) return false;
-    const std::string base = folder_name(file_, filled_name(fused->model, place));
-    if (!io::has_matrix(file_, base) || file_.find(base + ".weight") != nullptr) return false;
-    const FusedPlace own = fused_place(config_, *fused, place.part);
-    if (has_gemma4_layers()) {
-      check_plain_stack(base);
-      // Matrices of bare names are transposed otherwise; these are taken as plain numbers.
-      rule.sources = {base};
-      rule.reorder.push_back({"select", {int64_t{0}, place.expert}, {}, {}});
-      rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
-      return true;
-    }
-    rule.file_name = base + ".weight";
-    rule.stack_size = config_.experts.num_experts;
-    rule.stack_index = place.expert;
-    if (fused->parts.size() == 1) return true;
-    rule.stored_rows = own.num_rows;
-    const auto count = static_cast<int64_t>(fused->parts.size());
-    if (fused->is_interleaved)
-      rule.reorder.push_back({"deinterleave", {int64_t{0}, count}, {}, {}});
-    rule.reorder.push_back({"narrow", {int64_t{0}, own.first_row, rule.out}, {}, {}});
-    return true;
-  }
-
-  bool has_gemma4_layers() const {
-    const FamilyInfo* family = find_family_info(config_.family);
-    return family != nullptr && models::has_gemma4_layers(*family);
-  }
-
-  void check_plain_stack(const std::string& base) const {
-    const io::TensorMeta* stack = file_.find(base);
-    core::check<core::ConfigError>(
-        stack != nullptr && core::is_floating(stack->dtype), file_.path(), ": experts ",
-        core::quote(base), " are ", stack == nullptr ? "packed" : io::info(stack->dtype).name,
-        ", which is not supported for experts in one tensor, expected F32, F16 or BF16; take the "
-        "checkpoint that was not quantized");
-  }
-
-  // A matrix of one row is a vector in GGUF.
-  void find_one_row(WeightRule& rule) const {
-    const io::TensorMeta* tensor = file_.find(rule.file_name);
-    if (tensor != nullptr && tensor->shape.size() == 1) rule.out = 0;
-  }
-
-  // Experts are stacked in GGUF and in MLX's folders, single in Hugging Face's and in old GGUF.
-  void find_expert(const PartPlace& place, WeightRule& rule) const {
-    const std::string stacked =
-        (file_.is_gguf() ? gguf_name(config_, place) : mlx_experts_name(config_, place)) +
-        ".weight";
-    const std::string alone =
-        file_.is_gguf() ? old_gguf_expert_name(config_, place) + ".weight" : rule.file_name;
-    if (file_.find(stacked) == nullptr && (!file_.is_gguf() || file_.find(alone) != nullptr)) {
-      rule.file_name = alone;
-      return;
-    }
-    rule.file_name = stacked;
-    rule.stack_size = config_.experts.num_experts;
-    rule.stack_index = place.expert;
   }
 
   WeightRule& add_vector(const std::string& name, const std::string& file_name, int64_t size) {

@@ -64,7 +64,7 @@ std::shared_ptr<nn::LinearLike> WeightReader::linear(const std::string& base,
   if (weight.rule.is_vector()) {
     return std::make_shared<nn::DenseLinearImpl>(vector(name).unsqueeze(0));
   }
-  const io::MatrixSlice wanted = plan().slice(weight, rank());
+  const io::MatrixSlice wanted = plan().stored_slice(weight, rank());
   io::MatrixSource source{weight.format, {}, wanted};
   for (size_t i = 0; i < weight.parts.size(); ++i) {
     source.parts.push_back(&plan().recipe(weight, i, rank()));

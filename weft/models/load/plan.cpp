@@ -6,6 +6,7 @@
 #include <set>
 
 #include "weft/core/error.h"
+#include "weft/io/matrices/column_order.h"
 
 namespace weft::models {
 namespace {
@@ -192,7 +193,7 @@ void LoadPlan::check_all_used(const io::TensorFile& file, const io::ShardInfo* o
 void LoadPlan::check_shapes(const PlannedWeight& weight, const std::string& where) const {
   const io::MatrixFormat& format = weight.format;
   for (int64_t rank = 0; rank < num_ranks(); ++rank) {
-    const io::MatrixSlice wanted = slice(weight, rank);
+    const io::MatrixSlice wanted = stored_slice(weight, rank);
     for (size_t i = 0; i < weight.parts.size(); ++i) {
       const io::MatrixPart& part = format.parts[i];
       const io::TensorType type = recipe(weight, i, rank).result.type();
@@ -253,6 +254,15 @@ io::MatrixSlice LoadPlan::slice(const PlannedWeight& weight, int64_t rank) const
   const bool is_by_rows = rule.cut == Cut::kRows && !rule.is_vector();
   (is_by_rows ? slice.rows : slice.columns) = split(rule.split).of(rank);
   return slice;
+}
+
+io::MatrixSlice LoadPlan::stored_slice(const PlannedWeight& weight, int64_t rank) const {
+  io::MatrixSlice wanted = slice(weight, rank);
+  const auto& runs = weight.rule.column_runs;
+  if (!runs.empty()) {
+    wanted.columns = io::within_stored_runs(wanted.columns, runs, weight.format.in_unit);
+  }
+  return wanted;
 }
 
 const io::ShardRecipe& LoadPlan::recipe(const PlannedWeight& weight, size_t part,

@@ -64,6 +64,9 @@ class LoadPlan {
 
   /// What a rank wants of a weight, in the model's order.
   io::MatrixSlice slice(const PlannedWeight& weight, int64_t rank) const;
+  /// The same as places in what its recipes cover: other columns where the file has them in another
+  /// order (WeightRule::column_runs).
+  io::MatrixSlice stored_slice(const PlannedWeight& weight, int64_t rank) const;
   /// Bytes of the file that a rank reads for it.
   uint64_t planned_bytes(const PlannedWeight& weight, int64_t rank) const;
   /// The recipe of one of its parts.

@@ -152,8 +152,9 @@ io::ShardInfo shard_info(const io::TensorFile& file, const WeightRules& rules,
     const DimSplit* split = weight.split.empty() ? nullptr : &rules.splits.at(weight.split);
     io::MatrixFormat format = io::matrix_format(file, weight.matrix());
     if (said != nullptr) take_stated(*said, weight.matrix(), format);
-    for (io::ParamRule& rule : io::matrix_rules(weight.base(), format, weight.reorder, weight.cut,
-                                                split, weight.stack_index)) {
+    for (io::ParamRule& rule :
+         io::matrix_rules(weight.base(), format, {weight.reorder, weight.column_runs}, weight.cut,
+                          split, weight.stack_index)) {
       info.params.push_back(std::move(rule));
     }
   }

@@ -46,6 +46,8 @@ struct WeightRule {
   int64_t stack_index = -1;
   /// Steps of shard_info that put its rows from the file's order into the model's.
   std::vector<io::ShardStep> reorder;
+  /// Where the file has its columns, in equal runs of the model's order; empty: in that order.
+  std::vector<shard::Range> column_runs = {};
   /// Of a vector: what the file's numbers are larger by than the model's.
   double stored_offset = 0;
   /// Of a vector: the file has -exp of the model's numbers.

@@ -127,19 +127,22 @@ class MergeBuilder {
 
 }  // namespace
 
-void add_scored_bpe(TokenizerSpec& spec, const TokenIndex& ids, const std::string& where) {
-  check_scores(spec.vocabulary, where);
-  check_lengths(spec.vocabulary, where);
-  const std::string mark(kSpaceMark);
-  if (spec.vocabulary.add_space_prefix) {
-    spec.normalizer.push_back(prepend_step(" "));
-    spec.num_stripped = 1;
-  }
-  spec.normalizer.push_back(replace_step(literal_finder(" "), mark));
+void add_marked_spaces(TokenizerSpec& spec) {
+  spec.normalizer.push_back(replace_step(literal_finder(" "), std::string(kSpaceMark)));
   for (size_t i = 0; i < spec.vocabulary.tokens.size(); ++i) {
     if (spec.vocabulary.kinds[i] != TokenKind::kByte) continue;
     spec.model.byte_ids[static_cast<uint8_t>(spec.bytes[i][0])] = static_cast<TokenId>(i);
   }
+}
+
+void add_scored_bpe(TokenizerSpec& spec, const TokenIndex& ids, const std::string& where) {
+  check_scores(spec.vocabulary, where);
+  check_lengths(spec.vocabulary, where);
+  if (spec.vocabulary.add_space_prefix) {
+    spec.normalizer.push_back(prepend_step(" "));
+    spec.num_stripped = 1;
+  }
+  add_marked_spaces(spec);
   MergeBuilder(spec, ids).build();
 }
 

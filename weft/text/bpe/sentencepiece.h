@@ -14,6 +14,9 @@ inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 /// `token` with spaces for `kSpaceMark`.
 std::string unescape_spaces(std::string_view token);
 
+/// Adds to `spec` that spaces become `kSpaceMark`, and what bytes its <0xNN> tokens stand for.
+void add_marked_spaces(TokenizerSpec& spec);
+
 /// Adds to `spec`, whose vocabulary is indexed by `ids`, what makes it SentencePiece's BPE: any two
 /// neighbours that are a token together may merge, the one with the best score first, the leftmost
 /// of equals (Kudo & Richardson 2018, arXiv 1808.06226; bpe_model.cc). Unknown characters become

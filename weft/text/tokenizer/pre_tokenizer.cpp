@@ -23,6 +23,7 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {.name = "llama3", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
     {.name = "llama-v3", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
     {.name = "qwen2", .pattern = Pattern::kLlama3, .nfc = true, .max_digits = 1},
+    {.name = "qwen35", .pattern = Pattern::kQwen35, .nfc = true, .max_digits = 1},
     {.name = "gpt-4o", .pattern = Pattern::kGpt4o, .ignore_merges = true},
     {.name = "tekken",
      .pattern = Pattern::kTekken,
@@ -38,6 +39,8 @@ size_t next_end(const PreTokenizer& row, CharSpan chars, size_t begin) {
       return scan_gpt2(chars, begin);
     case Pattern::kLlama3:
       return scan_llama3(chars, begin, row.max_digits);
+    case Pattern::kQwen35:
+      return scan_qwen35(chars, begin);
     case Pattern::kGpt4o:
       return scan_cased(chars, begin, {.max_digits = row.max_digits, .contractions = true});
     case Pattern::kTekken:
@@ -69,6 +72,9 @@ constexpr KnownPattern kPatterns[] = {
     {R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)re"
      R"re(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
      {.pattern = Pattern::kLlama3, .max_digits = 1}},
+    {R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|)re"
+     R"re(\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+     {.pattern = Pattern::kQwen35, .max_digits = 1}},
     {R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)re"
      R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)re"
      R"re(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",

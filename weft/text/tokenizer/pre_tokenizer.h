@@ -11,7 +11,7 @@ namespace weft::text {
 /// How one published family of tokenizers cuts text into the pieces that merges never cross.
 struct PreTokenizer {
   /// The regular expression that the scanner is equal to.
-  enum class Pattern { kGpt2, kLlama3, kGpt4o, kTekken };
+  enum class Pattern { kGpt2, kLlama3, kQwen35, kGpt4o, kTekken };
 
   /// The name in a GGUF's `tokenizer.ggml.pre`.
   std::string_view name = {};

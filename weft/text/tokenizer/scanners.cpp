@@ -57,10 +57,12 @@ size_t newline_or_space_end(CharSpan chars, size_t begin) {
   return space_end(chars, begin);
 }
 
-//  ?[^\s\p{L}\p{N}]+ followed by any of \r, \n and `extra`; or `begin`.
-size_t symbols_end(CharSpan chars, size_t begin, char32_t extra) {
+//  ?[^\s\p{L}\p{N}]+ followed by any of \r, \n and `extra`; or `begin`. Characters of `words` are
+// no symbols either.
+size_t symbols_end(CharSpan chars, size_t begin, char32_t extra, uint16_t words = 0) {
   const size_t start = begin + (chars[begin].code == ' ' ? 1 : 0);
-  const size_t end = run_end(chars, start, is_other);
+  const size_t end =
+      run_end(chars, start, [words](const Char& c) { return !c.is(kWordOrSpace | words); });
   if (end == start) return begin;
   return run_end(chars, end, [extra](const Char& c) { return is_newline(c) || c.code == extra; });
 }
@@ -135,6 +137,17 @@ size_t scan_llama3(CharSpan chars, size_t begin, size_t max_digits) {
   if (const size_t end = run_of(chars, word, kLetter); end > word) return end;
   if (chars[begin].is(kNumber)) return digits_end(chars, begin, max_digits);
   if (const size_t end = symbols_end(chars, begin, '\n'); end > begin) return end;
+  return newline_or_space_end(chars, begin);
+}
+
+size_t scan_qwen35(CharSpan chars, size_t begin) {
+  if (const size_t end = contraction_end(chars, begin, true); end > begin) return end;
+  const auto word_end = [](CharSpan all, size_t start) {
+    return run_of(all, start, kLetter | kMark);
+  };
+  if (const size_t end = prefixed_end(chars, begin, word_end); end > begin) return end;
+  if (chars[begin].is(kNumber)) return begin + 1;
+  if (const size_t end = symbols_end(chars, begin, '\n', kMark); end > begin) return end;
   return newline_or_space_end(chars, begin);
 }
 

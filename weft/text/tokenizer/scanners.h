@@ -35,6 +35,9 @@ size_t scan_gpt2(CharSpan chars, size_t begin);
 ///  ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 size_t scan_llama3(CharSpan chars, size_t begin, size_t max_digits);
 
+/// The same with words of [\p{L}\p{M}] and symbols of [^\s\p{L}\p{M}\p{N}], digit by digit.
+size_t scan_qwen35(CharSpan chars, size_t begin);
+
 /// What the patterns of this family differ in.
 struct CasedOptions {
   size_t max_digits = 3;

@@ -18,10 +18,11 @@ struct ChatPiece;
 
 /// What a tokenizer is made of, however its file spelled it.
 struct Vocabulary {
-  /// What GGUF calls it: "gpt2" (byte-level BPE) or "llama" (SentencePiece's BPE).
+  /// What GGUF calls it: "gpt2" (byte-level BPE), "llama" (SentencePiece's BPE) or "gemma4" (BPE of
+  /// characters by a list of merges).
   std::string model = "gpt2";
   /// Name of the pre-tokenizer pattern, e.g. "smollm", "gpt-2", "llama-bpe", "qwen2".
-  /// Not used by "llama".
+  /// "gpt2" only.
   std::string pre_tokenizer;
   std::vector<std::string> tokens;
   std::vector<TokenKind> kinds;

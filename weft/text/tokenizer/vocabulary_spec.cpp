@@ -125,6 +125,28 @@ void add_merge(TokenizerSpec& spec, const TokenIndex& ids, size_t rank, const st
   spec.model.merges.set(left_id, right_id, {static_cast<int32_t>(rank), result});
 }
 
+void add_merges(TokenizerSpec& spec, const TokenIndex& ids, const std::string& where) {
+  const size_t count = spec.vocabulary.merges.size();
+  spec.model.merges = MergeTable(count);
+  for (size_t rank = 0; rank < count; ++rank) add_merge(spec, ids, rank, where);
+}
+
+// Gemma 4's: characters with spaces marked, merged by a list, unknown ones as bytes.
+void add_marked_bpe(TokenizerSpec& spec, const TokenIndex& ids, const std::string& where) {
+  add_marked_spaces(spec);
+  const Vocabulary& vocabulary = spec.vocabulary;
+  spec.model.first_part = static_cast<TokenId>(vocabulary.tokens.size());
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const std::string_view token = vocabulary.tokens[i];
+    const bool is_text =
+        vocabulary.kinds[i] == TokenKind::kNormal || vocabulary.kinds[i] == TokenKind::kUserDefined;
+    if (!is_text || token.empty()) continue;
+    const Utf8Step step = utf8_step(token);
+    if (step.size == token.size()) spec.model.char_ids.emplace(step.code, static_cast<TokenId>(i));
+  }
+  add_merges(spec, ids, where);
+}
+
 void add_byte_level(TokenizerSpec& spec, const TokenIndex& ids, const std::string& where) {
   const Vocabulary& vocabulary = spec.vocabulary;
   const PreTokenizer& family = find_pre_tokenizer(vocabulary.pre_tokenizer, where);
@@ -133,10 +155,7 @@ void add_byte_level(TokenizerSpec& spec, const TokenIndex& ids, const std::strin
   }
   spec.pre_tokenizer.push_back(family_step(family));
   add_bytes(spec, ids);
-  spec.model.merges = MergeTable(vocabulary.merges.size());
-  for (size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
-    add_merge(spec, ids, rank, where);
-  }
+  add_merges(spec, ids, where);
   if (!family.ignore_merges) return;
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     if (vocabulary.kinds[i] == TokenKind::kNormal) {
@@ -177,7 +196,9 @@ struct ModelKind {
   bool is_byte_level;
   void (*add)(TokenizerSpec&, const TokenIndex&, const std::string&);
 };
-constexpr ModelKind kModels[] = {{"gpt2", true, add_byte_level}, {"llama", false, add_scored_bpe}};
+constexpr ModelKind kModels[] = {{"gpt2", true, add_byte_level},
+                                 {"llama", false, add_scored_bpe},
+                                 {"gemma4", false, add_marked_bpe}};
 
 const ModelKind& find_model(const std::string& name, const std::string& where) {
   std::string known;

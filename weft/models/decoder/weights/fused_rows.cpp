@@ -24,14 +24,18 @@ constexpr FusedRow kDeltaRows[] = {
 
 constexpr Part kExpertGateUp[] = {Part::kExpertGate, Part::kExpertUp};
 constexpr Part kExpertDownAlone[] = {Part::kExpertDown};
-constexpr FusedRow kFusedExperts[] = {
+constexpr FusedRow kFusedOssExperts[] = {
     {"model.layers.*.mlp.experts.gate_up_proj", {}, kExpertGateUp, true},
     {"model.layers.*.mlp.experts.down_proj", {}, kExpertDownAlone},
 };
 
 // Not interleaved, nor transposed.
-constexpr FusedRow kGemma4Experts[] = {
-    {"model.layers.*.experts.gate_up_proj", {}, kExpertGateUp},
+constexpr FusedRow kFusedUsualExperts[] = {
+    {"model.layers.*.mlp.experts.gate_up_proj", "blk.*.ffn_gate_up_exps", kExpertGateUp},
+    {"model.layers.*.mlp.experts.down_proj", {}, kExpertDownAlone},
+};
+constexpr FusedRow kFusedGemma4Experts[] = {
+    {"model.layers.*.experts.gate_up_proj", "blk.*.ffn_gate_up_exps", kExpertGateUp},
     {"model.layers.*.experts.down_proj", {}, kExpertDownAlone},
 };
 
@@ -64,8 +68,17 @@ const FusedRow* fused_row(const ModelConfig& config, Part part) {
 const FusedRow* fused_experts_row(const ModelConfig& config, Part part) {
   const FamilyInfo* family = find_family_info(config.family);
   if (family == nullptr) return nullptr;
-  if (family->experts.names == ExpertNames::kGemma4) return row_with(kGemma4Experts, part);
-  return family->experts.names == ExpertNames::kOss ? row_with(kFusedExperts, part) : nullptr;
+  switch (family->experts.names) {
+    case ExpertNames::kUsual:
+      return row_with(kFusedUsualExperts, part);
+    case ExpertNames::kMixtral:
+      return nullptr;
+    case ExpertNames::kOss:
+      return row_with(kFusedOssExperts, part);
+    case ExpertNames::kGemma4:
+      return row_with(kFusedGemma4Experts, part);
+  }
+  return nullptr;
 }
 
 FusedPlace fused_place(const ModelConfig& config, const FusedRow& fused, Part part) {

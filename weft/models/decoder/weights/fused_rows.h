@@ -26,8 +26,8 @@ struct FusedRow {
 
 /// The tensor in which a family's files store a part together with others; null: it has its own.
 const FusedRow* fused_row(const ModelConfig& config, Part part);
-/// The tensor in which Hugging Face's folders have a layer's experts of a part together with
-/// others, stacked; null: each expert has its own.
+/// The tensor in which files may have a layer's experts of a part together with others, stacked;
+/// null: none has. GGUF's name may be empty.
 const FusedRow* fused_experts_row(const ModelConfig& config, Part part);
 
 /// Where the rows of a part lie in a fused tensor whose parts are one after the other, and how many
