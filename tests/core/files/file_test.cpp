@@ -88,7 +88,7 @@ TEST(File, RefusesWhatIsNoRegularFile) {
   EXPECT_EQ(open_error(dir.at("dangling")), "FormatError: FILE: no such file; check the path");
   EXPECT_EQ(open_error(dir.at("none")), "FormatError: FILE: no such file; check the path");
   EXPECT_EQ(open_error(dir.at("a/b")), "FormatError: FILE: no such file; check the path");
-  EXPECT_EQ(error_text([] { File file(""); }), "FormatError: : no such file; check the path");
+  EXPECT_EQ(error_text([] { File file(""); }), "FormatError: '': no such file; check the path");
   EXPECT_EQ(error_text([] { File file(std::string("a\0b", 3)); }),
             "FormatError: 'a\\x00b': a NUL byte in the path; check the path");
 }
