@@ -13,6 +13,7 @@ FOLDER/<case>/ref.safetensors                  what transformers computes in flo
 """
 
 import json
+import math
 import pathlib
 import sys
 
@@ -296,6 +297,11 @@ def add_keys(writer, config, dim):
     if scaling.get("rope_type") in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(scaling["rope_type"]))
         writer.add_rope_scaling_factor(scaling["factor"])
+    if scaling.get("rope_type") == "longrope":
+        original = config.original_max_position_embeddings
+        writer.add_rope_scaling_orig_ctx_len(original)
+        ratio = config.max_position_embeddings / original
+        writer.add_rope_scaling_attn_factors((1 + math.log(ratio) / math.log(original)) ** 0.5)
     if scaling.get("rope_type") == "yarn":
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
 
@@ -307,6 +313,9 @@ def write_gguf(path, architecture, config, state, matrix_kind, known=None):
     tensors = list(gguf_tensors(architecture, config, state))
     if getattr(config, "rope_scaling", None) and config.rope_scaling.get("rope_type") == "llama3":
         tensors.append(("rope_freqs.weight", llama3_divisors(config, dim)))
+    lists = getattr(config, "rope_scaling", None) or getattr(config, "rope_parameters", None) or {}
+    for kind in ("long", "short") if "long_factor" in lists else ():
+        tensors.append((f"rope_factors_{kind}.weight", torch.tensor(lists[f"{kind}_factor"])))
     if architecture == "gemma4":
         tensors.append(("rope_freqs.weight", gemma4_gguf.divisors(config)))
     for name, tensor in tensors:

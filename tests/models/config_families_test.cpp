@@ -6,7 +6,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
-#include "tests/models/family_files.h"
+#include "tests/models/family_folder.h"
 #include "tests/models/model_files.h"
 #include "weft/core/files/file.h"
 #include "weft/models/config/config.h"
@@ -18,39 +18,11 @@ namespace {
 using nlohmann::json;
 using nn::RopeType;
 using test::family_path;
+using test::FamilyFolder;
 using test::model_data;
 using testing::error_text;
 using testing::replaced;
 using testing::TempDir;
-
-// A family's checkpoint with another config.json.
-class FamilyFolder {
- public:
-  explicit FamilyFolder(const std::string& name)
-      : good_(json::parse(core::read_text_file(family_path(name, "config.json"), 1 << 20))) {
-    std::filesystem::copy_file(family_path(name, "model.safetensors"),
-                               dir_.at("model.safetensors"));
-  }
-  ModelConfig config(const json& changes = json::object()) const {
-    json changed = good_;
-    for (const auto& [key, value] : changes.items()) changed[key] = value;
-    dir_.write("config.json", changed.dump());
-    return read_config(*io::TensorFile::open(dir_.path()));
-  }
-  std::string error(const json& changes) const {
-    return replaced(error_text([&] { config(changes); }), dir_.path(), "DIR");
-  }
-  ModelConfig config_without(const char* key) const {
-    json changed = good_;
-    changed.erase(key);
-    dir_.write("config.json", changed.dump());
-    return read_config(*io::TensorFile::open(dir_.path()));
-  }
-
- private:
-  TempDir dir_;
-  json good_;
-};
 
 TEST(FamilyConfig, ReadsRopeScalingOfEveryType) {
   const FamilyFolder llama("llama");
@@ -115,9 +87,11 @@ TEST(FamilyConfig, RefusesRopeScalingThatMakesNoFrequencies) {
   const auto scaling = [](const json& values) { return json{{"rope_scaling", values}}; };
   expect_errors(
       "llama",
-      {{scaling({{"rope_type", "longrope"}, {"factor", 2}}),
-        "ConfigError: DIR/config.json: rope scaling: rope scaling 'longrope' is not supported, "
-        "expected one of [default, linear, dynamic, llama3, yarn]"},
+      {{scaling({{"rope_type", "ntk"}, {"factor", 2}}),
+        "ConfigError: DIR/config.json: rope scaling: rope scaling 'ntk' is not supported, "
+        "expected one of [default, linear, dynamic, llama3, yarn, longrope]"},
+       {scaling({{"rope_type", "longrope"}, {"factor", 2}}),
+        "FormatError: DIR/config.json: rope scaling: missing key \"short_factor\""},
        {scaling({{"rope_type", "linear"}}),
         "FormatError: DIR/config.json: rope scaling: missing key \"factor\""},
        {scaling({{"rope_type", "linear"}, {"factor", "2"}}),
@@ -324,10 +298,27 @@ TEST(FamilyConfig, RefusesOptionsThatMakeNoSense) {
        {{{"partial_rotary_factor", 0.4}},
         "FormatError: DIR: config: rope over 3 of 8 head dims, expected an even number of at most "
         "as many"},
+       {{{"rope_scaling", {{"type", "su"}, {"short_factor", {1}}, {"long_factor", {2, 2}}}}},
+        "ConfigError: DIR/config.json: rope scaling: 1 short factors and 2 long ones, expected as "
+        "many of both"},
        {{{"rope_scaling",
-          {{"type", "longrope"}, {"short_factor", {1, 1}}, {"long_factor", {2, 2}}}}},
-        "ConfigError: DIR/config.json: rope scaling: rope scaling 'longrope' is not supported, "
-        "expected one of [default, linear, dynamic, llama3, yarn]"}});
+          {{"type", "longrope"}, {"short_factor", {1, 0}}, {"long_factor", {2, 2}}}}},
+        "ConfigError: DIR/config.json: rope scaling: short_factor is 0, expected positive numbers"},
+       {{{"rope_scaling",
+          {{"type", "longrope"}, {"short_factor", {1, 1, 1}}, {"long_factor", {2, 2, 2}}}}},
+        "FormatError: DIR: config: 3 factors of rope's frequencies, expected 2"}});
+}
+
+// Older files call the scaling otherwise; newer ones have its positions in it.
+TEST(FamilyConfig, ReadsTheListsOfLongRope) {
+  const FamilyFolder folder("phi3_long");
+  const ModelConfig config = folder.config({});
+  EXPECT_EQ(config.rope_scaling.original_positions, 16);
+  EXPECT_EQ(config.rope_scaling.factor, 4);
+  const json lists = {{"type", "su"}, {"short_factor", {1.0, 1.5}}, {"long_factor", {2.0, 3.5}}};
+  EXPECT_TRUE(folder.config(
+                  {{"rope_parameters", nullptr}, {"rope_theta", 100.0}, {"rope_scaling", lists}}) ==
+              config);
 }
 
 // The families' config.json as transformers 4 wrote them, and read and saved by transformers 5.

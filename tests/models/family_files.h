@@ -29,7 +29,8 @@ inline const std::vector<std::string> kFamilyCheckpoints = {"llama",         "ll
                                                             "glm4_moe_lite", "lfm2",
                                                             "qwen3_next",    "qwen3_5",
                                                             "gemma4",        "gemma4_moe",
-                                                            "gemma4_small",  "qwen3_5_moe"};
+                                                            "gemma4_small",  "qwen3_5_moe",
+                                                            "phi3_long",     "phi3_short"};
 
 /// A file of a family's golden checkpoint, or its folder.
 inline std::string family_path(const std::string& name, const std::string& file = "") {

@@ -24,6 +24,9 @@ GEMMA4 = UNEVEN | dict(
         "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
                            "rope_theta": 300.0}})
+PHI3_LONG = UNEVEN | dict(
+    hidden_size=48, partial_rotary_factor=0.5, pad_token_id=0, rope_theta=100.0, rope_scaling={
+        "type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 3.5]})
 # A value that is null in config.json; None leaves a key out.
 NULL = "null"
 LATENT_YARN = YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
@@ -174,4 +177,7 @@ CASES = {
         linear_value_head_dim=16, linear_conv_kernel_dim=3, rope_parameters={
             "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
             "mrope_section": [1, 1, 0]}), "qwen35"),
+    # Frequencies divided by a list for contexts of at most 16 positions, and by another beyond.
+    "phi3_long": ("Phi3", PHI3_LONG | dict(original_max_position_embeddings=16), "phi3"),
+    "phi3_short": ("Phi3", PHI3_LONG | dict(original_max_position_embeddings=32), "phi3"),
 }

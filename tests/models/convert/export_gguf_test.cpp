@@ -25,10 +25,10 @@ using testing::TempDir;
 
 // Those whose GGUF form another program has written.
 const std::vector<std::string> kExportedFamilies = {
-    "llama",   "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",
-    "mixtral", "qwen2",      "qwen3",        "qwen2_moe",    "qwen3_moe",  "smollm3",
-    "granite", "phi3",       "olmo2",        "gemma2",       "gemma3",     "ministral3",
-    "glm4",    "glm4_moe",   "deepseek_v3",  "lfm2",         "qwen3_next", "qwen3_5"};
+    "llama", "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",  "mixtral",
+    "qwen2", "qwen3",      "qwen2_moe",    "qwen3_moe",    "smollm3",    "granite",  "phi3",
+    "olmo2", "gemma2",     "gemma3",       "ministral3",   "glm4",       "glm4_moe", "deepseek_v3",
+    "lfm2",  "qwen3_next", "qwen3_5",      "phi3_long",    "phi3_short"};
 
 // The same, whose experts folders have in more than one form.
 std::vector<std::string> families_with_stacks() {

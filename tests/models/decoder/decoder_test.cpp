@@ -203,6 +203,10 @@ const std::vector<Change> kChanges = {
     {"glm4_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
     {"glm4_moe", "\"topk_group\": 1", "\"topk_group\": 2"},
     {"lfm2", "\"rope_theta\": 300.0", "\"rope_theta\": 30000.0"},
+    {"phi3_long", "   3.5", "   1.5"},
+    {"phi3_long", "\"original_max_position_embeddings\": 16",
+     "\"original_max_position_embeddings\": 32"},
+    {"phi3_short", "   1.5", "   3.5"},
     {"qwen3_next", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
     {"deepseek_v3", "\"mscale_all_dim\": 1.0", "\"mscale_all_dim\": 0.5"},
     {"deepseek_v3", "\"rope_interleave\": true", "\"rope_interleave\": false"},
@@ -211,6 +215,24 @@ const std::vector<Change> kChanges = {
     {"deepseek_v2", "\"group_limited_greedy\"", "\"greedy\""},
     {"deepseek_v2", "\"topk_group\": 2", "\"topk_group\": 1"},
     {"glm4_moe_lite", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 1"}};
+
+// 8 tokens where contexts of more than 16 are long: as vLLM and llama.cpp have it.
+TEST(Decoder, TakesTheListOfLongRopeByTheContext) {
+  const c10::InferenceMode inference;
+  const LoadedModel loaded = load_model(*io::TensorFile::open(family_path("phi3_long")), Group());
+  CausalLM& model = *loaded.model;
+  const at::Tensor ids_BT = at::arange(8, at::kLong).unsqueeze(0);
+  const auto logits_in = [&](int64_t context) {
+    nn::KvCache cache = model.make_cache(1, context);
+    return model.logits(model.forward(ids_BT, &cache));
+  };
+  const at::Tensor short_BTV = logits_in(16), long_BTV = logits_in(17);
+  EXPECT_TRUE(at::equal(logits_in(8), short_BTV));
+  EXPECT_TRUE(at::equal(logits_in(64), long_BTV));
+  EXPECT_GT((short_BTV - long_BTV).abs().max().item<double>(), 1e-3);
+  const at::Tensor alone_BTV = model.logits(model.forward(ids_BT, nullptr));
+  EXPECT_LE((alone_BTV - short_BTV).abs().max().item<double>(), 1e-4);
+}
 
 TEST(Decoder, ShowsThatItsGoldensNeedWhatTheyTest) {
   // Each of these changes must move the logits, or the goldens above could not see it missing.

@@ -49,9 +49,9 @@ TEST(RopeFrequencies, AreThoseOfThePublishedImplementation) {
 
 TEST(RopeScaling, NamesTheTypesItKnows) {
   EXPECT_EQ(rope_type_of("llama3", "x"), RopeType::kLlama3);
-  EXPECT_EQ(error_text([] { rope_type_of("longrope", "config.json"); }),
-            "ConfigError: config.json: rope scaling 'longrope' is not supported, expected one of "
-            "[default, linear, dynamic, llama3, yarn]");
+  EXPECT_EQ(error_text([] { rope_type_of("ntk", "config.json"); }),
+            "ConfigError: config.json: rope scaling 'ntk' is not supported, expected one of "
+            "[default, linear, dynamic, llama3, yarn, longrope]");
 }
 
 TEST(RopeScaling, RefusesNumbersThatMakeNoFrequencies) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "weft/core/error.h"
+#include "weft/models/config/families.h"
 #include "weft/models/config/sources.h"
 
 namespace weft::models {
@@ -91,6 +92,11 @@ void check_rope(const ModelConfig& config, const std::string& where) {
       config.rope_dims >= 0 && config.rope_dims <= config.head_dim && config.rope_dims % 2 == 0,
       where, ": config: rope over ", config.rope_dims, " of ", config.head_dim,
       " head dims, expected an even number of at most as many");
+  const auto num_factors = static_cast<int64_t>(config.rope_scaling.short_factors.size());
+  check<FormatError>(config.rope_scaling.type != nn::RopeType::kLongRope ||
+                         num_factors == rotated_dims(config) / 2,
+                     where, ": config: ", num_factors, " factors of rope's frequencies, expected ",
+                     rotated_dims(config) / 2);
   int64_t last = -1;
   for (const int64_t layer : config.layers_without_rope) {
     check<FormatError>(layer > last && layer < config.num_layers, where, ": config: layer ", layer,

@@ -20,8 +20,6 @@ using core::check;
 using core::ConfigError;
 using core::FormatError;
 
-// Of Phi-3's for long texts, beside one for short ones.
-constexpr char kLongRopeDivisors[] = "rope_factors_long.weight";
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
 constexpr char kPattern[] = "attention.sliding_window_pattern";
 
@@ -40,6 +38,7 @@ class Reader {
     if (has_gemma4_layers(family_)) {
       read_gemma4(file_, name_, config_);
     } else {
+      read_long_rope();
       read_rope(keys_, name_, config_);
       read_window();
       read_experts();
@@ -122,14 +121,26 @@ class Reader {
                        " are not supported, expected the same");
   }
 
+  // Its lists; the rest of its scaling are keys.
+  void read_long_rope() {
+    if (file_.find(kLongRopeFactors) == nullptr && file_.find(kShortRopeFactors) == nullptr) return;
+    config_.rope_scaling.type = nn::RopeType::kLongRope;
+    const int64_t pairs = keys_.integer_or(key(kRopeDimsGgufKey), config_.head_dim) / 2;
+    check<FormatError>(pairs >= 1 && pairs <= config_.head_dim, file_.path(), ": key '",
+                       key(kRopeDimsGgufKey), "' is ", 2 * pairs, ", expected 2 to ",
+                       config_.head_dim);
+    const auto read = [&](const char* name) {
+      const std::vector<float> floats = read_floats(file_, name, pairs);
+      return std::vector<double>(floats.begin(), floats.end());
+    };
+    config_.rope_scaling.short_factors = read(kShortRopeFactors);
+    config_.rope_scaling.long_factors = read(kLongRopeFactors);
+  }
+
   void read_options() {
     if (family_.has_head_norms_key && file_.find("blk.0.attn_q_norm.weight") != nullptr) {
       config_.head_norms = HeadNorms::kEachHead;
     }
-    check<ConfigError>(file_.find(kLongRopeDivisors) == nullptr, file_.path(), ": tensor '",
-                       kLongRopeDivisors,
-                       "': rope scaling 'longrope' is not supported, expected one of [none, "
-                       "linear, yarn]");
     if (family_.has_query_scalar) {
       config_.attention_scale =
           keys_.real_or(key("attention.scale"), gguf_attention_scale(config_));

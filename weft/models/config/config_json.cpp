@@ -1,4 +1,5 @@
 // Hugging Face's config.json from a ModelConfig.
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -8,6 +9,7 @@
 #include "weft/core/error.h"
 #include "weft/models/config/config.h"
 #include "weft/models/config/config_recurrent.h"
+#include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/config/mixers/latent_keys.h"
@@ -55,6 +57,13 @@ json rope_json(const nn::RopeScaling& scaling) {
             {"high_freq_factor", scaling.high_freq_factor},
             {"original_max_position_embeddings", scaling.original_positions}};
   }
+  if (scaling.type == RopeType::kLongRope) {
+    json lists = {{"type", "longrope"},
+                  {"short_factor", scaling.short_factors},
+                  {"long_factor", scaling.long_factors}};
+    if (scaling.attention_factor) lists["attention_factor"] = *scaling.attention_factor;
+    return lists;
+  }
   json yarn = {{"rope_type", "yarn"},
                {"factor", scaling.factor},
                {"original_max_position_embeddings", scaling.original_positions},
@@ -65,6 +74,16 @@ json rope_json(const nn::RopeScaling& scaling) {
   if (scaling.mscale != 0) yarn["mscale"] = scaling.mscale;
   if (scaling.mscale_all_dim != 0) yarn["mscale_all_dim"] = scaling.mscale_all_dim;
   return yarn;
+}
+
+// What transformers reads beside a scaling of three members, and the factor where the positions
+// don't say it.
+void add_long_rope(const ModelConfig& config, json& object) {
+  const nn::RopeScaling& scaling = config.rope_scaling;
+  object[kOriginalPositionsKey] = scaling.original_positions;
+  const double ratio =
+      static_cast<double>(config.max_positions) / static_cast<double>(scaling.original_positions);
+  if (scaling.factor != std::max(ratio, 1.0)) object["rope_scaling"]["factor"] = scaling.factor;
 }
 
 void add_latent(const ModelConfig& config, const FamilyLatent& family, json& object) {
@@ -221,6 +240,8 @@ json config_json(const ModelConfig& config) {
   add_biases(config, family.biases, object);
   if (config.rope_scaling.type != RopeType::kDefault && !has_gemma4_layers(family)) {
     object["rope_scaling"] = rope_json(config.rope_scaling);
+    // Where transformers reads it of a list with three members.
+    if (config.rope_scaling.type == RopeType::kLongRope) add_long_rope(config, object);
     if (family.has_query_growth)
       object["rope_scaling"][kQueryGrowthFolderKey] = config.query_growth;
   }

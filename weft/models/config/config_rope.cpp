@@ -36,9 +36,23 @@ double nonzero_or(const JsonKeys& keys, const char* key, double fallback) {
   return value == 0 ? fallback : value;
 }
 
-RopeScaling scaling_from(const JsonKeys& keys, int64_t positions, const FamilyInfo& family) {
+// What Phi-3's first files call it.
+std::string usual_name(const std::string& type) { return type == "su" ? "longrope" : type; }
+
+void read_long_rope(const JsonKeys& keys, int64_t positions, RopeScaling& scaling) {
+  scaling.short_factors = keys.reals("short_factor");
+  scaling.long_factors = keys.reals("long_factor");
+  const double ratio =
+      static_cast<double>(positions) / static_cast<double>(scaling.original_positions);
+  scaling.factor = keys.real_or("factor", std::max(ratio, 1.0));
+  if (keys.has("attention_factor")) scaling.attention_factor = keys.real("attention_factor");
+}
+
+// `positions` are those of the model, `original` those that stand beside the scaling; 0: none do.
+RopeScaling scaling_from(const JsonKeys& keys, int64_t positions, int64_t original,
+                         const FamilyInfo& family) {
   RopeScaling scaling;
-  const std::string type = type_name(keys);
+  const std::string type = usual_name(type_name(keys));
   if (type == "proportional" && has_gemma4_layers(family)) {
     scaling.type = RopeType::kProportional;
     scaling.factor = keys.real_or("factor", 1);
@@ -47,6 +61,14 @@ RopeScaling scaling_from(const JsonKeys& keys, int64_t positions, const FamilyIn
   }
   scaling.type = nn::rope_type_of(type, keys.where());
   if (scaling.type == RopeType::kDefault) return scaling;
+  if (scaling.type == RopeType::kLongRope) {
+    scaling.original_positions =
+        keys.integer_or(kOriginalPositionsKey, original > 0 ? original : positions);
+    check<FormatError>(scaling.original_positions >= 1, keys.where(), ": ", kOriginalPositionsKey,
+                       " is ", scaling.original_positions, ", expected at least 1");
+    read_long_rope(keys, positions, scaling);
+    return scaling;
+  }
   scaling.factor = keys.real("factor");
   if (scaling.type == RopeType::kDynamic) scaling.original_positions = positions;
   if (scaling.type == RopeType::kLlama3) {
@@ -67,8 +89,9 @@ RopeScaling scaling_from(const JsonKeys& keys, int64_t positions, const FamilyIn
 
 // What the model reads with its scaling; llama3's files count it in already.
 int64_t extended_positions(int64_t positions, const RopeScaling& scaling) {
-  const bool is_counted =
-      scaling.type == RopeType::kLlama3 || scaling.type == RopeType::kProportional;
+  const bool is_counted = scaling.type == RopeType::kLlama3 ||
+                          scaling.type == RopeType::kProportional ||
+                          scaling.type == RopeType::kLongRope;
   if (scaling.type == RopeType::kDefault || is_counted) return positions;
   const int64_t from = scaling.type == RopeType::kYarn ? scaling.original_positions : positions;
   const double most = std::floor(static_cast<double>(from) * scaling.factor);
@@ -131,10 +154,28 @@ void read_window_rope(const JsonKeys& keys, ModelConfig& config) {
   if (json == nullptr) return;
   const JsonKeys inner(*json, keys.where() + ": rope_parameters: sliding_attention");
   config.window_rope_base = inner.real_or("rope_theta", config.window_rope_base);
-  const RopeScaling scaling = scaling_from(inner, config.max_positions, family_info(config));
+  const RopeScaling scaling = scaling_from(inner, config.max_positions, 0, family_info(config));
   check<ConfigError>(scaling.type == RopeType::kDefault, inner.where(),
                      ": a scaled rope of layers with a window is not supported, expected rope_type "
                      "'default'");
+}
+
+// Its lists are tensors.
+void read_long_rope(const GgufKeys& keys, const std::string& rope, double attention,
+                    ModelConfig& config) {
+  RopeScaling& scaling = config.rope_scaling;
+  scaling.original_positions = keys.integer(rope + "scaling.original_context_length");
+  check<FormatError>(scaling.original_positions >= 1, keys.path(), ": key '", rope,
+                     "scaling.original_context_length' is ", scaling.original_positions,
+                     ", expected at least 1");
+  scaling.factor = std::max(1.0, static_cast<double>(config.max_positions) /
+                                     static_cast<double>(scaling.original_positions));
+  // Files have it as float32.
+  const double usual = nn::long_rope_sharpening(scaling);
+  if (static_cast<float>(attention) != static_cast<float>(usual)) {
+    scaling.attention_factor = attention;
+  }
+  nn::check_rope_scaling(scaling, keys.path() + ": config");
 }
 
 }  // namespace
@@ -149,7 +190,8 @@ void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& 
   if (json == nullptr) return;
   const JsonKeys inner(*json, keys.where() + ": rope scaling");
   if (!keys.has("rope_theta")) config.rope_base = inner.real_or("rope_theta", defaults.base);
-  config.rope_scaling = scaling_from(inner, positions, family_info(config));
+  config.rope_scaling = scaling_from(inner, positions, keys.integer_or(kOriginalPositionsKey, 0),
+                                     family_info(config));
   if (family_info(config).has_query_growth) {
     config.query_growth = inner.real_or(kQueryGrowthFolderKey, 0);
   }
@@ -169,9 +211,10 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   }
   read_rope_dims(keys, rope + "dimension_count", config);
   RopeScaling& scaling = config.rope_scaling;
+  const double attention = keys.real_or(rope + "scaling.attn_factor", 1);
+  if (scaling.type == RopeType::kLongRope) return read_long_rope(keys, rope, attention, config);
   scaling.type = gguf_rope_type(keys, rope + "scaling.type");
   const bool is_yarn = scaling.type == RopeType::kYarn;
-  const double attention = keys.real_or(rope + "scaling.attn_factor", 1);
   if (!is_yarn) refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
   const double multiplier = keys.real_or(architecture + "." + kYarnMultiplierGgufKey, 0);
   const bool has_growth = family_info(config).has_query_growth;

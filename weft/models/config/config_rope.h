@@ -8,6 +8,13 @@
 
 namespace weft::models {
 
+/// Positions of the first training; Phi-3's files have it beside the scaling.
+inline constexpr const char* kOriginalPositionsKey = "original_max_position_embeddings";
+
+/// GGUF's lists of longrope.
+inline constexpr const char* kShortRopeFactors = "rope_factors_short.weight";
+inline constexpr const char* kLongRopeFactors = "rope_factors_long.weight";
+
 /// What a family's configuration class has where the file says nothing.
 struct RopeDefaults {
   int64_t positions = 2048;
@@ -20,7 +27,8 @@ struct RopeDefaults {
 void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& config);
 
 /// The same from a GGUF's <architecture>.rope.* keys, once head_dim is known, with rope_dims for
-/// families that may turn a part of a head. Throws as the other.
+/// families that may turn a part of a head. A scaling of type kLongRope has its lists already.
+/// Throws as the other.
 void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfig& config);
 
 }  // namespace weft::models

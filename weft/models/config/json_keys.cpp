@@ -30,6 +30,14 @@ std::string JsonKeys::text(const char* key) const {
   return core::to_string(require(key), place(key));
 }
 
+std::vector<double> JsonKeys::reals(const char* key) const {
+  const core::Json& list = require(key);
+  core::check<core::FormatError>(list.is_array(), place(key), ": expected a list of numbers");
+  std::vector<double> numbers;
+  for (const core::Json& number : list) numbers.push_back(core::to_double(number, place(key)));
+  return numbers;
+}
+
 int64_t JsonKeys::integer_or(const char* key, int64_t fallback) const {
   return has(key) ? integer(key) : fallback;
 }

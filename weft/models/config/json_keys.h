@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "weft/core/json.h"
 
@@ -30,6 +31,7 @@ class JsonKeys {
   int64_t integer(const char* key) const;
   double real(const char* key) const;
   std::string text(const char* key) const;
+  std::vector<double> reals(const char* key) const;
   /// The same with a value for a missing key.
   int64_t integer_or(const char* key, int64_t fallback) const;
   double real_or(const char* key, double fallback) const;

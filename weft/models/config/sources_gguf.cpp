@@ -1,6 +1,8 @@
 #include "weft/models/config/sources_gguf.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 
 #include "weft/core/error.h"
 #include "weft/models/config/sources.h"
@@ -117,6 +119,18 @@ bool GgufKeys::is_list(const std::string& key) const {
 const std::vector<bool>& GgufKeys::flags(const std::string& key) const {
   if (const auto* found = std::get_if<std::vector<bool>>(&value(key))) return *found;
   fail_type(key, "an array of truth values");
+}
+
+std::vector<float> read_floats(const io::TensorFile& file, const std::string& name,
+                               int64_t length) {
+  const io::TensorMeta& tensor = file.require(name);
+  const std::vector<int64_t> expected = {length};
+  check<FormatError>(tensor.dtype == io::Dtype::kF32 && tensor.shape == expected, file.path(),
+                     ": tensor '", name, "': ", io::info(tensor.dtype).name, " ",
+                     core::list_text(tensor.shape), ", expected F32 ", core::list_text(expected));
+  std::vector<float> numbers(static_cast<size_t>(length));
+  file.read_at(tensor.file, tensor.offset, std::as_writable_bytes(std::span(numbers)));
+  return numbers;
 }
 
 const std::vector<double>& GgufKeys::reals(const std::string& key) const {

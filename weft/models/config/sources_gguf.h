@@ -40,4 +40,8 @@ class GgufKeys {
   const io::TensorFile& file_;
 };
 
+/// A tensor of `length` float32 numbers that belongs to the configuration. Throws FormatError for
+/// another type or shape, IoError.
+std::vector<float> read_floats(const io::TensorFile& file, const std::string& name, int64_t length);
+
 }  // namespace weft::models

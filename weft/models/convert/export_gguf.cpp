@@ -1,6 +1,7 @@
 #include "weft/models/convert/export_gguf.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
 
 #include <filesystem>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "weft/core/error.h"
 #include "weft/io/formats/write_gguf.h"
+#include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/convert/export_types.h"
@@ -292,6 +294,17 @@ class GgufExporter {
   io::GgufWriter& writer_;
 };
 
+// What GGUF has as tensors of what config.json says of rope.
+std::vector<std::pair<std::string, at::Tensor>> rope_tensors(const ModelConfig& config) {
+  const nn::RopeScaling& scaling = config.rope_scaling;
+  if (scaling.type == nn::RopeType::kLlama3) {
+    return {{kRopeDivisors, llama3_divisors(rotated_dims(config), config.rope_base, scaling)}};
+  }
+  if (scaling.type != nn::RopeType::kLongRope) return {};
+  return {{kLongRopeFactors, at::tensor(scaling.long_factors, at::kFloat)},
+          {kShortRopeFactors, at::tensor(scaling.short_factors, at::kFloat)}};
+}
+
 std::vector<GgufKey> make_keys(const io::TensorFile& file, const ModelConfig& config,
                                const std::string& architecture) {
   GgufKeyList keys(architecture);
@@ -316,10 +329,12 @@ void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype
   check_copied_head(config, file, dist::Group());
   const std::vector<Output> outputs =
       Chooser(plan, config, dtype).choose(family_info(config).has_paired_rows);
-  const bool is_llama3 = config.rope_scaling.type == nn::RopeType::kLlama3;
+  const auto ropes = rope_tensors(config);
   std::vector<io::TensorSpec> specs;
   for (const Output& output : outputs) specs.push_back(output.spec);
-  if (is_llama3) specs.push_back({kRopeDivisors, io::Dtype::kF32, {rotated_dims(config) / 2}});
+  for (const auto& [name, numbers] : ropes) {
+    specs.push_back({name, io::Dtype::kF32, {numbers.numel()}});
+  }
   io::GgufWriter writer(path, make_keys(file, config, architecture), specs);
   GgufExporter exporter(file, plan, writer);
   const uint64_t all = plan.params().planned_bytes(0);
@@ -334,10 +349,7 @@ void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype
       progress(done, all);
     }
   }
-  if (is_llama3) {
-    writer.write(
-        bytes_of(llama3_divisors(rotated_dims(config), config.rope_base, config.rope_scaling)));
-  }
+  for (const auto& [name, numbers] : ropes) writer.write(bytes_of(numbers));
   writer.commit();
 }
 

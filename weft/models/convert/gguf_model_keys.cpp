@@ -217,6 +217,12 @@ void add_rope_sections(const ModelConfig& config, GgufKeyList& keys) {
             std::vector<int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0}});
 }
 
+void add_long_rope(const RopeScaling& scaling, GgufKeyList& keys) {
+  keys.number(keys.own("rope.scaling.original_context_length"), scaling.original_positions);
+  keys.real(keys.own("rope.scaling.attn_factor"),
+            scaling.attention_factor.value_or(nn::long_rope_sharpening(scaling)));
+}
+
 void add_rope(const ModelConfig& config, GgufKeyList& keys) {
   if (family_info(config).tiles_value_heads) add_rope_sections(config, keys);
   keys.number(keys.own("rope.dimension_count"), rotated_dims(config));
@@ -225,6 +231,7 @@ void add_rope(const ModelConfig& config, GgufKeyList& keys) {
     keys.real(keys.own(kWindowRopeGgufKey), config.window_rope_base);
   }
   const RopeType type = config.rope_scaling.type;
+  if (type == RopeType::kLongRope) add_long_rope(config.rope_scaling, keys);
   if (type != RopeType::kLinear && type != RopeType::kYarn) return;
   keys.text(keys.own("rope.scaling.type"), type == RopeType::kLinear ? "linear" : "yarn");
   keys.real(keys.own("rope.scaling.factor"), config.rope_scaling.factor);

@@ -104,7 +104,9 @@ class Decoder : public CausalLM, public ReadsEach {
 
   at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) override {
     const int64_t start = cache == nullptr ? 0 : cache->length();
-    PassContext context{angles_.near(start, ids_BT.size(1)), {}, cache};
+    const int64_t tokens = ids_BT.size(1);
+    const int64_t most = cache == nullptr ? tokens : cache->capacity();
+    PassContext context{angles_.near(start, tokens, most), {}, cache};
     context.num_sequences = ids_BT.size(0);
     if (cache == nullptr) context.kept_keys = make_kept_keys();
     rows_.clear();
@@ -126,7 +128,7 @@ class Decoder : public CausalLM, public ReadsEach {
       cache->check_room(1);
       starts.push_back(cache->length());
     }
-    PassContext context{angles_.each(starts), {}, nullptr, caches};
+    PassContext context{angles_.each(starts, caches.front()->capacity()), {}, nullptr, caches};
     context.num_sequences = ids_B.size(0);
     rows_.clear();
     const core::Profiled profiled("embedding, rest");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/decoder/tied_head.h"
@@ -83,6 +84,9 @@ class RulesBuilder {
     for (const PartPlace& place : weight_places(config_)) add_weight(place);
     rules_.unread = copied_head(config_, file_);
     leave_out_others();
+    if (config_.rope_scaling.type == nn::RopeType::kLongRope && file_.is_gguf()) {
+      rules_.unread.insert(rules_.unread.end(), {kShortRopeFactors, kLongRopeFactors});
+    }
     // What Gemma 4 divides by, the configuration has.
     if (config_.full_layers.is_used()) {
       if (file_.find(kRopeDivisors) != nullptr) rules_.unread.push_back(kRopeDivisors);

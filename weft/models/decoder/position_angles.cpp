@@ -30,9 +30,18 @@ NearAngles angles_of_all(const ModelConfig& config, const WeightSource& source) 
   const FullLayersConfig& full = config.full_layers;
   nn::RopeOptions options = rope_options(config, full.is_used() ? full.head_dim : config.head_dim);
   options.scaling = config.rope_scaling;
+  options.scaling.long_factors = options.scaling.short_factors;
   options.divisors = source.vector_or_undefined(kRopeDivisors);
   return NearAngles(nn::Rope(std::move(options)),
                     config.rope_scaling.type == nn::RopeType::kDynamic);
+}
+
+std::optional<NearAngles> angles_of_long(const ModelConfig& config) {
+  if (config.rope_scaling.type != nn::RopeType::kLongRope) return std::nullopt;
+  nn::RopeOptions options = rope_options(config, config.head_dim);
+  options.scaling = config.rope_scaling;
+  options.scaling.short_factors = options.scaling.long_factors;
+  return NearAngles(nn::Rope(std::move(options)), false);
 }
 
 std::optional<NearAngles> angles_of_windowed(const ModelConfig& config) {
@@ -80,6 +89,7 @@ nn::RopeAngles NearAngles::of(const TokenBatch& batch) const {
 
 PositionAngles::PositionAngles(const ModelConfig& config, const WeightSource& source)
     : all_(angles_of_all(config, source)),
+      long_(angles_of_long(config)),
       windowed_(angles_of_windowed(config)),
       query_growth_(config.query_growth),
       original_positions_(static_cast<double>(config.rope_scaling.original_positions)) {}
@@ -90,15 +100,19 @@ at::Tensor PositionAngles::query_factors(const at::Tensor& positions) const {
   return (1 + query_growth_ * at::log1p(times)).unsqueeze(-1).unsqueeze(-1);
 }
 
-LayerAngles PositionAngles::near(int64_t start, int64_t tokens) {
-  LayerAngles angles{all_.near(start, tokens)};
+NearAngles& PositionAngles::for_context(int64_t context) {
+  return long_ && static_cast<double>(context) > original_positions_ ? *long_ : all_;
+}
+
+LayerAngles PositionAngles::near(int64_t start, int64_t tokens, int64_t context) {
+  LayerAngles angles{for_context(context).near(start, tokens)};
   if (windowed_) angles.windowed = windowed_->near(start, tokens);
   if (query_growth_ != 0) angles.query_factors = query_factors(at::arange(start, start + tokens));
   return angles;
 }
 
-LayerAngles PositionAngles::each(std::span<const int64_t> positions) {
-  LayerAngles angles{all_.each(positions)};
+LayerAngles PositionAngles::each(std::span<const int64_t> positions, int64_t context) {
+  LayerAngles angles{for_context(context).each(positions)};
   if (windowed_) angles.windowed = windowed_->each(positions);
   if (query_growth_ == 0) return angles;
   const at::ArrayRef<int64_t> list(positions.data(), positions.size());
@@ -107,7 +121,8 @@ LayerAngles PositionAngles::each(std::span<const int64_t> positions) {
 }
 
 LayerAngles PositionAngles::of(const TokenBatch& batch) const {
-  LayerAngles angles{all_.of(batch)};
+  const bool is_long = long_ && static_cast<double>(batch.ids_BT.size(1)) > original_positions_;
+  LayerAngles angles{(is_long ? *long_ : all_).of(batch)};
   if (windowed_) angles.windowed = windowed_->of(batch);
   if (query_growth_ == 0) return angles;
   angles.query_factors = query_factors(

@@ -54,19 +54,24 @@ class PositionAngles {
   /// Throws ConfigError for numbers of rope that make no angles.
   PositionAngles(const ModelConfig& config, const WeightSource& source);
 
-  /// Of `tokens` positions from `start` on, for a token at a time out of what was computed for its
-  /// neighbours. Throws ShapeError beyond the configuration's positions.
-  LayerAngles near(int64_t start, int64_t tokens);
-  /// Of one token of each of several sequences, which stand at these positions: the same numbers
-  /// as near gives for each. Throws as near.
-  LayerAngles each(std::span<const int64_t> positions);
+  /// Of `tokens` positions from `start` on in a sequence that may have `context` of them, for a
+  /// token at a time out of what was computed for its neighbours. Throws ShapeError beyond the
+  /// configuration's positions.
+  LayerAngles near(int64_t start, int64_t tokens, int64_t context);
+  /// Of one token of each of several sequences, which stand at these positions, all in the same
+  /// context: the same numbers as near gives for each. Throws as near.
+  LayerAngles each(std::span<const int64_t> positions, int64_t context);
   /// Of a batch's positions, or of its rows' where it says none. Throws as near.
   LayerAngles of(const TokenBatch& batch) const;
 
  private:
   at::Tensor query_factors(const at::Tensor& positions) const;
 
+  // With longrope all positions of a context turn alike: those of a long one otherwise.
+  NearAngles& for_context(int64_t context);
+
   NearAngles all_;
+  std::optional<NearAngles> long_;
   std::optional<NearAngles> windowed_;
   double query_growth_;
   double original_positions_;

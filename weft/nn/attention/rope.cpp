@@ -120,8 +120,9 @@ RopeAngles Rope::angles(const at::Tensor& positions_BT) const {
 }
 
 RopeAngles Rope::angles_at(const at::Tensor& positions, int64_t length) const {
-  const bool has_grown =
-      options_.scaling.type == RopeType::kDynamic && length > options_.scaling.original_positions;
+  const RopeType type = options_.scaling.type;
+  const bool depends_on_length = type == RopeType::kDynamic || type == RopeType::kLongRope;
+  const bool has_grown = depends_on_length && length > options_.scaling.original_positions;
   const RopeFrequencies used = has_grown ? frequencies(length) : short_;
   const at::Tensor turned = positions.unsqueeze(-1) * used.values;
   const at::Tensor both_T1H = at::cat({turned, turned}, -1).unsqueeze(-2);

@@ -49,10 +49,10 @@ class RopeAngles {
 /// unless the options say otherwise.
 /// Source: Su et al. 2021, arXiv:2104.09864.
 ///
-/// With RopeType::kDynamic the frequencies depend on how long the sequence is after the pass that
-/// asks, as in transformers: beyond the original positions, keys that a cache holds were rotated by
-/// the frequencies of *their* pass and stay so. Reading a long text at once and in pieces then
-/// gives different numbers, each equal to transformers' with the same pieces.
+/// With RopeType::kDynamic and kLongRope the frequencies depend on how long the sequence is after
+/// the pass that asks, as in transformers: beyond the original positions, keys that a cache holds
+/// were rotated by the frequencies of *their* pass and stay so. Reading a long text at once and in
+/// pieces then gives different numbers, each equal to transformers' with the same pieces.
 class Rope {
  public:
   /// Throws ConfigError for a dim that is not positive and even, a base that is not positive and

@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -71,6 +72,16 @@ at::Tensor proportional_frequencies(int64_t dim, double base, const RopeScaling&
   return frequencies;
 }
 
+at::Tensor long_rope_frequencies(int64_t dim, double base, const RopeScaling& scaling,
+                                 int64_t length) {
+  const auto& factors =
+      length > scaling.original_positions ? scaling.long_factors : scaling.short_factors;
+  core::check<core::ConfigError>(static_cast<int64_t>(factors.size()) == dim / 2,
+                                 "nn.rope_frequencies: ", factors.size(),
+                                 " factors of frequencies, expected ", dim / 2);
+  return 1.0 / (at::tensor(factors, at::kFloat) * powers(dim, base));
+}
+
 double yarn_attention_factor(const RopeScaling& scaling) {
   if (scaling.attention_factor) return *scaling.attention_factor;
   if (scaling.mscale == 0 || scaling.mscale_all_dim == 0) return yarn_sharpening(scaling.factor, 1);
@@ -95,6 +106,9 @@ RopeFrequencies rope_frequencies(int64_t dim, double base, const RopeScaling& sc
       return {yarn_frequencies(dim, base, scaling), yarn_attention_factor(scaling)};
     case RopeType::kProportional:
       return {proportional_frequencies(dim, base, scaling)};
+    case RopeType::kLongRope:
+      return {long_rope_frequencies(dim, base, scaling, length),
+              scaling.attention_factor.value_or(long_rope_sharpening(scaling))};
   }
   core::fail<core::InternalError>("nn.rope_frequencies: unknown type");
 }

@@ -1,8 +1,6 @@
 #include "weft/models/config/mixers/gemma4_gguf.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <span>
 #include <vector>
 
 #include "weft/core/error.h"
@@ -134,16 +132,8 @@ class Reader {
   }
 
   std::vector<float> read_divisors() const {
-    const io::TensorMeta* tensor = file_.find(kDivisors);
-    if (tensor == nullptr) return {};
-    const std::vector<int64_t> expected = {config_.full_layers.head_dim / 2};
-    check<FormatError>(tensor->dtype == io::Dtype::kF32 && tensor->shape == expected, file_.path(),
-                       ": tensor '", kDivisors, "': ", io::info(tensor->dtype).name, " ",
-                       core::list_text(tensor->shape), ", expected F32 ",
-                       core::list_text(expected));
-    std::vector<float> divisors(static_cast<size_t>(expected[0]));
-    file_.read_at(tensor->file, tensor->offset, std::as_writable_bytes(std::span(divisors)));
-    return divisors;
+    if (file_.find(kDivisors) == nullptr) return {};
+    return read_floats(file_, kDivisors, config_.full_layers.head_dim / 2);
   }
 
   void read_ffn() {
