@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
@@ -90,9 +91,12 @@ TEST(Launchers, RanksEndIfTheirMpirunHadEndedBeforeTheyCouldLook) {
   if (stat("/proc/self/ns/pid", &space) != 0 || space.st_ino != kFirstProcessSpace) {
     GTEST_SKIP() << "a container has process numbers of its own";
   }
+  const testing::TempDir dir;
+  const std::string folder = dir.at("pid.4194305");
+  std::filesystem::create_directory(folder);
   const CommandResult result =
       test::run_command(joined({"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n",
-                                "2", "env", "PMIX_SERVER_TMPDIR=/none/pid.4194305"},
+                                "2", "env", "PMIX_SERVER_TMPDIR=" + folder},
                                weft_command({"serve", "--port", "0"})),
                         with_model());
   EXPECT_EQ(result.status, 128 + SIGTERM) << result.out << result.err;

@@ -304,6 +304,12 @@ TEST(FamilyConfig, RefusesOptionsThatMakeNoSense) {
        {{{"rope_scaling",
           {{"type", "longrope"}, {"short_factor", {1, 0}}, {"long_factor", {2, 2}}}}},
         "ConfigError: DIR/config.json: rope scaling: short_factor is 0, expected positive numbers"},
+       {{{"original_max_position_embeddings", 1},
+         {"rope_scaling",
+          {{"type", "longrope"}, {"short_factor", {1, 1}}, {"long_factor", {2, 2}}}}},
+        "ConfigError: DIR/config.json: rope scaling: original_max_position_embeddings is 1, "
+        "expected "
+        "at least 2"},
        {{{"rope_scaling",
           {{"type", "longrope"}, {"short_factor", {1, 1, 1}}, {"long_factor", {2, 2, 2}}}}},
         "FormatError: DIR: config: 3 factors of rope's frequencies, expected 2"}});

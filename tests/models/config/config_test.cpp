@@ -40,7 +40,7 @@ Keys good_keys() {
 }
 
 std::shared_ptr<const io::TensorFile> write_gguf(const TempDir& dir, const Keys& keys) {
-  return test::write_gguf(dir, keys, {"x", {1}, 0, raw(1.0F)});
+  return test::write_gguf(dir, keys, {{"x", {1}, 0, raw(1.0F)}});
 }
 
 TEST(ReadConfig, ReadsTheKeysOfAGguf) {
@@ -83,6 +83,25 @@ void expect_gguf_errors(const std::vector<BadKey>& cases) {
     const auto file = write_gguf(dir, keys);
     EXPECT_EQ(replaced(error_text([&] { read_config(*file); }), file->path(), "FILE"), bad.error);
   }
+}
+
+TEST(ReadConfig, RefusesListsOfLongRopeBesideAnotherScaling) {
+  const TempDir dir;
+  Keys keys = good_keys();
+  keys["llama.embedding_length"] = integer(36);
+  keys["llama.rope.scaling.original_context_length"] = integer(4096);
+  const std::string pair = raw(1.0F) + raw(2.0F);
+  const auto error_of = [&] {
+    const auto file = test::write_gguf(
+        dir, keys,
+        {{"rope_factors_long.weight", {2}, 0, pair}, {"rope_factors_short.weight", {2}, 0, pair}});
+    return replaced(error_text([&] { read_config(*file); }), file->path(), "FILE");
+  };
+  keys["llama.rope.scaling.type"] = text("yarn");
+  EXPECT_EQ(
+      error_of(),
+      "ConfigError: FILE: rope scaling 'yarn' beside the tensor 'rope_factors_long.weight' is "
+      "not supported, expected one of [none, longrope]");
 }
 
 TEST(ReadConfig, RefusesKeysOfAGgufThatMakeNoModel) {

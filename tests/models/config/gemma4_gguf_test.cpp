@@ -54,7 +54,7 @@ std::shared_ptr<const io::TensorFile> write_gguf(const TempDir& dir, const Keys&
                                                  const std::vector<float>& divisors) {
   std::string bytes;
   for (const float divisor : divisors) bytes += raw(divisor);
-  return test::write_gguf(dir, keys, {"rope_freqs.weight", {divisors.size()}, 0, bytes});
+  return test::write_gguf(dir, keys, {{"rope_freqs.weight", {divisors.size()}, 0, bytes}});
 }
 
 const std::vector<float> kDivisors = {1, 1, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F};
@@ -121,6 +121,16 @@ TEST(Gemma4Gguf, IsRefusedWhereLayersOfAKindDiffer) {
             "expected 1 for the first pairs and 1e+30 for the others");
   EXPECT_EQ(error_with("vocab_size", integer(61), {1, 1}),
             "FormatError: FILE: tensor 'rope_freqs.weight': F32 [2], expected F32 [8]");
+}
+
+TEST(Gemma4Gguf, IsRefusedIfTheEmbeddingOfItsLayersIsNoMatrix) {
+  const TempDir dir;
+  Keys keys = gemma4_keys();
+  keys["gemma4.embedding_length_per_layer_input"] = integer(4);
+  const auto file =
+      test::write_gguf(dir, keys, {{"per_layer_token_embd.weight", {}, 0, raw(1.0F)}});
+  EXPECT_EQ(replaced(error_text([&] { read_config(*file); }), file->path(), "FILE"),
+            "FormatError: FILE: tensor 'per_layer_token_embd.weight': shape [], expected a matrix");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/core/temp_dir.h"
 #include "tests/io/gguf_builder.h"
@@ -24,15 +25,15 @@ inline Value text(const std::string& value) {
   return {io::GgufType::kString, testing::gguf_text(value)};
 }
 
-/// A file "model.gguf" with these keys and one tensor.
+/// A file "model.gguf" with these keys and tensors.
 inline std::shared_ptr<const io::TensorFile> write_gguf(const testing::TempDir& dir,
                                                         const Keys& keys,
-                                                        testing::GgufTensor tensor) {
+                                                        std::vector<testing::GgufTensor> tensors) {
   testing::GgufBuilder builder;
   for (const auto& [key, value] : keys) {
     builder.keys.push_back(testing::gguf_key(key, value.type, value.bytes));
   }
-  builder.tensors.push_back(std::move(tensor));
+  builder.tensors = std::move(tensors);
   return io::TensorFile::open(dir.write("model.gguf", builder.build()));
 }
 

@@ -20,14 +20,14 @@ namespace {
 // Linux's number of the first set of process numbers (PROC_PID_INIT_INO).
 constexpr ino_t kFirstProcessSpace = 0xEFFFFFFC;
 
-// The process of Open MPI that started the ranks of this host; 0: not known. In a container of its
-// own a rank has other process numbers.
+// The process of Open MPI that started the ranks of this host, by the name of the folder that it
+// has made here; 0: not known. In a container of its own a rank has other process numbers.
 pid_t openmpi_daemon() {
   struct stat space = {};
   const bool sees_all =
       ::stat("/proc/self/ns/pid", &space) == 0 && space.st_ino == kFirstProcessSpace;
   const char* folder = std::getenv("PMIX_SERVER_TMPDIR");
-  if (!sees_all || folder == nullptr) return 0;
+  if (!sees_all || folder == nullptr || ::access(folder, F_OK) != 0) return 0;
   constexpr std::string_view kPrefix = "/pid.";
   const std::string_view path = folder;
   const size_t at = path.rfind(kPrefix);

@@ -21,7 +21,6 @@ using core::ConfigError;
 using core::FormatError;
 
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
-constexpr char kPattern[] = "attention.sliding_window_pattern";
 
 class Reader {
  public:
@@ -162,18 +161,20 @@ class Reader {
 
   void read_window() {
     const bool has_pattern = family_.windows.layers == WindowLayers::kAllButEvery;
-    check<ConfigError>(has_pattern || !keys_.has(key(kPattern)), file_.path(), ": key '",
-                       key(kPattern), "' is not supported");
-    if (!has_pattern && !keys_.has(key("attention.sliding_window"))) return;
+    check<ConfigError>(has_pattern || !keys_.has(key(kWindowPatternGgufKey)), file_.path(),
+                       ": key '", key(kWindowPatternGgufKey), "' is not supported");
+    if (!has_pattern && !keys_.has(key(kWindowSizeGgufKey))) return;
     const int64_t window =
-        keys_.integer_or(key("attention.sliding_window"), family_.windows.gguf_default_size);
+        keys_.integer_or(key(kWindowSizeGgufKey), family_.windows.gguf_default_size);
     check<FormatError>(window >= 0, file_.path(), ": config: sliding window is ", window,
                        ", expected at least 1, or 0 for none");
     if (window == 0) return;
     FamilyWindows windows = family_.windows;
-    if (has_pattern) windows.interval = keys_.integer_or(key(kPattern), windows.interval);
+    if (has_pattern)
+      windows.interval = keys_.integer_or(key(kWindowPatternGgufKey), windows.interval);
     check<FormatError>(!has_pattern || windows.interval >= 1, file_.path(), ": key '",
-                       key(kPattern), "' is ", windows.interval, ", expected at least 1");
+                       key(kWindowPatternGgufKey), "' is ", windows.interval,
+                       ", expected at least 1");
     config_.windows = usual_windows(windows, window, config_.num_layers);
   }
 

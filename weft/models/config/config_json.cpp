@@ -55,7 +55,7 @@ json rope_json(const nn::RopeScaling& scaling) {
             {"factor", scaling.factor},
             {"low_freq_factor", scaling.low_freq_factor},
             {"high_freq_factor", scaling.high_freq_factor},
-            {"original_max_position_embeddings", scaling.original_positions}};
+            {kOriginalPositionsKey, scaling.original_positions}};
   }
   if (scaling.type == RopeType::kLongRope) {
     json lists = {{"type", "longrope"},
@@ -66,7 +66,7 @@ json rope_json(const nn::RopeScaling& scaling) {
   }
   json yarn = {{"rope_type", "yarn"},
                {"factor", scaling.factor},
-               {"original_max_position_embeddings", scaling.original_positions},
+               {kOriginalPositionsKey, scaling.original_positions},
                {"beta_fast", scaling.beta_fast},
                {"beta_slow", scaling.beta_slow},
                {"truncate", scaling.truncate}};

@@ -74,9 +74,9 @@ RopeScaling scaling_from(const JsonKeys& keys, int64_t positions, int64_t origin
   if (scaling.type == RopeType::kLlama3) {
     scaling.low_freq_factor = keys.real("low_freq_factor");
     scaling.high_freq_factor = keys.real("high_freq_factor");
-    scaling.original_positions = keys.integer("original_max_position_embeddings");
+    scaling.original_positions = keys.integer(kOriginalPositionsKey);
   } else if (scaling.type == RopeType::kYarn) {
-    scaling.original_positions = keys.integer_or("original_max_position_embeddings", positions);
+    scaling.original_positions = keys.integer_or(kOriginalPositionsKey, positions);
     scaling.beta_fast = nonzero_or(keys, "beta_fast", 32);
     scaling.beta_slow = nonzero_or(keys, "beta_slow", 1);
     scaling.mscale = keys.real_or("mscale", 0);
@@ -160,14 +160,18 @@ void read_window_rope(const JsonKeys& keys, ModelConfig& config) {
                      "'default'");
 }
 
-// Its lists are tensors.
-void read_long_rope(const GgufKeys& keys, const std::string& rope, double attention,
+// Its lists are tensors, beside which no key need say the type.
+void read_long_rope(const GgufKeys& keys, const std::string& architecture, double attention,
                     ModelConfig& config) {
   RopeScaling& scaling = config.rope_scaling;
-  scaling.original_positions = keys.integer(rope + "scaling.original_context_length");
-  check<FormatError>(scaling.original_positions >= 1, keys.path(), ": key '", rope,
-                     "scaling.original_context_length' is ", scaling.original_positions,
-                     ", expected at least 1");
+  const std::string type = keys.text_or(architecture + "." + kRopeTypeGgufKey, "longrope");
+  check<ConfigError>(type == "longrope" || type == "none", keys.path(), ": rope scaling ",
+                     core::quote(type), " beside the tensor '", kLongRopeFactors,
+                     "' is not supported, expected one of [none, longrope]");
+  const std::string original = architecture + "." + kOriginalPositionsGgufKey;
+  scaling.original_positions = keys.integer(original);
+  check<FormatError>(scaling.original_positions >= 1, keys.path(), ": key '", original, "' is ",
+                     scaling.original_positions, ", expected at least 1");
   scaling.factor = std::max(1.0, static_cast<double>(config.max_positions) /
                                      static_cast<double>(scaling.original_positions));
   // Files have it as float32.
@@ -209,11 +213,13 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
     config.window_rope_base =
         keys.real_or(architecture + "." + kWindowRopeGgufKey, config.window_rope_base);
   }
-  read_rope_dims(keys, rope + "dimension_count", config);
+  read_rope_dims(keys, architecture + "." + kRopeDimsGgufKey, config);
   RopeScaling& scaling = config.rope_scaling;
   const double attention = keys.real_or(rope + "scaling.attn_factor", 1);
-  if (scaling.type == RopeType::kLongRope) return read_long_rope(keys, rope, attention, config);
-  scaling.type = gguf_rope_type(keys, rope + "scaling.type");
+  if (scaling.type == RopeType::kLongRope) {
+    return read_long_rope(keys, architecture, attention, config);
+  }
+  scaling.type = gguf_rope_type(keys, architecture + "." + kRopeTypeGgufKey);
   const bool is_yarn = scaling.type == RopeType::kYarn;
   if (!is_yarn) refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
   const double multiplier = keys.real_or(architecture + "." + kYarnMultiplierGgufKey, 0);
@@ -232,7 +238,7 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   scaling.mscale = scaling.mscale_all_dim =
       is_latent ? multiplier / kLatentYarnMultiplier : multiplier;
   scaling.original_positions =
-      keys.integer_or(rope + "scaling.original_context_length", config.max_positions);
+      keys.integer_or(architecture + "." + kOriginalPositionsGgufKey, config.max_positions);
   scaling.beta_fast = keys.real_or(rope + "scaling.yarn_beta_fast", 32);
   scaling.beta_slow = keys.real_or(rope + "scaling.yarn_beta_slow", 1);
   const double more = keys.real_or(rope + "scaling.yarn_attn_factor", 1);

@@ -11,9 +11,15 @@ namespace weft::models {
 /// Positions of the first training; Phi-3's files have it beside the scaling.
 inline constexpr const char* kOriginalPositionsKey = "original_max_position_embeddings";
 
-/// GGUF's lists of longrope.
+/// GGUF's tensors: what frequencies are divided by, and the lists of longrope.
+inline constexpr char kRopeDivisors[] = "rope_freqs.weight";
 inline constexpr const char* kShortRopeFactors = "rope_factors_short.weight";
 inline constexpr const char* kLongRopeFactors = "rope_factors_long.weight";
+
+/// Keys of GGUF behind "<architecture>.".
+inline constexpr const char* kRopeDimsGgufKey = "rope.dimension_count";
+inline constexpr const char* kRopeTypeGgufKey = "rope.scaling.type";
+inline constexpr const char* kOriginalPositionsGgufKey = "rope.scaling.original_context_length";
 
 /// What a family's configuration class has where the file says nothing.
 struct RopeDefaults {

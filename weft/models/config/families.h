@@ -285,7 +285,9 @@ double scale_from_file(const ScaleKey& key, double number);
 /// Keys of config.json that some families have.
 inline constexpr const char* kQueryScalarKey = "query_pre_attn_scalar";
 inline constexpr const char* kWindowRopeFolderKey = "rope_local_base_freq";
-/// And GGUF's.
+/// And GGUF's: of layers with a window, which it lists or of which it names every so-many-th.
+inline constexpr const char* kWindowSizeGgufKey = "attention.sliding_window";
+inline constexpr const char* kWindowPatternGgufKey = "attention.sliding_window_pattern";
 inline constexpr const char* kWindowRopeGgufKey = "rope.freq_base_swa";
 
 /// A cap of ModelConfig by its names in files.

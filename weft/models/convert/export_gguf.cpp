@@ -139,8 +139,10 @@ class Chooser {
     }
     const int64_t heads = pairs_rows ? heads_of(place) : 0;
     const double offset = is_norm_part(place.part) ? config_.norm_offset : 0;
-    output.sources.push_back(
-        {&weight, heads, offset, {}, {}, false, place.part == Part::kDeltaDecayLog});
+    output.sources.push_back({.weight = &weight,
+                              .paired_heads = heads,
+                              .offset = offset,
+                              .is_decay = place.part == Part::kDeltaDecayLog});
     order_heads(place.part, output);
     const FusedRow* fused = fused_row(config_, place.part);
     if (fused != nullptr && !fused->is_apart_in_gguf) {
@@ -201,7 +203,7 @@ class Chooser {
         const int64_t first = head * (keys + values);
         const shard::Range rows =
             is_of_keys ? shard::Range{first, keys} : shard::Range{first + keys, values};
-        output.sources.push_back({&weight, 0, 0, rows, {}, is_of_keys});
+        output.sources.push_back({.weight = &weight, .rows = rows, .is_transposed = is_of_keys});
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/convert/export_types.h"
 #include "weft/models/decoder/weight_table.h"

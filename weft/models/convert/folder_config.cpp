@@ -6,9 +6,9 @@
 
 #include "weft/core/error.h"
 #include "weft/io/load_tensor.h"
+#include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/convert/llama3_divisors.h"
-#include "weft/models/decoder/decoder_names.h"
 
 namespace weft::models {
 namespace {

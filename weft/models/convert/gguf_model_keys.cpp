@@ -8,6 +8,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/config_recurrent.h"
+#include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/mixers/config_delta.h"
 #include "weft/models/config/mixers/config_gemma4.h"
@@ -172,9 +173,9 @@ void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
   if (is_latent) add_latent(config, keys);
   keys.real(keys.own(kNormEpsGgufKey), config.norm_eps);
   if (!config.windows.empty()) {
-    keys.number(keys.own("attention.sliding_window"), largest_window(config));
+    keys.number(keys.own(kWindowSizeGgufKey), largest_window(config));
   } else if (family_info(config).needs_gguf_window) {
-    keys.number(keys.own("attention.sliding_window"), 0);
+    keys.number(keys.own(kWindowSizeGgufKey), 0);
   }
 }
 
@@ -190,7 +191,7 @@ void add_yarn(const ModelConfig& config, GgufKeyList& keys) {
   constexpr double kRounding = 1e-9;
   const RopeScaling& scaling = config.rope_scaling;
   const RopeScaling usual = {};
-  keys.number(keys.own("rope.scaling.original_context_length"), scaling.original_positions);
+  keys.number(keys.own(kOriginalPositionsGgufKey), scaling.original_positions);
   if (scaling.beta_fast != usual.beta_fast) {
     keys.real(keys.own("rope.scaling.yarn_beta_fast"), scaling.beta_fast);
   }
@@ -218,14 +219,14 @@ void add_rope_sections(const ModelConfig& config, GgufKeyList& keys) {
 }
 
 void add_long_rope(const RopeScaling& scaling, GgufKeyList& keys) {
-  keys.number(keys.own("rope.scaling.original_context_length"), scaling.original_positions);
+  keys.number(keys.own(kOriginalPositionsGgufKey), scaling.original_positions);
   keys.real(keys.own("rope.scaling.attn_factor"),
             scaling.attention_factor.value_or(nn::long_rope_sharpening(scaling)));
 }
 
 void add_rope(const ModelConfig& config, GgufKeyList& keys) {
   if (family_info(config).tiles_value_heads) add_rope_sections(config, keys);
-  keys.number(keys.own("rope.dimension_count"), rotated_dims(config));
+  keys.number(keys.own(kRopeDimsGgufKey), rotated_dims(config));
   keys.real(keys.own("rope.freq_base"), config.rope_base);
   if (config.window_rope_base != 0) {
     keys.real(keys.own(kWindowRopeGgufKey), config.window_rope_base);
@@ -233,7 +234,7 @@ void add_rope(const ModelConfig& config, GgufKeyList& keys) {
   const RopeType type = config.rope_scaling.type;
   if (type == RopeType::kLongRope) add_long_rope(config.rope_scaling, keys);
   if (type != RopeType::kLinear && type != RopeType::kYarn) return;
-  keys.text(keys.own("rope.scaling.type"), type == RopeType::kLinear ? "linear" : "yarn");
+  keys.text(keys.own(kRopeTypeGgufKey), type == RopeType::kLinear ? "linear" : "yarn");
   keys.real(keys.own("rope.scaling.factor"), config.rope_scaling.factor);
   if (type == RopeType::kYarn) add_yarn(config, keys);
 }

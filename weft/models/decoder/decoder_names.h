@@ -115,7 +115,4 @@ bool is_expert_part(Part part);
 /// What each weight of the model is, by its name without ".weight".
 std::map<std::string, PartPlace> part_places(const ModelConfig& config);
 
-/// A GGUF's numbers that rope's frequencies are divided by.
-inline constexpr char kRopeDivisors[] = "rope_freqs.weight";
-
 }  // namespace weft::models

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
-#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/config/config_rope.h"
 
 namespace weft::models {
 namespace {

@@ -6,7 +6,7 @@
 #include "weft/core/error.h"
 #include "weft/core/memory/kept_memory.h"
 #include "weft/cuda/device.h"
-#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/config/config_rope.h"
 #include "weft/models/decoder/expert_split.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/load/fingerprint.h"

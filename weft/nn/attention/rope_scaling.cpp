@@ -78,9 +78,11 @@ void check_rope_scaling(const RopeScaling& scaling, const std::string& where) {
     return check_number(part > 0 && part <= 1, "partial_rotary_factor", part,
                         "more than 0 and at most 1", where);
   }
-  check<ConfigError>(scaling.original_positions >= 1, where,
+  // Longrope divides by their logarithm.
+  const int64_t least = scaling.type == RopeType::kLongRope ? 2 : 1;
+  check<ConfigError>(scaling.original_positions >= least, where,
                      ": rope scaling: original_max_position_embeddings is ",
-                     scaling.original_positions, ", expected at least 1");
+                     scaling.original_positions, ", expected at least ", least);
   const double low = scaling.low_freq_factor, high = scaling.high_freq_factor;
   if (scaling.type == RopeType::kLlama3) {
     check_number(low > 0, "low_freq_factor", low, "a positive number", where);

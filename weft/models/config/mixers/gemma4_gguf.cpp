@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/config/mixers/latent_keys.h"
 
@@ -13,8 +14,6 @@ namespace {
 using core::check;
 using core::ConfigError;
 using core::FormatError;
-
-constexpr const char* kDivisors = "rope_freqs.weight";
 
 class Reader {
  public:
@@ -82,8 +81,8 @@ class Reader {
     FullLayersConfig& full = config_.full_layers;
     full.head_dim = keys_.integer(key(kHeadDimGgufKey));
     config_.head_dim = keys_.integer_or(key(kWindowHeadDimGgufKey), full.head_dim);
-    check_value_dim(kValueDimGgufKey, full.head_dim);
-    check_value_dim(kWindowValueDimGgufKey, config_.head_dim);
+    check_dims(kValueDimGgufKey, full.head_dim, " as keys have");
+    check_dims(kWindowValueDimGgufKey, config_.head_dim, " as keys have");
     constexpr const char* kKvHeads = "attention.head_count_kv";
     const std::vector<int64_t> kv_heads = of_layers(kKvHeads);
     const auto is_full = [&](int64_t layer) { return config_.window(layer) == 0; };
@@ -97,31 +96,25 @@ class Reader {
     }
   }
 
-  void check_value_dim(const char* rest, int64_t head_dim) const {
-    const int64_t dim = keys_.integer_or(key(rest), head_dim);
-    check<ConfigError>(dim == head_dim, file_.path(), ": key '", key(rest), "' is ", dim,
-                       ", which is not supported, expected ", head_dim, " as keys have");
-  }
-
-  void check_all_turned(const char* rest, int64_t head_dim) const {
-    const int64_t dims = keys_.integer_or(key(rest), head_dim);
-    check<ConfigError>(dims == head_dim, file_.path(), ": key '", key(rest), "' is ", dims,
-                       ", which is not supported, expected ", head_dim);
+  void check_dims(const char* rest, int64_t expected, const char* why) const {
+    const int64_t dims = keys_.integer_or(key(rest), expected);
+    check<ConfigError>(dims == expected, file_.path(), ": key '", key(rest), "' is ", dims,
+                       ", which is not supported, expected ", expected, why);
   }
 
   void read_rope() {
     config_.max_positions = keys_.integer(key("context_length"));
     config_.rope_base = keys_.real_or(key("rope.freq_base"), config_.rope_base);
     config_.window_rope_base = keys_.real_or(key(kWindowRopeGgufKey), config_.window_rope_base);
-    check_all_turned(kRopeDimsGgufKey, config_.full_layers.head_dim);
-    check_all_turned(kWindowRopeDimsGgufKey, config_.head_dim);
-    check<ConfigError>(!keys_.has(key("rope.scaling.type")), file_.path(), ": key '",
-                       key("rope.scaling.type"), "' is not supported in this family");
+    check_dims(kRopeDimsGgufKey, config_.full_layers.head_dim, "");
+    check_dims(kWindowRopeDimsGgufKey, config_.head_dim, "");
+    check<ConfigError>(!keys_.has(key(kRopeTypeGgufKey)), file_.path(), ": key '",
+                       key(kRopeTypeGgufKey), "' is not supported in this family");
     const std::vector<float> divisors = read_divisors();
     const auto turned = std::ranges::find_if(divisors, [](float x) { return x != 1; });
     const bool is_known =
         std::all_of(turned, divisors.end(), [](float x) { return x >= kUnturnedDivisor; });
-    check<ConfigError>(is_known, file_.path(), ": tensor '", kDivisors,
+    check<ConfigError>(is_known, file_.path(), ": tensor '", kRopeDivisors,
                        "': these divisors are not supported, expected 1 for the first pairs and ",
                        kUnturnedDivisor, " for the others");
     config_.rope_scaling = {};
@@ -132,8 +125,8 @@ class Reader {
   }
 
   std::vector<float> read_divisors() const {
-    if (file_.find(kDivisors) == nullptr) return {};
-    return read_floats(file_, kDivisors, config_.full_layers.head_dim / 2);
+    if (file_.find(kRopeDivisors) == nullptr) return {};
+    return read_floats(file_, kRopeDivisors, config_.full_layers.head_dim / 2);
   }
 
   void read_ffn() {
@@ -150,6 +143,8 @@ class Reader {
     config_.layer_inputs.width = keys_.integer_or(key(kInputWidthGgufKey), 0);
     if (config_.layer_inputs.width == 0) return;
     const io::TensorMeta& table = file_.require("per_layer_token_embd.weight");
+    check<FormatError>(table.shape.size() == 2, file_.path(), ": tensor '", table.name, "': shape ",
+                       core::list_text(table.shape), ", expected a matrix");
     config_.layer_inputs.vocab_size = table.shape.front();
   }
 

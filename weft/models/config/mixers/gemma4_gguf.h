@@ -10,12 +10,9 @@ namespace weft::models {
 
 // A GGUF's keys of layers that differ, as llama.cpp's conversion/gemma.py writes them: a number for
 // all layers, or a list with one for each.
-inline constexpr const char* kWindowPatternGgufKey = "attention.sliding_window_pattern";
-inline constexpr const char* kWindowSizeGgufKey = "attention.sliding_window";
 inline constexpr const char* kReusingGgufKey = "attention.shared_kv_layers";
 inline constexpr const char* kWindowHeadDimGgufKey = "attention.key_length_swa";
 inline constexpr const char* kWindowValueDimGgufKey = "attention.value_length_swa";
-inline constexpr const char* kRopeDimsGgufKey = "rope.dimension_count";
 inline constexpr const char* kWindowRopeDimsGgufKey = "rope.dimension_count_swa";
 inline constexpr const char* kInputWidthGgufKey = "embedding_length_per_layer_input";
 /// What divides the frequencies of pairs that rope leaves where they are.
