@@ -94,6 +94,18 @@ TEST(Limits, OfThreadsAndFilesAreTold) {
   EXPECT_EQ(limited("ulimit -n 5", joined(answer, {"--tp", "2"})).status, 5);
 }
 
+// Of the threads that Gloo would start, the first but not the second is allowed at one of these.
+TEST(Limits, OfGloosThreadsAreTold) {
+  for (const std::string limit : {"ulimit -u 8", "ulimit -u 9", "ulimit -u 10", "ulimit -u 11"}) {
+    SCOPED_TRACE(limit);
+    const CommandResult result =
+        limited(limit, {"generate", "-p", "x", "-n", "1", "--tp", "2", "--backend", "gloo"});
+    EXPECT_TRUE(result.status == 0 || result.status == 4 || result.status == 5) << result.status;
+    if (result.status == 0) continue;
+    EXPECT_EQ(num_lines(result.err), 1) << result.err;
+  }
+}
+
 TEST(Limits, AreToldBeforeLibtorchMeetsThem) {
   const Strings answer = {"generate", "-p", "x", "-n", "1"};
   const auto message = [](const std::string& what, const std::string& least, const std::string& got,

@@ -1,11 +1,13 @@
 // When a run waits for the checkpoint that it writes in the background.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 
 #include "tests/core/temp_dir.h"
 #include "tests/support/run_ranks.h"
+#include "tests/train/checkpoint/trained.h"
 #include "weft/core/error.h"
 #include "weft/train/trainer/trainer.h"
 
@@ -55,7 +57,7 @@ std::string order_of(const dist::World& world, int64_t steps_of_writing, int64_t
     order += "p ";
     saved = -1;
   };
-  EXPECT_TRUE(trainer.run(hooks));
+  EXPECT_EQ(trainer.run(hooks), 0);
   return order;
 }
 
@@ -76,6 +78,25 @@ TEST(CheckpointSteps, ACrashLosesAtMostAsManyAsAllowed) {
     // A save waits for the one before by itself.
     EXPECT_EQ(order_of(world, 100, 50), "1 2 3 s3 4 5 6 s6 7 8 9 s9 ");
   });
+}
+
+// Launchers of several hosts see their own ranks' status alone.
+TEST(CheckpointSteps, ASignalToOneRankIsTheReasonOfAll) {
+  const weft::testing::TempDir dir;
+  const auto body = [&](const dist::World& world) {
+    TrainConfig config = small_run(testing::folder_of(dir));
+    config.mesh.tp = 2;
+    Trainer trainer(config, world, WEFT_SOURCE_DIR "/examples/train/bytes");
+    int64_t saved = 0;
+    TrainerHooks hooks;
+    hooks.caught_signal = [&] {
+      return world.rank() == 1 && trainer.progress().step == 2 ? SIGTERM : 0;
+    };
+    hooks.save = [&] { saved = trainer.progress().step; };
+    EXPECT_EQ(trainer.run(hooks), SIGTERM);
+    EXPECT_EQ(saved, 2);
+  };
+  test::run_ranks(2, body, testing::with_folder(dir));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -31,14 +30,16 @@ struct Speeds {
 };
 
 // Thrown on all ranks: what was cut short has no speed.
-struct Interrupted {};
+struct Interrupted {
+  int signal;
+};
 
 // Whether a signal has asked any rank to stop is known to all of them alike only after this.
 // Collective.
 void check_interrupt(const dist::Group& group) {
   at::Tensor asked = at::tensor({static_cast<int64_t>(caught_signal())}, at::kLong);
-  group.all_reduce(asked);
-  if (asked.item<int64_t>() != 0) throw Interrupted();
+  group.all_reduce(asked, dist::ReduceOp::kMax);
+  if (asked.item<int64_t>() != 0) throw Interrupted{asked.item<int>()};
 }
 
 // Positions that a run takes.
@@ -264,8 +265,8 @@ int bench_on_ranks(const ModelOptions& model, const dist::World& world,
   const Session session = open_session(model, world);
   try {
     measure_and_show(model, session, options);
-  } catch (const Interrupted&) {
-    return is_interrupted() ? interrupted_status() : 128 + SIGINT;
+  } catch (const Interrupted& interrupted) {
+    return 128 + interrupted.signal;
   }
   return 0;
 }

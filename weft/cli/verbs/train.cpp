@@ -1,4 +1,3 @@
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -159,19 +158,18 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
   hooks.on_step = [&](const train::StepMetrics& metrics) {
     if (log.has_value()) log->write(metrics);
   };
-  hooks.is_interrupted = is_interrupted;
+  hooks.caught_signal = caught_signal;
   hooks.save = [&] { checkpoints.save(); };
   hooks.has_written = [&] { return checkpoints.has_written(); };
   hooks.publish = [&] { checkpoints.finish(); };
-  const bool is_done = trainer.run(hooks);
+  const int signal = trainer.run(hooks);
   checkpoints.finish();
-  if (is_done) return 0;
+  if (signal == 0) return 0;
   if (world.rank() == 0) {
     std::fprintf(stderr, "stopped after step %lld; --resume goes on from there\n",
                  static_cast<long long>(trainer.progress().step));
   }
-  // Of ranks of other launchers only those know the signal that got it.
-  return is_interrupted() ? interrupted_status() : 128 + SIGINT;
+  return 128 + signal;
 }
 
 // Each value by its name, whether it came from the file, a flag or the environment; hosts may have

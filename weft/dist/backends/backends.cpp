@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/core/thread.h"
 #include "weft/dist/backends/data_proof.h"
 #include "weft/dist/backends/mpi_group.h"
 #include "weft/dist/gloo_threads.h"
@@ -37,13 +38,17 @@ Capabilities gloo_can() {
 
 GroupHandles make_gloo(const GroupRequest& request) {
   explain_ends_of_gloo_threads();
+  constexpr int kOfDevice = 1, kOfGroup = 1;
+  core::check_can_start_threads("dist.World: Gloo", kOfDevice + kOfGroup);
   // While the ranks connect; later each operation has the group's own limit.
   auto options = c10d::ProcessGroupGloo::Options::create(request.start_timeout);
-  // On one host nothing may listen beyond loopback; across hosts Gloo listens where the others see
-  // this one.
-  options->devices.push_back(
-      c10d::ProcessGroupGloo::createDeviceForHostname(own_address(request.info)));
+  // Of several, libtorch ends the process where the system allows only the first.
+  options->threads = kOfGroup;
   try {
+    // On one host nothing may listen beyond loopback; across hosts Gloo listens where the others
+    // see this one.
+    options->devices.push_back(
+        c10d::ProcessGroupGloo::createDeviceForHostname(own_address(request.info)));
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
                                                                request.size, options);
     if (!request.info.single_host()) {

@@ -139,11 +139,11 @@ StepMetrics Trainer::measure(const StepResult& result, double rate, double secon
 }
 
 Trainer::Agreement Trainer::agree(const TrainerHooks& hooks) const {
-  const bool stops = hooks.is_interrupted && hooks.is_interrupted();
+  const int caught = hooks.caught_signal ? hooks.caught_signal() : 0;
   const bool has_written = hooks.has_written && hooks.has_written();
-  at::Tensor any = at::tensor({stops ? 1 : 0, has_written ? 0 : 1}, at::kInt);
+  at::Tensor any = at::tensor({caught, has_written ? 0 : 1}, at::kInt);
   sharded_->groups().all.all_reduce(any, dist::ReduceOp::kMax);
-  return {any[0].item<int>() != 0, any[1].item<int>() == 0};
+  return {any[0].item<int>(), any[1].item<int>() == 0};
 }
 
 bool Trainer::is_due(int64_t every) const {
@@ -166,10 +166,10 @@ void Trainer::save(const TrainerHooks& hooks) {
   written_step_ = progress_.step;
 }
 
-bool Trainer::run(const TrainerHooks& hooks) {
+int Trainer::run(const TrainerHooks& hooks) {
   kept_step_ = progress_.step;
-  bool stops = false;
-  while (progress_.step < config_.train.steps && !stops) {
+  int signal = 0;
+  while (progress_.step < config_.train.steps && signal == 0) {
     const auto start = Clock::now();
     const double rate = learning_rate();
     const StepResult result = step();
@@ -177,14 +177,14 @@ bool Trainer::run(const TrainerHooks& hooks) {
         measure(result, rate, std::chrono::duration<double>(Clock::now() - start).count());
     if (is_due(config_.eval.every)) metrics.eval_loss = evaluate();
     const Agreement agreement = agree(hooks);
-    stops = agreement.stops;
+    signal = agreement.signal;
     // Before the step is told of: whoever has seen step n finds all that was written while it ran.
     publish_if_due(hooks, agreement.publishes);
     if (hooks.on_step) hooks.on_step(metrics);
     const bool is_last = progress_.step == config_.train.steps;
-    if (hooks.save && (stops || is_last || is_due(config_.checkpoint.every))) save(hooks);
+    if (hooks.save && (signal != 0 || is_last || is_due(config_.checkpoint.every))) save(hooks);
   }
-  return progress_.step == config_.train.steps;
+  return progress_.step == config_.train.steps ? 0 : signal;
 }
 
 }  // namespace weft::train

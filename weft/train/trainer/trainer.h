@@ -33,8 +33,9 @@ struct Progress {
 struct TrainerHooks {
   /// After every step, once what was written while it ran is visible.
   std::function<void(const StepMetrics& metrics)> on_step;
-  /// True on any rank: the run ends after this step, with a checkpoint.
-  std::function<bool()> is_interrupted;
+  /// The signal that asks this rank to stop, or 0. If any rank has one, the run ends after this
+  /// step, with a checkpoint.
+  std::function<int()> caught_signal;
   /// After the steps for which it is due, and at the end.
   std::function<void()> save;
   /// True on a rank once its part of what was saved in the background is on disk.
@@ -53,9 +54,10 @@ class Trainer {
   Trainer(TrainConfig config, const dist::World& world, std::string tokenizer_path,
           TrainedPart part = TrainedPart::kAll);
 
-  /// Steps from where the run is to its last one, or until it is interrupted. Returns whether it
-  /// came to its end. Collective. Throws as compute_gradients.
-  bool run(const TrainerHooks& hooks);
+  /// Steps from where the run is to its last one, or until it is asked to stop. Returns 0 at its
+  /// end, else the signal: on all ranks the one with the largest number that a rank has caught.
+  /// Collective. Throws as compute_gradients.
+  int run(const TrainerHooks& hooks);
   /// One step. Collective.
   StepResult step();
   /// Mean loss over the evaluation's targets; none without one. Collective.
@@ -81,7 +83,8 @@ class Trainer {
   StepMetrics measure(const StepResult& result, double rate, double seconds);
   // What the ranks do together after a step.
   struct Agreement {
-    bool stops = false;
+    /// The ranks' signal, or 0.
+    int signal = 0;
     bool publishes = false;
   };
   Agreement agree(const TrainerHooks& hooks) const;
