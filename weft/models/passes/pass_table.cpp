@@ -65,13 +65,19 @@ constexpr OptionSet kPanelsKnow = {
     Option::kFfnBesideExperts,
     Option::kLayerInputs,
     Option::kReusedKeys,
+    Option::kShortConvolutions,
+    Option::kLatentAttention,
+    Option::kGatedDeltaNets,
+    Option::kGatedAttention,
 };
 
 constexpr OptionSet kNotInOrder = {
-    Option::kNormsOfAllHeads,  Option::kExperts,        Option::kRouterBias,
-    Option::kExpertBias,       Option::kSigmoidRouting, Option::kUngatedSharedExpert,
-    Option::kHeadsByLayer,     Option::kNormsOfValues,  Option::kLayerFactors,
-    Option::kFfnBesideExperts, Option::kLayerInputs,    Option::kReusedKeys,
+    Option::kNormsOfAllHeads,   Option::kExperts,         Option::kRouterBias,
+    Option::kExpertBias,        Option::kSigmoidRouting,  Option::kUngatedSharedExpert,
+    Option::kHeadsByLayer,      Option::kNormsOfValues,   Option::kLayerFactors,
+    Option::kFfnBesideExperts,  Option::kLayerInputs,     Option::kReusedKeys,
+    Option::kShortConvolutions, Option::kLatentAttention, Option::kGatedDeltaNets,
+    Option::kGatedAttention,
 };
 
 #ifdef WEFT_HAS_CUDA
