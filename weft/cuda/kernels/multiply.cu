@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "weft/core/error.h"
-#include "weft/cuda/few_rows.h"
-#include "weft/cuda/launch.h"
-#include "weft/cuda/multiply.h"
-#include "weft/cuda/spans.h"
+#include "weft/cuda/kernels/few_rows.h"
+#include "weft/cuda/kernels/launch.h"
+#include "weft/cuda/kernels/multiply.h"
+#include "weft/cuda/kernels/spans.h"
 
 namespace weft::cuda {
 namespace {

@@ -1,6 +1,6 @@
-#include "weft/cuda/attention.h"
-#include "weft/cuda/launch.h"
-#include "weft/cuda/warp.h"
+#include "weft/cuda/kernels/attention.h"
+#include "weft/cuda/kernels/launch.h"
+#include "weft/cuda/kernels/warp.h"
 
 namespace weft::cuda {
 namespace {

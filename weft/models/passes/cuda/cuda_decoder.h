@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "weft/cuda/attention.h"
 #include "weft/cuda/buffer.h"
 #include "weft/cuda/graph.h"
+#include "weft/cuda/kernels/attention.h"
 #include "weft/cuda/rank_sum.h"
 #include "weft/dist/group.h"
 #include "weft/models/decoder/decoder_block.h"

@@ -1,7 +1,7 @@
-#include "weft/cuda/few_rows.h"
-#include "weft/cuda/launch.h"
-#include "weft/cuda/spans.h"
-#include "weft/cuda/warp.h"
+#include "weft/cuda/kernels/few_rows.h"
+#include "weft/cuda/kernels/launch.h"
+#include "weft/cuda/kernels/spans.h"
+#include "weft/cuda/kernels/warp.h"
 
 namespace weft::cuda {
 namespace {

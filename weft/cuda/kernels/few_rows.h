@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "weft/cuda/multiply.h"
+#include "weft/cuda/kernels/multiply.h"
 
 namespace weft::cuda {
 

@@ -1,4 +1,4 @@
-#include "weft/models/passes/cuda_decoder.h"
+#include "weft/models/passes/cuda/cuda_decoder.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -13,8 +13,8 @@
 #include "weft/core/log.h"
 #include "weft/core/profile.h"
 #include "weft/cuda/device.h"
-#include "weft/cuda/multiply.h"
-#include "weft/cuda/rows.h"
+#include "weft/cuda/kernels/multiply.h"
+#include "weft/cuda/kernels/rows.h"
 
 // Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
 
