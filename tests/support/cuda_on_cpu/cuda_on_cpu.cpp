@@ -25,8 +25,8 @@ constexpr size_t kWarp = 32;
 /// What a lane gives to the others at a time.
 struct Slot {
   float shuffled = NAN;
-  // The words of a 16 x 16 and of a 16 x 8 matrix of bfloat16.
-  uint32_t a[4] = {}, b[2] = {};
+  // Of a 16 x 16 and of a 16 x 8 matrix: the values of its words.
+  float a[8] = {}, b[4] = {};
 };
 
 /// A point that `size` threads have to reach before one goes on.
@@ -213,22 +213,20 @@ void multiply_fragments(const uint32_t (&a)[4], const uint32_t (&b)[2], const fl
                         float (&d)[4]) {
   const size_t lane = threadIdx.x % kWarp;
   Slot* const slots = fibers().slots();
-  std::memcpy(slots[lane].a, a, sizeof a);
-  std::memcpy(slots[lane].b, b, sizeof b);
-  fibers().wait(fibers().warp());
-  const auto half = [](uint32_t pair, size_t index) {
-    const uint32_t bits = index % 2 == 0 ? pair << 16 : pair & 0xffff0000U;
-    float value = 0;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
+  const auto put = [](uint32_t pair, float* to) {
+    const uint32_t both[2] = {pair << 16, pair & 0xffff0000U};
+    std::memcpy(to, both, sizeof both);
   };
+  for (size_t i = 0; i < 4; ++i) put(a[i], slots[lane].a + 2 * i);
+  for (size_t i = 0; i < 2; ++i) put(b[i], slots[lane].b + 2 * i);
+  fibers().wait(fibers().warp());
   for (size_t i = 0; i < 4; ++i) {
-    const size_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    const Slot* of_row = slots + lane / 4 * 4;
+    const Slot* of_column = slots + (lane % 4 * 2 + i % 2) * 4;
     float sum = 0;
-    for (size_t k = 0; k < 16; ++k) {
-      const Slot& of_row = slots[row % 8 * 4 + k % 8 / 2];
-      const Slot& of_column = slots[column * 4 + k % 8 / 2];
-      sum += half(of_row.a[row / 8 + k / 8 * 2], k) * half(of_column.b[k / 8], k);
+    for (size_t k = 0; k < 4; ++k, ++of_row, ++of_column) {
+      const float *own = of_row->a + i / 2 * 2, *other = of_column->b;
+      sum += own[0] * other[0] + own[1] * other[1] + own[4] * other[2] + own[5] * other[3];
     }
     d[i] = c[i] + sum;
   }

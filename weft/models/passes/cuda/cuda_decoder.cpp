@@ -197,6 +197,9 @@ void CudaDecoder::make_room(const Pass& pass) {
   for (cuda::Buffer* buffer : {&q_, &attended_}) need(*buffer, rows * heads_ * head_dim_);
   for (cuda::Buffer* buffer : {&k_, &v_}) need(*buffer, rows * kv_heads_ * head_dim_);
   for (cuda::Buffer* buffer : {&gate_, &up_}) need(*buffer, rows * ffn_);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    need(scratch_, cuda::attention_scratch(attention_call(pass, static_cast<int64_t>(i))));
+  }
   if (!moves) return;
   last_place_.reset();
   graph_.reset();
@@ -290,6 +293,7 @@ cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index)
   call.start = reinterpret_cast<const int32_t*>(call.sin + pass.angles());
   call.kv_of_head = layer.kv_of_head.as<const int32_t>();
   call.out = attended_.as<float>();
+  call.scratch = scratch_.as<float>();
   call.rows = static_cast<int32_t>(pass.rows());
   call.tokens = static_cast<int32_t>(pass.tokens);
   call.heads = static_cast<int32_t>(heads_);
