@@ -9,12 +9,12 @@
 
 #include "bench/cuda/plain_multiply.h"
 #include "weft/core/error.h"
-#include "weft/cuda/attention.h"
 #include "weft/cuda/buffer.h"
 #include "weft/cuda/device.h"
 #include "weft/cuda/graph.h"
-#include "weft/cuda/multiply.h"
-#include "weft/cuda/rows.h"
+#include "weft/cuda/kernels/attention.h"
+#include "weft/cuda/kernels/multiply.h"
+#include "weft/cuda/kernels/rows.h"
 #include "weft/cuda/runtime.h"
 
 /// Times the kernels on the shapes of an 8B Llama, and what passes between the processor and the

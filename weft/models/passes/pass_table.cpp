@@ -4,7 +4,7 @@
 #include <optional>
 
 #ifdef WEFT_HAS_CUDA
-#include "weft/models/passes/cuda_decoder.h"
+#include "weft/models/passes/cuda/cuda_decoder.h"
 #endif
 #include "weft/models/passes/fused_decoder.h"
 

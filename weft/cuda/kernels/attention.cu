@@ -1,6 +1,7 @@
-#include "weft/cuda/attention.h"
-#include "weft/cuda/launch.h"
-#include "weft/cuda/warp.h"
+#include "weft/cuda/kernels/attention.h"
+#include "weft/cuda/kernels/attention_parts.h"
+#include "weft/cuda/kernels/launch.h"
+#include "weft/cuda/kernels/warp.h"
 
 namespace weft::cuda {
 namespace {
@@ -174,6 +175,7 @@ void attend(const AttentionCall& call) {
   const auto rows = static_cast<unsigned>(call.rows);
   launch(take_heads, dim3(rows, static_cast<unsigned>(call.heads + 2 * call.kv_heads)), kLanes,
          call);
+  if (call.tokens <= kFewTokens) return attend_few(call);
   const dim3 blocks(rows, static_cast<unsigned>(call.heads));
   constexpr unsigned kThreads = kWarps * kLanes;
   if (call.head_dim <= 2 * kLanes) {

@@ -1,7 +1,7 @@
-#include "weft/cuda/few_rows.h"
-#include "weft/cuda/launch.h"
-#include "weft/cuda/spans.h"
-#include "weft/cuda/warp.h"
+#include "weft/cuda/kernels/few_rows.h"
+#include "weft/cuda/kernels/launch.h"
+#include "weft/cuda/kernels/spans.h"
+#include "weft/cuda/kernels/warp.h"
 
 namespace weft::cuda {
 namespace {
@@ -167,8 +167,9 @@ void launch_few(const FewCall& call, unsigned blocks) {
   launch(multiply_few<Span, kRows>, dim3(blocks_of(call.rows, kRows), blocks), kThreads, call);
 }
 
-// Of matrices of one form.
-void multiply_alike(std::span<const Product> products, const float* x, int64_t rows) {
+}  // namespace
+
+void multiply_few_rows(std::span<const Product> products, const float* x, int64_t rows) {
   FewCall call = {};
   unsigned blocks = 0;
   for (size_t i = 0; i < products.size(); ++i) {
@@ -184,21 +185,6 @@ void multiply_alike(std::span<const Product> products, const float* x, int64_t r
     if (rows <= 4) return launch_few<Span, 4>(call, blocks);
     launch_few<Span, 8>(call, blocks);
   });
-}
-
-bool are_alike(const MatrixView& a, const MatrixView& b) {
-  return a.bits == b.bits && a.numbers == b.numbers && a.units_per_group == b.units_per_group;
-}
-
-}  // namespace
-
-void multiply_few_rows(std::span<const Product> products, const float* x, int64_t rows) {
-  while (!products.empty()) {
-    size_t count = 1;
-    while (count < products.size() && are_alike(products[0].w, products[count].w)) ++count;
-    multiply_alike(products.first(count), x, rows);
-    products = products.subspan(count);
-  }
 }
 
 }  // namespace weft::cuda

@@ -1,4 +1,4 @@
-#include "weft/models/passes/cuda_decoder.h"
+#include "weft/models/passes/cuda/cuda_decoder.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -13,8 +13,8 @@
 #include "weft/core/log.h"
 #include "weft/core/profile.h"
 #include "weft/cuda/device.h"
-#include "weft/cuda/multiply.h"
-#include "weft/cuda/rows.h"
+#include "weft/cuda/kernels/multiply.h"
+#include "weft/cuda/kernels/rows.h"
 
 // Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
 
@@ -197,6 +197,9 @@ void CudaDecoder::make_room(const Pass& pass) {
   for (cuda::Buffer* buffer : {&q_, &attended_}) need(*buffer, rows * heads_ * head_dim_);
   for (cuda::Buffer* buffer : {&k_, &v_}) need(*buffer, rows * kv_heads_ * head_dim_);
   for (cuda::Buffer* buffer : {&gate_, &up_}) need(*buffer, rows * ffn_);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    need(scratch_, cuda::attention_scratch(attention_call(pass, static_cast<int64_t>(i))));
+  }
   if (!moves) return;
   last_place_.reset();
   graph_.reset();
@@ -290,6 +293,7 @@ cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index)
   call.start = reinterpret_cast<const int32_t*>(call.sin + pass.angles());
   call.kv_of_head = layer.kv_of_head.as<const int32_t>();
   call.out = attended_.as<float>();
+  call.scratch = scratch_.as<float>();
   call.rows = static_cast<int32_t>(pass.rows());
   call.tokens = static_cast<int32_t>(pass.tokens);
   call.heads = static_cast<int32_t>(heads_);

@@ -1,6 +1,6 @@
-#include "weft/cuda/launch.h"
-#include "weft/cuda/rows.h"
-#include "weft/cuda/warp.h"
+#include "weft/cuda/kernels/launch.h"
+#include "weft/cuda/kernels/rows.h"
+#include "weft/cuda/kernels/warp.h"
 
 namespace weft::cuda {
 namespace {

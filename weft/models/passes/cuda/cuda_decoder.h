@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "weft/cuda/attention.h"
 #include "weft/cuda/buffer.h"
 #include "weft/cuda/graph.h"
+#include "weft/cuda/kernels/attention.h"
 #include "weft/cuda/rank_sum.h"
 #include "weft/dist/group.h"
 #include "weft/models/decoder/decoder_block.h"
@@ -117,7 +117,7 @@ class CudaDecoder : public Pass {
   /// cosines and sines [tokens, turned_dim], and the positions before it as an int32.
   cuda::Buffer inputs_;
   std::vector<float> host_inputs_;
-  cuda::Buffer normed_, sum_, q_, k_, v_, attended_, gate_, up_;
+  cuda::Buffer normed_, sum_, q_, k_, v_, attended_, scratch_, gate_, up_;
   at::Tensor host_sum_;
   bool has_met_ = false;
   std::optional<cuda::RankSum> rank_sum_;

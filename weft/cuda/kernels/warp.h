@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/cuda/arithmetic.h"
+#include "weft/cuda/kernels/arithmetic.h"
 
 namespace weft::cuda {
 

@@ -14,8 +14,10 @@
 #endif
 #ifdef __CUDA_ARCH__
 #define WEFT_UNROLL _Pragma("unroll")
+#define WEFT_ROLL _Pragma("unroll 1")
 #else
 #define WEFT_UNROLL
+#define WEFT_ROLL
 #endif
 
 namespace weft::cuda {

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "weft/cuda/kernels/arithmetic.h"
+#include "weft/cuda/kernels/attention.h"
+
+/// attend() after heads are turned and cached: for this folder alone.
+namespace weft::cuda {
+
+/// For at most kFewTokens, a block for some heads of a row and a part of the positions.
+void attend_few(const AttentionCall& call);
+
+/// What a row attends to.
+struct Seen {
+  int32_t begin, end;
+};
+WEFT_BOTH Seen seen_by(const AttentionCall& call, int32_t row) {
+  const int32_t end = *call.start + row % call.tokens + 1;
+  return {call.window == 0 || call.window > end ? 0 : end - call.window, end};
+}
+
+}  // namespace weft::cuda
