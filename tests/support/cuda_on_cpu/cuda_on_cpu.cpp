@@ -3,6 +3,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -36,7 +37,7 @@ class Fibers {
   void wait(Barrier& barrier);
   Barrier& block() { return block_; }
   Barrier& warp() { return warps_[threadIdx.x / kWarp]; }
-  float& slot(size_t phase, size_t lane) {
+  uint64_t& slot(size_t phase, size_t lane) {
     return slots_[(threadIdx.x / kWarp * 2 + phase % 2) * kWarp + lane];
   }
 
@@ -55,7 +56,7 @@ class Fibers {
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Barrier> warps_;
-  std::vector<float> slots_;
+  std::vector<uint64_t> slots_;
   Barrier block_;
   jmp_buf main_ = {};
   const std::function<void()>* body_ = nullptr;
@@ -95,7 +96,7 @@ void Fibers::prepare(unsigned threads) {
   }
   block_ = {threads, 0, 0};
   warps_.assign((threads + kWarp - 1) / kWarp, Barrier{kWarp, 0, 0});
-  slots_.assign(warps_.size() * 2 * kWarp, NAN);
+  slots_.assign(warps_.size() * 2 * kWarp, ~uint64_t{0});
   for (unsigned i = 0; i < threads; ++i) fibers_[i]->is_done = false;
 }
 
@@ -191,13 +192,18 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t /*stream*/, void (*function)(void*),
 void __syncthreads() { fibers().wait(fibers().block()); }
 void __syncwarp() { fibers().wait(fibers().warp()); }
 
-float __shfl_xor_sync(unsigned lanes, float value, int step) {
-  if (lanes != 0xffffffffU) return NAN;
+uint64_t __shfl_xor_sync(unsigned lanes, uint64_t value, int step) {
+  if (lanes != 0xffffffffU) return ~uint64_t{0};
   const size_t lane = threadIdx.x % kWarp;
   const uint64_t phase = fibers().warp().phase;
   fibers().slot(phase, lane) = value;
   fibers().wait(fibers().warp());
   return fibers().slot(phase, lane ^ static_cast<size_t>(step));
+}
+// All bits set are NaN.
+float __shfl_xor_sync(unsigned lanes, float value, int step) {
+  const uint64_t bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>(static_cast<uint32_t>(__shfl_xor_sync(lanes, bits, step)));
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
