@@ -108,7 +108,9 @@ void quantize_model(CausalLM& model, Form form) {
     other.bits = 5;
     nn::quantize(model, other, is_up_of_experts);
   }
-  nn::quantize(model, scheme);
+  nn::quantize(model, scheme, [form](const std::string& path) {
+    return form != Form::kUpInOtherBits || !is_up_of_experts(path);
+  });
 }
 
 // The same weights on the processor and on the GPU.

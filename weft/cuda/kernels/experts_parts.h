@@ -17,6 +17,7 @@ struct HiddenCall {
   const ExpertTile* tiles = nullptr;
   float* hidden = nullptr;
 };
+/// Does so, gate and up in one sweep.
 void hidden_of_few(const HiddenCall& call, const ExpertRows& rows);
 
 /// A product of the rows x, one for each slot.
@@ -26,6 +27,7 @@ struct ProductCall {
   const ExpertTile* tiles = nullptr;
   float* y = nullptr;
 };
+/// Does so.
 void products_of_few(const ProductCall& call, const ExpertRows& rows);
 
 /// Products of tiles of kTileRows.
@@ -38,6 +40,7 @@ struct TilesCall {
   const int32_t* row_of_slot = nullptr;
   const ExpertTile* tiles = nullptr;
 };
+/// Does so, through tiles of kTileRows rows.
 void products_of_tiles(const TilesCall& call, int32_t tiles);
 
 #ifdef __CUDACC__
@@ -56,6 +59,7 @@ WEFT_DEVICE MatrixView own_matrix(const ExpertMatrices& matrices, int32_t expert
   return w;
 }
 
+/// Number `index` of an array that there need not be.
 WEFT_DEVICE float number_or_zero(const float* numbers, int64_t index) {
   return numbers == nullptr ? 0.F : numbers[index];
 }
