@@ -209,13 +209,13 @@ void time_rows(const Memory& memory, int64_t rows) {
   norm.normed = memory.y.as<float>() + rows * kWidth;
   norm.rows = static_cast<int32_t>(rows);
   norm.width = kWidth;
-  cuda::SwigluCall swiglu;
+  cuda::GateCall swiglu;
   swiglu.gate = memory.y.as<float>();
   swiglu.up = memory.x.as<const float>();
   swiglu.rows = static_cast<int32_t>(rows);
   swiglu.width = kFfn;
   const double norms = seconds_on_gpu(20, [&](int) { cuda::add_and_norm(norm); });
-  const double gates = seconds_on_gpu(20, [&](int) { cuda::apply_swiglu(swiglu); });
+  const double gates = seconds_on_gpu(20, [&](int) { cuda::apply_gate(swiglu); });
   std::printf(" %lld rows: norm %.1f us, swiglu %.1f us", static_cast<long long>(rows), norms * 1e6,
               gates * 1e6);
 }
@@ -225,14 +225,14 @@ void time_host(Memory& memory) {
   std::vector<float> numbers(static_cast<size_t>(kVocab));
   const double up = seconds_on_host([&] { memory.y.upload(numbers.data(), kWidth * kFloat); });
   const double down = seconds_on_host([&] { memory.y.download(numbers.data(), kVocab * kFloat); });
-  cuda::SwigluCall call;
+  cuda::GateCall call;
   call.gate = memory.y.as<float>();
   call.up = memory.x.as<const float>();
   call.rows = 1;
   call.width = 256;
   constexpr int kKernels = 9 * 32;
   const cuda::Graph graph([&] {
-    for (int i = 0; i < kKernels; ++i) cuda::apply_swiglu(call);
+    for (int i = 0; i < kKernels; ++i) cuda::apply_gate(call);
   });
   const auto wait = [] {
     cuda::check_cuda(cudaStreamSynchronize(cuda::stream()), "cudaStreamSynchronize");
@@ -246,7 +246,7 @@ void time_host(Memory& memory) {
     wait();
   });
   const double alone = seconds_on_host([&] {
-    for (int i = 0; i < kKernels; ++i) cuda::apply_swiglu(call);
+    for (int i = 0; i < kKernels; ++i) cuda::apply_gate(call);
     wait();
   });
   std::printf(

@@ -3,6 +3,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -24,7 +25,7 @@ constexpr size_t kWarp = 32;
 
 /// What a lane gives to the others at a time.
 struct Slot {
-  float shuffled = NAN;
+  uint64_t shuffled = ~uint64_t{0};
   // Of a 16 x 16 and of a 16 x 8 matrix: the values of its words.
   float a[8] = {}, b[4] = {};
 };
@@ -241,13 +242,18 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t /*stream*/, void (*function)(void*),
 void __syncthreads() { fibers().wait(fibers().block()); }
 void __syncwarp() { fibers().wait(fibers().warp()); }
 
-float __shfl_xor_sync(unsigned lanes, float value, int step) {
-  if (lanes != 0xffffffffU) return NAN;
+uint64_t __shfl_xor_sync(unsigned lanes, uint64_t value, int step) {
+  if (lanes != 0xffffffffU) return ~uint64_t{0};
   const size_t lane = threadIdx.x % kWarp;
   Slot* const slots = fibers().slots();
   slots[lane].shuffled = value;
   fibers().wait(fibers().warp());
   return slots[lane ^ static_cast<size_t>(step)].shuffled;
+}
+// All bits set are NaN.
+float __shfl_xor_sync(unsigned lanes, float value, int step) {
+  const uint64_t bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>(static_cast<uint32_t>(__shfl_xor_sync(lanes, bits, step)));
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {

@@ -94,6 +94,13 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Call), dim3 blocks, dim3 threads, vo
 void __syncthreads();
 void __syncwarp();
 float __shfl_xor_sync(unsigned lanes, float value, int step);
+uint64_t __shfl_xor_sync(unsigned lanes, uint64_t value, int step);
+// Fibers are never interrupted.
+inline int atomicAdd(int* number, int added) {
+  const int before = *number;
+  *number += added;
+  return before;
+}
 
 inline int32_t min(int32_t a, int32_t b) { return a < b ? a : b; }
 inline int32_t max(int32_t a, int32_t b) { return a > b ? a : b; }

@@ -85,7 +85,9 @@ constexpr OptionSet kCudaKnows = {
     Option::kWindows,           Option::kQkvBias,         Option::kOutputBias,
     Option::kMlpBias,           Option::kNormsOfEachHead, Option::kPartialRope,
     Option::kLayersWithoutRope, Option::kEmbeddingScale,  Option::kAttentionScale,
-    Option::kResidualScale,     Option::kLogitsScale};
+    Option::kResidualScale,     Option::kLogitsScale,     Option::kGelu,
+    Option::kClampedGate,       Option::kExperts,         Option::kRouterBias,
+    Option::kExpertBias,        Option::kSigmoidRouting,  Option::kUngatedSharedExpert};
 #endif
 
 }  // namespace
