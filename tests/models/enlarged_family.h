@@ -12,6 +12,7 @@
 #include "weft/models/config/sources.h"
 #include "weft/models/load/new_model.h"
 #include "weft/nn/linear/adapt.h"
+#include "weft/nn/linear/panel_linear.h"
 
 namespace weft::test {
 
