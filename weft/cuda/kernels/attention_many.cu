@@ -6,10 +6,19 @@
 namespace weft::cuda {
 namespace {
 
-// A warp has 16 tokens of a head, and all of a block share kPositions keys and values at a time, as
-// sums of kParts bfloat16 numbers.
-constexpr int kWarps = 4, kThreads = kWarps * kLanes, kTokens = kWarps * 16;
+// All warps of a block share kPositions keys and values of one head at a time, as sums of kParts
+// bfloat16 numbers.
+constexpr int kWarps = 4, kThreads = kWarps * kLanes;
 constexpr int kPositions = 32, kParts = 2;
+
+// A warp has the scores of 16 tokens and their sums over kOwnPieces pieces of the values, which are
+// all but for large heads: those are shared by two warps with the same scores.
+template <int kPieces>
+inline constexpr int kOwnPieces = kPieces > 4 ? 4 : kPieces;
+template <int kPieces>
+inline constexpr int kSharing = kPieces / kOwnPieces<kPieces>;
+template <int kPieces>
+inline constexpr int kTokens = kWarps / kSharing<kPieces> * 16;
 
 // Rows of heads in pieces of kUnitsOfTile units.
 template <int kRows, int kPieces>
@@ -17,7 +26,7 @@ using Parts = HalfUnit[kParts][kPieces][kRows * kUnitsOfTile];
 
 template <int kPieces>
 struct Shared {
-  Parts<kTokens, kPieces> q;
+  Parts<kTokens<kPieces>, kPieces> q;
   Parts<kPositions, kPieces> k, v;
 };
 
@@ -85,12 +94,17 @@ template <int kPieces>
 struct Tokens {
   float largest[2] = {-INFINITY, -INFINITY};
   float total[2] = {};
-  Sums out[kPieces * kUnitsOfTile] = {};
+  Sums out[kOwnPieces<kPieces> * kUnitsOfTile] = {};
 };
 
 template <int kPieces>
+__device__ int first_piece() {
+  return static_cast<int>(threadIdx.x) / kLanes % kSharing<kPieces> * kOwnPieces<kPieces>;
+}
+
+template <int kPieces>
 __device__ void score(const Shared<kPieces>& shared, Scores& scores) {
-  const int first = static_cast<int>(threadIdx.x) / kLanes * 16;
+  const int first = static_cast<int>(threadIdx.x) / kLanes / kSharing<kPieces> * 16;
   for (Sums& each : scores) each = {};
   WEFT_ROLL for (int piece = 0; piece < kPieces; ++piece) {
     WEFT_UNROLL for (int unit = 0; unit < kUnitsOfTile; unit += 2) {
@@ -156,16 +170,18 @@ __device__ void split_weights(const Sums& first, const Sums& second, Fragment (&
 template <int kPieces>
 __device__ void add_values(const Shared<kPieces>& shared, const Scores& weights,
                            const float (&shrink)[2], Tokens<kPieces>& tokens) {
+  const auto* values = &shared.v[0][first_piece<kPieces>()];
   Fragment left[kPositions / 16][kParts];
   WEFT_UNROLL for (int k = 0; k < kPositions / 16; ++k) {
     split_weights(weights[2 * k], weights[2 * k + 1], left[k]);
   }
-  WEFT_UNROLL for (int unit = 0; unit < kPieces * kUnitsOfTile; unit += 2) {
+  WEFT_UNROLL for (int unit = 0; unit < kOwnPieces<kPieces> * kUnitsOfTile; unit += 2) {
     Sums own[2] = {};
     WEFT_UNROLL for (int k = 0; k < kPositions / 16; ++k) {
       Fragment v[kParts];
       WEFT_UNROLL for (int part = 0; part < kParts; ++part) {
-        v[part] = load_transposed(shared.v[part][unit / kUnitsOfTile], k * 16, unit % kUnitsOfTile);
+        v[part] = load_transposed(values[part * kPieces + unit / kUnitsOfTile], k * 16,
+                                  unit % kUnitsOfTile);
       }
       add_parts(left[k], v, own[0], own[1]);
     }
@@ -191,34 +207,36 @@ __device__ void write_tokens(const AttentionCall& call, const Run& run,
     float total = tokens.total[r];
     total += __shfl_xor_sync(kAllLanes, total, 1);
     total += __shfl_xor_sync(kAllLanes, total, 2);
-    const int32_t token = thread / kLanes * 16 + lane / 4 + r * 8;
+    const int32_t token = thread / kLanes / kSharing<kPieces> * 16 + lane / 4 + r * 8;
     if (token >= run.count) continue;
     float* to =
         call.out + (static_cast<int64_t>(run.row + token) * call.heads + run.head) * call.head_dim;
-    WEFT_UNROLL for (int i = 0; i < kPieces * kUnitsOfTile * 2; ++i) {
-      const int element = i / 2 * kUnit + lane % 4 * 2 + i % 2;
+    const int32_t first = first_piece<kPieces>() * kUnitsOfTile * kUnit;
+    WEFT_UNROLL for (int i = 0; i < kOwnPieces<kPieces> * kUnitsOfTile * 2; ++i) {
+      const int32_t element = first + i / 2 * kUnit + lane % 4 * 2 + i % 2;
       if (element < call.head_dim) to[element] = tokens.out[i / 2].x[2 * r + i % 2] / total;
     }
   }
 }
 
-// Blocks along x for runs of kTokens tokens of each sequence, those that see most first, along y
+// Blocks along x for runs of tokens of each sequence, those that see most first, along y
 // for heads.
 template <int kPieces>
-__global__ void __launch_bounds__(kThreads, kPieces == 2 ? 3 : kPieces == 4 ? 2 : 1) attend_run(AttentionCall call) {
+__global__ void __launch_bounds__(kThreads, kPieces == 2 ? 3 : 2) attend_run(AttentionCall call) {
   Shared<kPieces>& shared = launched_memory<Shared<kPieces>>();
-  const int32_t runs = (call.tokens + kTokens - 1) / kTokens;
+  constexpr int32_t kMost = kTokens<kPieces>;
+  const int32_t runs = (call.tokens + kMost - 1) / kMost;
   const int32_t sequence = static_cast<int32_t>(blockIdx.x) % (call.rows / call.tokens);
   const int32_t index = runs - 1 - static_cast<int32_t>(blockIdx.x) / (call.rows / call.tokens);
-  const Run run = {sequence * call.tokens + index * kTokens,
-                   min(kTokens, call.tokens - index * kTokens), static_cast<int32_t>(blockIdx.y)};
+  const Run run = {sequence * call.tokens + index * kMost, min(kMost, call.tokens - index * kMost),
+                   static_cast<int32_t>(blockIdx.y)};
   const int64_t in_row = static_cast<int64_t>(call.heads) * call.head_dim;
-  bring_rows<kTokens, kPieces>(
+  bring_rows<kMost, kPieces>(
       {call.q + run.row * in_row + run.head * call.head_dim, in_row, run.count, call.head_dim},
       shared.q);
   const int32_t begin = seen_by(call, run.row).begin;
   const int32_t end = seen_by(call, run.row + run.count - 1).end;
-  const int32_t own = static_cast<int32_t>(threadIdx.x) / kLanes * 16 +
+  const int32_t own = static_cast<int32_t>(threadIdx.x) / kLanes / kSharing<kPieces> * 16 +
                       static_cast<int32_t>(threadIdx.x) % kLanes / 4;
   // Tokens beyond the last are computed and not written.
   const Seen seen[2] = {seen_by(call, run.row + min(own, run.count - 1)),
@@ -248,7 +266,7 @@ __global__ void __launch_bounds__(kThreads, kPieces == 2 ? 3 : kPieces == 4 ? 2 
 
 template <int kPieces>
 void launch_runs(const AttentionCall& call) {
-  const unsigned runs = blocks_of(call.tokens, kTokens);
+  const unsigned runs = blocks_of(call.tokens, kTokens<kPieces>);
   launch(attend_run<kPieces>,
          dim3(runs * static_cast<unsigned>(call.rows / call.tokens),
               static_cast<unsigned>(call.heads)),
