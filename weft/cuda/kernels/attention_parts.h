@@ -8,6 +8,8 @@ namespace weft::cuda {
 
 /// For at most kFewTokens, a block for some heads of a row and a part of the positions.
 void attend_few(const AttentionCall& call);
+/// For more, a block for one head of a run of tokens, by tensor cores.
+void attend_many(const AttentionCall& call);
 
 /// What a row attends to.
 struct Seen {

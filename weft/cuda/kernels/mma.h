@@ -87,6 +87,29 @@ __device__ inline Fragment load_fragment(const HalfUnit* tile, int row, int unit
   return own;
 }
 
+/// The same of the transposed tile: of 16 rows from `row` on as columns, and of the columns of
+/// units `unit` and unit + 1 as rows, those of unit i % 2 in word i. All lanes of the warp call it.
+__device__ inline Fragment load_transposed(const HalfUnit* tile, int row, int unit) {
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  Fragment own;
+#ifdef __CUDACC__
+  const HalfUnit* from = tile + place_in_tile(row + lane % 8 + lane / 16 * 8, unit + lane / 8 % 2);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(own.words[0]), "=r"(own.words[1]), "=r"(own.words[2]), "=r"(own.words[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from))));
+#else
+  for (int i = 0; i < 4; ++i) {
+    uint32_t pair = 0;
+    for (int k = 0; k < 2; ++k) {
+      const int place = place_in_tile(row + i / 2 * 8 + lane % 4 * 2 + k, unit + i % 2);
+      pair |= (tile[place].pairs[lane / 8] >> (lane / 4 % 2 * 16) & 0xffffU) << (16 * k);
+    }
+    own.words[i] = pair;
+  }
+#endif
+  return own;
+}
+
 /// What a lane holds of a product of 16 x 8: rows lane / 4 and, from the third element on, that
 /// plus 8; columns lane % 4 * 2 and the next.
 struct Sums {
