@@ -15,6 +15,7 @@ void attend_many(const AttentionCall& call);
 struct Seen {
   int32_t begin, end;
 };
+/// That of a row of the pass; `*call.start` is read.
 WEFT_BOTH Seen seen_by(const AttentionCall& call, int32_t row) {
   const int32_t end = *call.start + row % call.tokens + 1;
   return {call.window == 0 || call.window > end ? 0 : end - call.window, end};

@@ -38,10 +38,11 @@ WEFT_BOTH uint32_t bfloat16_pair(float low, float high) {
 #endif
 }
 
-/// The values of a pair.
+/// Both numbers of a pair.
 struct TwoFloats {
   float low, high;
 };
+/// A pair's values, the low half's first.
 WEFT_BOTH TwoFloats values_of(uint32_t pair) {
   return {from_bfloat16(static_cast<uint16_t>(pair)),
           from_bfloat16(static_cast<uint16_t>(pair >> 16))};

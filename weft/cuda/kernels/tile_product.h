@@ -23,9 +23,10 @@ struct Tiling {
 using LargeTiling = Tiling<2, 4, 4, 2, 1>;
 using SmallTiling = Tiling<2, 2, 2, 2, 3>;
 
+/// Products of one form and of one number of columns with their rows x [rows, in].
 struct TileCall {
   Product products[kMostProducts];
-  // Tiles of w of each product.
+  /// Tiles of w of each product.
   int32_t blocks[kMostProducts];
   const float* x;
   int32_t rows;
@@ -114,6 +115,7 @@ __device__ void add_units(const Tiles<T, kPartsX, kPartsW>& tiles, int unit, War
   }
 }
 
+/// Writes what lies within y of the tile that begins at row `first_x` and at `first_w` of w.
 template <class T>
 __device__ void write_sums(const WarpSums<T>& sums, const Product& product, int32_t rows,
                            int32_t first_x, int32_t first_w) {

@@ -45,12 +45,12 @@ class CudaKvStore : public nn::KvStore {
   cuda::Buffer keys_, values_;
 };
 
-/// A decoder's pass over a cache on this process's GPU: what the modules compute, in nine kernels
-/// per layer, or a few more with experts, without a copy in between. Partial sums of several ranks
-/// are reduced between their GPUs by NCCL, where all ranks have it and a GPU of their own; else
-/// they travel to the CPU and are all-reduced there. The pass of one token per sequence is recorded
-/// the second time and then begins as one (cuda::Graph), unless its sums travel. For blocks whose
-/// linears are all on the GPU (nn::on_cuda).
+/// A decoder's pass over a cache on this process's GPU: what the modules compute, in nine or ten
+/// kernels per layer, or a few more with experts, without a copy in between. Partial sums of
+/// several ranks are reduced between their GPUs by NCCL, where all ranks have it and a GPU of their
+/// own; else they travel to the CPU and are all-reduced there. The pass of one token per sequence
+/// is recorded the second time and then begins as one (cuda::Graph), unless its sums travel. For
+/// blocks whose linears are all on the GPU (nn::on_cuda).
 class CudaDecoder : public Pass {
  public:
   /// Holds the linears and copies norms and biases; not collective.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "weft/cuda/buffer.h"
-#include "weft/cuda/kernels/experts.h"
-#include "weft/cuda/kernels/routing.h"
+#include "weft/cuda/kernels/experts/experts.h"
+#include "weft/cuda/kernels/experts/routing.h"
 #include "weft/models/passes/held_linears.h"
 #include "weft/nn/layers/mixture_of_experts.h"
 #include "weft/nn/linear/cuda_linear.h"

@@ -1,5 +1,5 @@
+#include "weft/cuda/kernels/experts/routing.h"
 #include "weft/cuda/kernels/launch.h"
-#include "weft/cuda/kernels/routing.h"
 #include "weft/cuda/kernels/warp.h"
 
 namespace weft::cuda {

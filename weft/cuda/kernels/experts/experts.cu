@@ -1,5 +1,5 @@
-#include "weft/cuda/kernels/experts.h"
-#include "weft/cuda/kernels/experts_parts.h"
+#include "weft/cuda/kernels/experts/experts.h"
+#include "weft/cuda/kernels/experts/experts_parts.h"
 #include "weft/cuda/kernels/launch.h"
 
 namespace weft::cuda {

@@ -1,4 +1,4 @@
-#include "weft/cuda/kernels/experts_parts.h"
+#include "weft/cuda/kernels/experts/experts_parts.h"
 #include "weft/cuda/kernels/launch.h"
 
 namespace weft::cuda {

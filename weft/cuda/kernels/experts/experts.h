@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
+#include "weft/cuda/kernels/experts/routing.h"
 #include "weft/cuda/kernels/gating.h"
-#include "weft/cuda/kernels/routing.h"
 #include "weft/cuda/matrix_view.h"
 
 namespace weft::cuda {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/cuda/kernels/experts.h"
+#include "weft/cuda/kernels/experts/experts.h"
 
 /// What the kernels of experts share; for this folder alone.
 namespace weft::cuda {
