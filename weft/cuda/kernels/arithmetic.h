@@ -77,6 +77,11 @@ WEFT_BOTH float from_float16(uint16_t bits) {
 #endif
 }
 
+/// Number `index` of an array that there need not be.
+WEFT_BOTH float number_or_zero(const float* numbers, int64_t index) {
+  return numbers == nullptr ? 0.F : numbers[index];
+}
+
 /// Number `index` of an array.
 WEFT_BOTH float number_at(const void* numbers, Dtype kind, int64_t index) {
   if (kind == Dtype::kF32) return static_cast<const float*>(numbers)[index];

@@ -55,7 +55,7 @@ __global__ void take_heads(AttentionCall call) {
   const Head head = head_of(call, row, static_cast<int32_t>(blockIdx.y));
   float squares = 0;
   for (int32_t i = lane; i < call.head_dim; i += kLanes) {
-    x[i] = head.from[i] + (head.bias == nullptr ? 0.F : head.bias[i]);
+    x[i] = head.from[i] + number_or_zero(head.bias, i);
     squares = fmaf(x[i], x[i], squares);
   }
   const float mean = warp_sum(squares) / static_cast<float>(call.head_dim);

@@ -45,8 +45,8 @@ __global__ void gate_each(GateCall call) {
   const int32_t i = static_cast<int32_t>(blockIdx.y) * kThreads + static_cast<int32_t>(threadIdx.x);
   if (i >= call.width) return;
   const int64_t at = static_cast<int64_t>(blockIdx.x) * call.width + i;
-  const float gate = call.gate[at] + (call.gate_bias == nullptr ? 0.F : call.gate_bias[i]);
-  const float up = call.up[at] + (call.up_bias == nullptr ? 0.F : call.up_bias[i]);
+  const float gate = call.gate[at] + number_or_zero(call.gate_bias, i);
+  const float up = call.up[at] + number_or_zero(call.up_bias, i);
   call.gate[at] = gated(gate, up, call.gating);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "weft/cuda/kernels/arithmetic.h"
 #include "weft/cuda/kernels/experts/experts.h"
 
 /// What the kernels of experts share; for this folder alone.
@@ -43,25 +44,14 @@ struct TilesCall {
 /// Does so, through tiles of kTileRows rows.
 void products_of_tiles(const TilesCall& call, int32_t tiles);
 
-#ifdef __CUDACC__
-#define WEFT_DEVICE __device__ __forceinline__
-#else
-#define WEFT_DEVICE inline
-#endif
-
 /// An expert's matrix among such that are alike: all but where it is needs no waiting.
-WEFT_DEVICE MatrixView own_matrix(const ExpertMatrices& matrices, int32_t expert) {
+WEFT_BOTH MatrixView own_matrix(const ExpertMatrices& matrices, int32_t expert) {
   MatrixView w = matrices.form;
   const MatrixView& own = matrices.all[expert];
   w.data = own.data;
   w.scales = own.scales;
   w.offsets = own.offsets;
   return w;
-}
-
-/// Number `index` of an array that there need not be.
-WEFT_DEVICE float number_or_zero(const float* numbers, int64_t index) {
-  return numbers == nullptr ? 0.F : numbers[index];
 }
 
 }  // namespace weft::cuda

@@ -66,8 +66,7 @@ __device__ void score_row(const RoutingCall& call, float* logits, float* scores)
   const bool by_logits = !call.has_sigmoids && call.choice_bias == nullptr && call.num_groups == 1;
   for (int32_t i = lane; i < call.num_experts; i += kLanes) {
     scores[i] /= divisor;
-    if (!by_logits)
-      logits[i] = scores[i] + (call.choice_bias == nullptr ? 0.F : call.choice_bias[i]);
+    if (!by_logits) logits[i] = scores[i] + number_or_zero(call.choice_bias, i);
   }
 }
 
