@@ -168,11 +168,12 @@ std::optional<ShmSegment> ShmSegment::open_handle(const std::string& handle,
   uint64_t device = 0, inode = 0;
   if (!(text >> pid >> number >> device >> inode)) return std::nullopt;
   const std::string path = core::join("/proc/", pid, "/fd/", number);
-  const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat info {};
-  // Elsewhere the number may be another process's.
-  if (!fd.is_open() || fstat(fd.get(), &info) != 0) return std::nullopt;
+  // Elsewhere the number may be another process's, whose terminal or device must not be opened.
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
   if (info.st_dev != device || info.st_ino != inode) return std::nullopt;
+  const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.is_open()) return std::nullopt;
   return map(fd, layout, path);
 }
 
