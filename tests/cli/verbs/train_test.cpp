@@ -223,7 +223,7 @@ TEST(TrainVerb, TellsWhatShareOfThePeakIsUsed) {
   EXPECT_NE(run.err.find("peak    2.00 Gflop/s of all ranks, given"), std::string::npos) << run.err;
   EXPECT_NE(run.err.find("  MFU "), std::string::npos) << run.err;
   const train::ModelSizes sizes{259, 24, 2, 6, 2, 4, 64, true, false, false};
-  const double flops = train::flops_per_token({train::num_matmul_parameters(sizes), 2, 24, 32});
+  const double flops = train::flops_per_token({train::num_matmul_parameters(sizes), 2 * 24, 32});
   for (const train::StepMetrics& step : metrics_of(dir, "given")) {
     EXPECT_NEAR(step.mfu.value_or(0), step.tokens_per_s * flops / 2e9, 1e-9);
   }

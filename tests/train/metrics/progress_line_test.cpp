@@ -50,8 +50,8 @@ TEST(EtaEstimate, TakesTheMedianOfRecentSteps) {
 
 TEST(Flops, FollowThePublishedConvention) {
   // 6 N + 12 L H T by hand: 6 * 1000 + 12 * 2 * 64 * 128.
-  EXPECT_EQ(flops_per_token({1000, 2, 64, 128}), 202608);
-  EXPECT_EQ(flops_per_token({1000, 2, 64, 128, false}), 200608);
+  EXPECT_EQ(flops_per_token({1000, 2 * 64, 128}), 202608);
+  EXPECT_EQ(flops_per_token({1000, 2 * 64, 128, false}), 200608);
   EXPECT_EQ(model_flops_utilization(10, 202608, 4052160), 0.5);
   EXPECT_EQ(model_flops_utilization(10, 202608, 0), std::nullopt);
 }

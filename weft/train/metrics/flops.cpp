@@ -3,9 +3,8 @@
 namespace weft::train {
 
 double flops_per_token(const FlopSizes& sizes) {
-  const double attention = static_cast<double>(sizes.num_layers) *
-                           static_cast<double>(sizes.attention_width) *
-                           static_cast<double>(sizes.sequence_length);
+  const double attention =
+      static_cast<double>(sizes.attention_width) * static_cast<double>(sizes.sequence_length);
   const double per_parameter = sizes.trains_parameters ? 6 : 4;
   return per_parameter * static_cast<double>(sizes.num_parameters) + 12 * attention;
 }

@@ -107,8 +107,7 @@ std::string StepTime::bound() const {
 double step_flops(const PlanJob& job) {
   FlopSizes sizes;
   sizes.num_parameters = num_matmul_parameters(job.model);
-  sizes.num_layers = job.model.num_layers;
-  sizes.attention_width = job.model.num_heads * job.model.head_dim;
+  sizes.attention_width = job.model.num_layers * job.model.num_heads * job.model.head_dim;
   sizes.sequence_length = job.sequence_length;
   return flops_per_token(sizes) * static_cast<double>(job.sequences) *
          static_cast<double>(job.sequence_length);

@@ -1,13 +1,15 @@
 #include "weft/train/trainer/run_flops.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <chrono>
 
 #include "weft/core/error.h"
+#include "weft/models/decoder/decoder_names.h"
+#include "weft/models/load/new_model.h"
 #include "weft/train/metrics/flops.h"
-#include "weft/train/plan/sizes_of_config.h"
 
 namespace weft::train {
 namespace {
@@ -33,15 +35,47 @@ double measure_flops(at::ScalarType dtype) {
   return best;
 }
 
+// A tied embedding counts, as the head.
+bool is_looked_up(const models::ModelConfig& model, models::Part part) {
+  return part == models::Part::kInputEmbedding ||
+         (part == models::Part::kEmbedding && !model.is_tied);
+}
+
+int64_t parameters_of_token(const models::ModelConfig& model) {
+  const auto places = models::part_places(model);
+  const auto header = models::header_of(model);
+  int64_t common = 0, of_experts = 0;
+  for (const io::TensorMeta& tensor : header->tensors()) {
+    const auto place = places.find(tensor.name.substr(0, tensor.name.rfind('.')));
+    const bool is_weight = place != places.end();
+    if (is_weight && is_looked_up(model, place->second.part)) continue;
+    const bool is_of_expert = is_weight && models::is_expert_part(place->second.part);
+    (is_of_expert ? of_experts : common) += c10::multiply_integers(tensor.shape);
+  }
+  const models::ExpertsConfig& experts = model.experts;
+  if (experts.num_experts == 0) return common;
+  return common + of_experts / experts.num_experts * experts.experts_per_token;
+}
+
+// Latent attention multiplies with keys and with values of other dims: half of a product each.
+int64_t attention_width(const models::ModelConfig& model) {
+  int64_t width = 0;
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    if (model.is_recurrent(layer)) continue;
+    const int64_t keys = model.head_dim_of(layer);
+    const int64_t values = model.latent.is_used() ? model.latent.value_dim : keys;
+    width += model.num_heads * (keys + values) / 2;
+  }
+  return width;
+}
+
 }  // namespace
 
 double run_flops_per_token(const TrainConfig& config, const models::ModelConfig& model,
                            TrainedPart part) {
-  if (model.experts.num_experts > 0) return 0;
   FlopSizes sizes;
-  sizes.num_parameters = num_matmul_parameters(sizes_of(model));
-  sizes.num_layers = model.num_layers;
-  sizes.attention_width = model.num_heads * model.head_dim;
+  sizes.num_parameters = parameters_of_token(model);
+  sizes.attention_width = attention_width(model);
   sizes.sequence_length = config.batch.sequence_length;
   sizes.trains_parameters = part == TrainedPart::kAll;
   return flops_per_token(sizes);

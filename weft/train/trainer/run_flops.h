@@ -7,8 +7,8 @@
 
 namespace weft::train {
 
-/// Floating-point operations of a token's forward and backward in this run, by flops_per_token; 0
-/// for a model with experts.
+/// Floating-point operations of a token's forward and backward in this run, by flops_per_token. Of
+/// a layer's experts those count that a token goes through.
 double run_flops_per_token(const TrainConfig& config, const models::ModelConfig& model,
                            TrainedPart part);
 
