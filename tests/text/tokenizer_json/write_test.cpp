@@ -29,6 +29,20 @@ TEST(WriteTokenizerJson, GivesTheIdsOfEveryGoldenForEveryFamily) {
   }
 }
 
+TEST(WriteTokenizerJson, KeepsExpressionsThatFollowEachOther) {
+  const core::Json golden = read_golden("pieces.json");
+  for (const auto& [family, texts] : golden.items()) {
+    const Vocabulary vocabulary = golden_vocabulary(family);
+    const Tokenizer expected = Tokenizer::make(vocabulary, "t"), tokenizer = written(vocabulary);
+    for (const auto& pieces : texts) {
+      std::string text;
+      for (const auto& piece : pieces) text += piece.get<std::string>();
+      EXPECT_EQ(tokenizer.encode_with_special(text), expected.encode_with_special(text))
+          << family << core::quote(text);
+    }
+  }
+}
+
 Vocabulary scored_vocabulary() {
   constexpr TokenKind kKinds[] = {TokenKind::kNormal,  TokenKind::kNormal,      TokenKind::kUnknown,
                                   TokenKind::kControl, TokenKind::kUserDefined, TokenKind::kUnused,

@@ -1,8 +1,10 @@
 #include "weft/text/tokenizer/pre_tokenizer.h"
 
 #include <span>
+#include <utility>
 
 #include "weft/core/error.h"
+#include "weft/text/tokenizer/published_sequences.h"
 #include "weft/text/tokenizer/scanners.h"
 
 namespace weft::text {
@@ -10,8 +12,9 @@ namespace {
 
 using Pattern = PreTokenizer::Pattern;
 
-// What the tokenizer.json of the models of each name does. Names whose normalizer or options
-// are not known for sure are left out on purpose: a wrong guess would change ids silently.
+// What the tokenizer.json of the models of each name does, and for those whose file was not at hand
+// what llama.cpp does with the name. Others are left out on purpose: a wrong guess would change ids
+// silently.
 constexpr PreTokenizer kPreTokenizers[] = {
     {.name = "smollm", .isolate_digits = true},
     {.name = "starcoder", .isolate_digits = true},
@@ -31,6 +34,27 @@ constexpr PreTokenizer kPreTokenizers[] = {
      .ignore_merges = true,
      .adds_bos = true},
     {.name = "lfm2", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "falcon3", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "pixtral", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "midm-2.0", .pattern = Pattern::kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "dbrx", .pattern = Pattern::kLlama3},
+    {.name = "smaug-bpe", .pattern = Pattern::kLlama3},
+    {.name = "chatglm-bpe", .pattern = Pattern::kLlama3},
+    {.name = "glm4", .pattern = Pattern::kLlama3, .ignore_merges = true},
+    {.name = "deepseek-r1-qwen", .pattern = Pattern::kLlama3, .nfc = true, .max_digits = 1},
+    {.name = "megrez", .pattern = Pattern::kLlama3, .max_digits = 1},
+    {.name = "llama4", .pattern = Pattern::kGpt4o},
+    {.name = "kanana2", .pattern = Pattern::kGpt4o},
+    {.name = "olmo"},
+    {.name = "mellum"},
+    {.name = "gigachat"},
+    {.name = "a.x-4.0"},
+    {.name = "trillion"},
+    {.name = "minerva-7b", .isolate_digits = true},
+    {.name = "deepseek-llm", .sequence = kDeepSeekLlm},
+    {.name = "deepseek-coder", .sequence = kDeepSeekCoder},
+    {.name = "deepseek-v3", .sequence = kDeepSeekV3},
+    {.name = "seed-coder", .sequence = kSeedCoder},
 };
 
 size_t next_end(const PreTokenizer& row, CharSpan chars, size_t begin) {
@@ -55,6 +79,23 @@ size_t field_end(CharSpan chars, size_t begin) {
   size_t end = begin;
   while (end < chars.size() && !chars[end].is(kNumeric)) ++end;
   return end;
+}
+
+// Cuts valid UTF-8 into pieces, in order, without gaps.
+std::vector<std::string_view> scan(const PreTokenizer& row, std::string_view text) {
+  const std::vector<Char> chars = decode_chars(text);
+  const auto offset = [&](size_t i) { return i < chars.size() ? chars[i].offset : text.size(); };
+  std::vector<std::string_view> pieces;
+  for (size_t field = 0; field < chars.size();) {
+    const size_t end = row.isolate_digits ? field_end(chars, field) : chars.size();
+    const CharSpan scanned = CharSpan(chars).first(end);
+    while (field < end) {
+      const size_t next = next_end(row, scanned, field);
+      pieces.push_back(text.substr(offset(field), offset(next) - offset(field)));
+      field = next;
+    }
+  }
+  return pieces;
 }
 
 struct KnownPattern {
@@ -97,13 +138,23 @@ PieceStep family_step(const PreTokenizer& row) {
   const auto find = [row](std::string_view text) {
     std::vector<TextSpan> spans;
     size_t begin = 0;
-    for (const std::string_view piece : row.split(text)) {
+    for (const std::string_view piece : scan(row, text)) {
       spans.push_back({begin, begin + piece.size()});
       begin += piece.size();
     }
     return spans;
   };
   return split_step(find, SplitBehavior::kIsolated, false);
+}
+
+std::vector<PieceStep> family_steps(const PreTokenizer& row) {
+  if (row.sequence.empty()) return {family_step(row)};
+  std::vector<PieceStep> steps;
+  for (const std::string_view pattern : row.sequence) {
+    Regex regex = Regex::parse(pattern, "text.PreTokenizer");
+    steps.push_back(split_step(regex_finder(std::move(regex)), SplitBehavior::kIsolated, false));
+  }
+  return steps;
 }
 
 const PreTokenizer* find_pattern(std::string_view pattern) {
@@ -126,22 +177,6 @@ std::vector<std::string_view> known_patterns() {
   std::vector<std::string_view> texts;
   for (const KnownPattern& known : kPatterns) texts.push_back(known.text);
   return texts;
-}
-
-std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
-  const std::vector<Char> chars = decode_chars(text);
-  const auto offset = [&](size_t i) { return i < chars.size() ? chars[i].offset : text.size(); };
-  std::vector<std::string_view> pieces;
-  for (size_t field = 0; field < chars.size();) {
-    const size_t end = isolate_digits ? field_end(chars, field) : chars.size();
-    const CharSpan scanned = CharSpan(chars).first(end);
-    while (field < end) {
-      const size_t next = next_end(*this, scanned, field);
-      pieces.push_back(text.substr(offset(field), offset(next) - offset(field)));
-      field = next;
-    }
-  }
-  return pieces;
 }
 
 const PreTokenizer& find_pre_tokenizer(const std::string& name, const std::string& where) {

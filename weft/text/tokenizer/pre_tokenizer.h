@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,9 +27,9 @@ struct PreTokenizer {
   bool ignore_merges = false;
   /// Files that do not say otherwise mean that texts begin with bos, as llama.cpp has it.
   bool adds_bos = false;
-
-  /// Cuts valid UTF-8 into pieces, in order, without gaps. Linear. The views point into `text`.
-  std::vector<std::string_view> split(std::string_view text) const;
+  /// In the place of `pattern`: regular expressions of which each cuts out what it finds in the
+  /// pieces that those before it left. Static.
+  std::span<const std::string_view> sequence = {};
 };
 
 /// The row named `name`. Throws ConfigError that lists the known names, beginning with `where`.
@@ -37,13 +38,18 @@ const PreTokenizer& find_pre_tokenizer(const std::string& name, const std::strin
 /// The names of all rows.
 std::vector<std::string_view> pre_tokenizer_names();
 
-/// `row.split` as a step of a tokenizer. `row` is copied; its name must live on.
+/// The steps of a tokenizer that cut as `row` says, without gaps. `row` is copied; its name must
+/// live on.
+std::vector<PieceStep> family_steps(const PreTokenizer& row);
+
+/// The only step of a row without a sequence.
 PieceStep family_step(const PreTokenizer& row);
 
 /// The row without a name whose pattern has the text `pattern`, or nullptr: a shorter way than
 /// `Regex` to the same pieces.
 const PreTokenizer* find_pattern(std::string_view pattern);
-/// The text of the regular expression that `row` cuts by, isolated digits apart.
+/// The text of the regular expression that `row`, which has no sequence, cuts by, isolated digits
+/// apart.
 std::string_view pattern_text(const PreTokenizer& row);
 /// All texts that `find_pattern` knows.
 std::vector<std::string_view> known_patterns();

@@ -153,7 +153,7 @@ void add_byte_level(TokenizerSpec& spec, const TokenIndex& ids, const std::strin
   if (family.nfc) {
     spec.normalizer.push_back([](const std::string& text) { return normalize_nfc(text); });
   }
-  spec.pre_tokenizer.push_back(family_step(family));
+  spec.pre_tokenizer = family_steps(family);
   add_bytes(spec, ids);
   add_merges(spec, ids, where);
   if (!family.ignore_merges) return;

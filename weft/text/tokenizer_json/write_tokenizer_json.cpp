@@ -77,17 +77,25 @@ Json byte_level(bool uses_regex) {
           {"use_regex", uses_regex}};
 }
 
-Json family_steps(const PreTokenizer& family) {
-  if (family.pattern == PreTokenizer::Pattern::kGpt2) {
+Json split(std::string_view pattern) {
+  return {{"type", "Split"},
+          {"pattern", Json::object({{"Regex", std::string(pattern)}})},
+          {"behavior", "Isolated"},
+          {"invert", false}};
+}
+
+Json pre_tokenizer(const PreTokenizer& family) {
+  const bool is_sequence = !family.sequence.empty();
+  if (!is_sequence && family.pattern == PreTokenizer::Pattern::kGpt2) {
     if (!family.isolate_digits) return byte_level(true);
     const Json digits = {{"type", "Digits"}, {"individual_digits", true}};
     return sequence("pretokenizers", Json::array({digits, byte_level(true)}));
   }
-  const Json split = {{"type", "Split"},
-                      {"pattern", Json::object({{"Regex", std::string(pattern_text(family))}})},
-                      {"behavior", "Isolated"},
-                      {"invert", false}};
-  return sequence("pretokenizers", Json::array({split, byte_level(false)}));
+  Json steps = Json::array();
+  for (const std::string_view pattern : family.sequence) steps.push_back(split(pattern));
+  if (!is_sequence) steps.push_back(split(pattern_text(family)));
+  steps.push_back(byte_level(false));
+  return sequence("pretokenizers", std::move(steps));
 }
 
 // What differs between the kinds of tokenizers.
@@ -104,7 +112,7 @@ Parts byte_level_parts(const Vocabulary& vocabulary, const std::string& where) {
   const PreTokenizer& family = find_pre_tokenizer(vocabulary.pre_tokenizer, where);
   Parts parts;
   if (family.nfc) parts.normalizer = Json::object({{"type", "NFC"}});
-  parts.pre_tokenizer = family_steps(family);
+  parts.pre_tokenizer = pre_tokenizer(family);
   parts.decoder = byte_level(true);
   parts.ignore_merges = family.ignore_merges;
   return parts;
