@@ -154,6 +154,13 @@ TEST(ScaledIntegerFiles, ThatDoNotFitAreRefused) {
   EXPECT_EQ(integers_load_error(narrow),
             "FormatError: FILE: tensor 'up.weight_packed': I32 [48, 11], expected I32 [48, words "
             "of numbers of 2 to 6 or 8 bits that fill them, for 96 columns]");
+  IntegerFile loose({});
+  loose.types[0].shape = {kIntegerRows, 10};
+  loose.bytes["up.weight_packed"].resize(kIntegerRows * 40);
+  EXPECT_EQ(integers_load_error(loose),
+            "FormatError: FILE: tensor 'up.weight_packed': 10 words a row hold 10 numbers of 3 "
+            "bits each, expected numbers that fill the words; pack them anew with a later "
+            "compressed-tensors");
   IntegerFile whole({8, 0, false, false, at::kFloat});
   whole.types[1].shape = {1};
   whole.bytes["up.weight_scale"].resize(4);

@@ -18,6 +18,18 @@ constexpr int64_t kRun = 32, kLeastRun = 8;
 
 const TensorMeta* packed_of(const StoredMatrix& matrix) { return matrix.find("weight_packed"); }
 
+// Earlier releases of compressed-tensors left the end of each word free where numbers don't fill
+// it.
+void refuse_loose_words(const StoredMatrix& matrix, const TensorMeta& packed, int64_t words) {
+  for (const int64_t bits : {3, 5, 6}) {
+    const int64_t per_word = kWordBits / bits;
+    check<FormatError>(words != (matrix.in() + per_word - 1) / per_word, matrix.where(packed),
+                       words, " words a row hold ", per_word, " numbers of ", bits,
+                       " bits each, expected numbers that fill the words; pack them anew with a "
+                       "later compressed-tensors");
+  }
+}
+
 // Bits of a number.
 int64_t number_bits(const StoredMatrix& matrix) {
   const TensorMeta* packed = packed_of(matrix);
@@ -29,6 +41,7 @@ int64_t number_bits(const StoredMatrix& matrix) {
   constexpr std::array<int64_t, 6> kWidths = {2, 3, 4, 5, 6, 8};
   const auto* const bits = std::ranges::find_if(
       kWidths, [&](int64_t each) { return words * kWordBits == matrix.in() * each; });
+  if (bits == kWidths.end()) refuse_loose_words(matrix, *packed, words);
   check<FormatError>(packed->dtype == Dtype::kI32 && bits != kWidths.end(), matrix.where(*packed),
                      info(packed->dtype).name, " ", list_text(packed->shape), ", expected I32 [",
                      matrix.out(), ", words of numbers of 2 to 6 or 8 bits that fill them, for ",
