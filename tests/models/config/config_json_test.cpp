@@ -108,6 +108,20 @@ TEST(ConfigJson, SaysWhatLayersOfTwoKindsHave) {
   EXPECT_TRUE(family_config("gemma4_moe").experts.is_beside_ffn);
 }
 
+TEST(ConfigJson, KnowsFamiliesByAnotherName) {
+  EXPECT_EQ(config_from_json(changed_config("deepseek_v3", {{"model_type", "kimi_k2"}}), "here"),
+            family_config("deepseek_v3"));
+}
+
+TEST(ConfigJson, SaysKvHeadsOfLayersWithValuesOfTheirOwn) {
+  ModelConfig config = family_config("gemma4");
+  config.full_layers = {16, 1, false};
+  const json object = config_json(config);
+  const json one_head = {{"head_dim", 16}, {"num_key_value_heads", 1}};
+  EXPECT_EQ(object.at("per_layer_config"), (json{{"1", one_head}, {"4", one_head}}));
+  EXPECT_EQ(config_from_json(object, "here"), config);
+}
+
 TEST(ConfigJson, NamesLayersOfTwoKindsThatMakeNoModel) {
   EXPECT_EQ(error_of("gemma4", {{"use_bidirectional_attention", "all"}}),
             "ConfigError: here: use_bidirectional_attention is 'all', which is not supported, "

@@ -26,8 +26,11 @@ using core::FormatError;
 using core::Json;
 
 const FamilyInfo& find_folder_family(const std::string& name, const std::string& where) {
-  const FamilyInfo* family = find_family_info(name);
-  check<ConfigError>(family != nullptr, where, ": model_type ", core::quote(name),
+  const auto is_named = [&](const FamilyInfo& family) {
+    return family.name == name || (!name.empty() && family.other_name == name);
+  };
+  const auto family = std::ranges::find_if(families(), is_named);
+  check<ConfigError>(family != families().end(), where, ": model_type ", core::quote(name),
                      " is not supported, expected one of ", core::list_text(family_names()));
   return *family;
 }
@@ -252,8 +255,9 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
     return config;
   }
   ModelConfig config;
-  config.family = core::to_string(core::require(json, "model_type", where), where);
-  const FamilyInfo& family = find_folder_family(config.family, where);
+  const FamilyInfo& family =
+      find_folder_family(core::to_string(core::require(json, "model_type", where), where), where);
+  config.family = family.name;
   check_known_options(keys, family);
   read_sizes(keys, family, config);
   read_recurrent(keys, family, config);

@@ -208,6 +208,8 @@ struct FamilyInfo {
   bool has_late_ffn_norm_name = false;
   /// Files may hold layers behind the model's own, which it does without.
   bool has_further_layers = false;
+  /// Another `model_type` that stands for the same class.
+  std::string_view other_name = {};
   /// `model_type` of a model of texts and pictures whose `text_config` is of this family.
   std::string_view around = {};
   /// What `layer_types` may give a layer instead of attention (config_recurrent.h).

@@ -172,6 +172,20 @@ json rope_json(const ModelConfig& config) {
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", config.window_rope_base}}}};
 }
 
+// One number of kv heads for layers without a window is read only where keys are values, so that
+// otherwise each of these layers says its own.
+json overrides_json(const ModelConfig& config) {
+  const FullLayersConfig& full = config.full_layers;
+  if (full.keys_are_values || full.num_kv_heads == config.num_kv_heads) return json();
+  json overrides = json::object();
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    if (config.window(layer) != 0) continue;
+    overrides[std::to_string(layer)] = {{"head_dim", full.head_dim},
+                                        {"num_key_value_heads", full.num_kv_heads}};
+  }
+  return overrides;
+}
+
 }  // namespace
 
 void take_gemma4_traits(const FamilyInfo& family, ModelConfig& config) {
@@ -205,6 +219,9 @@ void add_gemma4(const ModelConfig& config, json& object) {
   object[kFullHeadDimKey] = full.head_dim;
   object[kKeysAreValuesKey] = full.keys_are_values;
   object[kFullKvHeadsKey] = full.keys_are_values ? json(full.num_kv_heads) : json();
+  if (json overrides = overrides_json(config); !overrides.is_null()) {
+    object[kOverridesKey] = std::move(overrides);
+  }
   object[kReusingKey] = config.reusing.count;
   object[kWideKey] = config.reusing.ffn_width > 0;
   object[kInputWidthKey] = config.layer_inputs.width;
