@@ -53,6 +53,32 @@ TEST(Kernels, TurnPairsThereAndBack) {
   }
 }
 
+TEST(Kernels, ReadAndWriteTheStateOfADeltaNet) {
+  constexpr int64_t kTokens = 3, kKeys = 5;
+  for (const Kernel* kernel : runnable_kernels()) {
+    for (const int64_t columns : {1, 4, 16, 70, 128}) {
+      const at::Tensor q = seeded({kTokens, kKeys}, 1, at::kFloat);
+      const at::Tensor k = seeded({kTokens, kKeys}, 2, at::kFloat);
+      const at::Tensor v = seeded({kTokens, columns}, 3, at::kFloat);
+      const at::Tensor kept = seeded({kTokens}, 4, at::kFloat).sigmoid();
+      const at::Tensor rates = seeded({kTokens}, 5, at::kFloat).sigmoid();
+      at::Tensor state = seeded({kKeys, columns}, 6, at::kFloat);
+      at::Tensor S = state.to(at::kDouble), out = at::empty({kTokens, columns});
+      kernel->delta({kTokens, kKeys, columns, q.const_data_ptr<float>(), k.const_data_ptr<float>(),
+                     v.const_data_ptr<float>(), columns, kept.const_data_ptr<float>(),
+                     rates.const_data_ptr<float>(), 1, state.mutable_data_ptr<float>(),
+                     out.mutable_data_ptr<float>(), columns});
+      for (int64_t t = 0; t < kTokens; ++t) {
+        S = S * kept[t];
+        const at::Tensor key = k[t].to(at::kDouble);
+        S = S + at::outer(key, (v[t] - at::mv(S.t(), key)) * rates[t]);
+        expect_close(out[t], at::mv(S.t(), q[t].to(at::kDouble)), kernel->name, 1e-5);
+      }
+      expect_close(state, S, kernel->name, 1e-5);
+    }
+  }
+}
+
 TEST(Kernels, ExponentiateWithinTheLastPlaces) {
   for (const Kernel* kernel : runnable_kernels()) {
     const at::Tensor x = at::linspace(-87, 0, 9999);

@@ -185,6 +185,38 @@ TEST(DeltaRule, GoesOnFromItsState) {
   }
 }
 
+// Values that fill several vectors, and one in part.
+TEST(DeltaRule, HasTheSameBitsInPiecesWithoutGradients) {
+  const at::NoGradGuard no_grad;
+  constexpr int64_t kKeys = 6, kValues = 75;
+  const auto numbers = [](int64_t heads, int64_t dim, uint64_t seed) {
+    return seeded({kDeltaBatch, kDeltaTokens, heads, dim}, seed);
+  };
+  const DeltaTokens wide = {numbers(2, kKeys, 1), numbers(2, kKeys, 2), numbers(6, kValues, 3),
+                            -numbers(6, 1, 4).squeeze(-1).abs(),
+                            numbers(6, 1, 5).squeeze(-1).sigmoid()};
+  const auto state = [](at::ScalarType type) {
+    return at::zeros({kDeltaBatch, 6, kKeys, kValues}, type);
+  };
+  at::Tensor expected_state = state(at::kDouble), whole_state = state(at::kFloat);
+  const at::Tensor expected = delta_rule_by_steps(wide, {}, expected_state);
+  const auto part = [&](int64_t start, int64_t count) {
+    const auto cut = [&](const at::Tensor& x) { return x.narrow(1, start, count).to(at::kFloat); };
+    return DeltaTokens{cut(wide.queries_BTkK), cut(wide.keys_BTkK), cut(wide.values_BTvV),
+                       cut(wide.decays_BTv), cut(wide.rates_BTv)};
+  };
+  const at::Tensor whole = delta_rule(part(0, kDeltaTokens), {}, whole_state);
+  expect_close(whole, expected, "output", 1e-5);
+  expect_close(whole_state, expected_state, "state", 1e-5);
+  at::Tensor piece_state = state(at::kFloat);
+  std::vector<at::Tensor> pieces;
+  for (const auto& [start, count] : {std::pair{0, 1}, {1, 7}, {8, 2}, {10, 1}}) {
+    pieces.push_back(delta_rule(part(start, count), {}, piece_state));
+  }
+  EXPECT_TRUE(at::cat(pieces, 1).equal(whole));
+  EXPECT_TRUE(piece_state.equal(whole_state));
+}
+
 TEST(DeltaRule, KeepsAndForgetsInFloat32) {
   // Decays so large that their exponentials overflow the other way round.
   DeltaTokens in = delta_tokens();
@@ -194,6 +226,10 @@ TEST(DeltaRule, KeepsAndForgetsInFloat32) {
   in.decays_BTv = leaf(in.decays_BTv.to(at::kFloat) * 60);
   const at::Tensor got = delta_rule(in);
   expect_close(got, delta_rule_by_steps(in), "output", 1e-5);
+  {
+    const at::NoGradGuard no_grad;
+    expect_close(delta_rule(in), got, "by the kernel", 1e-5);
+  }
   got.sum().backward();
   for (const at::Tensor& x : all_of(in)) EXPECT_TRUE(x.grad().isfinite().all().item<bool>());
 }

@@ -5,6 +5,7 @@
 
 #include "weft/nn/kernels/attention_loops.h"
 #include "weft/nn/kernels/cached_attention.h"
+#include "weft/nn/kernels/delta_loops.h"
 #include "weft/nn/kernels/row_loops.h"
 
 namespace weft::nn::kernels {
@@ -55,6 +56,8 @@ const Kernel kAvx2Kernel = {"avx2",
                             attend<Avx2>,
                             attend_backward<Avx2>,
                             rotate<Avx2>,
+                            delta<Avx2>,
+                            convolve<Avx2>,
                             element_kernel<Avx2, float>(),
                             element_kernel<Avx2, uint16_t>(),
                             cache_kernel<Avx2, float>(),

@@ -4,6 +4,7 @@
 
 #include "weft/nn/kernels/attention_loops.h"
 #include "weft/nn/kernels/cached_attention.h"
+#include "weft/nn/kernels/delta_loops.h"
 #include "weft/nn/kernels/row_loops.h"
 
 namespace weft::nn::kernels {
@@ -49,6 +50,8 @@ const Kernel kAvx512Kernel = {"avx512",
                               attend<Avx512>,
                               attend_backward<Avx512>,
                               rotate<Avx512>,
+                              delta<Avx512>,
+                              convolve<Avx512>,
                               element_kernel<Avx512, float>(),
                               element_kernel<Avx512, uint16_t>(),
                               cache_kernel<Avx512, float>(),

@@ -87,6 +87,46 @@ inline constexpr int kCachedQueries = 4;
   return kCachedQueries * positions;
 }
 
+/// The gated delta rule of one value head over a sequence, in float32 (see nn::delta_rule): for
+/// each token the state becomes kept * state + key * written with written = rate * (value - key *
+/// kept * state), and the output is query * state.
+struct DeltaHead {
+  int64_t tokens = 0;
+  int64_t key_dim = 0;
+  int64_t value_dim = 0;
+  /// [tokens, key_dim], of length one and scaled as they count.
+  const float* queries = nullptr;
+  const float* keys = nullptr;
+  /// [tokens, value_dim], so many numbers apart.
+  const float* values = nullptr;
+  int64_t value_stride = 0;
+  /// A number for each token, so many apart.
+  const float* kept = nullptr;
+  const float* rates = nullptr;
+  int64_t number_stride = 0;
+  /// [key_dim, value_dim], read and written.
+  float* state = nullptr;
+  /// [tokens, value_dim], so many numbers apart.
+  float* out = nullptr;
+  int64_t out_stride = 0;
+};
+
+/// A causal convolution of each channel by itself, in float32, and silu of it: y[t, c] = silu(the
+/// sum over i of weights[i, c] * row t + i [c]).
+struct Convolution {
+  int64_t tokens = 0;
+  int64_t channels = 0;
+  int64_t taps = 0;
+  /// tokens + taps - 1 rows, the oldest first, of which the channels begin at `first`.
+  const float* const* rows = nullptr;
+  int64_t first = 0;
+  /// [taps, all channels], so many numbers apart; those of the channels begin at `first`, too.
+  const float* weights = nullptr;
+  int64_t weight_stride = 0;
+  /// [tokens, channels].
+  float* y = nullptr;
+};
+
 /// Rows [rows, size], float32 or bfloat16.
 struct NormRows {
   int64_t rows = 0;
@@ -134,6 +174,8 @@ struct ElementKernel {
   void (*geglu)(const void* gate, const void* up, void* y, int64_t count);
   /// y = g * sigmoid(kClampedSlope * g) * (u + 1) with g = min(gate, limit), u = up within +-limit.
   void (*clamped_swiglu)(const void* gate, const void* up, float limit, void* y, int64_t count);
+  /// y = x * sigmoid(gate); y may be one of them.
+  void (*gate_by_sigmoid)(const void* gate, const void* x, void* y, int64_t count);
   float (*row_max)(const LogitsRow& row);
   /// Sum of exp(x - max).
   float (*row_exp_sum)(const LogitsRow& row);
@@ -166,6 +208,9 @@ struct Kernel {
   /// Rope of a head [dim]: turns the pairs (x_i, x_(i + dim / 2)) by angles, of which cos and sin
   /// have dim / 2 or more; sign -1 turns them back.
   void (*rotate)(float* x, const float* cos, const float* sin, int64_t dim, float sign);
+  /// A sequence's tokens have the same bits all at once and in pieces.
+  void (*delta)(const DeltaHead& head);
+  void (*convolve)(const Convolution& convolution);
   ElementKernel float32;
   ElementKernel bfloat16;
   CacheKernel float32_cache;

@@ -1,5 +1,6 @@
 #include "weft/nn/kernels/attention_loops.h"
 #include "weft/nn/kernels/cached_attention.h"
+#include "weft/nn/kernels/delta_loops.h"
 #include "weft/nn/kernels/row_loops.h"
 
 namespace weft::nn::kernels {
@@ -26,6 +27,8 @@ const Kernel kPlainKernel = {"plain",
                              attend<Plain>,
                              attend_backward<Plain>,
                              rotate<Plain>,
+                             delta<Plain>,
+                             convolve<Plain>,
                              element_kernel<Plain, float>(),
                              element_kernel<Plain, uint16_t>(),
                              cache_kernel<Plain, float>(),

@@ -190,6 +190,18 @@ void clamped_swiglu_arrays(const void* gate_in, const void* up_in, float limit, 
       });
 }
 
+/// ElementKernel::gate_by_sigmoid.
+template <class V, class T>
+void gate_by_sigmoid(const void* gate_in, const void* x_in, void* y_out, int64_t count) {
+  const auto* gate = static_cast<const T*>(gate_in);
+  const auto* x = static_cast<const T*>(x_in);
+  auto* y = static_cast<T*>(y_out);
+  for_vectors<V>(
+      count, [&](int64_t i, int n) __attribute__((always_inline)) {
+        store_some<V>(load_some<V>(x + i, n) * sigmoid<V>(load_some<V>(gate + i, n)), y + i, n);
+      });
+}
+
 /// ElementKernel::row_max.
 template <class V, class T>
 float row_max(const LogitsRow& row) {
@@ -261,6 +273,7 @@ constexpr ElementKernel element_kernel() {
           swiglu_arrays_backward<V, T>,
           geglu_arrays<V, T>,
           clamped_swiglu_arrays<V, T>,
+          gate_by_sigmoid<V, T>,
           row_max<V, T>,
           row_exp_sum<V, T>,
           row_softmax<V, T>,

@@ -1,8 +1,10 @@
 #include "weft/nn/recurrent/delta_rule.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cumsum.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/linalg_solve_triangular.h>
 #include <ATen/ops/matmul.h>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/nn/kernels/select.h"
 
 // Shape letters beside those of DeltaTokens: g = v / k, value heads of a key head; N chunks of C
 // tokens; X = V + K. Chunks are computed as arXiv:2412.06464, section 3.3, has them.
@@ -76,10 +79,7 @@ at::Tensor stepped(const DeltaTokens& in, const at::Tensor& documents_BT,
   const at::Tensor queries_BTvK = for_values(in.queries_BTkK, in);
   const at::Tensor keys_BTvK = for_values(in.keys_BTkK, in);
   const at::Tensor kept_BTv = at::exp(in.decays_BTv);
-  // A token reads and writes the whole state, so that copies of it would take most of the time.
-  const bool is_in_place = state_BvKV.defined() && !at::GradMode::is_enabled() &&
-                           state_BvKV.scalar_type() == in.values_BTvV.scalar_type();
-  at::Tensor S_BvKV = is_in_place ? state_BvKV : first_state(in, state_BvKV);
+  at::Tensor S_BvKV = first_state(in, state_BvKV);
   std::vector<at::Tensor> outputs;
   for (int64_t t = 0; t < in.keys_BTkK.size(1); ++t) {
     const at::Tensor key_Bv1K = keys_BTvK.select(1, t).unsqueeze(2);
@@ -88,17 +88,68 @@ at::Tensor stepped(const DeltaTokens& in, const at::Tensor& documents_BT,
       const at::Tensor is_same_B = documents_BT.select(1, t) == documents_BT.select(1, t - 1);
       kept_Bv11 = kept_Bv11 * is_same_B.view({-1, 1, 1, 1}).to(kept_Bv11.scalar_type());
     }
-    S_BvKV = is_in_place ? S_BvKV.mul_(kept_Bv11) : S_BvKV * kept_Bv11;
+    S_BvKV = S_BvKV * kept_Bv11;
     const at::Tensor rate_Bv11 = in.rates_BTv.select(1, t).unsqueeze(-1).unsqueeze(-1);
     const at::Tensor value_Bv1V = in.values_BTvV.select(1, t).unsqueeze(2);
     const at::Tensor written_Bv1V = (value_Bv1V - at::matmul(key_Bv1K, S_BvKV)) * rate_Bv11;
-    const at::Tensor key_BvK1 = key_Bv1K.transpose(2, 3);
-    S_BvKV =
-        is_in_place ? S_BvKV.addcmul_(key_BvK1, written_Bv1V) : S_BvKV + key_BvK1 * written_Bv1V;
+    S_BvKV = S_BvKV + key_Bv1K.transpose(2, 3) * written_Bv1V;
     outputs.push_back(at::matmul(queries_BTvK.select(1, t).unsqueeze(2), S_BvKV).squeeze(2));
   }
-  if (state_BvKV.defined() && !is_in_place) state_BvKV.copy_(S_BvKV.detach());
+  if (state_BvKV.defined()) state_BvKV.copy_(S_BvKV.detach());
   return at::stack(outputs, 1);
+}
+
+// Whether a kernel takes the tokens: no gradients, one document, the type that it computes in.
+bool has_kernel(const DeltaTokens& in, const at::Tensor& documents_BT,
+                const at::Tensor& state_BvKV) {
+  const auto is_plain = [](const at::Tensor& x) {
+    return x.scalar_type() == at::kFloat && x.is_cpu() && x.stride(-1) == 1;
+  };
+  const bool has_state =
+      !state_BvKV.defined() || (is_plain(state_BvKV) && state_BvKV.is_contiguous());
+  return !at::GradMode::is_enabled() && !documents_BT.defined() && has_state &&
+         is_plain(in.queries_BTkK) && is_plain(in.keys_BTkK) && is_plain(in.values_BTvV) &&
+         is_plain(in.decays_BTv) && is_plain(in.rates_BTv);
+}
+
+// x_BTkK head by head, [B, k, T, K], of length `length`.
+at::Tensor by_heads(const at::Tensor& x_BTkK, double length) {
+  return (of_length_one(x_BTkK.transpose(1, 2)) * length).contiguous();
+}
+
+// A value head after the other, all tokens of it while its state is in the caches.
+at::Tensor by_kernel(const DeltaTokens& in, const at::Tensor& state_BvKV) {
+  const at::Tensor& values = in.values_BTvV;
+  const int64_t B = values.size(0), T = values.size(1), v = values.size(2), V = values.size(3);
+  const int64_t k = in.keys_BTkK.size(2), K = in.keys_BTkK.size(3);
+  const at::Tensor queries = by_heads(in.queries_BTkK, 1 / std::sqrt(static_cast<double>(K)));
+  const at::Tensor keys = by_heads(in.keys_BTkK, 1);
+  const at::Tensor kept = at::exp(in.decays_BTv).contiguous(), rates = in.rates_BTv.contiguous();
+  const at::Tensor state =
+      state_BvKV.defined() ? state_BvKV : at::zeros({B, v, K, V}, values.options());
+  at::Tensor out_BTvV = at::empty({B, T, v, V}, values.options());
+  const auto run = kernels::active_kernel().delta;
+  at::parallel_for(0, B * v, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t b = i / v, head = i % v, of_key = (b * k + head / (v / k)) * T * K;
+      kernels::DeltaHead own;
+      own.tokens = T;
+      own.key_dim = K;
+      own.value_dim = V;
+      own.queries = queries.const_data_ptr<float>() + of_key;
+      own.keys = keys.const_data_ptr<float>() + of_key;
+      own.values = values.const_data_ptr<float>() + b * values.stride(0) + head * values.stride(2);
+      own.value_stride = values.stride(1);
+      own.kept = kept.const_data_ptr<float>() + b * T * v + head;
+      own.rates = rates.const_data_ptr<float>() + b * T * v + head;
+      own.number_stride = v;
+      own.state = state.mutable_data_ptr<float>() + i * K * V;
+      own.out = out_BTvV.mutable_data_ptr<float>() + (b * T * v + head) * V;
+      own.out_stride = v * V;
+      run(own);
+    }
+  });
+  return out_BTvV;
 }
 
 // The tokens in chunks, key heads apart: [B, N, k, g, C, ...], g = 1 for queries and keys. Tokens
@@ -233,6 +284,7 @@ at::Tensor delta_rule(const DeltaTokens& tokens, const at::Tensor& documents_BT,
   check_tokens(tokens);
   core::check<core::ShapeError>(chunk >= 1, "nn.delta_rule: chunks of ", chunk,
                                 " tokens, expected at least 1");
+  if (has_kernel(tokens, documents_BT, state_BvKV)) return by_kernel(tokens, state_BvKV);
   const int64_t count = tokens.keys_BTkK.size(1);
   if (count < kFewTokens) return delta_rule_by_steps(tokens, documents_BT, state_BvKV);
   return chunked(prepared(tokens), documents_BT, state_BvKV, std::min(chunk, count))
