@@ -108,6 +108,8 @@ void FusedDecoder::run_layers(const Pass& pass) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i].mixer != nullptr) {
       mix(pass, layers_[i]);
+    } else if (layers_[i].delta) {
+      run_delta(pass, layers_[i], static_cast<int64_t>(i));
     } else {
       attend(pass, static_cast<int64_t>(i));
     }
@@ -178,19 +180,35 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
     const core::Profiled profiled("attention");
     const int64_t out = layer.heads * layer.head_dim;
     const float* heads = layer.kernel->run(call);
-    take(pass, out, [&](int64_t row, float* /*room*/) { return heads + row * out; });
+    take(pass, out, [&](int64_t row, float* room) -> const float* {
+      if (!layer.has_gates) return heads + row * out;
+      elements().gate_by_sigmoid(gate_.row(row), heads + row * out, room, out);
+      return room;
+    });
   }
   add_product(pass, "output", layer.o, layer.o_bias, layer.attention_norms.after, ordered_heads_);
+}
+
+// Parts what q gave into queries, which move together, and gates.
+void FusedDecoder::take_gates(const Layer& layer, int64_t row) {
+  const int64_t H = layer.head_dim;
+  float *const q = q_.row(row), *const gates = gate_.row(row);
+  for (int64_t head = 0; head < layer.heads; ++head) {
+    std::copy_n(q + (2 * head + 1) * H, H, gates + head * H);
+    std::copy_n(q + 2 * head * H, H, q + head * H);
+  }
 }
 
 void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
   const int64_t features = layer.heads * layer.head_dim;
   const int64_t kv_features = layer.kv_heads * layer.head_dim;
+  if (layer.has_gates) gate_.of(pass.rows(), features);
   for_rows(pass.rows(), features + kv_features, [&](int64_t row) {
     float *q = q_.row(row), *k = k_.row(row), *v = v_.row(row);
     add_bias(layer.q_bias, q);
     add_bias(layer.k_bias, k);
     add_bias(layer.v_bias, v);
+    if (layer.has_gates) take_gates(layer, row);
     // Without a projection of their own, v_ has room for a copy.
     if (layer.num_projections == 2) std::copy_n(k, kv_features, v);
     if (layer.v_norm.data != nullptr) norm_in_place(layer.v_norm, v, layer.kv_heads);

@@ -16,6 +16,7 @@
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/passes/float_rows.h"
 #include "weft/models/passes/fused_attention.h"
+#include "weft/models/passes/fused_delta.h"
 #include "weft/models/passes/fused_experts.h"
 #include "weft/models/passes/held_linears.h"
 #include "weft/models/passes/pass.h"
@@ -32,8 +33,8 @@ namespace weft::models {
 
 /// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
 /// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
-/// (nn::put_in_panels). Token mixers of other kinds than plain attention run as modules between
-/// these kernels.
+/// (nn::put_in_panels). Token mixers of other kinds than attention and gated delta nets run as
+/// modules between these kernels.
 class FusedDecoder : public Pass {
  public:
   /// Holds the modules' weights; not collective.
@@ -66,8 +67,9 @@ class FusedDecoder : public Pass {
   /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
   /// next token comes.
   struct Layer {
-    /// Null where attention is computed here.
+    /// Null where the tokens are mixed here, by attention or a gated delta net.
     TokenMixerImpl* mixer = nullptr;
+    std::optional<FusedDelta::Layer> delta;
     quant::PanelView q, k, v, o, gate, up, down;
     Norms attention_norms, ffn_norms;
     Vector q_norm, k_norm;
@@ -84,6 +86,8 @@ class FusedDecoder : public Pass {
     std::vector<shard::Range> q_counted, k_counted;
     nn::AttentionSpec attention;
     bool has_rope = true;
+    /// Behind the queries of each head q gives as many gates of its output.
+    bool has_gates = false;
     /// One of attentions_.
     FusedAttention* kernel = nullptr;
     /// What its rows of the residual stream are multiplied by in the end.
@@ -125,6 +129,7 @@ class FusedDecoder : public Pass {
   bool keep_linear(const Linear& linear);
   bool add_attention(const DecoderBlock& block, Layer& layer);
   bool add_mixer(const DecoderBlock& block, Layer& layer);
+  bool add_delta(GatedDeltaLayerImpl& mixer, Layer& layer);
   void take_head_norms(const AttentionParts& parts, Layer& layer);
   bool add_feed_forward(const DecoderBlock& block, Layer& layer);
   bool add_experts(const DecoderBlock& block, Layer& layer);
@@ -143,6 +148,8 @@ class FusedDecoder : public Pass {
   void attend(const Pass& pass, int64_t index);
   void mix(const Pass& pass, const Layer& layer);
   at::Tensor normed_stream(const Pass& pass, const Vector& weight) const;
+  void run_delta(const Pass& pass, const Layer& layer, int64_t index);
+  void take_gates(const Layer& layer, int64_t row);
   void norm_heads(const Pass& pass, const Layer& layer);
   void scale(const Pass& pass, const Layer& layer) const;
   void add_input(const Pass& pass, size_t index);
@@ -181,6 +188,7 @@ class FusedDecoder : public Pass {
   int64_t code_bits_ = 0;
   quant::PanelInputs inputs_;
   FusedExperts experts_;
+  FusedDelta delta_;
   FloatRows q_, k_, v_, gate_, up_, plain_;
   at::Tensor sum_, own_sum_;
   /// Instead of those, where sums have one order for any number of ranks.

@@ -48,6 +48,24 @@ void FusedDecoder::mix(const Pass& pass, const Layer& layer) {
             mixed_BTD.mutable_data_ptr<float>() + pass.own.first * width_);
 }
 
+// x += a gated delta net's output.
+void FusedDecoder::run_delta(const Pass& pass, const Layer& layer, int64_t index) {
+  const FusedDelta::Layer& own = *layer.delta;
+  take_normed(pass, layer.attention_norms.before, inputs_);
+  multiply("delta nets",
+           std::array{product(own.channels, delta_.channels), product(own.gates, delta_.gates),
+                      product(own.rates, delta_.rates), product(own.decays, delta_.decays)});
+  {
+    const core::Profiled profiled("delta rule");
+    const float* const heads =
+        delta_.run(own, {pass.batch, pass.tokens, index, norm_eps_, pass.caches});
+    const int64_t features = own.heads.value_features();
+    take(pass, features, [&](int64_t row, float* /*room*/) { return heads + row * features; });
+  }
+  std::optional<dist::OrderedSum> no_order;
+  add_product(pass, "output", own.output, {}, layer.attention_norms.after, no_order);
+}
+
 // This rank's own rows of x by the layer's factor.
 void FusedDecoder::scale(const Pass& pass, const Layer& layer) const {
   for_rows(pass.own.count, width_, [&](int64_t row) {

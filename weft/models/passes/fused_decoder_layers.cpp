@@ -36,8 +36,9 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   if (block->factor().defined()) layer.factor = block->factor().item().toFloat();
   layer.attention_norms = keep(block->attention_norms());
   layer.ffn_norms = keep(block->ffn_norms());
-  const bool is_plain = !block->attention().is_empty() && !block->attention()->parts().has_gates;
-  if (is_plain ? !add_attention(block, layer) : !add_mixer(block, layer)) return false;
+  if (block->attention().is_empty() ? !add_mixer(block, layer) : !add_attention(block, layer)) {
+    return false;
+  }
   if (!block->feed_forward().is_empty() && !add_feed_forward(block, layer)) return false;
   if (!block->experts().is_empty() && !add_experts(block, layer)) return false;
   if (!block->input().gate.is_empty() && !add_input(block->input(), layer)) return false;
@@ -45,10 +46,25 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   return true;
 }
 
-// One that runs as a module. It reads keys and values as they are kept, as float32 fastest.
+// One that runs as a module reads keys and values as they are kept, as float32 fastest.
 bool FusedDecoder::add_mixer(const DecoderBlock& block, Layer& layer) {
-  layer.mixer = &block.ptr()->mixer();
-  if (layer.mixer->state_sizes().empty()) cache_options_.dtype = at::kFloat;
+  TokenMixerImpl& mixer = block.ptr()->mixer();
+  auto* const delta = dynamic_cast<GatedDeltaLayerImpl*>(&mixer);
+  if (delta != nullptr && add_delta(*delta, layer)) return true;
+  layer.mixer = &mixer;
+  if (mixer.state_sizes().empty()) cache_options_.dtype = at::kFloat;
+  return true;
+}
+
+bool FusedDecoder::add_delta(GatedDeltaLayerImpl& mixer, Layer& layer) {
+  // Its output's sum has no order of its own yet.
+  if (ordered_heads_.has_value()) return false;
+  layer.delta = FusedDelta::take(mixer, held_);
+  if (!layer.delta) return false;
+  for (const Linear& linear : layer.delta->linears) {
+    if (!keep_linear(linear)) return false;
+    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
+  }
   return true;
 }
 
@@ -77,7 +93,8 @@ bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   if (linears.k != nullptr) layer.k_bias = keep(linears.k->bias);
   if (linears.v != nullptr) layer.v_bias = keep(linears.v->bias);
   layer.o_bias = keep(parts.o_proj->bias);
-  layer.heads = linears.q->out_features() / layer.head_dim;
+  layer.has_gates = parts.has_gates;
+  layer.heads = linears.q->out_features() / layer.head_dim / (layer.has_gates ? 2 : 1);
   layer.kv_layer = block->attention()->kv_layer();
   layer.kv_heads = kv_heads_[static_cast<size_t>(layer.kv_layer)].count;
   layer.attention = parts.spec;

@@ -62,6 +62,11 @@ class HeldLinears {
   }
   /// What the module holds now if it is an Impl, else null.
   template <class Impl>
+  std::shared_ptr<Impl> take_any(const nn::LinearHolder& holder) {
+    return take<Impl>(holder);
+  }
+  /// The same of a linear of which a layer may have hundreds.
+  template <class Impl>
   std::shared_ptr<Impl> take_partial(const nn::PartialLinear& holder) {
     return take<Impl>(*holder, partials_);
   }

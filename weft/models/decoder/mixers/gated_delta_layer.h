@@ -12,6 +12,15 @@
 
 namespace weft::models {
 
+/// What the layer is made of.
+struct GatedDeltaLayerParts {
+  nn::AllToShardedLinear channels, gates, rates, decays;
+  nn::GatedDeltaParts net;
+  nn::ShardedToAllLinear output;
+  /// This rank's.
+  nn::DeltaHeads heads;
+};
+
 /// A gated delta net with its projections, cut by key heads: one all-reduce forward, one backward
 /// and a small one of the norm's gradient. Source: Qwen3-Next, as transformers'
 /// modeling_qwen3_next.py has it; weights are those of modeling_qwen3_5.py, where projections stand
@@ -22,14 +31,11 @@ class GatedDeltaLayerImpl : public TokenMixerImpl {
                       const dist::Group& group);
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass) override;
   nn::StateSizes state_sizes() const override;
+  const GatedDeltaLayerParts& parts() const { return parts_; }
 
  private:
   int64_t layer_;
-  nn::AllToShardedLinear channels_, gates_, rates_, decays_;
-  nn::GatedDeltaParts parts_;
-  nn::ShardedToAllLinear output_;
-  /// This rank's.
-  nn::DeltaHeads heads_;
+  GatedDeltaLayerParts parts_;
 };
 
 }  // namespace weft::models
