@@ -2,8 +2,12 @@
 # CUDA's to be there when the program starts: the run-time library is linked into it and finds the driver when a GPU is asked for.
 set(WEFT_CUDA AUTO CACHE STRING "Kernels for NVIDIA GPUs: AUTO (if nvcc is found), ON or OFF")
 set_property(CACHE WEFT_CUDA PROPERTY STRINGS AUTO ON OFF)
-# Machine code for these, and what newer GPUs' drivers compile for themselves.
-set(WEFT_CUDA_ARCHITECTURES 80 90 CACHE STRING "Compute capabilities to compile kernels for, oldest first")
+# Machine code for these, and what newer GPUs' drivers compile for themselves. CUDAARCHS is what CMake's own languages read.
+set(architectures 80 90)
+if(DEFINED ENV{CUDAARCHS})
+  set(architectures $ENV{CUDAARCHS})
+endif()
+set(WEFT_CUDA_ARCHITECTURES ${architectures} CACHE STRING "Compute capabilities to compile kernels for, oldest first")
 set(WEFT_HAS_CUDA FALSE)
 if(WEFT_CUDA AND WEFT_TORCH AND NOT WEFT_SANITIZE)
   set(where HINTS /usr/local/cuda PATH_SUFFIXES bin include lib64 lib targets/x86_64-linux/lib)
