@@ -94,6 +94,17 @@ void TensorFileBuilder::add_raw_tensors(std::vector<TensorMeta> tensors) {
   add_tensors(std::move(tensors));
 }
 
+void TensorFileBuilder::replace_tensors(const std::string& path, std::vector<TensorMeta> tensors) {
+  add_raw_file(path);
+  for (TensorMeta& tensor : tensors) {
+    const auto place = source_->by_name_.find(tensor.name);
+    check<core::InternalError>(place != source_->by_name_.end(), source_->path_, ": tensor ",
+                               quote(tensor.name), " can't be replaced, there is none");
+    tensor.file = source_->files_.size() - 1;
+    source_->tensors_[place->second] = std::move(tensor);
+  }
+}
+
 void TensorFileBuilder::add_header(const std::string& name, Dtype dtype,
                                    std::vector<int64_t> shape) {
   const bool is_new = source_->by_name_.emplace(name, source_->tensors_.size()).second;

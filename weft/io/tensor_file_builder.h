@@ -18,6 +18,10 @@ class TensorFileBuilder {
     source_->path_ = path;
   }
 
+  /// Begins with what `source` has.
+  explicit TensorFileBuilder(const TensorFile& source)
+      : source_(std::make_shared<TensorFile>(source)) {}
+
   /// Opens one more file, of whichever format its content is, reads its header and adds its
   /// tensors. The first file's metadata become the source's. Returns this file's own metadata,
   /// valid until the next call. Throws FormatError (also when a tensor is in two files, or formats
@@ -28,6 +32,9 @@ class TensorFileBuilder {
   uint64_t add_raw_file(const std::string& path);
   /// Adds tensors of the last file. Throws FormatError for a tensor that was added before.
   void add_raw_tensors(std::vector<TensorMeta> tensors);
+  /// Opens one more file that has no header; tensors that there are already are in it from now on,
+  /// as `tensors` says. Throws FormatError, IoError, InternalError for one that there is not.
+  void replace_tensors(const std::string& path, std::vector<TensorMeta> tensors);
   /// Adds a tensor that no file holds: it can be planned for, but not read. Throws FormatError when
   /// it is there already.
   void add_header(const std::string& name, Dtype dtype, std::vector<int64_t> shape);

@@ -13,6 +13,7 @@
 #include "weft/models/convert/row_reader.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/load/load.h"
+#include "weft/models/load/plain_latents.h"
 #include "weft/quant/quantized_matrix.h"
 #include "weft/shard/split.h"
 
@@ -117,10 +118,12 @@ std::vector<io::OutputFile> files_of(const std::vector<ExportOutput>& outputs,
 
 }  // namespace
 
-nlohmann::json export_weights(const io::TensorFile& file, const ExportOptions& options,
+nlohmann::json export_weights(const io::TensorFile& given, const ExportOptions& options,
                               const dist::Group& group, const std::string& folder,
                               const ExportProgress& progress) {
   using Role = io::TensorFolderWriter::Role;
+  const auto plain = with_plain_latents(given, LatentBytes::kRead);
+  const io::TensorFile& file = plain == nullptr ? given : *plain;
   const ModelConfig config = folder_config(file);
   const LoadPlan plan = make_plan(file, 1);
   check_copied_head(config, file, group);

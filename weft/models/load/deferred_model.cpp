@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "weft/models/load/plain_latents.h"
 #include "weft/nn/linear/dense_linear.h"
 
 namespace weft::models {
@@ -70,6 +71,7 @@ DeferredModel defer_model(std::shared_ptr<const io::TensorFile> file, const dist
                           const LoadOptions& options) {
   LoadOptions trained = options;
   trained.is_trainable = true;
+  if (auto plain = with_plain_latents(*file, LatentBytes::kRead)) file = std::move(plain);
   AgreedModel agreed = agree_on(*file, group, trained);
   const auto kept = std::make_shared<Kept>(Kept{std::move(file), std::move(agreed)});
   kept->source = std::make_unique<WeightReader>(*kept->file, kept->agreed.plan(), group.rank(),

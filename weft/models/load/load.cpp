@@ -10,6 +10,7 @@
 #include "weft/models/decoder/expert_split.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/load/fingerprint.h"
+#include "weft/models/load/plain_latents.h"
 #include "weft/models/load/presharded.h"
 #include "weft/models/registry.h"
 #ifdef WEFT_HAS_CUDA
@@ -143,7 +144,9 @@ void WeightReader::report(const io::ReadStats& own) const {
   if (progress_) progress_(stats_.planned_bytes, planned_bytes_);
 }
 
-LoadPlan make_plan(const io::TensorFile& file, int64_t num_ranks, const LoadOptions& options) {
+LoadPlan make_plan(const io::TensorFile& given, int64_t num_ranks, const LoadOptions& options) {
+  const auto plain = with_plain_latents(given, LatentBytes::kHeaders);
+  const io::TensorFile& file = plain == nullptr ? given : *plain;
   const ModelConfig config = read_config(file);
   PlanOptions plan_options;
   plan_options.shard_info = options.shard_info;
@@ -170,8 +173,10 @@ AgreedModel agree_on(const io::TensorFile& file, const dist::Group& group,
   return agreed;
 }
 
-LoadedModel load_model(const io::TensorFile& file, const dist::Group& group,
+LoadedModel load_model(const io::TensorFile& given, const dist::Group& group,
                        const LoadOptions& options) {
+  const auto plain = with_plain_latents(given, LatentBytes::kRead);
+  const io::TensorFile& file = plain == nullptr ? given : *plain;
   const AgreedModel agreed = agree_on(file, group, options);
   const WeightReader reader(file, agreed.plan(), group.rank(), options.progress, options.dtype,
                             {options.panel_activation_bits, options.on_cuda, options.is_exact});
