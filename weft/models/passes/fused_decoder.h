@@ -18,6 +18,7 @@
 #include "weft/models/passes/fused_attention.h"
 #include "weft/models/passes/fused_experts.h"
 #include "weft/models/passes/held_linears.h"
+#include "weft/models/passes/low_rank_rows.h"
 #include "weft/models/passes/pass.h"
 #include "weft/models/passes/row_cut.h"
 #include "weft/nn/attention/kv_cache.h"
@@ -32,13 +33,14 @@ namespace weft::models {
 
 /// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
 /// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
-/// (nn::put_in_panels). Token mixers of other kinds than plain attention run as modules between
-/// these kernels.
+/// (nn::put_in_panels), also with adapters beside those of attention and dense feed-forward layers.
+/// Token mixers of other kinds than plain attention run as modules between these kernels.
 class FusedDecoder : public Pass {
  public:
   /// Holds the modules' weights; not collective.
   explicit FusedDecoder(const PassParts& parts);
-  /// False if a linear is not in panels, or rounds activations to other bits than the first.
+  /// False if a linear is not in panels, or rounds activations to other bits than the first, and
+  /// with adapters where sums have one order for any number of ranks.
   bool is_complete() const override { return is_complete_; }
   bool is_current() const override { return held_.are_current(); }
   /// A cache of tensors that FusedAttention reads, without gradients.
@@ -63,12 +65,24 @@ class FusedDecoder : public Pass {
   struct Norms {
     Vector before, after;
   };
+  /// Beside a layer's linears; null: none.
+  struct Adapters {
+    const nn::AdaptedLinearImpl *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr;
+    const nn::AdaptedLinearImpl *gate = nullptr, *up = nullptr, *down = nullptr;
+  };
+  /// A product of what was taken with a linear, and what stands beside it.
+  struct Product {
+    const char* part;
+    const quant::PanelView& w;
+    const nn::AdaptedLinearImpl* adapters;
+  };
   /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
   /// next token comes.
   struct Layer {
     /// Null where attention is computed here.
     TokenMixerImpl* mixer = nullptr;
     quant::PanelView q, k, v, o, gate, up, down;
+    Adapters adapters;
     Norms attention_norms, ffn_norms;
     Vector q_norm, k_norm;
     Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
@@ -123,6 +137,8 @@ class FusedDecoder : public Pass {
 
   bool add(const DecoderBlock& block);
   bool keep_linear(const Linear& linear);
+  Linear panels_of(const std::shared_ptr<nn::LinearLike>& linear,
+                   const nn::AdaptedLinearImpl*& adapters);
   bool add_attention(const DecoderBlock& block, Layer& layer);
   bool add_mixer(const DecoderBlock& block, Layer& layer);
   void take_head_norms(const AttentionParts& parts, Layer& layer);
@@ -153,11 +169,10 @@ class FusedDecoder : public Pass {
   void take_gated(const Pass& pass, const Layer& layer);
   void run_experts(const Pass& pass, const Layer& layer);
   void add_own_sum(const Pass& pass);
-  void add_product(const Pass& pass, const char* part, const quant::PanelView& w,
-                   const Vector& bias, const Vector& norm,
+  void add_product(const Pass& pass, const Product& what, const Vector& bias, const Vector& norm,
                    std::optional<dist::OrderedSum>& ordered);
-  void add_ordered(const Pass& pass, const char* part, const quant::PanelView& w,
-                   const Vector& bias, const Vector& norm, dist::OrderedSum& ordered);
+  void add_ordered(const Pass& pass, const Product& what, const Vector& bias, const Vector& norm,
+                   dist::OrderedSum& ordered);
   void add_whole(const Pass& pass, const Vector& bias, const Vector& norm, float* sum);
   void add_reduced(const Pass& pass, const Vector& bias, const Vector& norm, Summand write);
 
@@ -180,6 +195,7 @@ class FusedDecoder : public Pass {
   /// Of all codes; 0: none so far.
   int64_t code_bits_ = 0;
   quant::PanelInputs inputs_;
+  LowRankRows low_rank_;
   FusedExperts experts_;
   FloatRows q_, k_, v_, gate_, up_, plain_;
   at::Tensor sum_, own_sum_;

@@ -67,7 +67,7 @@ Wanted RunningSequence::wanted() const {
 }
 
 StepPart RunningSequence::next_part(int64_t slot) const {
-  StepPart part{slot, num_read_, wanted(), {last_token_}};
+  StepPart part{slot, num_read_, wanted(), {last_token_}, request_.adapter};
   if (!reads_prompt()) return part;
   const auto& prompt = request_.prompt;
   const int64_t end = std::min((num_read_ / kPieceTokens + 1) * kPieceTokens, std::ssize(prompt));

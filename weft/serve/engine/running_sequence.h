@@ -22,6 +22,7 @@ class RunningSequence {
 
   uint64_t number() const { return number_; }
   size_t client() const { return request_.client; }
+  int64_t adapter() const { return request_.adapter; }
   const std::vector<int64_t>& prompt() const { return request_.prompt; }
   /// Positions that are kept, those of them that pages had, and tokens that were drawn.
   int64_t num_read() const { return num_read_; }

@@ -128,7 +128,7 @@ void Scheduler::fill_slots() {
     if (slot != nullptr) continue;
     slot = take_next();
     if (slot == nullptr) return;
-    slot->begin(prefixes_.keys_of(slot->prompt()));
+    slot->begin(prefixes_.keys_of(slot->prompt(), slot->adapter()));
     prefixes_.count_asked(std::ssize(slot->prompt()));
   }
 }

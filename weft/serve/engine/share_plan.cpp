@@ -10,7 +10,7 @@ namespace {
 
 // Numbers that come before a plan's copies and parts, and before a part's tokens.
 constexpr int64_t kPlanHead = 5;
-constexpr int64_t kPartHead = 4;
+constexpr int64_t kPartHead = 5;
 constexpr int64_t kCopyNumbers = 3;
 
 void append(std::vector<int64_t>& numbers, const std::vector<PageCopy>& copies) {
@@ -26,7 +26,7 @@ std::vector<int64_t> encode(const StepPlan& plan) {
   append(numbers, plan.loads);
   for (const StepPart& part : plan.parts) {
     numbers.insert(numbers.end(), {part.slot, part.start, static_cast<int64_t>(part.wanted),
-                                   std::ssize(part.tokens)});
+                                   part.adapter, std::ssize(part.tokens)});
     numbers.insert(numbers.end(), part.tokens.begin(), part.tokens.end());
   }
   append(numbers, plan.stores);
@@ -50,8 +50,10 @@ StepPlan decode(const std::vector<int64_t>& encoded) {
     part.slot = numbers[0];
     part.start = numbers[1];
     part.wanted = static_cast<Wanted>(numbers[2]);
-    part.tokens.assign(numbers + kPartHead, numbers + kPartHead + numbers[3]);
-    numbers += kPartHead + numbers[3];
+    part.adapter = numbers[3];
+    const int64_t* const tokens = numbers + kPartHead;
+    numbers = tokens + numbers[4];
+    part.tokens.assign(tokens, numbers);
   }
   decode(numbers, encoded[4], plan.stores);
   return plan;

@@ -21,6 +21,8 @@ struct StepPart {
   int64_t start = 0;
   Wanted wanted = Wanted::kNothing;
   std::vector<int64_t> tokens;
+  /// Which adapter its sequence uses (nn::AdapterScope).
+  int64_t adapter = 0;
 };
 
 /// Keys and values of one piece, which go from a page to a slot or back.

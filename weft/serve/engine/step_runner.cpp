@@ -8,6 +8,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/reads_each.h"
+#include "weft/nn/adapters/adapter_scope.h"
 
 // Shape letters: B sequences, T tokens, D width, V vocabulary.
 
@@ -47,13 +48,16 @@ void StepRunner::store(const PageCopy& copy) {
 }
 
 // In one pass where the model can.
-at::Tensor StepRunner::read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches) {
+at::Tensor StepRunner::read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches,
+                                 const std::vector<int64_t>& adapters) {
   auto* const together = dynamic_cast<models::ReadsEach*>(model_.get());
   if (together != nullptr && together->reads_each(*caches.front())) {
+    const nn::AdapterScope scope(adapters);
     return together->read_each(ids_B, caches);
   }
   std::vector<at::Tensor> rows;
   for (size_t i = 0; i < caches.size(); ++i) {
+    const nn::AdapterScope scope({&adapters[i], 1});
     const at::Tensor id_11 = ids_B.narrow(0, static_cast<int64_t>(i), 1).unsqueeze(0);
     rows.push_back(model_->forward(id_11, caches[i]));
   }
@@ -65,20 +69,23 @@ void StepRunner::read_tokens(const StepPlan& plan) {
   std::vector<int64_t> ids;
   std::vector<size_t> indices;
   std::vector<nn::KvCache*> caches;
+  std::vector<int64_t> adapters;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     if (plan.parts[i].tokens.size() != 1) continue;
     indices.push_back(i);
     ids.push_back(plan.parts[i].tokens.front());
+    adapters.push_back(plan.parts[i].adapter);
     caches.push_back(&cache_of(plan.parts[i].slot, plan.parts[i].start));
   }
   if (ids.empty()) return;
-  const at::Tensor x_B1D = read_each(at::tensor(ids, at::kLong), caches);
+  const at::Tensor x_B1D = read_each(at::tensor(ids, at::kLong), caches, adapters);
   for (size_t row = 0; row < indices.size(); ++row) {
     last_11D_[indices[row]] = x_B1D.narrow(0, static_cast<int64_t>(row), 1);
   }
 }
 
 void StepRunner::read_piece(const StepPart& part, size_t index) {
+  const nn::AdapterScope scope({&part.adapter, 1});
   const at::Tensor ids_1T = at::tensor(part.tokens, at::kLong).unsqueeze(0);
   const at::Tensor x_1TD = model_->forward(ids_1T, &cache_of(part.slot, part.start));
   last_11D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
@@ -88,13 +95,16 @@ void StepRunner::read_piece(const StepPart& part, size_t index) {
 void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores) {
   std::vector<at::Tensor> rows;
   std::vector<size_t> indices;
+  std::vector<int64_t> adapters;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     if (plan.parts[i].wanted != wanted) continue;
+    adapters.push_back(plan.parts[i].adapter);
     rows.push_back(last_11D_[i]);
     indices.push_back(i);
   }
   if (rows.empty()) return;
   const at::Tensor x_B1D = at::cat(rows);
+  const nn::AdapterScope scope(adapters);
   if (wanted == Wanted::kLikeliest) {
     const std::vector<nn::Largest> likeliest = model_->likeliest(x_B1D);
     for (size_t row = 0; row < rows.size(); ++row) scores[indices[row]].likeliest = likeliest[row];

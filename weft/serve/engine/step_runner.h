@@ -50,7 +50,8 @@ class StepRunner {
   nn::KvCache& cache_of(int64_t slot, int64_t length);
   void load(const PageCopy& copy);
   void store(const PageCopy& copy);
-  at::Tensor read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches);
+  at::Tensor read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches,
+                       const std::vector<int64_t>& adapters);
   void read_tokens(const StepPlan& plan);
   void read_piece(const StepPart& part, size_t index);
   void score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores);

@@ -22,6 +22,20 @@ std::string name_of(const ServedOptions& options, const std::string& path) {
   return std::filesystem::path(path).lexically_normal().filename().string();
 }
 
+std::vector<std::string> adapter_names(const ServedOptions& options) {
+  std::vector<std::string> names;
+  for (const NamedAdapter& each : options.model.named_adapters) names.push_back(each.name);
+  return names;
+}
+
+void check_names(const ServedOptions& options, const std::string& path) {
+  const std::string model = name_of(options, path);
+  for (const std::string& name : adapter_names(options)) {
+    core::check<core::ConfigError>(name != model, "--adapter: ", core::quote(name),
+                                   " is what requests call the model, expected another name");
+  }
+}
+
 // What flags and model make of a scheduler, without a prefix cache.
 serve::SchedulerOptions scheduler_options(const ServedOptions& options, const Session& session) {
   serve::SchedulerOptions scheduler;
@@ -68,11 +82,13 @@ void ServedFront::open(const ServedOptions& options, const Session& session,
   const models::ModelConfig& config = session.loaded.model->config();
   open_model({name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
               models::load_chat_template(*session.file), config.vocab_size, config.width,
-              options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast});
+              options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast,
+              adapter_names(options)});
 }
 
 int run_served(const ServedOptions& options, const ModelOptions& model, const dist::World& world,
                const std::function<std::unique_ptr<ServedFront>()>& make_front) {
+  check_names(options, model.path);
   watch_interrupt();
   watch_termination();
   const std::unique_ptr<ServedFront> front = world.rank() == 0 ? make_front() : nullptr;
