@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct ServedModel {
   Pooling pooling = Pooling::kLast;
   /// Names of adapters that requests may ask for: the first is number 1 (nn::AdapterScope).
   std::vector<std::string> adapters = {};
+  /// What keeps the ranks from going on; empty: nothing. For any thread. None: nobody looks.
+  std::function<std::string()> standstill = nullptr;
 };
 
 }  // namespace weft::serve

@@ -137,7 +137,10 @@ Completions& Service::completions() const {
 }
 
 void Service::health(const HttpRequest& /*request*/, const Reply& reply) {
-  const SchedulerState state = model().scheduler->state();
+  const ServedModel& served = model();
+  const std::string still = served.standstill ? served.standstill() : "";
+  if (!still.empty()) throw ApiError(503, error_type_of(503), still);
+  const SchedulerState state = served.scheduler->state();
   if (state.is_draining) throw ApiError(503, error_type_of(503), "the server is about to end");
   if (state.step_seconds > kStuckSeconds) {
     throw ApiError(503, error_type_of(503),

@@ -1,6 +1,7 @@
 #include "weft/cli/verbs/serve/served.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "weft/cli/streams.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
+#include "weft/dist/launch/status_page.h"
 #include "weft/generate/text_generator.h"
 #include "weft/models/config/sources.h"
 #include "weft/serve/engine/run_steps.h"
@@ -20,6 +22,13 @@ namespace {
 std::string name_of(const ServedOptions& options, const std::string& path) {
   if (!options.alias.empty()) return options.alias;
   return std::filesystem::path(path).lexically_normal().filename().string();
+}
+
+// Ranks meet several times a second even without requests; alone, a step's time tells.
+std::string standstill() {
+  constexpr std::chrono::seconds kLimit{10};
+  const dist::StatusPage* const page = dist::shared_status_page();
+  return page == nullptr || page->num_ranks() == 1 ? "" : dist::standstill(*page, kLimit);
 }
 
 std::vector<std::string> adapter_names(const ServedOptions& options) {
@@ -83,7 +92,7 @@ void ServedFront::open(const ServedOptions& options, const Session& session,
   open_model({name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
               models::load_chat_template(*session.file), config.vocab_size, config.width,
               options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast,
-              adapter_names(options)});
+              adapter_names(options), standstill});
 }
 
 int run_served(const ServedOptions& options, const ModelOptions& model, const dist::World& world,
