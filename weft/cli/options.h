@@ -130,6 +130,8 @@ struct ServedOptions {
   int64_t step_tokens = 0;
   /// Of all ranks together; 0: no keys and values are kept for other prompts.
   int64_t prefix_cache_mb = 1024;
+  /// Of all ranks together, for keys and values of sequences that run; 0: a context for each slot.
+  int64_t kv_cache_mb = 0;
   /// How texts become embeddings: "last" or "mean".
   std::string pooling = "last";
 };

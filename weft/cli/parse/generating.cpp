@@ -35,6 +35,11 @@ void add_served_flags(CLI::App& app, ServedOptions& options) {
          "MiB of all ranks together for keys and values of prompts, from which prompts that "
          "begin alike go on; 0: none (default: 1024)")
       ->check(whole_number(0, 1 << 24));
+  app.add_option(
+         "--kv-cache-mb", options.kv_cache_mb,
+         "MiB of all ranks together for keys and values of sequences that run: without room the "
+         "youngest waits and is read again; 0: a context for each of --parallel (default: 0)")
+      ->check(whole_number(0, 1 << 24));
   app.add_option("--pooling", options.pooling,
                  "what an embedding is: the hidden state of the text's last token, or the mean of "
                  "all (default: last)")

@@ -122,6 +122,10 @@ class Decoder : public CausalLM, public ReadsEach {
     return passes_->best_for(&cache).takes_each();
   }
 
+  int64_t most_as_alone(const nn::KvCache& cache) override {
+    return passes_->best_for(&cache).most_as_alone();
+  }
+
   at::Tensor read_each(const at::Tensor& ids_B, std::span<nn::KvCache* const> caches) override {
     std::vector<int64_t> starts;
     for (const nn::KvCache* cache : caches) {

@@ -67,6 +67,12 @@ bool FusedDecoder::takes(const nn::KvCache* cache) const {
          FusedAttention::reads_cache_of(cache->dtype());
 }
 
+int64_t FusedDecoder::most_as_alone() const {
+  const bool has_mixers =
+      std::ranges::any_of(layers_, [](const Layer& layer) { return layer.mixer != nullptr; });
+  return has_mixers ? 1 : std::min(FusedAttention::kFewTokens, quant::PanelInputs::kExactRows);
+}
+
 nn::KvCache FusedDecoder::make_cache(const CacheRequest& request) const {
   nn::KvCache::Options options = cache_options_;
   options.batch = request.batch;

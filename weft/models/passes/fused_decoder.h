@@ -46,6 +46,8 @@ class FusedDecoder : public Pass {
   /// A cache of tensors that FusedAttention reads, without gradients.
   bool takes(const nn::KvCache* cache) const override;
   bool takes_each() const override { return true; }
+  /// 1 with token mixers that are modules.
+  int64_t most_as_alone() const override;
   /// Of float16 unless another type is asked for; with the states of layers that have one.
   nn::KvCache make_cache(const CacheRequest& request) const override;
   /// Returns float32. Collective: two all-reduces a layer (three where it has experts beside a

@@ -9,7 +9,7 @@ namespace weft::serve {
 namespace {
 
 // Numbers that come before a plan's copies and parts, and before a part's tokens.
-constexpr int64_t kPlanHead = 5;
+constexpr int64_t kPlanHead = 6;
 constexpr int64_t kPartHead = 5;
 constexpr int64_t kCopyNumbers = 3;
 
@@ -21,8 +21,12 @@ void append(std::vector<int64_t>& numbers, const std::vector<PageCopy>& copies) 
 
 // The first number says how many there are.
 std::vector<int64_t> encode(const StepPlan& plan) {
-  std::vector<int64_t> numbers = {0, plan.ends ? 1 : 0, std::ssize(plan.loads),
-                                  std::ssize(plan.parts), std::ssize(plan.stores)};
+  std::vector<int64_t> numbers = {0,
+                                  plan.ends ? 1 : 0,
+                                  std::ssize(plan.loads),
+                                  std::ssize(plan.parts),
+                                  std::ssize(plan.stores),
+                                  std::ssize(plan.freed)};
   append(numbers, plan.loads);
   for (const StepPart& part : plan.parts) {
     numbers.insert(numbers.end(), {part.slot, part.start, static_cast<int64_t>(part.wanted),
@@ -30,6 +34,7 @@ std::vector<int64_t> encode(const StepPlan& plan) {
     numbers.insert(numbers.end(), part.tokens.begin(), part.tokens.end());
   }
   append(numbers, plan.stores);
+  numbers.insert(numbers.end(), plan.freed.begin(), plan.freed.end());
   numbers.front() = std::ssize(numbers);
   return numbers;
 }
@@ -55,7 +60,8 @@ StepPlan decode(const std::vector<int64_t>& encoded) {
     numbers = tokens + numbers[4];
     part.tokens.assign(tokens, numbers);
   }
-  decode(numbers, encoded[4], plan.stores);
+  numbers = decode(numbers, encoded[4], plan.stores);
+  plan.freed.assign(numbers, numbers + encoded[5]);
   return plan;
 }
 
@@ -74,7 +80,7 @@ void broadcast(const dist::Group& group, std::vector<int64_t>& numbers, int64_t 
 StepPlan share_plan(const dist::Group& group, const StepPlan& plan, int64_t usual_parts,
                     int64_t usual_tokens) {
   if (group.size() == 1) return plan;
-  const int64_t usual = kPlanHead + usual_parts * (kPartHead + kCopyNumbers) + usual_tokens;
+  const int64_t usual = kPlanHead + usual_parts * (kPartHead + kCopyNumbers + 1) + usual_tokens;
   std::vector<int64_t> numbers;
   if (group.rank() == 0) numbers = encode(plan);
   numbers.resize(static_cast<size_t>(std::max(usual, std::ssize(numbers))));

@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -27,6 +28,16 @@ nn::KvCache& StepRunner::cache_of(int64_t slot, int64_t length) {
   if (cache == nullptr) cache = std::make_unique<nn::KvCache>(model_->make_cache(1, context_));
   cache->truncate(length);
   return *cache;
+}
+
+int64_t StepRunner::most_as_alone() const {
+  const c10::InferenceMode inference;
+  auto* const together = dynamic_cast<models::ReadsEach*>(model_.get());
+  return together == nullptr ? 1 : together->most_as_alone(model_->make_cache(1, 1));
+}
+
+int64_t StepRunner::num_used_slots() const {
+  return std::ranges::count_if(caches_, [](const auto& cache) { return cache != nullptr; });
 }
 
 int64_t StepRunner::page_bytes() const {
@@ -132,6 +143,7 @@ std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   const c10::InferenceMode inference;
   last_11D_.assign(plan.parts.size(), {});
   hidden_D_.assign(plan.parts.size(), {});
+  for (const int64_t slot : plan.freed) caches_[static_cast<size_t>(slot)].reset();
   for (const PageCopy& copy : plan.loads) load(copy);
   read_tokens(plan);
   for (size_t i = 0; i < plan.parts.size(); ++i) {

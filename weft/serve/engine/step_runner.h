@@ -36,6 +36,9 @@ class StepRunner {
   /// stored has at most the number of those that were stored before it.
   std::vector<PartScores> run(const StepPlan& plan);
 
+  /// The most tokens of a part whose numbers are those of parts of one token each, bit for bit; the
+  /// same on all ranks. Not collective.
+  int64_t most_as_alone() const;
   /// What a page takes on all ranks together. Collective.
   int64_t page_bytes() const;
 
@@ -43,6 +46,8 @@ class StepRunner {
   const models::CausalLM& model() const { return *model_; }
   int64_t context() const { return context_; }
   int64_t num_slots() const { return std::ssize(caches_); }
+  /// Slots that have memory.
+  int64_t num_used_slots() const;
   /// Pages whose memory has been taken.
   int64_t num_pages() const { return std::ssize(pages_); }
 
