@@ -8,6 +8,12 @@
 #include "weft/core/error.h"
 
 namespace weft::serve {
+namespace {
+
+// More of the likeliest tokens take as long as the logits of all.
+constexpr int64_t kMostLikeliest = 512;
+
+}  // namespace
 
 DrawnToken logprobs_of(std::span<const float> logits, int64_t token, int64_t count) {
   const double best = *std::ranges::max_element(logits);
@@ -72,8 +78,9 @@ void RunningSequence::skip_piece() {
 Wanted RunningSequence::wanted() const {
   if (request_.pooling == Pooling::kLast) return Wanted::kHidden;
   if (request_.pooling == Pooling::kMean) return Wanted::kHiddenSum;
-  const bool needs_logits = sampler_.needs_logits() || request_.num_logprobs >= 0;
-  return needs_logits ? Wanted::kLogits : Wanted::kLikeliest;
+  const int64_t likeliest = sampler_.num_likeliest();
+  const bool needs_logits = likeliest == 0 || likeliest > kMostLikeliest;
+  return needs_logits || request_.num_logprobs >= 0 ? Wanted::kLogits : Wanted::kLikeliest;
 }
 
 StepPart RunningSequence::next_part(int64_t slot, int64_t most_again) const {
@@ -84,19 +91,24 @@ StepPart RunningSequence::next_part(int64_t slot, int64_t most_again) const {
     const int64_t first = num_read_ - num_prompt;
     const int64_t count = reads_known() ? std::min(num_known() - num_read_, most_again) : 1;
     part.tokens.assign(drawn_.begin() + first, drawn_.begin() + first + count);
-    if (!reads_known()) part.wanted = wanted();
+    if (!reads_known()) want(part);
     return part;
   }
   const int64_t end = std::min((num_read_ / kPieceTokens + 1) * kPieceTokens, num_prompt);
   part.tokens.assign(prompt.begin() + num_read_, prompt.begin() + end);
   const bool is_last = end == num_prompt && drawn_.empty();
-  if (is_last || request_.pooling == Pooling::kMean) part.wanted = wanted();
+  if (is_last || request_.pooling == Pooling::kMean) want(part);
   return part;
+}
+
+void RunningSequence::want(StepPart& part) const {
+  part.wanted = wanted();
+  if (part.wanted == Wanted::kLikeliest) part.num_likeliest = sampler_.num_likeliest();
 }
 
 // Throws ConfigError if the logits are none.
 int64_t RunningSequence::draw(const PartScores& scores, SequenceEvent& event) {
-  if (wanted() == Wanted::kLikeliest) return generate::likeliest_token(scores.likeliest);
+  if (wanted() == Wanted::kLikeliest) return sampler_.sample_likeliest(scores.likeliest);
   const int64_t token = sampler_.sample(scores.logits);
   if (request_.num_logprobs >= 0) {
     event.token = logprobs_of(scores.logits, token, request_.num_logprobs);

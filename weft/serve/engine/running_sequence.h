@@ -57,6 +57,7 @@ class RunningSequence {
 
  private:
   Wanted wanted() const;
+  void want(StepPart& part) const;
   int64_t draw(const PartScores& scores, SequenceEvent& event);
   bool take_token(int64_t token, int64_t context, SequenceEvent& event);
   bool take_hidden(std::span<const float> hidden, SequenceEvent& event);

@@ -117,8 +117,13 @@ void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScor
   const at::Tensor x_B1D = at::cat(rows);
   const nn::AdapterScope scope(adapters);
   if (wanted == Wanted::kLikeliest) {
-    const std::vector<nn::Largest> likeliest = model_->likeliest(x_B1D);
-    for (size_t row = 0; row < rows.size(); ++row) scores[indices[row]].likeliest = likeliest[row];
+    int64_t count = 1;
+    for (const size_t i : indices) count = std::max(count, plan.parts[i].num_likeliest);
+    likeliest_ = model_->likeliest(x_B1D, count);
+    const auto size = static_cast<size_t>(count);
+    for (size_t row = 0; row < rows.size(); ++row) {
+      scores[indices[row]].likeliest = std::span(likeliest_).subspan(row * size, size);
+    }
     return;
   }
   logits_BV_ = model_->logits(x_B1D).select(1, 0).to(at::kFloat).contiguous();

@@ -16,7 +16,8 @@ namespace weft::serve {
 
 /// What is known of a part; which, its plan says.
 struct PartScores {
-  nn::Largest likeliest = {};
+  /// At least as many as its plan wants (nn::largest), until the runner's next step.
+  std::span<const nn::Largest> likeliest = {};
   /// Of the whole vocabulary, until the runner's next step.
   std::span<const float> logits = {};
   /// As wide as the model, until the runner's next step.
@@ -73,6 +74,7 @@ class StepRunner {
   /// Of parts whose hidden states are wanted.
   std::vector<at::Tensor> hidden_D_;
   at::Tensor logits_BV_;
+  std::vector<nn::Largest> likeliest_;
 };
 
 }  // namespace weft::serve
