@@ -1,6 +1,8 @@
 #pragma once
 
 // weft::nn: layers cut over ranks. All public headers of this area.
+#include "weft/nn/adapters/adapter_scope.h"
+#include "weft/nn/adapters/attach_lora.h"
 #include "weft/nn/attention/attention.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"

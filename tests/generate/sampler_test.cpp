@@ -222,6 +222,67 @@ TEST(Sampler, RefusesLogitsThatAreNotFinite) {
   }
 }
 
+// A thousand logits, few enough values that some are alike.
+std::vector<float> many_logits(std::mt19937& random) {
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> logits;
+  for (int i = 0; i < 1000; ++i) logits.push_back(std::round(normal(random) * 64) / 64);
+  for (int i = 0; i < 20; ++i) logits[random() % 1000] = -kInfinity;
+  return logits;
+}
+
+TEST(Sampler, DrawsTheSameTokenFromTheLikeliestAlone) {
+  std::mt19937 random(5);
+  int64_t num_cases = 0;
+  for (const double temperature : {0.0, 0.7, 1.5}) {
+    for (const int64_t top_k : {0, 1, 20, 90}) {
+      for (const double top_p : {1.0, 0.8}) {
+        for (const bool has_penalties : {false, true}) {
+          SamplerOptions options{.temperature = temperature, .top_k = top_k, .top_p = top_p};
+          options.min_p = top_k == 20 ? 0.05 : 0;
+          options.seed = random();
+          if (has_penalties) {
+            options.repeat_penalty = 1.3;
+            options.repeat_last_n = 12;
+            options.presence_penalty = 0.5;
+            options.frequency_penalty = 1;
+            options.logit_bias = {{3, -100}, {4, -0.5}};
+          }
+          Sampler whole(options), cut(options);
+          for (Sampler* each : {&whole, &cut}) each->begin(std::vector<int64_t>{1, 5, 5, 900});
+          EXPECT_EQ(cut.num_likeliest() == 0, temperature > 0 && top_k == 0);
+          for (int step = 0; step < 60 && cut.num_likeliest() > 0; ++step, ++num_cases) {
+            const std::vector<float> logits = many_logits(random);
+            std::vector<nn::Largest> likeliest(static_cast<size_t>(cut.num_likeliest()));
+            nn::largest(logits, likeliest);
+            ASSERT_EQ(cut.sample_likeliest(likeliest), whole.sample(logits)) << num_cases;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_cases, 2000);
+}
+
+TEST(Sampler, NeedsAllLogitsWhereSomeMayRise) {
+  const auto needed = [](const SamplerOptions& options) {
+    return Sampler(options).num_likeliest();
+  };
+  EXPECT_EQ(needed({}), 1);
+  EXPECT_EQ(needed({.temperature = 1, .top_k = 7}), 7);
+  EXPECT_EQ(needed({.temperature = 1, .top_k = 7, .logit_bias = {{5, -1}, {6, 0}}}), 9);
+  EXPECT_EQ(needed({.temperature = 1, .top_p = 0.5}), 0);
+  EXPECT_EQ(needed({.logit_bias = {{5, 1}}}), 0);
+  EXPECT_EQ(needed({.repeat_penalty = 0.9}), 0);
+  EXPECT_EQ(needed({.presence_penalty = -1}), 0);
+  EXPECT_EQ(needed({.frequency_penalty = -1}), 0);
+  EXPECT_EQ(error_text([] {
+              Sampler({.temperature = 1, .top_k = 2})
+                  .sample_likeliest(std::vector<nn::Largest>{{kNan, 3}, {1, 4}});
+            }),
+            kNotFinite);
+}
+
 TEST(Sampler, RefusesOptionsOutOfRange) {
   EXPECT_EQ(refusal({.temperature = -1}), "ConfigError: --temp: -1, expected 0 to 100");
   EXPECT_EQ(refusal({.temperature = std::nan("")}), "ConfigError: --temp: nan, expected 0 to 100");

@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -109,6 +113,65 @@ TEST(Serve, NamesALostRankToItsClientsAndStartsTheRanksAgain) {
   server.signal(SIGTERM);
   const test::CommandResult result = server.finish();
   EXPECT_EQ(result.status, 143) << result.err;
+}
+
+// Asks until the server's health has this status, for half a minute, and prints the answer.
+constexpr char kHealth[] = R"(
+import sys, time, urllib.error, urllib.request
+url = f"http://127.0.0.1:{sys.argv[1]}/health"
+for _ in range(300):
+    try:
+        answer = urllib.request.urlopen(url, timeout=5)
+        status, text = answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        status, text = error.code, error.read()
+    if status == int(sys.argv[2]):
+        sys.exit(print(text.decode()))
+    time.sleep(0.1)
+sys.exit(1)
+)";
+
+// One thread of a process stands still while the others, and with them its heartbeat, go on.
+class StoppedThread {
+ public:
+  explicit StoppedThread(int thread) : thread_(thread) {
+    EXPECT_EQ(ptrace(PTRACE_SEIZE, thread_, nullptr, nullptr), 0) << strerror(errno);
+    EXPECT_EQ(ptrace(PTRACE_INTERRUPT, thread_, nullptr, nullptr), 0) << strerror(errno);
+    int status = 0;
+    EXPECT_EQ(waitpid(thread_, &status, __WALL), thread_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
+  StoppedThread(const StoppedThread&) = delete;
+  StoppedThread& operator=(const StoppedThread&) = delete;
+  ~StoppedThread() { EXPECT_EQ(ptrace(PTRACE_DETACH, thread_, nullptr, nullptr), 0); }
+
+ private:
+  int thread_;
+};
+
+TEST(Serve, NamesARankThatLivesAndGoesOnNoMore) {
+  const std::string port = free_port();
+  test::BackgroundCommand server(
+      weft_command({"serve", "--tp", "3", "--port", port, "--alias", "model"}), with_model());
+  ASSERT_TRUE(server.wait_for_output("weft serve: model on http://127.0.0.1:" + port));
+  const auto health = [&](const char* status) {
+    const test::CommandResult asked = test::run_command({"python3", "-c", kHealth, port, status});
+    EXPECT_EQ(asked.status, 0) << "no " << status << " came";
+    return asked.out;
+  };
+  health("200");
+  const int rank = ranks_of(server.pid()).at("1");
+  {
+    const StoppedThread stopped(rank);
+    const std::string told = health("503");
+    const std::string stuck = "rank 1 (pid " + std::to_string(rank) + ") ";
+    EXPECT_NE(told.find(" s: " + stuck), std::string::npos) << told;
+    EXPECT_EQ(told.find("rank 0"), std::string::npos) << told;
+    EXPECT_EQ(told.find("rank 2"), std::string::npos) << told;
+  }
+  health("200");
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.finish().status, 143);
 }
 
 TEST(Serve, AnswersByHttps) {

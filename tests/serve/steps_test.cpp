@@ -65,7 +65,8 @@ TEST(ReadsEach, GivesEachSequenceWhatItGetsAloneBitForBit) {
 // Which token each part's last one is followed by.
 std::vector<int64_t> followers(StepRunner& runner, const StepPlan& plan) {
   std::vector<int64_t> tokens;
-  for (const PartScores& scores : runner.run(plan)) tokens.push_back(scores.likeliest.place);
+  for (const PartScores& scores : runner.run(plan))
+    tokens.push_back(scores.likeliest.front().place);
   return tokens;
 }
 

@@ -213,6 +213,36 @@ void add_adapter_flag(CLI::App& app, ModelOptions& options) {
                  "then MODEL's default, or a folder of peft");
 }
 
+void add_adapters_flag(CLI::App& app, std::vector<std::string>& given) {
+  app.add_option("--adapter", given,
+                 "NAME=FOLDER: low-rank adapters that requests use whose model is NAME, a run of "
+                 "weft lora or a folder of peft; may be given several times. FOLDER: beside the "
+                 "weights for all others")
+      ->allow_extra_args(false);
+}
+
+void take_adapters(const std::vector<std::string>& given, ModelOptions& options) {
+  for (const std::string& value : given) {
+    const size_t end = value.find('=');
+    const bool is_named = end != std::string::npos && value.find('/') > end;
+    if (!is_named) {
+      core::check<core::ConfigError>(
+          options.adapter.empty(), "--adapter: ", core::quote(options.adapter), " and ",
+          core::quote(value), ", expected one without a name; give NAME=FOLDER");
+      options.adapter = value;
+      continue;
+    }
+    NamedAdapter named{value.substr(0, end), value.substr(end + 1)};
+    const auto& all = options.named_adapters;
+    const bool is_taken = named.name == "default" ||
+                          std::ranges::find(all, named.name, &NamedAdapter::name) != all.end();
+    core::check<core::ConfigError>(!named.name.empty() && !is_taken,
+                                   "--adapter: ", core::quote(value),
+                                   ", expected NAME=FOLDER with a name of its own");
+    options.named_adapters.push_back(std::move(named));
+  }
+}
+
 void add_running_flags(CLI::App& app, ModelOptions& options) {
   add_model_flags(app, options);
   add_device_flag(app, options);

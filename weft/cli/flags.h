@@ -42,6 +42,14 @@ void add_exact_flag(CLI::App& app, ModelOptions& options);
 /// Adds --adapter.
 void add_adapter_flag(CLI::App& app, ModelOptions& options);
 
+/// Adds --adapter of verbs that answer requests, which may be given several times: `given` has what
+/// take_adapters reads once all flags are.
+void add_adapters_flag(CLI::App& app, std::vector<std::string>& given);
+
+/// Takes FOLDER, at most once, as what stands beside the model for all requests, and NAME=FOLDER as
+/// what they may ask for. Throws ConfigError for a name twice or "default".
+void take_adapters(const std::vector<std::string>& given, ModelOptions& options);
+
 /// Adds the flags of verbs that may run on a GPU or with adapters: those above.
 void add_running_flags(CLI::App& app, ModelOptions& options);
 

@@ -19,6 +19,12 @@ using Args = std::vector<std::string>;
 /// "int8" moves near ties.
 inline constexpr const char* kFastActivations = "int16";
 
+/// Adapters that requests ask for by a name.
+struct NamedAdapter {
+  std::string name;
+  std::string path;
+};
+
 /// MODEL, --tp and how to run: shared by all verbs that take a model.
 struct ModelOptions {
   /// A file or folder; empty: as cli::base_path.
@@ -43,6 +49,8 @@ struct ModelOptions {
   bool halves_as_stored = false;
   /// Of the verbs that take one (cli/verbs/adapter.h); empty: none.
   std::string adapter;
+  /// Of the verbs that answer requests; the first one's number is 1 (nn::AdapterScope).
+  std::vector<NamedAdapter> named_adapters;
   /// Of the verbs that take one: "cpu" or "cuda".
   std::string device = "cpu";
   /// Of the verbs that take one: "f16" or "f32"; empty: models::CausalLM's own choice.
@@ -122,6 +130,8 @@ struct ServedOptions {
   int64_t step_tokens = 0;
   /// Of all ranks together; 0: no keys and values are kept for other prompts.
   int64_t prefix_cache_mb = 1024;
+  /// Of all ranks together, for keys and values of sequences that run; 0: a context for each slot.
+  int64_t kv_cache_mb = 0;
   /// How texts become embeddings: "last" or "mean".
   std::string pooling = "last";
 };

@@ -24,13 +24,19 @@ class Penalties {
   void add(int64_t token);
   /// Changes logits of the whole vocabulary, which has all tokens that were named before.
   void apply(std::span<float> logits) const;
+  /// What becomes of one token's logit.
+  float changed(int64_t token, float logit) const;
+  /// Whether logits can only get lower.
+  bool only_lowers() const;
+  /// At least as many as the tokens whose logits it changes.
+  int64_t num_changed() const;
 
  private:
   void note(int64_t token);
 
   double repeat_, presence_, frequency_;
   int64_t window_length_;
-  std::vector<TokenBias> biases_;
+  std::unordered_map<int64_t, double> biases_;
   /// Tokens of prompt and answer, of which the last window_length_ are counted in in_window_.
   std::vector<int64_t> tokens_;
   std::unordered_map<int64_t, int64_t> in_window_;

@@ -13,13 +13,13 @@ namespace {
 
 using core::check;
 
+constexpr char kNotFinite[] =
+    "generate: the model's logits are not finite; its weights or their reading are broken";
+
 }  // namespace
 
 int64_t likeliest_token(const nn::Largest& logit) {
-  check<core::FormatError>(
-      std::isfinite(logit.value),
-      "generate: the model's logits are not finite; its weights or their reading "
-      "are broken");
+  check<core::FormatError>(std::isfinite(logit.value), kNotFinite);
   return logit.place;
 }
 
@@ -40,6 +40,14 @@ class Sampler::Candidates {
     }
   }
 
+  // From the likeliest on.
+  Candidates(std::span<const nn::Largest> likeliest, const Penalties& penalties) {
+    for (const nn::Largest& each : likeliest) {
+      const float logit = penalties.changed(each.place, static_cast<float>(each.value));
+      if (std::isfinite(logit)) all_.push_back({each.place, logit});
+    }
+  }
+
   size_t size() const { return all_.size(); }
   // Those left, in no order.
   std::span<const Candidate> any_order() const { return all_; }
@@ -47,9 +55,9 @@ class Sampler::Candidates {
     while (place >= sorted_) sort_more();
     return all_[place];
   }
-  // Drops all but the `count` likeliest.
+  // Drops all but the `count` likeliest, which are sorted: what is summed over them has one order.
   void keep(size_t count) {
-    if (count >= all_.size()) return;
+    count = std::min(count, all_.size());
     if (count > 0) at(count - 1);
     all_.resize(count);
     sorted_ = std::min(sorted_, count);
@@ -88,6 +96,25 @@ int64_t Sampler::sample(std::span<const float> logits) {
   return token;
 }
 
+int64_t Sampler::num_likeliest() const {
+  const int64_t wanted = is_greedy() ? 1 : options_.top_k;
+  if (matcher_ || !penalties_.only_lowers()) return 0;
+  // A token that is not changed stands behind at most as many others as before, and those that are
+  // changed come down.
+  return wanted == 0 ? 0 : wanted + (penalties_.is_empty() ? 0 : penalties_.num_changed());
+}
+
+int64_t Sampler::sample_likeliest(std::span<const nn::Largest> likeliest) {
+  const int64_t first = likeliest_token(likeliest.front());
+  if (!needs_logits()) return first;
+  Candidates candidates(likeliest, penalties_);
+  check<core::FormatError>(candidates.size() > 0, kNotFinite);
+  const double best = candidates.at(0).logit;
+  const int64_t token = is_greedy() ? candidates.at(0).id : draw_from(candidates, best);
+  penalties_.add(token);
+  return token;
+}
+
 void Sampler::mask(std::span<float> logits) {
   constexpr size_t kWordBits = 32;
   const std::span<const int32_t> allowed = matcher_->allowed();
@@ -110,9 +137,13 @@ int64_t Sampler::draw_from(std::span<const float> logits) {
   const int64_t likeliest = likeliest_token(best);
   if (is_greedy()) return likeliest;
   Candidates candidates(logits);
+  return draw_from(candidates, best.value);
+}
+
+int64_t Sampler::draw_from(Candidates& candidates, double best) {
   if (options_.top_k > 0) candidates.keep(static_cast<size_t>(options_.top_k));
-  keep_likely(candidates, best.value);
-  return draw(candidates, best.value);
+  keep_likely(candidates, best);
+  return draw(candidates, best);
 }
 
 // What top_p and min_p leave.

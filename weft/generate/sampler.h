@@ -29,6 +29,12 @@ class Sampler {
   /// next token; ties go to the lower one. Minus infinity rules a token out. Throws ConfigError if
   /// a logit is NaN or plus infinity, none is finite, or a grammar allows nothing.
   int64_t sample(std::span<const float> logits);
+  /// How many of the likeliest tokens by a model's own logits are enough for the next draw; 0: it
+  /// takes the whole vocabulary's logits. 1 is enough where needs_logits() is false.
+  int64_t num_likeliest() const;
+  /// The token that sample draws from the whole vocabulary's logits, of which these are the
+  /// likeliest num_likeliest() or more, as nn::largest gives them. Throws as it does.
+  int64_t sample_likeliest(std::span<const nn::Largest> likeliest);
   /// False where the likeliest token is all it takes, so that a model need not give logits.
   bool needs_logits() const { return !is_greedy() || changes_logits(); }
 
@@ -42,6 +48,7 @@ class Sampler {
   bool changes_logits() const { return matcher_ || !penalties_.is_empty(); }
   void mask(std::span<float> logits);
   int64_t draw_from(std::span<const float> logits);
+  int64_t draw_from(Candidates& candidates, double best);
   void keep_likely(Candidates& candidates, double best) const;
   int64_t draw(Candidates& candidates, double best);
 

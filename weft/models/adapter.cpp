@@ -25,12 +25,13 @@ void check_adapter(const AdapterSource& adapters, const LoadPlan& plan, const st
   }
 }
 
-void attach_adapter(CausalLM& model, const AdapterSource& adapters) {
+void attach_adapter(CausalLM& model, const AdapterSource& adapters, int64_t number) {
   std::vector<std::string> places;
   for (const AdapterLayer& layer : adapters.layers()) places.push_back(layer.place);
-  nn::attach_lora(model, places, [&](const std::string& place) {
+  const auto factors = [&](const std::string& place) {
     return adapters.read(*std::ranges::find(adapters.layers(), place, &AdapterLayer::place));
-  });
+  };
+  nn::attach_lora(model, places, factors, number);
 }
 
 }  // namespace weft::models

@@ -7,7 +7,7 @@
 
 #include "weft/models/load/plan.h"
 #include "weft/models/model.h"
-#include "weft/nn/linear/adapt.h"
+#include "weft/nn/adapters/attach_lora.h"
 
 namespace weft::models {
 
@@ -48,8 +48,10 @@ class AdapterSource {
 /// sizes; `model` is its path, for messages. From headers alone.
 void check_adapter(const AdapterSource& adapters, const LoadPlan& plan, const std::string& model);
 
-/// Puts the adapters beside the layers of `model`, which stays frozen and is not fused: each rank
-/// reads all and keeps its part. After check_adapter. Not collective; throws FormatError, IoError.
-void attach_adapter(CausalLM& model, const AdapterSource& adapters);
+/// Puts the adapters beside the layers of `model`, which stays frozen and is not fused, for
+/// sequences that use `number` (nn::AdapterScope; 0: all that name none): each rank reads all and
+/// keeps its part. After check_adapter. Not collective; throws ConfigError for a layer that has an
+/// adapter of that number, FormatError, IoError.
+void attach_adapter(CausalLM& model, const AdapterSource& adapters, int64_t number = 0);
 
 }  // namespace weft::models

@@ -69,9 +69,10 @@ class CausalLM : public torch::nn::Module {
   virtual at::Tensor make_stage_input(const TokenBatch& batch) const = 0;
   /// x_BTD: hidden states. Returns logits_BTV, whole, on every rank.
   virtual at::Tensor logits(const at::Tensor& x_BTD) = 0;
-  /// The likeliest next token after each of x_BTD, hidden states, and its logit: B * T of them,
-  /// equal on all ranks. Moves two numbers a token, where logits move all.
-  virtual std::vector<nn::Largest> likeliest(const at::Tensor& x_BTD) = 0;
+  /// The `count` likeliest next tokens after each of x_BTD, hidden states, and their logits, as
+  /// nn::largest gives them: B * T lists, equal on all ranks. Moves two numbers for each, where
+  /// logits move all.
+  virtual std::vector<nn::Largest> likeliest(const at::Tensor& x_BTD, int64_t count) = 0;
   /// The loss of the tokens that follow x_BTD, hidden states: -ln p of targets_BT (int64, equal on
   /// all ranks), float32 [B, T] on every rank; 0 for the target -100, which counts for nothing. No
   /// rank makes logits outside of its vocabulary's part.

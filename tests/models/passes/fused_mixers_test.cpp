@@ -8,7 +8,7 @@
 #include "tests/models/enlarged_family.h"
 #include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/models/passes/fused_delta.h"
+#include "weft/models/passes/mixers/fused_delta.h"
 #include "weft/models/reads_each.h"
 #include "weft/shard/layout.h"
 

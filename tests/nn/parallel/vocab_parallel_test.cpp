@@ -107,7 +107,19 @@ TEST(VocabParallelHead, FindsTheLikeliestWithoutTheWhole) {
       EXPECT_EQ(here.place, expected[row].item<int64_t>()) << row;
       EXPECT_EQ(here.value, whole_BTV.view({15, kVocab})[row].max().item<double>()) << row;
     }
+    // More than the smallest part of the vocabulary has.
+    constexpr int64_t kCount = kVocab - 2;
+    const auto lists = head->likeliest(piece(whole_BTV, -1, group), kCount);
+    ASSERT_EQ(std::ssize(lists), 15 * kCount);
+    const auto [values, places] = whole_BTV.view({15, kVocab}).sort(true, -1, true);
+    for (int64_t i = 0; i < 15 * kCount; ++i) {
+      const Largest& each = lists[static_cast<size_t>(i)];
+      EXPECT_EQ(each.value, values[i / kCount][i % kCount].item<double>()) << i;
+      if (std::isinf(each.value)) continue;
+      EXPECT_EQ(each.place, places[i / kCount][i % kCount].item<int64_t>()) << i;
+    }
     whole_BTV[1][1][kVocab - 2] = NAN;
+    EXPECT_TRUE(std::isnan(head->likeliest(piece(whole_BTV, -1, group), 4)[6 * 4].value));
     EXPECT_TRUE(std::isnan(head->likeliest(piece(whole_BTV, -1, group))[6].value));
   });
 }

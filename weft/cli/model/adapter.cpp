@@ -38,6 +38,18 @@ std::optional<GivenAdapter> open_adapter(const ModelOptions& options) {
   return open_path(options.adapter);
 }
 
+std::vector<GivenAdapter> open_named_adapters(const ModelOptions& options) {
+  std::vector<GivenAdapter> opened;
+  for (const NamedAdapter& named : options.named_adapters) {
+    GivenAdapter& given = opened.emplace_back(open_path(named.path));
+    const int64_t bits = given.run ? given.run->lora.quantize_bits : 0;
+    core::check<core::ConfigError>(
+        bits == 0, "--adapter: ", core::quote(named.path), ": was trained beside a base of ", bits,
+        " bits, expected one that all requests share; leave its name out, or fuse it");
+  }
+  return opened;
+}
+
 std::string base_path(const ModelOptions& options) {
   if (!options.path.empty()) return model_path(options.path);
   const auto adapter = open_adapter(options);

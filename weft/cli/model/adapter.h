@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "weft/cli/options.h"
 #include "weft/models/adapter.h"
@@ -21,6 +22,10 @@ struct GivenAdapter {
 /// checkpoints, or of a folder that peft has saved; none without the flag. Throws ConfigError for a
 /// path that is none of these, and as models::open_peft_folder and train::open_run_adapter.
 std::optional<GivenAdapter> open_adapter(const ModelOptions& options);
+
+/// Those of --adapter NAME=…, in their order. Throws as open_adapter, and ConfigError for a run
+/// that quantized its base, which others want as it is.
+std::vector<GivenAdapter> open_named_adapters(const ModelOptions& options);
 
 /// The model that the flags mean: MODEL, else the base of the run that --adapter names, else as
 /// model_path. Throws as open_adapter.

@@ -64,17 +64,38 @@ models::LoadPlan checked_plan(const ModelOptions& options, const io::TensorFile&
   return models::make_plan(file, options.tp, load);
 }
 
-std::optional<GivenAdapter> checked_adapter(const ModelOptions& options,
-                                            const models::LoadPlan& plan) {
-  auto adapter = open_adapter(options);
-  if (adapter.has_value()) models::check_adapter(*adapter->adapters, plan, options.path);
-  return adapter;
+// The one beside the model for all, and those with a name.
+struct CheckedAdapters {
+  std::optional<GivenAdapter> all;
+  std::vector<GivenAdapter> named;
+};
+
+CheckedAdapters checked_adapters(const ModelOptions& options, const io::TensorFile& file) {
+  if (options.adapter.empty() && options.named_adapters.empty()) return {};
+  const models::LoadPlan plan = checked_plan(options, file);
+  CheckedAdapters given{open_adapter(options), open_named_adapters(options)};
+  const auto check_one = [&](const GivenAdapter& adapter) {
+    models::check_adapter(*adapter.adapters, plan, options.path);
+  };
+  if (given.all) check_one(*given.all);
+  std::ranges::for_each(given.named, check_one);
+  return given;
+}
+
+void put_adapters(const CheckedAdapters& given, const Session& session) {
+  models::CausalLM& model = *session.loaded.model;
+  if (given.all) put_adapter(model, *given.all, session.path);
+  int64_t number = 0;
+  for (const GivenAdapter& each : given.named) {
+    models::attach_adapter(model, *each.adapters, ++number);
+  }
 }
 
 void check_request(const ModelOptions& options) {
   if (options.device == "cuda") cuda::require_built(kDevice);
   const auto file = io::TensorFile::open(options.path);
-  checked_adapter(options, checked_plan(options, *file));
+  checked_plan(options, *file);
+  checked_adapters(options, *file);
 }
 
 void check_backend(const RankRequest& request) {
@@ -230,14 +251,12 @@ Session open_session(const ModelOptions& options, const dist::World& world) {
   Session session;
   session.path = options.path;
   session.file = io::TensorFile::open(session.path);
-  std::optional<GivenAdapter> adapter;
-  if (!options.adapter.empty())
-    adapter = checked_adapter(options, checked_plan(options, *session.file));
+  const CheckedAdapters adapters = checked_adapters(options, *session.file);
   session.loaded = load(options, *session.file, world.group());
   if (!options.cache_type.empty()) {
     session.loaded.model->set_cache_dtype(cache_dtype_of(options.cache_type));
   }
-  if (adapter.has_value()) put_adapter(*session.loaded.model, *adapter, session.path);
+  put_adapters(adapters, session);
   session.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   dist::set_activity("");

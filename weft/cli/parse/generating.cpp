@@ -35,6 +35,11 @@ void add_served_flags(CLI::App& app, ServedOptions& options) {
          "MiB of all ranks together for keys and values of prompts, from which prompts that "
          "begin alike go on; 0: none (default: 1024)")
       ->check(whole_number(0, 1 << 24));
+  app.add_option(
+         "--kv-cache-mb", options.kv_cache_mb,
+         "MiB of all ranks together for keys and values of sequences that run: without room the "
+         "youngest waits and is read again; 0: a context for each of --parallel (default: 0)")
+      ->check(whole_number(0, 1 << 24));
   app.add_option("--pooling", options.pooling,
                  "what an embedding is: the hidden state of the text's last token, or the mean of "
                  "all (default: last)")
@@ -171,11 +176,16 @@ std::optional<ServeVerbOptions> parse_serve(const Args& args) {
   ServeVerbOptions options;
   options.model.command = command_of("serve", args);
   options.model.activations = kFastActivations;
-  add_running_flags(app, options.model);
+  std::vector<std::string> adapters;
+  add_model_flags(app, options.model);
+  add_device_flag(app, options.model);
+  add_cache_flag(app, options.model);
+  add_adapters_flag(app, adapters);
   add_exact_flag(app, options.model);
   add_served_flags(app, options);
   add_serve_flags(app, options);
   if (!parse_flags(app, args)) return std::nullopt;
+  take_adapters(adapters, options.model);
   check<ConfigError>(is_loopback(options.host) || !options.api_key_file.empty(),
                      "--host: ", options.host,
                      " is open to other machines, expected --api-key-file with it; "
@@ -191,11 +201,16 @@ std::optional<BatchVerbOptions> parse_batch(const Args& args) {
   // As many as are asked at once: none is refused because others wait.
   options.max_queue = 1 << 20;
   options.model.activations = kFastActivations;
-  add_running_flags(app, options.model);
+  std::vector<std::string> adapters;
+  add_model_flags(app, options.model);
+  add_device_flag(app, options.model);
+  add_cache_flag(app, options.model);
+  add_adapters_flag(app, adapters);
   add_exact_flag(app, options.model);
   add_served_flags(app, options);
   add_batch_flags(app, options);
   if (!parse_flags(app, args, {"--requests"})) return std::nullopt;
+  take_adapters(adapters, options.model);
   check<ConfigError>(options.max_tokens != 0, "--max-tokens: 0, expected 1 or more, or -1");
   check<ConfigError>(!options.resumes || !options.out.empty(),
                      "--resume: without --out, expected the file to go on with");

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -26,6 +27,18 @@ using core::ConfigError;
 
 constexpr uint64_t kDoneBit = 1ULL << 55;
 constexpr char kStatusFd[] = "dist.status_page: WEFT_STATUS_FD: ";
+
+// What a rank's word of its operation says.
+struct Operation {
+  explicit Operation(const RankStatus& status) {
+    const uint64_t word = status.operation.load(std::memory_order_relaxed);
+    is_waiting = word != 0 && (word & kDoneBit) == 0;
+    group = word >> 40 & 0x7fff;
+    sequence = word & ((1ULL << 40) - 1);
+  }
+  bool is_waiting;
+  uint64_t group, sequence;
+};
 
 size_t page_bytes(int num_ranks) { return sizeof(RankStatus) * static_cast<size_t>(num_ranks); }
 
@@ -111,6 +124,37 @@ std::string describe_operation(const RankStatus& status) {
       core::join(done ? "after " : "during ", op_name(kind), " #", word & ((1ULL << 40) - 1));
   if (group < RankStatus::kGroups) text += " of group " + read_text(status.group_names[group]);
   return text;
+}
+
+std::string standstill(const StatusPage& page, std::chrono::nanoseconds limit) {
+  int64_t last = 0;
+  // The newest operation that a rank waits in, of each group.
+  std::map<uint64_t, uint64_t> newest;
+  for (int rank = 0; rank < page.num_ranks(); ++rank) {
+    const RankStatus& status = page.rank(rank);
+    last = std::max(last, status.progress_time.load(std::memory_order_relaxed));
+    const Operation now(status);
+    if (now.is_waiting) newest[now.group] = std::max(newest[now.group], now.sequence);
+  }
+  const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+  const std::chrono::nanoseconds still = now - std::chrono::nanoseconds(last);
+  if (last == 0 || still < limit) return {};
+  std::string all, waited_for;
+  for (int rank = 0; rank < page.num_ranks(); ++rank) {
+    const RankStatus& status = page.rank(rank);
+    // Ranks of other hosts have pages of their own.
+    if (status.progress_time.load(std::memory_order_relaxed) == 0) continue;
+    const std::string words =
+        core::join("rank ", rank, " (pid ", status.pid.load(std::memory_order_relaxed), ") ",
+                   describe_operation(status));
+    const auto add_to = [&](std::string& list) { list += (list.empty() ? "" : ", ") + words; };
+    add_to(all);
+    const Operation own(status);
+    if (!own.is_waiting || own.sequence != newest[own.group]) add_to(waited_for);
+  }
+  return core::join("no progress for ",
+                    std::chrono::duration_cast<std::chrono::seconds>(still).count(),
+                    " s: ", waited_for.empty() ? all : waited_for);
 }
 
 StatusPage::StatusPage(core::FileDescriptor fd, int num_ranks)

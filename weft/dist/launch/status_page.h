@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -47,6 +48,9 @@ struct alignas(64) RankStatus {
   std::atomic<int32_t> keeps_on;
   /// When the error was left: nanoseconds of this host's steady clock.
   std::atomic<int64_t> error_time;
+  /// When a beat last saw that the operation had changed since the one before, by the same clock;
+  /// 0: nobody beats yet.
+  std::atomic<int64_t> progress_time;
   std::array<char, 64> activity;
   std::array<std::array<char, kGroupNameBytes>, kGroups> group_names;
   std::array<char, kErrorBytes> error;
@@ -97,6 +101,12 @@ class StatusPage {
   int num_ranks_;
   RankStatus* ranks_ = nullptr;
 };
+
+/// What keeps the ranks of this host from going on: empty while one of them has begun or ended an
+/// operation within `limit`. Else for how long none has, and for which ranks the others wait, as
+/// those are in no operation or in an older one: "no progress for 12 s: rank 1 (pid 123) after
+/// broadcast #17 of group model".
+std::string standstill(const StatusPage& page, std::chrono::nanoseconds limit);
 
 /// Number for a group's name in `status`, for note_operation. The table is small; when it is full
 /// the last number stands for all further groups.

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "weft/core/error.h"
 #include "weft/core/thread.h"
@@ -28,6 +30,7 @@ class HeartbeatThread {
   HeartbeatThread() {
     // Counts from now on, so that a rank that stops right after is noticed.
     own_status().beat.store(1, std::memory_order_relaxed);
+    note_progress();
     thread_ = core::start_thread("dist: heartbeat", [this] { run(); });
   }
 
@@ -49,13 +52,25 @@ class HeartbeatThread {
       auto& beat = own_status().beat;
       const uint32_t next = beat.load(std::memory_order_relaxed) + 1;
       beat.store(next == 0 ? 1 : next, std::memory_order_relaxed);
+      note_progress();
       look_after_launcher();
     }
+  }
+
+  // Operations are too short to look at a clock in each.
+  void note_progress() {
+    RankStatus& status = own_status();
+    const uint64_t operation = status.operation.load(std::memory_order_relaxed);
+    if (std::exchange(seen_, operation) == operation) return;
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    status.progress_time.store(std::chrono::nanoseconds(now).count(), std::memory_order_relaxed);
   }
 
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
+  /// The operation of the beat before.
+  std::optional<uint64_t> seen_;
   std::thread thread_;
 };
 

@@ -122,6 +122,10 @@ class Decoder : public CausalLM, public ReadsEach {
     return passes_->best_for(&cache).takes_each();
   }
 
+  int64_t most_as_alone(const nn::KvCache& cache) override {
+    return passes_->best_for(&cache).most_as_alone();
+  }
+
   at::Tensor read_each(const at::Tensor& ids_B, std::span<nn::KvCache* const> caches) override {
     std::vector<int64_t> starts;
     for (const nn::KvCache* cache : caches) {
@@ -173,11 +177,11 @@ class Decoder : public CausalLM, public ReadsEach {
     return head_->gather(head(x_BTD));
   }
 
-  std::vector<nn::Largest> likeliest(const at::Tensor& x_BTD) override {
+  std::vector<nn::Largest> likeliest(const at::Tensor& x_BTD, int64_t count) override {
     check_has(stage_.is_last, "head");
     const at::Tensor logits_BTv = head(x_BTD);
     const core::Profiled profiled("draw, broadcast");
-    return head_->likeliest(logits_BTv);
+    return head_->likeliest(logits_BTv, count);
   }
 
   at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {

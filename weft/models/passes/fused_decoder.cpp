@@ -67,6 +67,12 @@ bool FusedDecoder::takes(const nn::KvCache* cache) const {
          FusedAttention::reads_cache_of(cache->dtype());
 }
 
+int64_t FusedDecoder::most_as_alone() const {
+  const bool has_mixers =
+      std::ranges::any_of(layers_, [](const Layer& layer) { return layer.mixer != nullptr; });
+  return has_mixers ? 1 : std::min(FusedAttention::kFewTokens, quant::PanelInputs::kExactRows);
+}
+
 nn::KvCache FusedDecoder::make_cache(const CacheRequest& request) const {
   nn::KvCache::Options options = cache_options_;
   options.batch = request.batch;
@@ -80,7 +86,9 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context
   const auto caches = shared == nullptr ? context.caches : std::span(&shared, 1);
   check_caches(caches, x_BTD);
   const int64_t rows = x_BTD.size(0) * x_BTD.size(1);
-  const RowCut own = ordered_heads_.has_value()
+  low_rank_.begin(x_BTD.size(0), x_BTD.size(1));
+  // Adapters read rows that are not rounded, which ranks do not exchange.
+  const RowCut own = ordered_heads_.has_value() || low_rank_.is_used()
                          ? RowCut{0, rows, rows, 0}
                          : RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
   at::Tensor all = at::empty({own.room, width_});
@@ -124,18 +132,25 @@ void FusedDecoder::run_layers(const Pass& pass) {
 
 // The rows that the next products are of.
 void FusedDecoder::take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of) {
-  inputs_.take(quant::kernels::active_panel_kernel(), {pass.rows(), in, pass.tokens}, row_of);
+  const quant::kernels::PanelKernel& kernel = quant::kernels::active_panel_kernel();
+  const quant::PanelInputs::Shape shape = {pass.rows(), in, pass.tokens};
+  if (!low_rank_.is_used()) return inputs_.take(kernel, shape, row_of);
+  low_rank_.begin_inputs(pass.rows(), in);
+  inputs_.take(kernel, shape, [&](int64_t row, float* room) {
+    return low_rank_.take_input(row, row_of(row, room));
+  });
 }
 
 // x, normed where there is a norm before the layer, each row by the rank that has it.
 void FusedDecoder::take_normed(const Pass& pass, const Vector& weight, quant::PanelInputs& inputs) {
   const core::Profiled profiled("norm");
+  low_rank_.begin_inputs(pass.rows(), width_);
   const auto normed = [&](int64_t row, float* room) -> const float* {
     const float* const x = pass.x + row * width_;
-    if (weight.data == nullptr) return x;
+    if (weight.data == nullptr) return low_rank_.take_input(row, x);
     float scale = 0;
     elements().norm({1, width_, norm_eps_, x, weight.data, room, &scale});
-    return room;
+    return low_rank_.take_input(row, room);
   };
   const RowCut& own = pass.own;
   inputs.take_part(quant::kernels::active_panel_kernel(),
@@ -162,6 +177,9 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   take_normed(pass, layer.attention_norms.before, inputs_);
   const std::array products = {product(layer.q, q_), product(layer.k, k_), product(layer.v, v_)};
   multiply("q, k, v", std::span(products).first(layer.num_projections));
+  low_rank_.add(layer.adapters.q, q_.row(0), q_.stride());
+  low_rank_.add(layer.adapters.k, k_.row(0), k_.stride());
+  low_rank_.add(layer.adapters.v, v_.row(0), v_.stride());
   norm_heads(pass, layer);
   FusedAttention::Call call;
   call.batch = pass.batch;
@@ -186,7 +204,8 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
       return room;
     });
   }
-  add_product(pass, "output", layer.o, layer.o_bias, layer.attention_norms.after, ordered_heads_);
+  add_product(pass, {"output", layer.o, layer.adapters.o}, layer.o_bias,
+              layer.attention_norms.after, ordered_heads_);
 }
 
 // Parts what q gave into queries, which move together, and gates.
@@ -246,13 +265,16 @@ void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   if (layer.plain_after.data != nullptr) return feed_beside(pass, layer);
   if (layer.experts) return run_experts(pass, layer);
   take_gated(pass, layer);
-  add_product(pass, "down", layer.down, layer.down_bias, layer.ffn_norms.after, ordered_ffn_);
+  add_product(pass, {"down", layer.down, layer.adapters.down}, layer.down_bias,
+              layer.ffn_norms.after, ordered_ffn_);
 }
 
 // What the feed-forward layer's last product is of.
 void FusedDecoder::take_gated(const Pass& pass, const Layer& layer) {
   take_normed(pass, layer.ffn_norms.before, inputs_);
   multiply("gate, up", std::array{product(layer.gate, gate_), product(layer.up, up_)});
+  low_rank_.add(layer.adapters.gate, gate_.row(0), gate_.stride());
+  low_rank_.add(layer.adapters.up, up_.row(0), up_.stride());
   const core::Profiled profiled("gate * up");
   take(pass, layer.ffn, [&](int64_t row, float* room) {
     add_bias(layer.gate_bias, gate_.row(row));
@@ -299,12 +321,12 @@ void FusedDecoder::add_whole(const Pass& pass, const Vector& bias, const Vector&
 }
 
 // The same with a sum that has one order for any number of ranks.
-void FusedDecoder::add_ordered(const Pass& pass, const char* part, const quant::PanelView& w,
-                               const Vector& bias, const Vector& norm, dist::OrderedSum& ordered) {
+void FusedDecoder::add_ordered(const Pass& pass, const Product& what, const Vector& bias,
+                               const Vector& norm, dist::OrderedSum& ordered) {
   const int64_t count = pass.rows() * width_;
   {
-    const core::Profiled profiled(part);
-    quant::multiply_ordered(quant::kernels::active_panel_kernel(), inputs_, w, ordered.plan(),
+    const core::Profiled profiled(what.part);
+    quant::multiply_ordered(quant::kernels::active_panel_kernel(), inputs_, what.w, ordered.plan(),
                             {ordered.room(count), width_, count});
   }
   const core::Profiled profiled("all-reduce, residual");
@@ -312,12 +334,12 @@ void FusedDecoder::add_ordered(const Pass& pass, const char* part, const quant::
 }
 
 // The same of what was taken times the linear.
-void FusedDecoder::add_product(const Pass& pass, const char* part, const quant::PanelView& w,
-                               const Vector& bias, const Vector& norm,
-                               std::optional<dist::OrderedSum>& ordered) {
-  if (ordered.has_value()) return add_ordered(pass, part, w, bias, norm, *ordered);
+void FusedDecoder::add_product(const Pass& pass, const Product& what, const Vector& bias,
+                               const Vector& norm, std::optional<dist::OrderedSum>& ordered) {
+  if (ordered.has_value()) return add_ordered(pass, what, bias, norm, *ordered);
   add_reduced(pass, bias, norm, [&](float* sum) {
-    multiply(part, std::array{quant::PanelProduct{w, sum, width_}});
+    multiply(what.part, std::array{quant::PanelProduct{what.w, sum, width_}});
+    low_rank_.add(what.adapters, sum, width_);
   });
 }
 

@@ -16,9 +16,10 @@
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/passes/float_rows.h"
 #include "weft/models/passes/fused_attention.h"
-#include "weft/models/passes/fused_delta.h"
 #include "weft/models/passes/fused_experts.h"
 #include "weft/models/passes/held_linears.h"
+#include "weft/models/passes/low_rank_rows.h"
+#include "weft/models/passes/mixers/fused_delta.h"
 #include "weft/models/passes/pass.h"
 #include "weft/models/passes/row_cut.h"
 #include "weft/nn/attention/kv_cache.h"
@@ -33,18 +34,22 @@ namespace weft::models {
 
 /// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
 /// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
-/// (nn::put_in_panels). Token mixers of other kinds than attention and gated delta nets run as
-/// modules between these kernels.
+/// (nn::put_in_panels), also with adapters beside those of attention and dense feed-forward layers.
+/// Token mixers of other kinds than attention and gated delta nets run as modules between these
+/// kernels.
 class FusedDecoder : public Pass {
  public:
   /// Holds the modules' weights; not collective.
   explicit FusedDecoder(const PassParts& parts);
-  /// False if a linear is not in panels, or rounds activations to other bits than the first.
+  /// False if a linear is not in panels, or rounds activations to other bits than the first, and
+  /// with adapters where sums have one order for any number of ranks.
   bool is_complete() const override { return is_complete_; }
   bool is_current() const override { return held_.are_current(); }
   /// A cache of tensors that FusedAttention reads, without gradients.
   bool takes(const nn::KvCache* cache) const override;
   bool takes_each() const override { return true; }
+  /// 1 with token mixers that are modules.
+  int64_t most_as_alone() const override;
   /// Of float16 unless another type is asked for; with the states of layers that have one.
   nn::KvCache make_cache(const CacheRequest& request) const override;
   /// Returns float32. Collective: two all-reduces a layer (three where it has experts beside a
@@ -64,6 +69,17 @@ class FusedDecoder : public Pass {
   struct Norms {
     Vector before, after;
   };
+  /// Beside a layer's linears; null: none.
+  struct Adapters {
+    const nn::AdaptedLinearImpl *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr;
+    const nn::AdaptedLinearImpl *gate = nullptr, *up = nullptr, *down = nullptr;
+  };
+  /// A product of what was taken with a linear, and what stands beside it.
+  struct Product {
+    const char* part;
+    const quant::PanelView& w;
+    const nn::AdaptedLinearImpl* adapters;
+  };
   /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
   /// next token comes.
   struct Layer {
@@ -71,6 +87,7 @@ class FusedDecoder : public Pass {
     TokenMixerImpl* mixer = nullptr;
     std::optional<FusedDelta::Layer> delta;
     quant::PanelView q, k, v, o, gate, up, down;
+    Adapters adapters;
     Norms attention_norms, ffn_norms;
     Vector q_norm, k_norm;
     Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
@@ -127,6 +144,8 @@ class FusedDecoder : public Pass {
 
   bool add(const DecoderBlock& block);
   bool keep_linear(const Linear& linear);
+  Linear panels_of(const std::shared_ptr<nn::LinearLike>& linear,
+                   const nn::AdaptedLinearImpl*& adapters);
   bool add_attention(const DecoderBlock& block, Layer& layer);
   bool add_mixer(const DecoderBlock& block, Layer& layer);
   bool add_delta(GatedDeltaLayerImpl& mixer, Layer& layer);
@@ -160,11 +179,10 @@ class FusedDecoder : public Pass {
   void take_gated(const Pass& pass, const Layer& layer);
   void run_experts(const Pass& pass, const Layer& layer);
   void add_own_sum(const Pass& pass);
-  void add_product(const Pass& pass, const char* part, const quant::PanelView& w,
-                   const Vector& bias, const Vector& norm,
+  void add_product(const Pass& pass, const Product& what, const Vector& bias, const Vector& norm,
                    std::optional<dist::OrderedSum>& ordered);
-  void add_ordered(const Pass& pass, const char* part, const quant::PanelView& w,
-                   const Vector& bias, const Vector& norm, dist::OrderedSum& ordered);
+  void add_ordered(const Pass& pass, const Product& what, const Vector& bias, const Vector& norm,
+                   dist::OrderedSum& ordered);
   void add_whole(const Pass& pass, const Vector& bias, const Vector& norm, float* sum);
   void add_reduced(const Pass& pass, const Vector& bias, const Vector& norm, Summand write);
 
@@ -187,6 +205,7 @@ class FusedDecoder : public Pass {
   /// Of all codes; 0: none so far.
   int64_t code_bits_ = 0;
   quant::PanelInputs inputs_;
+  LowRankRows low_rank_;
   FusedExperts experts_;
   FusedDelta delta_;
   FloatRows q_, k_, v_, gate_, up_, plain_;

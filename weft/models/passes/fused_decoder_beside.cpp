@@ -8,6 +8,7 @@
 
 #include "weft/core/profile.h"
 #include "weft/models/passes/fused_decoder.h"
+#include "weft/nn/adapters/adapter_scope.h"
 
 namespace weft::models {
 
@@ -40,6 +41,9 @@ void FusedDecoder::mix(const Pass& pass, const Layer& layer) {
       alone.angles = pass.angles().of_row(sequence);
       alone.cache = pass.caches[static_cast<size_t>(sequence)];
       alone.num_sequences = 1;
+      const auto numbers = nn::AdapterScope::current();
+      const nn::AdapterScope scope(
+          numbers.size() > 1 ? numbers.subspan(static_cast<size_t>(sequence), 1) : numbers);
       mixed_BTD.narrow(0, sequence, 1)
           .copy_(layer.mixer->forward(x_BTD.narrow(0, sequence, 1), alone));
     }
@@ -101,6 +105,7 @@ void FusedDecoder::feed_beside(const Pass& pass, const Layer& layer) {
   take_gated(pass, layer);
   auto* const all = sum_.mutable_data_ptr<float>();
   multiply("down", std::array{quant::PanelProduct{layer.down, all, width_}});
+  low_rank_.add(layer.adapters.down, all, width_);
   const float* sum = sum_of_ranks(pass);
   plain_.of(pass.own.count, width_);
   for_rows(pass.own.count, width_, [&](int64_t row) {

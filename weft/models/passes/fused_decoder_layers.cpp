@@ -29,6 +29,7 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
   }
   is_complete_ =
       std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
+  if (parts.ordered.has_value() && low_rank_.has_adapters()) is_complete_ = false;
 }
 
 bool FusedDecoder::add(const DecoderBlock& block) {
@@ -73,7 +74,10 @@ bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   layer.kernel =
       &attentions_.try_emplace(layer.head_dim, layer.head_dim, ordered_heads_.has_value())
            .first->second;
-  const auto linears = held_.take_attention<nn::PanelLinearImpl>(block);
+  const auto held = held_.take_attention<nn::LinearLike>(block);
+  Adapters& adapters = layer.adapters;
+  const AttentionPanels linears = {panels_of(held.q, adapters.q), panels_of(held.k, adapters.k),
+                                   panels_of(held.v, adapters.v), panels_of(held.o, adapters.o)};
   const AttentionParts& parts = block->attention()->parts();
   std::vector<Linear> own = {linears.q};
   if (!parts.k_proj.is_empty()) own.push_back(linears.k);
@@ -117,7 +121,11 @@ void FusedDecoder::take_head_norms(const AttentionParts& parts, Layer& layer) {
 
 bool FusedDecoder::add_feed_forward(const DecoderBlock& block, Layer& layer) {
   const FeedForwardLayer& ffn = block->feed_forward();
-  const auto linears = held_.take_feed_forward<nn::PanelLinearImpl>(ffn);
+  const auto held = held_.take_feed_forward<nn::LinearLike>(ffn);
+  Adapters& adapters = layer.adapters;
+  const FeedForwardPanels linears = {panels_of(held.gate, adapters.gate),
+                                     panels_of(held.up, adapters.up),
+                                     panels_of(held.down, adapters.down)};
   for (const Linear& linear : {linears.gate, linears.up, linears.down}) {
     if (!keep_linear(linear)) return false;
     inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
@@ -173,6 +181,14 @@ FusedDecoder::Norms FusedDecoder::keep(const LayerNorms& norms) {
     return norm.is_empty() ? at::Tensor() : norm->whole_weight();
   };
   return {keep(weight(norms.before)), keep(weight(norms.after))};
+}
+
+// The linear itself, or what adapters stand beside; null if that isn't in panels.
+FusedDecoder::Linear FusedDecoder::panels_of(const std::shared_ptr<nn::LinearLike>& linear,
+                                             const nn::AdaptedLinearImpl*& adapters) {
+  adapters = low_rank_.keep(linear);
+  return std::dynamic_pointer_cast<nn::PanelLinearImpl>(adapters != nullptr ? adapters->base()
+                                                                            : linear);
 }
 
 // False if it isn't in panels, or wants codes of other bits than those before.

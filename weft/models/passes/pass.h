@@ -63,6 +63,9 @@ class Pass {
   /// Whether run also takes one token each of sequences with caches of their own that it takes
   /// (PassContext::caches).
   virtual bool takes_each() const { return false; }
+  /// A pass of at most so many tokens of one sequence gives each the bits that a pass of its own
+  /// gives it.
+  virtual int64_t most_as_alone() const { return 1; }
   /// A cache that run takes, with this rank's kv heads. Throws ConfigError for a type that it does
   /// not read or without positions, IoError where memory is full.
   virtual nn::KvCache make_cache(const CacheRequest& request) const = 0;

@@ -7,6 +7,7 @@
 #include "weft/models/passes/cuda/cuda_decoder.h"
 #endif
 #include "weft/models/passes/fused_decoder.h"
+#include "weft/nn/adapters/adapted_linear.h"
 
 namespace weft::models {
 namespace {
@@ -23,7 +24,10 @@ std::shared_ptr<nn::LinearLike> usual_linear(const PassParts& parts) {
 // All linears of a model are moved together, so one tells.
 template <class Impl>
 bool holds_linears_as(const PassParts& parts) {
-  return std::dynamic_pointer_cast<Impl>(usual_linear(parts)) != nullptr;
+  auto linear = usual_linear(parts);
+  const auto* const adapted = dynamic_cast<const nn::AdaptedLinearImpl*>(linear.get());
+  if (adapted != nullptr) linear = adapted->base();
+  return std::dynamic_pointer_cast<Impl>(linear) != nullptr;
 }
 
 template <class Made>

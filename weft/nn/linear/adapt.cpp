@@ -158,33 +158,6 @@ std::shared_ptr<LinearLike> with_lora(const HeldLinear& held, const LoraOptions&
   return lora;
 }
 
-int64_t whole_rows(const HeldLinear& held) {
-  const LinearCut* cut = held.holder->cut();
-  return cut != nullptr && cut->kind == ShardKind::kAllToSharded
-             ? cut->layout.size
-             : held.holder->inner()->out_features();
-}
-
-std::shared_ptr<LinearLike> with_factors(const HeldLinear& held, const LoraFactors& whole) {
-  const auto inner = held.holder->inner();
-  check<ConfigError>(std::dynamic_pointer_cast<LoraLinearImpl>(inner) == nullptr,
-                     "nn.attach_lora: ", path_text(held.path), " has an adapter already");
-  const int64_t rows = whole_rows(held), columns = whole_columns(held);
-  check<core::ShapeError>(
-      whole.a.dim() == 2 && whole.b.dim() == 2 && whole.a.size(1) == columns &&
-          whole.b.size(0) == rows && whole.a.size(0) == whole.b.size(1),
-      "nn.attach_lora: ", path_text(held.path), ": A ", core::list_text(whole.a.sizes()), " and B ",
-      core::list_text(whole.b.sizes()), ", expected [r, ", columns, "] and [", rows, ", r]");
-  const LinearCut* cut = held.holder->cut();
-  if (cut == nullptr) {
-    return std::make_shared<LoraLinearImpl>(inner, whole.a.detach(), whole.b.detach(), whole.scale);
-  }
-  const bool by_rows = cut->kind == ShardKind::kAllToSharded;
-  return std::make_shared<LoraLinearImpl>(
-      inner, by_rows ? whole.a.detach() : own_part(whole.a, *cut),
-      by_rows ? own_part(whole.b, *cut) : whole.b.detach(), whole.scale, *cut);
-}
-
 std::vector<LoraLinearImpl*> adapters_of(torch::nn::Module& module) {
   std::vector<LoraLinearImpl*> adapters;
   for (const HeldLinear& held : find_linears(module)) {
@@ -252,21 +225,6 @@ int64_t apply_lora(torch::nn::Module& module, const std::vector<std::string>& ta
     adapter->lora_b.set_requires_grad(true);
   }
   return exchange_all(meant, [&](const HeldLinear& held) { return with_lora(held, options); });
-}
-
-void attach_lora(torch::nn::Module& module, const std::vector<std::string>& places,
-                 const std::function<LoraFactors(const std::string& place)>& factors) {
-  const std::vector<HeldLinear> all = find_linears(module);
-  std::vector<HeldLinear> meant;
-  for (const std::string& place : places) {
-    const auto found = std::find_if(all.begin(), all.end(),
-                                    [&](const HeldLinear& held) { return held.path == place; });
-    check<ConfigError>(found != all.end(), "nn.attach_lora: no layer ", core::quote(place),
-                       "; there are ", paths_text(all));
-    meant.push_back(*found);
-  }
-  exchange_all(meant,
-               [&](const HeldLinear& held) { return with_factors(held, factors(held.path)); });
 }
 
 int64_t merge_lora(torch::nn::Module& module) {

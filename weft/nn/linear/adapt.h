@@ -56,22 +56,6 @@ struct LoraOptions {
 int64_t apply_lora(torch::nn::Module& module, const std::vector<std::string>& targets,
                    const LoraOptions& options = {});
 
-/// A trained adapter of one layer, whole: what the layer gives gains scale (x A^T) B^T.
-struct LoraFactors {
-  /// A [r, in], floating.
-  at::Tensor a;
-  /// B [out, r], floating.
-  at::Tensor b;
-  double scale = 1;
-};
-
-/// Puts trained adapters beside the layers at `places` (HeldLinear::path): each rank keeps its part
-/// of what `factors` gives for a place, which is asked for one place at a time. Nothing is fused,
-/// and no gradient is needed. Throws ConfigError for a place without a layer and for a layer that
-/// has an adapter, ShapeError unless A and B fit the whole layer. Not collective.
-void attach_lora(torch::nn::Module& module, const std::vector<std::string>& places,
-                 const std::function<LoraFactors(const std::string& place)>& factors);
-
 /// Merge or un-merge all adapters of the module; return how many there are.
 int64_t merge_lora(torch::nn::Module& module);
 int64_t unmerge_lora(torch::nn::Module& module);

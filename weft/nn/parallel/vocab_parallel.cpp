@@ -182,31 +182,44 @@ at::Tensor VocabParallelHeadImpl::forward(const at::Tensor& x_BTD) {
   return inner_->forward(ops::mp_copy(x_BTD, group()));
 }
 
-std::vector<Largest> VocabParallelHeadImpl::likeliest(const at::Tensor& logits_BTv) {
+std::vector<Largest> VocabParallelHeadImpl::likeliest(const at::Tensor& logits_BTv, int64_t count) {
   const at::Tensor own = logits_BTv.detach().to(at::kFloat).contiguous();
   const int64_t v = own.size(-1), rows = own.numel() / v, n = group().size();
-  std::vector<Largest> best(static_cast<size_t>(rows));
+  std::vector<Largest> best(static_cast<size_t>(rows * count));
+  const auto list_of = [count](std::vector<Largest>& lists, int64_t index) {
+    return std::span(lists).subspan(static_cast<size_t>(index * count), static_cast<size_t>(count));
+  };
   at::parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      Largest& here = best[static_cast<size_t>(row)];
-      here = largest({own.const_data_ptr<float>() + row * v, static_cast<size_t>(v)});
-      here.place += vocab().start;
+      const auto here = list_of(best, row);
+      const std::span<const float> numbers(own.const_data_ptr<float>() + row * v,
+                                           static_cast<size_t>(v));
+      if (count == 1) {
+        here.front() = largest(numbers);
+      } else {
+        largest(numbers, here);
+      }
+      for (Largest& each : here) each.place += vocab().start;
     }
   });
   if (n == 1) return best;
-  std::vector<Largest> all(static_cast<size_t>(n * rows));
+  std::vector<Largest> all(static_cast<size_t>(n * rows * count));
   const auto bytes = [](std::vector<Largest>& numbers) {
-    const auto count = static_cast<int64_t>(numbers.size() * sizeof(Largest));
-    return at::from_blob(numbers.data(), {count}, at::kByte);
+    const auto size = static_cast<int64_t>(numbers.size() * sizeof(Largest));
+    return at::from_blob(numbers.data(), {size}, at::kByte);
   };
   at::Tensor whole = bytes(all);
   group().all_gather_into(whole, bytes(best));
-  std::vector<Largest> of_ranks(static_cast<size_t>(n));
+  std::vector<Largest> of_ranks(static_cast<size_t>(n * count));
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t r = 0; r < n; ++r) {
-      of_ranks[static_cast<size_t>(r)] = all[static_cast<size_t>(r * rows + row)];
+      std::ranges::copy(list_of(all, r * rows + row), list_of(of_ranks, r).begin());
     }
-    best[static_cast<size_t>(row)] = largest(of_ranks);
+    if (count == 1) {
+      best[static_cast<size_t>(row)] = largest(of_ranks);
+    } else {
+      largest(of_ranks, list_of(best, row));
+    }
   }
   return best;
 }

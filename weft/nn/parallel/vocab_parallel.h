@@ -100,9 +100,10 @@ class VocabParallelHeadImpl : public Cloned<VocabParallelHeadImpl, VocabParallel
   at::Tensor forward(const at::Tensor& x_BTD);
   /// Joins the ranks' logits_BTv to logits_BTV on every rank. Collective.
   at::Tensor gather(const at::Tensor& logits_BTv);
-  /// Of each row of the ranks' logits_BTv the largest and its place in the vocabulary, on every
-  /// rank: B * T of them. No more travels. Records no gradients. Collective.
-  std::vector<Largest> likeliest(const at::Tensor& logits_BTv);
+  /// Of each row of the ranks' logits_BTv the `count` largest, as nn::largest gives them, with
+  /// their places in the vocabulary, on every rank: B * T lists of them. No more travels. Records
+  /// no gradients. Collective.
+  std::vector<Largest> likeliest(const at::Tensor& logits_BTv, int64_t count = 1);
 };
 TORCH_MODULE(VocabParallelHead);
 

@@ -18,7 +18,7 @@ struct CompletionRequest {
   bool is_chat = false;
   /// As SequenceRequest has it; not the body's.
   size_t client = 0;
-  /// Empty: whichever is served.
+  /// As Prompts::adapter_of takes it.
   std::string model;
   /// Of a chat.
   std::vector<text::Message> messages;

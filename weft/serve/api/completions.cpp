@@ -152,14 +152,14 @@ void Completions::warn_unknown(const std::vector<std::string>& names) {
 
 void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply) {
   const char* const prefix = request.is_chat ? "chatcmpl-" : "cmpl-";
-  auto form = completion_form(new_reply_head(prefix, request.is_chat, model_.name),
-                              request.includes_usage, model_.tokenizer);
+  const std::string& name = prompts_.model_name(prompts_.adapter_of(request.model));
+  auto form = completion_form(new_reply_head(prefix, request.is_chat, name), request.includes_usage,
+                              model_.tokenizer);
   answer_as(std::move(form), std::move(request), reply);
 }
 
 void Completions::answer_as(std::unique_ptr<ReplyForm> form, CompletionRequest request,
                             const std::shared_ptr<HttpReply>& reply) {
-  prompts_.check_model(request.model);
   warn_unknown(request.unknown);
   check_biases(request.options.generate.sampler);
   const int64_t most = request.is_chat ? model_.scheduler->options().context : kCompletionTokens;
@@ -176,6 +176,7 @@ void Completions::answer_as(std::unique_ptr<ReplyForm> form, CompletionRequest r
 Completions::Job Completions::job_of(std::unique_ptr<ReplyForm> form,
                                      const CompletionRequest& request,
                                      const std::shared_ptr<HttpReply>& reply) const {
+  const int64_t adapter = prompts_.adapter_of(request.model);
   const std::vector<Tokens> prompts = prompts_of(request);
   Job job;
   job.answer = std::make_shared<Answer>(request, std::move(form), reply,
@@ -187,6 +188,7 @@ Completions::Job Completions::job_of(std::unique_ptr<ReplyForm> form,
       SequenceRequest sequence{prompt, request.options, request.num_logprobs};
       sequence.options.generate.sampler.seed = seed_of(request, choice);
       sequence.client = request.client;
+      sequence.adapter = adapter;
       job.first_texts.push_back(request.echoes ? text_of(request.prompts[i]) : "");
       const auto sink = [answer = job.answer, index = job.sequences.size()](
                             const SequenceEvent& event) { answer->take(index, event); };

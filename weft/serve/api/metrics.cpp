@@ -8,6 +8,7 @@
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/core/log.h"
+#include "weft/serve/engine/step_plan.h"
 
 namespace weft::serve {
 namespace {
@@ -129,12 +130,14 @@ void Metrics::add_next_token(double seconds) {
 }
 
 std::string Metrics::text(const SchedulerState& state, const SchedulerOptions& options) const {
-  const double kept =
-      static_cast<double>(state.num_kept) / static_cast<double>(options.context * options.slots);
+  const int64_t most =
+      options.kv_pieces != 0 ? options.kv_pieces * kPieceTokens : options.context * options.slots;
+  const double kept = static_cast<double>(state.num_kept) / static_cast<double>(most);
   const std::lock_guard lock(mutex_);
   return single("num_requests_running", "gauge", state.num_running) +
          single("num_requests_waiting", "gauge", state.num_waiting) +
          single("kv_cache_usage_perc", "gauge", kept) +
+         single("num_preemptions_total", "counter", state.num_preempted) +
          single("prompt_tokens_total", "counter", prompt_tokens_) +
          single("prompt_tokens_cached_total", "counter", reused_tokens_) +
          prefix_text(state.prefix, options.prefix) +

@@ -50,11 +50,19 @@ Prompts::Prompts(const ServedModel& model) : model_(model) {
   }
 }
 
-void Prompts::check_model(const std::string& name) const {
-  if (name.empty() || name == model_.name) return;
+int64_t Prompts::adapter_of(const std::string& name) const {
+  if (name.empty() || name == kDefaultModel || name == model_.name) return 0;
+  const auto found = std::ranges::find(model_.adapters, name);
+  if (found != model_.adapters.end()) return found - model_.adapters.begin() + 1;
+  std::string names = model_.name;
+  for (const std::string& adapter : model_.adapters) names += ", " + adapter;
   throw ApiError(404, error_type_of(404),
-                 core::join("model ", core::quote(name), ", expected ", model_.name), "model",
+                 core::join("model ", core::quote(name), ", expected ", names), "model",
                  "model_not_found");
+}
+
+const std::string& Prompts::model_name(int64_t adapter) const {
+  return adapter == 0 ? model_.name : model_.adapters[static_cast<size_t>(adapter - 1)];
 }
 
 void Prompts::check_bytes(size_t num_bytes) const {

@@ -27,8 +27,11 @@ class Prompts {
   /// `model` must outlive this.
   explicit Prompts(const ServedModel& model);
 
-  /// 404 unless `name` is empty or the served model's.
-  void check_model(const std::string& name) const;
+  /// Which adapter a request means by the name of a model: 0 for the served model, whose name is
+  /// also "default" or left out. 404 for another one.
+  int64_t adapter_of(const std::string& name) const;
+  /// What its answer calls that.
+  const std::string& model_name(int64_t adapter) const;
   /// A text that is longer than the longest tokens could make it need not be cut into tokens.
   void check_bytes(size_t num_bytes) const;
   /// `field`: where the tokens come from.

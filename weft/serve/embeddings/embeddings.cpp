@@ -156,9 +156,10 @@ EmbeddingRequest read_embedding_request(const json& body) {
 void answer_embeddings(const EmbeddingRequest& request, const ServedModel& model,
                        const Prompts& prompts, Metrics& metrics,
                        const std::shared_ptr<HttpReply>& reply) {
-  prompts.check_model(request.model);
+  const int64_t adapter = prompts.adapter_of(request.model);
   check_numbers(request.inputs.size(), model.width);
-  const auto collected = std::make_shared<Collected>(request, model.name, metrics, reply);
+  const auto collected =
+      std::make_shared<Collected>(request, prompts.model_name(adapter), metrics, reply);
   std::vector<std::pair<SequenceRequest, SequenceSink>> sequences;
   for (const PromptInput& input : request.inputs) {
     SequenceRequest sequence;
@@ -166,6 +167,7 @@ void answer_embeddings(const EmbeddingRequest& request, const ServedModel& model
     prompts.check(sequence.prompt, "input");
     sequence.pooling = model.pooling;
     sequence.client = request.client;
+    sequence.adapter = adapter;
     collected->count_tokens(std::ssize(sequence.prompt));
     const auto sink = [collected, index = sequences.size()](const SequenceEvent& event) {
       collected->take(index, event);

@@ -12,12 +12,15 @@ namespace weft::serve {
 PrefixCache::PrefixCache(PrefixCacheOptions options)
     : options_(std::move(options)), root_(core::sha256(options_.model)) {}
 
-std::vector<PieceKey> PrefixCache::keys_of(std::span<const int64_t> prompt) const {
+std::vector<PieceKey> PrefixCache::keys_of(std::span<const int64_t> prompt, int64_t adapter) const {
   std::vector<PieceKey> keys;
   if (options_.num_pages == 0) return keys;
+  // What a prompt begins with is longer than what another piece does, so no two messages are one.
+  const PieceKey root =
+      root_ + std::string(reinterpret_cast<const char*>(&adapter), sizeof adapter);
   for (size_t begin = 0; begin + kPieceTokens <= prompt.size(); begin += kPieceTokens) {
     const auto bytes = std::as_bytes(prompt.subspan(begin, kPieceTokens));
-    std::string message = keys.empty() ? root_ : keys.back();
+    std::string message = keys.empty() ? root : keys.back();
     message.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     keys.push_back(core::sha256(message));
   }

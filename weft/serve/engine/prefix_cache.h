@@ -16,7 +16,7 @@ struct PrefixCacheOptions {
   int64_t num_pages = 0;
   /// Of all ranks together.
   int64_t page_bytes = 0;
-  /// The model and its adapter.
+  /// The model, with what stands beside it for sequences that name no adapter.
   std::string model;
 };
 
@@ -30,8 +30,8 @@ struct PrefixCacheState {
   int64_t num_evicted = 0;
 };
 
-/// A piece of a prompt with all that stands before it: a digest that nobody can make for another
-/// prompt.
+/// A piece of a prompt with all that stands before it and the adapter: a digest that nobody can
+/// make for another prompt.
 using PieceKey = std::string;
 
 /// Knows, on rank 0 alone, which pages keep the keys and values of which whole pieces of prompts.
@@ -41,8 +41,9 @@ class PrefixCache {
  public:
   explicit PrefixCache(PrefixCacheOptions options);
 
-  /// One for each whole piece of the prompt; none where nothing is kept.
-  std::vector<PieceKey> keys_of(std::span<const int64_t> prompt) const;
+  /// One for each whole piece of the prompt of a sequence that uses this adapter; none where
+  /// nothing is kept.
+  std::vector<PieceKey> keys_of(std::span<const int64_t> prompt, int64_t adapter = 0) const;
   /// The page of a piece.
   std::optional<int64_t> find(const PieceKey& key) const;
   /// Counts pieces, the first ones of one prompt, as used now.

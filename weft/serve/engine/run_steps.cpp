@@ -20,7 +20,7 @@ void run_steps(StepRunner& runner, Scheduler* scheduler, const SchedulerOptions&
     }
     plan = share_plan(runner.group(), plan, options.slots, options.step_tokens);
     if (plan.ends) return;
-    if (plan.parts.empty()) continue;
+    if (plan.is_empty()) continue;
     const std::vector<PartScores> scores = runner.run(plan);
     if (scheduler != nullptr) scheduler->take(plan, scores);
   }

@@ -8,6 +8,12 @@
 #include "weft/core/error.h"
 
 namespace weft::serve {
+namespace {
+
+// More of the likeliest tokens take as long as the logits of all.
+constexpr int64_t kMostLikeliest = 512;
+
+}  // namespace
 
 DrawnToken logprobs_of(std::span<const float> logits, int64_t token, int64_t count) {
   const double best = *std::ranges::max_element(logits);
@@ -38,7 +44,17 @@ RunningSequence::RunningSequence(uint64_t number, SequenceRequest request, Seque
 
 void RunningSequence::begin(std::vector<PieceKey> keys) {
   keys_ = std::move(keys);
-  sampler_.begin(request_.prompt);
+  if (!std::exchange(has_begun_, true)) sampler_.begin(request_.prompt);
+}
+
+void RunningSequence::lose_slot() {
+  num_read_ = 0;
+  sum_.clear();
+  reads_again_ = true;
+}
+
+int64_t RunningSequence::num_known() const {
+  return std::ssize(request_.prompt) + std::max<int64_t>(num_drawn() - 1, 0);
 }
 
 std::span<const PieceKey> RunningSequence::keys_to(int64_t start) const {
@@ -56,30 +72,43 @@ const PieceKey* RunningSequence::next_key() const {
 
 void RunningSequence::skip_piece() {
   num_read_ += kPieceTokens;
-  num_reused_ += kPieceTokens;
+  if (!reads_again_) num_reused_ += kPieceTokens;
 }
 
 Wanted RunningSequence::wanted() const {
   if (request_.pooling == Pooling::kLast) return Wanted::kHidden;
   if (request_.pooling == Pooling::kMean) return Wanted::kHiddenSum;
-  const bool needs_logits = sampler_.needs_logits() || request_.num_logprobs >= 0;
-  return needs_logits ? Wanted::kLogits : Wanted::kLikeliest;
+  const int64_t likeliest = sampler_.num_likeliest();
+  const bool needs_logits = likeliest == 0 || likeliest > kMostLikeliest;
+  return needs_logits || request_.num_logprobs >= 0 ? Wanted::kLogits : Wanted::kLikeliest;
 }
 
-StepPart RunningSequence::next_part(int64_t slot) const {
-  StepPart part{slot, num_read_, wanted(), {last_token_}};
-  if (!reads_prompt()) return part;
+StepPart RunningSequence::next_part(int64_t slot, int64_t most_again) const {
   const auto& prompt = request_.prompt;
-  const int64_t end = std::min((num_read_ / kPieceTokens + 1) * kPieceTokens, std::ssize(prompt));
+  const int64_t num_prompt = std::ssize(prompt);
+  StepPart part{slot, num_read_, Wanted::kNothing, {}, request_.adapter};
+  if (num_read_ >= num_prompt) {
+    const int64_t first = num_read_ - num_prompt;
+    const int64_t count = reads_known() ? std::min(num_known() - num_read_, most_again) : 1;
+    part.tokens.assign(drawn_.begin() + first, drawn_.begin() + first + count);
+    if (!reads_known()) want(part);
+    return part;
+  }
+  const int64_t end = std::min((num_read_ / kPieceTokens + 1) * kPieceTokens, num_prompt);
   part.tokens.assign(prompt.begin() + num_read_, prompt.begin() + end);
-  const bool is_last = end == std::ssize(prompt);
-  if (!is_last && request_.pooling != Pooling::kMean) part.wanted = Wanted::kNothing;
+  const bool is_last = end == num_prompt && drawn_.empty();
+  if (is_last || request_.pooling == Pooling::kMean) want(part);
   return part;
+}
+
+void RunningSequence::want(StepPart& part) const {
+  part.wanted = wanted();
+  if (part.wanted == Wanted::kLikeliest) part.num_likeliest = sampler_.num_likeliest();
 }
 
 // Throws ConfigError if the logits are none.
 int64_t RunningSequence::draw(const PartScores& scores, SequenceEvent& event) {
-  if (wanted() == Wanted::kLikeliest) return generate::likeliest_token(scores.likeliest);
+  if (wanted() == Wanted::kLikeliest) return sampler_.sample_likeliest(scores.likeliest);
   const int64_t token = sampler_.sample(scores.logits);
   if (request_.num_logprobs >= 0) {
     event.token = logprobs_of(scores.logits, token, request_.num_logprobs);
@@ -89,8 +118,7 @@ int64_t RunningSequence::draw(const PartScores& scores, SequenceEvent& event) {
 
 // True if it was the last one.
 bool RunningSequence::take_token(int64_t token, int64_t context, SequenceEvent& event) {
-  last_token_ = token;
-  ++num_drawn_;
+  drawn_.push_back(token);
   const generate::TextStream::Step step = stream_.push(token);
   event.text = step.text;
   if (step.verdict == generate::Verdict::kStop) {
@@ -99,7 +127,7 @@ bool RunningSequence::take_token(int64_t token, int64_t context, SequenceEvent& 
     return true;
   }
   const bool is_full = num_read_ >= context;
-  if (num_drawn_ < request_.options.generate.max_tokens && !is_full) return false;
+  if (num_drawn() < request_.options.generate.max_tokens && !is_full) return false;
   event.text += stream_.finish();
   event.end = SequenceEnd::kLength;
   return true;
@@ -109,7 +137,7 @@ bool RunningSequence::take_token(int64_t token, int64_t context, SequenceEvent& 
 bool RunningSequence::take_hidden(std::span<const float> hidden, SequenceEvent& event) {
   sum_.resize(hidden.size());
   for (size_t i = 0; i < hidden.size(); ++i) sum_[i] += hidden[i];
-  if (reads_prompt()) return false;
+  if (reads_known()) return false;
   const double squares = std::inner_product(sum_.begin(), sum_.end(), sum_.begin(), 0.0);
   core::check<core::ConfigError>(std::isfinite(squares) && squares > 0,
                                  "serve: the model's hidden states, expected finite numbers; its "
@@ -145,7 +173,7 @@ void RunningSequence::end(SequenceEnd end, const std::string& error) {
 
 void RunningSequence::tell(SequenceEvent& event) {
   event.num_reused = num_reused_;
-  event.num_drawn = num_drawn_;
+  event.num_drawn = num_drawn();
   sink_(event);
 }
 

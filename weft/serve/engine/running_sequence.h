@@ -22,15 +22,23 @@ class RunningSequence {
 
   uint64_t number() const { return number_; }
   size_t client() const { return request_.client; }
+  int64_t adapter() const { return request_.adapter; }
   const std::vector<int64_t>& prompt() const { return request_.prompt; }
   /// Positions that are kept, those of them that pages had, and tokens that were drawn.
   int64_t num_read() const { return num_read_; }
   int64_t num_reused() const { return num_reused_; }
-  int64_t num_drawn() const { return num_drawn_; }
-  bool reads_prompt() const { return num_read_ < std::ssize(request_.prompt); }
+  int64_t num_drawn() const { return std::ssize(drawn_); }
+  /// Tokens that are known but for the last one: the prompt, then those that were drawn.
+  int64_t num_known() const;
+  /// What is read next is a piece of the prompt, or tokens that were drawn before the sequence lost
+  /// its slot, rather than the last token.
+  bool reads_known() const { return num_read_ < num_known(); }
 
-  /// Begins to read. `keys`: of the prompt's whole pieces, or none.
+  /// Begins to read, for the first time or again. `keys`: of the prompt's whole pieces, or none.
   void begin(std::vector<PieceKey> keys);
+  /// Forgets what it has read, all of which it reads again: its text goes on as if nothing had
+  /// been.
+  void lose_slot();
   /// The keys of the pieces up to and with the one at `start`.
   std::span<const PieceKey> keys_to(int64_t start) const;
   /// The key of the piece that is read next, if a page can take its place: what follows the
@@ -38,8 +46,9 @@ class RunningSequence {
   const PieceKey* next_key() const;
   /// Goes on behind that piece, which a page has.
   void skip_piece();
-  /// What it reads next: its last token, or the next piece of its prompt.
-  StepPart next_part(int64_t slot) const;
+  /// What it reads next: its last token, or the next piece of its prompt, or of what was drawn at
+  /// most `most_again` tokens.
+  StepPart next_part(int64_t slot, int64_t most_again = 1) const;
   /// Takes what its part has given and tells the sink. True if it has ended; `context`: the most
   /// positions.
   bool take(const StepPart& part, const PartScores& scores, int64_t context);
@@ -48,6 +57,7 @@ class RunningSequence {
 
  private:
   Wanted wanted() const;
+  void want(StepPart& part) const;
   int64_t draw(const PartScores& scores, SequenceEvent& event);
   bool take_token(int64_t token, int64_t context, SequenceEvent& event);
   bool take_hidden(std::span<const float> hidden, SequenceEvent& event);
@@ -63,8 +73,8 @@ class RunningSequence {
   std::vector<double> sum_;
   int64_t num_read_ = 0;
   int64_t num_reused_ = 0;
-  int64_t num_drawn_ = 0;
-  int64_t last_token_ = 0;
+  std::vector<int64_t> drawn_;
+  bool has_begun_ = false, reads_again_ = false;
 };
 
 /// `token` and the `count` likeliest tokens with ln of their probabilities by `logits`, finite or

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "weft/core/clock.h"
 #include "weft/core/error.h"
@@ -16,6 +17,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kScheduler = "serve.Scheduler";
 
+// Pieces that so many positions take.
+int64_t pieces_of(int64_t positions) { return (positions + kPieceTokens - 1) / kPieceTokens; }
+
 SchedulerOptions checked_options(const SchedulerOptions& options) {
   const auto check_range = [](const char* name, int64_t value, int64_t low, int64_t high) {
     check<ConfigError>(value >= low && value <= high, kScheduler, ": ", name, ": ", value,
@@ -26,6 +30,9 @@ SchedulerOptions checked_options(const SchedulerOptions& options) {
   check_range("slots", options.slots, 1, 1024);
   check_range("max_queue", options.max_queue, 1, kMost);
   check_range("step_tokens", options.step_tokens, options.slots + kPieceTokens, kMost);
+  if (options.kv_pieces != 0) {
+    check_range("kv_pieces", options.kv_pieces, pieces_of(options.context), int64_t{1} << 40);
+  }
   return options;
 }
 
@@ -35,6 +42,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, text::Tokenizer tokenizer)
     : options_(checked_options(options)),
       tokenizer_(std::move(tokenizer)),
       slots_(static_cast<size_t>(options.slots)),
+      planned_(static_cast<size_t>(options.slots)),
       prefixes_(options.prefix) {}
 
 Scheduler::~Scheduler() = default;
@@ -98,15 +106,32 @@ void Scheduler::take_cancelled() {
     }
   }
   for (const auto& sequence : ended) sequence->end(SequenceEnd::kCancelled, "");
-  for (Slot& slot : slots_) {
+  for (int64_t i = 0; i < options_.slots; ++i) {
+    const Slot& slot = slots_[static_cast<size_t>(i)];
     if (slot == nullptr) continue;
     if (std::ranges::find(cancelled, slot->number()) == cancelled.end()) continue;
     slot->end(SequenceEnd::kCancelled, "");
-    slot.reset();
+    free_slot(i);
   }
 }
 
-// Null where nothing waits.
+void Scheduler::free_slot(int64_t slot) {
+  slots_[static_cast<size_t>(slot)].reset();
+  if (options_.kv_pieces != 0) freed_.push_back(slot);
+}
+
+// Whether a sequence that waits has room for all that it is known to read; alone it always has.
+bool Scheduler::fits(const RunningSequence& waiting) const {
+  if (options_.kv_pieces == 0) return true;
+  int64_t pieces = 0;
+  for (const Slot& slot : slots_) {
+    if (slot != nullptr) pieces += pieces_of(std::max(slot->num_read(), slot->num_known()));
+  }
+  const int64_t wanted = pieces_of(std::min(waiting.num_known() + 1, options_.context));
+  return pieces == 0 || pieces + wanted <= options_.kv_pieces;
+}
+
+// Null where nothing waits, or what comes next has no room.
 Scheduler::Slot Scheduler::take_next() {
   std::map<size_t, int64_t> num_running;
   for (const Slot& slot : slots_) {
@@ -117,7 +142,7 @@ Scheduler::Slot Scheduler::take_next() {
     const auto found = num_running.find(waiting->client());
     return found == num_running.end() ? 0 : found->second;
   });
-  if (next == queue_.end()) return nullptr;
+  if (next == queue_.end() || !fits(**next)) return nullptr;
   Slot taken = std::move(*next);
   queue_.erase(next);
   return taken;
@@ -128,13 +153,56 @@ void Scheduler::fill_slots() {
     if (slot != nullptr) continue;
     slot = take_next();
     if (slot == nullptr) return;
-    slot->begin(prefixes_.keys_of(slot->prompt()));
+    slot->begin(prefixes_.keys_of(slot->prompt(), slot->adapter()));
     prefixes_.count_asked(std::ssize(slot->prompt()));
   }
 }
 
+// The slot of the sequence that came last; there is one.
+int64_t Scheduler::youngest() const {
+  const auto number_of = [](const Slot& slot) {
+    return slot == nullptr ? uint64_t{0} : slot->number();
+  };
+  return std::ranges::max_element(slots_, {}, number_of) - slots_.begin();
+}
+
+// After the step that is planned.
+int64_t Scheduler::kept_pieces() const {
+  int64_t pieces = 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] == nullptr) continue;
+    pieces += pieces_of(std::max(slots_[i]->num_read(), planned_[i]));
+  }
+  return pieces;
+}
+
+// Whether the slot's sequence may keep so many more positions in the step that is planned; younger
+// ones, of which nothing is planned yet, lose their slots for it.
+bool Scheduler::make_room(int64_t slot, int64_t tokens) {
+  const auto index = static_cast<size_t>(slot);
+  const int64_t before = slots_[index]->num_read();
+  const int64_t more = pieces_of(before + tokens) - pieces_of(before);
+  while (options_.kv_pieces != 0 && kept_pieces() + more > options_.kv_pieces) {
+    const int64_t other = youngest();
+    if (other == slot) return false;
+    preempt(other);
+  }
+  planned_[index] = before + tokens;
+  return true;
+}
+
+// It waits before all others, which are younger.
+void Scheduler::preempt(int64_t slot) {
+  Slot lost = std::move(slots_[static_cast<size_t>(slot)]);
+  lost->lose_slot();
+  free_slot(slot);
+  const std::lock_guard lock(mutex_);
+  queue_.push_front(std::move(lost));
+  ++state_.num_preempted;
+}
+
 // Takes pages for what the slot's sequence would read next. False if it is better to wait for a
-// piece that another one reads in this step.
+// piece that another one reads in this step, or has no room.
 bool Scheduler::load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan) {
   RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
   const int64_t start = sequence.num_read();
@@ -142,6 +210,7 @@ bool Scheduler::load_pages(int64_t slot, const std::set<PieceKey>& being_read, S
   for (; key != nullptr && !being_read.contains(*key); key = sequence.next_key()) {
     const auto page = prefixes_.find(*key);
     if (!page) break;
+    if (!make_room(slot, kPieceTokens)) return false;
     plan.loads.push_back({slot, sequence.num_read(), *page});
     sequence.skip_piece();
   }
@@ -158,12 +227,13 @@ void Scheduler::add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan
                           int64_t& left) {
   if (!load_pages(slot, being_read, plan)) return;
   const RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
-  StepPart part = sequence.next_part(slot);
+  StepPart part = sequence.next_part(slot, std::min(left, options_.most_again));
   const int64_t tokens = std::ssize(part.tokens);
   if (tokens > left) {
     left = 0;
     return;
   }
+  if (!make_room(slot, tokens)) return;
   left -= tokens;
   const auto keys = sequence.keys_to(part.start);
   if (tokens == kPieceTokens && !keys.empty()) {
@@ -175,26 +245,31 @@ void Scheduler::add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan
   plan.parts.push_back(std::move(part));
 }
 
+// The oldest first: the others make room for it.
 StepPlan Scheduler::make_plan() {
   StepPlan plan;
   int64_t left = options_.step_tokens;
-  std::vector<int64_t> readers;
+  std::vector<int64_t> running;
+  std::ranges::fill(planned_, 0);
   for (int64_t i = 0; i < std::ssize(slots_); ++i) {
     const Slot& slot = slots_[static_cast<size_t>(i)];
     if (slot == nullptr) continue;
-    if (slot->reads_prompt()) {
-      readers.push_back(i);
-    } else {
-      plan.parts.push_back(slot->next_part(i));
-      --left;
-    }
+    running.push_back(i);
+    if (!slot->reads_known()) --left;
   }
-  std::ranges::sort(readers, {},
+  std::ranges::sort(running, {},
                     [this](int64_t slot) { return slots_[static_cast<size_t>(slot)]->number(); });
   std::set<PieceKey> being_read;
-  for (const int64_t slot : readers) {
-    if (left > 0) add_piece(slot, being_read, plan, left);
+  for (const int64_t i : running) {
+    const Slot& slot = slots_[static_cast<size_t>(i)];
+    if (slot == nullptr) continue;
+    if (slot->reads_known()) {
+      if (left > 0) add_piece(i, being_read, plan, left);
+    } else if (make_room(i, 1)) {
+      plan.parts.push_back(slot->next_part(i));
+    }
   }
+  plan.freed = std::exchange(freed_, {});
   return plan;
 }
 
@@ -217,7 +292,7 @@ void Scheduler::take(const StepPlan& plan, const std::vector<PartScores>& scores
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const StepPart& part = plan.parts[i];
     Slot& slot = slots_[static_cast<size_t>(part.slot)];
-    if (slot->take(part, scores[i], options_.context)) slot.reset();
+    if (slot->take(part, scores[i], options_.context)) free_slot(part.slot);
   }
   const std::lock_guard lock(mutex_);
   step_start_.reset();
@@ -231,10 +306,11 @@ void Scheduler::end_all(const std::string& error) {
     waiting.swap(queue_);
   }
   for (const auto& sequence : waiting) sequence->end(end, error);
-  for (Slot& slot : slots_) {
+  for (int64_t i = 0; i < options_.slots; ++i) {
+    const Slot& slot = slots_[static_cast<size_t>(i)];
     if (slot == nullptr) continue;
     slot->end(end, error);
-    slot.reset();
+    free_slot(i);
   }
 }
 

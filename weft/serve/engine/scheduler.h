@@ -32,6 +32,12 @@ struct SchedulerOptions {
   /// The most tokens of a step, at least kPieceTokens more than slots: every running sequence's
   /// next one, then pieces of prompts as far as there is room, the oldest prompt's first.
   int64_t step_tokens = 512;
+  /// The most pieces of kPieceTokens positions that running sequences keep together, at least those
+  /// of one context; 0: as many as there are slots for.
+  int64_t kv_pieces = 0;
+  /// How many drawn tokens a sequence that has lost its slot reads at once: at most
+  /// StepRunner::most_as_alone.
+  int64_t most_again = 1;
   /// Keys and values of prompts that are kept for others.
   PrefixCacheOptions prefix = {};
 };
@@ -53,6 +59,8 @@ struct SchedulerState {
   int64_t num_waiting = 0;
   /// Positions that are kept of running sequences, of context * slots.
   int64_t num_kept = 0;
+  /// How often a sequence lost its slot to an older one.
+  int64_t num_preempted = 0;
   /// How long the step takes that runs now; 0: none.
   double step_seconds = 0;
   bool is_draining = false;
@@ -63,8 +71,10 @@ struct SchedulerState {
 /// Decides, on rank 0 alone, what each step does: sequences wait until a slot is free, those of the
 /// client first of whose fewest run, and of one client's the oldest; they read their prompts and
 /// are continued until they end or are cancelled. Whole pieces of a prompt are read once and kept
-/// in pages; for prompts that begin alike they are copied. `submit`, `cancel`, `drain` and `state`
-/// may be called on any thread, the others on one.
+/// in pages; for prompts that begin alike they are copied. Where running sequences may keep no more
+/// positions, the youngest loses its slot to an older one that needs them, waits again, and later
+/// reads all of its tokens anew; its answer has the same bits. `submit`, `cancel`, `drain` and
+/// `state` may be called on any thread, the others on one.
 class Scheduler {
  public:
   /// `tokenizer` turns tokens to text. Throws ConfigError for options out of range.
@@ -100,6 +110,12 @@ class Scheduler {
   void take_cancelled();
   void fill_slots();
   Slot take_next();
+  bool fits(const RunningSequence& waiting) const;
+  int64_t youngest() const;
+  int64_t kept_pieces() const;
+  bool make_room(int64_t slot, int64_t tokens);
+  void preempt(int64_t slot);
+  void free_slot(int64_t slot);
   StepPlan make_plan();
   void add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan, int64_t& left);
   bool load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan);
@@ -109,6 +125,10 @@ class Scheduler {
   text::Tokenizer tokenizer_;
   /// Only for the thread of the steps.
   std::vector<Slot> slots_;
+  /// Positions that each slot's sequence keeps after the step that is planned.
+  std::vector<int64_t> planned_;
+  /// Slots whose sequences have gone since the last plan, if that frees memory.
+  std::vector<int64_t> freed_;
   PrefixCache prefixes_;
 
   mutable std::mutex mutex_;

@@ -31,6 +31,8 @@ struct SequenceRequest {
   size_t client = 0;
   /// Given: the sequence ends with its prompt, and its vector is told.
   std::optional<Pooling> pooling = {};
+  /// Which of the model's adapters it uses (nn::AdapterScope).
+  int64_t adapter = 0;
 };
 
 /// A token and ln of its probability under the model itself, whatever the sampler makes of it.

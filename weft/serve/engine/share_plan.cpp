@@ -9,8 +9,8 @@ namespace weft::serve {
 namespace {
 
 // Numbers that come before a plan's copies and parts, and before a part's tokens.
-constexpr int64_t kPlanHead = 5;
-constexpr int64_t kPartHead = 4;
+constexpr int64_t kPlanHead = 6;
+constexpr int64_t kPartHead = 6;
 constexpr int64_t kCopyNumbers = 3;
 
 void append(std::vector<int64_t>& numbers, const std::vector<PageCopy>& copies) {
@@ -21,15 +21,20 @@ void append(std::vector<int64_t>& numbers, const std::vector<PageCopy>& copies) 
 
 // The first number says how many there are.
 std::vector<int64_t> encode(const StepPlan& plan) {
-  std::vector<int64_t> numbers = {0, plan.ends ? 1 : 0, std::ssize(plan.loads),
-                                  std::ssize(plan.parts), std::ssize(plan.stores)};
+  std::vector<int64_t> numbers = {0,
+                                  plan.ends ? 1 : 0,
+                                  std::ssize(plan.loads),
+                                  std::ssize(plan.parts),
+                                  std::ssize(plan.stores),
+                                  std::ssize(plan.freed)};
   append(numbers, plan.loads);
   for (const StepPart& part : plan.parts) {
     numbers.insert(numbers.end(), {part.slot, part.start, static_cast<int64_t>(part.wanted),
-                                   std::ssize(part.tokens)});
+                                   part.adapter, part.num_likeliest, std::ssize(part.tokens)});
     numbers.insert(numbers.end(), part.tokens.begin(), part.tokens.end());
   }
   append(numbers, plan.stores);
+  numbers.insert(numbers.end(), plan.freed.begin(), plan.freed.end());
   numbers.front() = std::ssize(numbers);
   return numbers;
 }
@@ -50,10 +55,14 @@ StepPlan decode(const std::vector<int64_t>& encoded) {
     part.slot = numbers[0];
     part.start = numbers[1];
     part.wanted = static_cast<Wanted>(numbers[2]);
-    part.tokens.assign(numbers + kPartHead, numbers + kPartHead + numbers[3]);
-    numbers += kPartHead + numbers[3];
+    part.adapter = numbers[3];
+    const int64_t* const tokens = numbers + kPartHead;
+    part.num_likeliest = numbers[4];
+    numbers = tokens + numbers[5];
+    part.tokens.assign(tokens, numbers);
   }
-  decode(numbers, encoded[4], plan.stores);
+  numbers = decode(numbers, encoded[4], plan.stores);
+  plan.freed.assign(numbers, numbers + encoded[5]);
   return plan;
 }
 
@@ -72,7 +81,7 @@ void broadcast(const dist::Group& group, std::vector<int64_t>& numbers, int64_t 
 StepPlan share_plan(const dist::Group& group, const StepPlan& plan, int64_t usual_parts,
                     int64_t usual_tokens) {
   if (group.size() == 1) return plan;
-  const int64_t usual = kPlanHead + usual_parts * (kPartHead + kCopyNumbers) + usual_tokens;
+  const int64_t usual = kPlanHead + usual_parts * (kPartHead + kCopyNumbers + 1) + usual_tokens;
   std::vector<int64_t> numbers;
   if (group.rank() == 0) numbers = encode(plan);
   numbers.resize(static_cast<size_t>(std::max(usual, std::ssize(numbers))));

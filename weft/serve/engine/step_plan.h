@@ -21,6 +21,10 @@ struct StepPart {
   int64_t start = 0;
   Wanted wanted = Wanted::kNothing;
   std::vector<int64_t> tokens;
+  /// Which adapter its sequence uses (nn::AdapterScope).
+  int64_t adapter = 0;
+  /// Of the likeliest tokens that may follow, how many are wanted.
+  int64_t num_likeliest = 1;
 };
 
 /// Keys and values of one piece, which go from a page to a slot or back.
@@ -31,15 +35,19 @@ struct PageCopy {
   int64_t page = 0;
 };
 
-/// All that the ranks do in a step, in this order: pages are copied to slots, behind the positions
-/// that these keep, parts are read, at most one of each sequence, and what was read goes to pages.
-/// Rank 0 decides it.
+/// All that the ranks do in a step, in this order: slots give up their memory, pages are copied to
+/// slots, behind the positions that these keep, parts are read, at most one of each sequence, and
+/// what was read goes to pages. Rank 0 decides it.
 struct StepPlan {
   /// The last one; it has nothing else.
   bool ends = false;
   std::vector<PageCopy> loads;
   std::vector<StepPart> parts;
   std::vector<PageCopy> stores;
+  /// Slots whose sequences have gone.
+  std::vector<int64_t> freed = {};
+
+  bool is_empty() const { return loads.empty() && parts.empty() && freed.empty(); }
 };
 
 }  // namespace weft::serve

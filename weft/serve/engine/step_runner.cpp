@@ -4,10 +4,12 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "weft/core/error.h"
 #include "weft/models/reads_each.h"
+#include "weft/nn/adapters/adapter_scope.h"
 
 // Shape letters: B sequences, T tokens, D width, V vocabulary.
 
@@ -26,6 +28,16 @@ nn::KvCache& StepRunner::cache_of(int64_t slot, int64_t length) {
   if (cache == nullptr) cache = std::make_unique<nn::KvCache>(model_->make_cache(1, context_));
   cache->truncate(length);
   return *cache;
+}
+
+int64_t StepRunner::most_as_alone() const {
+  const c10::InferenceMode inference;
+  auto* const together = dynamic_cast<models::ReadsEach*>(model_.get());
+  return together == nullptr ? 1 : together->most_as_alone(model_->make_cache(1, 1));
+}
+
+int64_t StepRunner::num_used_slots() const {
+  return std::ranges::count_if(caches_, [](const auto& cache) { return cache != nullptr; });
 }
 
 int64_t StepRunner::page_bytes() const {
@@ -47,13 +59,16 @@ void StepRunner::store(const PageCopy& copy) {
 }
 
 // In one pass where the model can.
-at::Tensor StepRunner::read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches) {
+at::Tensor StepRunner::read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches,
+                                 const std::vector<int64_t>& adapters) {
   auto* const together = dynamic_cast<models::ReadsEach*>(model_.get());
   if (together != nullptr && together->reads_each(*caches.front())) {
+    const nn::AdapterScope scope(adapters);
     return together->read_each(ids_B, caches);
   }
   std::vector<at::Tensor> rows;
   for (size_t i = 0; i < caches.size(); ++i) {
+    const nn::AdapterScope scope({&adapters[i], 1});
     const at::Tensor id_11 = ids_B.narrow(0, static_cast<int64_t>(i), 1).unsqueeze(0);
     rows.push_back(model_->forward(id_11, caches[i]));
   }
@@ -65,20 +80,23 @@ void StepRunner::read_tokens(const StepPlan& plan) {
   std::vector<int64_t> ids;
   std::vector<size_t> indices;
   std::vector<nn::KvCache*> caches;
+  std::vector<int64_t> adapters;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     if (plan.parts[i].tokens.size() != 1) continue;
     indices.push_back(i);
     ids.push_back(plan.parts[i].tokens.front());
+    adapters.push_back(plan.parts[i].adapter);
     caches.push_back(&cache_of(plan.parts[i].slot, plan.parts[i].start));
   }
   if (ids.empty()) return;
-  const at::Tensor x_B1D = read_each(at::tensor(ids, at::kLong), caches);
+  const at::Tensor x_B1D = read_each(at::tensor(ids, at::kLong), caches, adapters);
   for (size_t row = 0; row < indices.size(); ++row) {
     last_11D_[indices[row]] = x_B1D.narrow(0, static_cast<int64_t>(row), 1);
   }
 }
 
 void StepRunner::read_piece(const StepPart& part, size_t index) {
+  const nn::AdapterScope scope({&part.adapter, 1});
   const at::Tensor ids_1T = at::tensor(part.tokens, at::kLong).unsqueeze(0);
   const at::Tensor x_1TD = model_->forward(ids_1T, &cache_of(part.slot, part.start));
   last_11D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
@@ -88,16 +106,24 @@ void StepRunner::read_piece(const StepPart& part, size_t index) {
 void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores) {
   std::vector<at::Tensor> rows;
   std::vector<size_t> indices;
+  std::vector<int64_t> adapters;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     if (plan.parts[i].wanted != wanted) continue;
+    adapters.push_back(plan.parts[i].adapter);
     rows.push_back(last_11D_[i]);
     indices.push_back(i);
   }
   if (rows.empty()) return;
   const at::Tensor x_B1D = at::cat(rows);
+  const nn::AdapterScope scope(adapters);
   if (wanted == Wanted::kLikeliest) {
-    const std::vector<nn::Largest> likeliest = model_->likeliest(x_B1D);
-    for (size_t row = 0; row < rows.size(); ++row) scores[indices[row]].likeliest = likeliest[row];
+    int64_t count = 1;
+    for (const size_t i : indices) count = std::max(count, plan.parts[i].num_likeliest);
+    likeliest_ = model_->likeliest(x_B1D, count);
+    const auto size = static_cast<size_t>(count);
+    for (size_t row = 0; row < rows.size(); ++row) {
+      scores[indices[row]].likeliest = std::span(likeliest_).subspan(row * size, size);
+    }
     return;
   }
   logits_BV_ = model_->logits(x_B1D).select(1, 0).to(at::kFloat).contiguous();
@@ -122,6 +148,7 @@ std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   const c10::InferenceMode inference;
   last_11D_.assign(plan.parts.size(), {});
   hidden_D_.assign(plan.parts.size(), {});
+  for (const int64_t slot : plan.freed) caches_[static_cast<size_t>(slot)].reset();
   for (const PageCopy& copy : plan.loads) load(copy);
   read_tokens(plan);
   for (size_t i = 0; i < plan.parts.size(); ++i) {

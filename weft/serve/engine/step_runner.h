@@ -16,7 +16,8 @@ namespace weft::serve {
 
 /// What is known of a part; which, its plan says.
 struct PartScores {
-  nn::Largest likeliest = {};
+  /// At least as many as its plan wants (nn::largest), until the runner's next step.
+  std::span<const nn::Largest> likeliest = {};
   /// Of the whole vocabulary, until the runner's next step.
   std::span<const float> logits = {};
   /// As wide as the model, until the runner's next step.
@@ -36,6 +37,9 @@ class StepRunner {
   /// stored has at most the number of those that were stored before it.
   std::vector<PartScores> run(const StepPlan& plan);
 
+  /// The most tokens of a part whose numbers are those of parts of one token each, bit for bit; the
+  /// same on all ranks. Not collective.
+  int64_t most_as_alone() const;
   /// What a page takes on all ranks together. Collective.
   int64_t page_bytes() const;
 
@@ -43,6 +47,8 @@ class StepRunner {
   const models::CausalLM& model() const { return *model_; }
   int64_t context() const { return context_; }
   int64_t num_slots() const { return std::ssize(caches_); }
+  /// Slots that have memory.
+  int64_t num_used_slots() const;
   /// Pages whose memory has been taken.
   int64_t num_pages() const { return std::ssize(pages_); }
 
@@ -50,7 +56,8 @@ class StepRunner {
   nn::KvCache& cache_of(int64_t slot, int64_t length);
   void load(const PageCopy& copy);
   void store(const PageCopy& copy);
-  at::Tensor read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches);
+  at::Tensor read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches,
+                       const std::vector<int64_t>& adapters);
   void read_tokens(const StepPlan& plan);
   void read_piece(const StepPart& part, size_t index);
   void score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores);
@@ -67,6 +74,7 @@ class StepRunner {
   /// Of parts whose hidden states are wanted.
   std::vector<at::Tensor> hidden_D_;
   at::Tensor logits_BV_;
+  std::vector<nn::Largest> likeliest_;
 };
 
 }  // namespace weft::serve

@@ -137,7 +137,10 @@ Completions& Service::completions() const {
 }
 
 void Service::health(const HttpRequest& /*request*/, const Reply& reply) {
-  const SchedulerState state = model().scheduler->state();
+  const ServedModel& served = model();
+  const std::string still = served.standstill ? served.standstill() : "";
+  if (!still.empty()) throw ApiError(503, error_type_of(503), still);
+  const SchedulerState state = served.scheduler->state();
   if (state.is_draining) throw ApiError(503, error_type_of(503), "the server is about to end");
   if (state.step_seconds > kStuckSeconds) {
     throw ApiError(503, error_type_of(503),
@@ -157,13 +160,19 @@ void Service::metrics(const HttpRequest& /*request*/, const Reply& reply) {
 void Service::models(const HttpRequest& /*request*/, const Reply& reply) {
   static const int64_t created = unix_seconds();
   const ServedModel& served = model();
-  send_json(reply, {{"object", "list"},
-                    {"data",
-                     {{{"id", served.name},
-                       {"object", "model"},
-                       {"created", created},
-                       {"owned_by", "weft"},
-                       {"max_model_len", served.scheduler->options().context}}}}});
+  const auto model_of = [&](const std::string& name) -> json {
+    return {{"id", name},
+            {"object", "model"},
+            {"created", created},
+            {"owned_by", "weft"},
+            {"max_model_len", served.scheduler->options().context}};
+  };
+  json list = json::array({model_of(served.name)});
+  for (const std::string& adapter : served.adapters) {
+    list.push_back(model_of(adapter));
+    list.back()["parent"] = served.name;
+  }
+  send_json(reply, {{"object", "list"}, {"data", std::move(list)}});
 }
 
 // In llama-server's words, without anything of what clients say.
@@ -243,7 +252,9 @@ void Service::respond(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
   ResponseRequest wanted = read_response_request(body_of(request), request.body);
   wanted.completion.client = client_of(request, access_);
-  auto form = response_form(new_reply_head("resp_", true, own.model().name), wanted.echo);
+  const Prompts& prompts = own.prompts();
+  const std::string& name = prompts.model_name(prompts.adapter_of(wanted.completion.model));
+  auto form = response_form(new_reply_head("resp_", true, name), wanted.echo);
   own.answer_as(std::move(form), std::move(wanted.completion), reply);
 }
 

@@ -1,6 +1,7 @@
 #include "weft/cli/verbs/serve/served.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "weft/cli/streams.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
+#include "weft/dist/launch/status_page.h"
 #include "weft/generate/text_generator.h"
 #include "weft/models/config/sources.h"
 #include "weft/serve/engine/run_steps.h"
@@ -20,6 +22,27 @@ namespace {
 std::string name_of(const ServedOptions& options, const std::string& path) {
   if (!options.alias.empty()) return options.alias;
   return std::filesystem::path(path).lexically_normal().filename().string();
+}
+
+// Ranks meet several times a second even without requests; alone, a step's time tells.
+std::string standstill() {
+  constexpr std::chrono::seconds kLimit{10};
+  const dist::StatusPage* const page = dist::shared_status_page();
+  return page == nullptr || page->num_ranks() == 1 ? "" : dist::standstill(*page, kLimit);
+}
+
+std::vector<std::string> adapter_names(const ServedOptions& options) {
+  std::vector<std::string> names;
+  for (const NamedAdapter& each : options.model.named_adapters) names.push_back(each.name);
+  return names;
+}
+
+void check_names(const ServedOptions& options, const std::string& path) {
+  const std::string model = name_of(options, path);
+  for (const std::string& name : adapter_names(options)) {
+    core::check<core::ConfigError>(name != model, "--adapter: ", core::quote(name),
+                                   " is what requests call the model, expected another name");
+  }
 }
 
 // What flags and model make of a scheduler, without a prefix cache.
@@ -61,6 +84,20 @@ serve::PrefixCacheOptions prefix_options(const ServedOptions& options, const Ses
 
 }  // namespace
 
+// As many pieces as fit into what was asked for, and room for one sequence. Collective.
+int64_t kv_pieces(const ServedOptions& options, const serve::StepRunner& runner) {
+  constexpr int64_t kMiB = 1 << 20;
+  if (options.kv_cache_mb == 0) return 0;
+  const int64_t bytes = runner.page_bytes();
+  const int64_t pieces = options.kv_cache_mb * kMiB / bytes;
+  const int64_t least = (runner.context() + serve::kPieceTokens - 1) / serve::kPieceTokens;
+  core::check<core::ConfigError>(pieces >= least, "--kv-cache-mb: ", options.kv_cache_mb,
+                                 ", expected 0 or at least ", (least * bytes + kMiB - 1) / kMiB,
+                                 " for one sequence of ", runner.context(),
+                                 " tokens; give more or a smaller --ctx-size");
+  return pieces;
+}
+
 void ServedFront::open(const ServedOptions& options, const Session& session,
                        const serve::SchedulerOptions& scheduler) {
   text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
@@ -68,11 +105,13 @@ void ServedFront::open(const ServedOptions& options, const Session& session,
   const models::ModelConfig& config = session.loaded.model->config();
   open_model({name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
               models::load_chat_template(*session.file), config.vocab_size, config.width,
-              options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast});
+              options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast,
+              adapter_names(options), standstill});
 }
 
 int run_served(const ServedOptions& options, const ModelOptions& model, const dist::World& world,
                const std::function<std::unique_ptr<ServedFront>()>& make_front) {
+  check_names(options, model.path);
   watch_interrupt();
   watch_termination();
   const std::unique_ptr<ServedFront> front = world.rank() == 0 ? make_front() : nullptr;
@@ -81,6 +120,8 @@ int run_served(const ServedOptions& options, const ModelOptions& model, const di
     serve::SchedulerOptions scheduler = scheduler_options(options, session);
     serve::StepRunner runner(session.loaded.model, scheduler.context, scheduler.slots);
     scheduler.prefix = prefix_options(options, session, runner);
+    scheduler.kv_pieces = kv_pieces(options, runner);
+    scheduler.most_again = runner.most_as_alone();
     if (front) front->open(options, session, scheduler);
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
                      [&] { front->before_step(); });

@@ -1,4 +1,4 @@
-#include "weft/models/passes/fused_delta.h"
+#include "weft/models/passes/mixers/fused_delta.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/exp.h>
