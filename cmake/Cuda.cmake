@@ -28,6 +28,8 @@ function(weft_add_kernels target)
   list(APPEND codes -gencode arch=compute_${newest},code=compute_${newest})
   foreach(source ${ARGN})
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
+    get_filename_component(folder ${object} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
     add_custom_command(
       OUTPUT ${object}
       COMMAND ${CCACHE} ${WEFT_NVCC} -std=c++20 -O3 -I${weft_SOURCE_DIR} -Werror all-warnings

@@ -29,6 +29,7 @@ PROGRAMS = "for programs that link weft"
 TESTS = "looks inside for tests"
 ALLOWED = {
     "UnicodeClass": "its values are used without its name",
+    "__launch_bounds__": "CUDA's, before the name of a kernel",
     "element_value": "part of the reference that tests hold kernels to",
     "has_device": "lets tests and programs go on without a GPU",
     "known_patterns": TESTS,

@@ -1,6 +1,6 @@
 #include "bench/cuda/plain_multiply.h"
-#include "weft/cuda/launch.h"
-#include "weft/cuda/warp.h"
+#include "weft/cuda/kernels/launch.h"
+#include "weft/cuda/kernels/warp.h"
 
 namespace weft::bench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "weft/cuda/multiply.h"
+#include "weft/cuda/kernels/multiply.h"
 
 namespace weft::bench {
 

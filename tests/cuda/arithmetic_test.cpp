@@ -1,12 +1,12 @@
 // What one thread of a kernel computes, on the processor.
-#include "weft/cuda/arithmetic.h"
+#include "weft/cuda/kernels/arithmetic.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "weft/cuda/spans.h"
+#include "weft/cuda/kernels/spans.h"
 
 namespace weft::cuda {
 namespace {

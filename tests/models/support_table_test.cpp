@@ -3,26 +3,20 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/core/temp_dir.h"
+#include "tests/models/enlarged_family.h"
 #include "tests/models/family_files.h"
 #include "tests/models/gradient_goldens.h"
 #include "tests/models/model_logits.h"
 #include "tests/models/passes/pieces.h"
 #include "weft/core/files/file.h"
-#include "weft/models/config/sources.h"
 #include "weft/models/load/load.h"
-#include "weft/models/load/new_model.h"
-#include "weft/nn/linear/adapt.h"
+#include "weft/models/reads_each.h"
 
 namespace weft::models {
 namespace {
 
-using nlohmann::json;
 using test::family_path;
 
 struct Row {
@@ -67,55 +61,13 @@ bool has_published_logits(const std::string& name, const std::string& form) {
   return test::largest_difference(logits_TV, expected.logits_TV) <= 1e-4;
 }
 
-// The sizes of config.json that become columns of matrices, 16 times as large: panels take rows of
-// whole blocks of 32.
-void enlarge(json& config) {
-  constexpr int kFactor = 16;
-  const std::vector<std::string> sizes = {"hidden_size",
-                                          "head_dim",
-                                          "intermediate_size",
-                                          "moe_intermediate_size",
-                                          "shared_expert_intermediate_size",
-                                          "hidden_size_per_layer_input",
-                                          "q_lora_rank",
-                                          "kv_lora_rank",
-                                          "qk_head_dim",
-                                          "qk_nope_head_dim",
-                                          "qk_rope_head_dim",
-                                          "v_head_dim",
-                                          "linear_key_head_dim",
-                                          "linear_value_head_dim",
-                                          "block_multiple_of"};
-  for (auto& [key, value] : config.items()) {
-    if (value.is_object()) enlarge(value);
-    const bool is_size = std::ranges::find(sizes, key) != sizes.end();
-    if (is_size && value.is_number()) value = value.get<int64_t>() * kFactor;
-  }
-}
-
-ModelConfig enlarged_config(const std::string& name) {
-  const testing::TempDir dir;
-  std::filesystem::copy(family_path(name), dir.path());
-  json config = json::parse(dir.read("config.json"));
-  enlarge(config);
-  dir.write("config.json", config.dump());
-  return read_config(*io::TensorFile::open(dir.path()));
-}
-
 // Whether a model of the family in 4 bits runs through the pass for weights in panels, and that
 // gives what the modules give.
 bool has_fast_pass(const std::string& name) {
   const c10::InferenceMode inference;
-  InitOptions options;
-  options.std = 0.05;
-  options.seed = 1;
-  const AgreedModel agreed = agree_on(enlarged_config(name), {}, options);
-  const auto model = agreed.make(InitialWeights(agreed, 0, options), options.layers,
-                                 /*is_trainable=*/false);
-  nn::quantize(*model, {quant::Mode::kAffine, 4, 32});
-  nn::put_in_panels(*model);
-  // Other passes have caches of float32.
-  if (model->make_cache(1, 1).dtype() != at::kHalf) return false;
+  const auto model = test::enlarged_family(name, {});
+  // The modules don't.
+  if (!dynamic_cast<ReadsEach&>(*model).reads_each(model->make_cache(1, 1))) return false;
   const at::Tensor ids_BT = at::arange(2 * 9).mul(31).remainder(61).view({2, 9});
   const at::Tensor whole_BTD = model->forward(ids_BT, nullptr);
   model->set_cache_dtype(at::kFloat);

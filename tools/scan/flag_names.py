@@ -22,7 +22,7 @@ OLD_FLAGS = {
     "weft/generate/scoring/windows.cpp": {"--ctx-size"},
     "weft/models/convert/gguf_outputs.cpp": {"--dtype"},
     "weft/models/convert/export_output.cpp": {"--dtype"},
-    "weft/models/passes/cuda_decoder.cpp": {"--device"},
+    "weft/models/passes/cuda/cuda_decoder.cpp": {"--device"},
     "weft/nn/attention/kv_cache.cpp": {"--ctx-size"},
     "weft/train/plan/mesh_search.cpp": {"--pipe", "--ranks"},
     "weft/train/trainer/run_start.cpp": {"--resume"},

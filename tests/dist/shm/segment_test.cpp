@@ -14,6 +14,7 @@
 namespace weft::dist {
 namespace {
 
+using std::string_literals::operator""s;
 using test::message_of;
 
 // A name that no other run uses; removed at the end.
@@ -37,6 +38,37 @@ TEST(ShmSegment, IsSeenByAllThatOpenIt) {
   EXPECT_EQ(second.slot(1, 0)[77], std::byte{42});
   first.line(1, 1).step.value = 9;
   EXPECT_EQ(second.line(1, 1).step.value.load(), 9U);
+}
+
+TEST(ShmSegment, WithoutANameIsFoundByItsHandle) {
+  auto first = ShmSegment::create_unnamed(ShmLayout(2));
+  ASSERT_TRUE(first);
+  const std::string handle = first->handle();
+  const auto second = ShmSegment::open_handle(handle, ShmLayout(2));
+  ASSERT_TRUE(second);
+  first->slot(1, 0)[77] = std::byte{42};
+  EXPECT_EQ(second->slot(1, 0)[77], std::byte{42});
+  EXPECT_THROW(ShmSegment::open_handle(handle, ShmLayout(3)), core::CommError);
+  // For those who can't see the process.
+  const Name name;
+  first->link(name.text);
+  EXPECT_EQ(ShmSegment::open(name.text, ShmLayout(2)).slot(1, 0)[77], std::byte{42});
+  EXPECT_EQ(message_of<core::CommError>([&] { first->link(name.text); }),
+            core::join("dist.shm: shared memory ", name.text, " is in use by process ", getpid(),
+                       "; end that job, or remove /dev/shm", name.text, " if nobody needs it"));
+  first->close_handle();
+  EXPECT_FALSE(ShmSegment::open_handle(handle, ShmLayout(2)));
+}
+
+TEST(ShmSegment, IsNotTakenForWhatAnotherProcessHasThere) {
+  const auto own = ShmSegment::create_unnamed(ShmLayout(2));
+  ASSERT_TRUE(own);
+  const std::string pid = std::to_string(getpid());
+  const std::string handle = own->handle();
+  const std::string place = handle.substr(handle.find(' ', pid.size() + 1));
+  for (const std::string& other : {pid + " 0" + place, "0 0" + place, handle + "0", pid, ""s}) {
+    EXPECT_FALSE(ShmSegment::open_handle(other, ShmLayout(2))) << other;
+  }
 }
 
 TEST(ShmSegment, KeepsItsPartsApart) {

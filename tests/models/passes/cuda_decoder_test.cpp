@@ -1,5 +1,5 @@
 // The pass on the GPU against the modules that it stands for.
-#include "weft/models/passes/cuda_decoder.h"
+#include "weft/models/passes/cuda/cuda_decoder.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>

@@ -3,6 +3,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -22,6 +23,13 @@ namespace {
 constexpr size_t kStackBytes = 64 << 10;
 constexpr size_t kWarp = 32;
 
+/// What a lane gives to the others at a time.
+struct Slot {
+  uint64_t shuffled = ~uint64_t{0};
+  // Of a 16 x 16 and of a 16 x 8 matrix: the values of its words.
+  float a[8] = {}, b[4] = {};
+};
+
 /// A point that `size` threads have to reach before one goes on.
 struct Barrier {
   size_t size = 0, waiting = 0;
@@ -36,9 +44,8 @@ class Fibers {
   void wait(Barrier& barrier);
   Barrier& block() { return block_; }
   Barrier& warp() { return warps_[threadIdx.x / kWarp]; }
-  float& slot(size_t phase, size_t lane) {
-    return slots_[(threadIdx.x / kWarp * 2 + phase % 2) * kWarp + lane];
-  }
+  /// What the lanes of the warp give in its present phase, until the next but one begins.
+  Slot* slots() { return &slots_[(threadIdx.x / kWarp * 2 + warp().phase % 2) * kWarp]; }
 
  private:
   struct Fiber {
@@ -55,7 +62,7 @@ class Fibers {
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Barrier> warps_;
-  std::vector<float> slots_;
+  std::vector<Slot> slots_;
   Barrier block_;
   jmp_buf main_ = {};
   const std::function<void()>* body_ = nullptr;
@@ -95,7 +102,7 @@ void Fibers::prepare(unsigned threads) {
   }
   block_ = {threads, 0, 0};
   warps_.assign((threads + kWarp - 1) / kWarp, Barrier{kWarp, 0, 0});
-  slots_.assign(warps_.size() * 2 * kWarp, NAN);
+  slots_.assign(warps_.size() * 2 * kWarp, Slot{});
   for (unsigned i = 0; i < threads; ++i) fibers_[i]->is_done = false;
 }
 
@@ -148,18 +155,30 @@ std::map<void*, Pages>& allocations() {
   return all;
 }
 
-void run_now(dim3 blocks, dim3 threads, const std::function<void()>& thread) {
-  ++kernels_run;
-  blockDim = threads;
+// Of the kernel that runs.
+void* shared_memory = nullptr;
+size_t shared_size = 0;
+
+void run_blocks(dim3 blocks, dim3 threads, const std::function<void()>& thread) {
   for (unsigned y = 0; y < blocks.y; ++y) {
     for (unsigned x = 0; x < blocks.x; ++x) {
       blockIdx = dim3(x, y);
+      if (shared_size > 0) std::memset(shared_memory, 0xff, shared_size);
       if (!fibers().run_block(threads.x, thread, kernels_run % 2 == 1)) {
         last_error = cudaErrorLaunchFailure;
         return;
       }
     }
   }
+}
+
+void run_now(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& thread) {
+  ++kernels_run;
+  blockDim = threads;
+  shared_size = shared_bytes;
+  if (shared_size > 0) last_error = cudaMalloc(&shared_memory, shared_size);
+  if (last_error == cudaSuccess) run_blocks(blocks, threads, thread);
+  if (shared_size > 0) cudaFree(shared_memory);
 }
 
 cudaError_t run_or_record(const std::function<void()>& run) {
@@ -175,11 +194,43 @@ cudaError_t run_or_record(const std::function<void()>& run) {
 
 namespace weft::test {
 
-cudaError_t run_on_fibers(dim3 blocks, dim3 threads, std::function<void()> thread) {
-  if (blocks.x == 0 || blocks.y == 0 || blocks.y > 65535 || threads.x == 0 || threads.x > 1024) {
+cudaError_t run_on_fibers(dim3 blocks, dim3 threads, size_t shared_bytes,
+                          std::function<void()> thread) {
+  // What a block of compute capability 8.0 may have.
+  constexpr size_t kMostShared = 163 << 10;
+  if (blocks.x == 0 || blocks.y == 0 || blocks.y > 65535 || threads.x == 0 || threads.x > 1024 ||
+      shared_bytes > kMostShared) {
     return cudaErrorInvalidValue;
   }
-  return run_or_record([=] { run_now(blocks, threads, thread); });
+  return run_or_record([=] { run_now(blocks, threads, shared_bytes, thread); });
+}
+
+void* launched_memory(size_t bytes) {
+  if (bytes != shared_size) std::abort();
+  return shared_memory;
+}
+
+void multiply_fragments(const uint32_t (&a)[4], const uint32_t (&b)[2], const float (&c)[4],
+                        float (&d)[4]) {
+  const size_t lane = threadIdx.x % kWarp;
+  Slot* const slots = fibers().slots();
+  const auto put = [](uint32_t pair, float* to) {
+    const uint32_t both[2] = {pair << 16, pair & 0xffff0000U};
+    std::memcpy(to, both, sizeof both);
+  };
+  for (size_t i = 0; i < 4; ++i) put(a[i], slots[lane].a + 2 * i);
+  for (size_t i = 0; i < 2; ++i) put(b[i], slots[lane].b + 2 * i);
+  fibers().wait(fibers().warp());
+  for (size_t i = 0; i < 4; ++i) {
+    const Slot* of_row = slots + lane / 4 * 4;
+    const Slot* of_column = slots + (lane % 4 * 2 + i % 2) * 4;
+    float sum = 0;
+    for (size_t k = 0; k < 4; ++k, ++of_row, ++of_column) {
+      const float *own = of_row->a + i / 2 * 2, *other = of_column->b;
+      sum += own[0] * other[0] + own[1] * other[1] + own[4] * other[2] + own[5] * other[3];
+    }
+    d[i] = c[i] + sum;
+  }
 }
 
 }  // namespace weft::test
@@ -191,13 +242,18 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t /*stream*/, void (*function)(void*),
 void __syncthreads() { fibers().wait(fibers().block()); }
 void __syncwarp() { fibers().wait(fibers().warp()); }
 
-float __shfl_xor_sync(unsigned lanes, float value, int step) {
-  if (lanes != 0xffffffffU) return NAN;
+uint64_t __shfl_xor_sync(unsigned lanes, uint64_t value, int step) {
+  if (lanes != 0xffffffffU) return ~uint64_t{0};
   const size_t lane = threadIdx.x % kWarp;
-  const uint64_t phase = fibers().warp().phase;
-  fibers().slot(phase, lane) = value;
+  Slot* const slots = fibers().slots();
+  slots[lane].shuffled = value;
   fibers().wait(fibers().warp());
-  return fibers().slot(phase, lane ^ static_cast<size_t>(step));
+  return slots[lane ^ static_cast<size_t>(step)].shuffled;
+}
+// All bits set are NaN.
+float __shfl_xor_sync(unsigned lanes, float value, int step) {
+  const uint64_t bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>(static_cast<uint32_t>(__shfl_xor_sync(lanes, bits, step)));
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -214,6 +270,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) 
   const pid_t own = ::getenv("CUDA_ON_CPU_SHARED") == nullptr ? ::getpid() : 0;
   std::memcpy(properties->uuid.bytes, &own, sizeof own);
   return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute /*attribute*/, int value) {
+  return kernel != nullptr && value >= 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaGetLastError() { return last_error; }
 const char* cudaGetErrorString(cudaError_t error) {

@@ -33,6 +33,7 @@ enum cudaError_t {
   cudaErrorLaunchFailure
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
 constexpr unsigned cudaStreamNonBlocking = 1;
 using cudaStream_t = struct FiberStream*;
@@ -51,6 +52,7 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaGetLastError();
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
@@ -71,20 +73,34 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 extern "C" cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data);
 
 namespace weft::test {
-/// Runs `thread` for every thread of every block, or records it.
-cudaError_t run_on_fibers(dim3 blocks, dim3 threads, std::function<void()> thread);
+/// Runs `thread` for every thread of every block, with shared memory of so many bytes, or records
+/// it.
+cudaError_t run_on_fibers(dim3 blocks, dim3 threads, size_t shared_bytes,
+                          std::function<void()> thread);
+/// The block's shared memory of the launch; ends the program if `bytes` is not what was asked for.
+void* launched_memory(size_t bytes);
+/// What the instruction of mma.h gives to a lane: d = c + a b.
+void multiply_fragments(const uint32_t (&a)[4], const uint32_t (&b)[2], const float (&c)[4],
+                        float (&d)[4]);
 }  // namespace weft::test
 
 template <class Call>
 cudaError_t cudaLaunchKernel(void (*kernel)(Call), dim3 blocks, dim3 threads, void** arguments,
-                             size_t /*shared_bytes*/, cudaStream_t /*stream*/) {
+                             size_t shared_bytes, cudaStream_t /*stream*/) {
   const Call call = *static_cast<const Call*>(arguments[0]);
-  return weft::test::run_on_fibers(blocks, threads, [kernel, call] { kernel(call); });
+  return weft::test::run_on_fibers(blocks, threads, shared_bytes, [kernel, call] { kernel(call); });
 }
 
 void __syncthreads();
 void __syncwarp();
 float __shfl_xor_sync(unsigned lanes, float value, int step);
+uint64_t __shfl_xor_sync(unsigned lanes, uint64_t value, int step);
+// Fibers are never interrupted.
+inline int atomicAdd(int* number, int added) {
+  const int before = *number;
+  *number += added;
+  return before;
+}
 
 inline int32_t min(int32_t a, int32_t b) { return a < b ? a : b; }
 inline int32_t max(int32_t a, int32_t b) { return a > b ? a : b; }

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
+#include <utility>
 
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
@@ -23,6 +25,8 @@ using core::FileDescriptor;
 constexpr uint64_t kMagic = 0x314d485354464557ULL;  // "WEFTSHM1"
 constexpr uint32_t kVersion = 2;
 constexpr const char* kShm = "dist.shm: ";
+// Where Linux keeps it; see shm_overview(7).
+constexpr const char* kFolder = "/dev/shm";
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -114,17 +118,33 @@ size_t ShmLayout::channel_offset(int from, int to) const {
 }
 
 ShmSegment ShmSegment::create(const std::string& name, const ShmLayout& layout) {
-  const FileDescriptor fd = create_exclusive(name);
+  FileDescriptor fd = create_exclusive(name);
+  try {
+    return make(std::move(fd), layout, name);
+  } catch (const core::Error&) {
+    shm_unlink(name.c_str());
+    throw;
+  }
+}
+
+std::optional<ShmSegment> ShmSegment::create_unnamed(const ShmLayout& layout) {
+  FileDescriptor fd(::open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!fd.is_open()) return std::nullopt;
+  return make(std::move(fd), layout, "");
+}
+
+// Of memory that was made just now; the name is for messages.
+ShmSegment ShmSegment::make(FileDescriptor fd, const ShmLayout& layout, const std::string& name) {
   // Taken now: memory that turns out to be missing later would end the process with SIGBUS.
   const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(layout.total_bytes()));
   if (error != 0) {
-    shm_unlink(name.c_str());
     core::fail_errno("dist.shm",
-                     core::join("/dev/shm", name, ": ", layout.total_bytes(),
+                     core::join(kFolder, name, ": ", layout.total_bytes(),
                                 " bytes (make /dev/shm larger, or use the backend gloo)"),
                      error);
   }
   ShmSegment segment(layout, map_all(fd, layout.total_bytes(), name));
+  segment.fd_ = std::move(fd);
   ShmHeader& header = segment.header();
   header.version = kVersion;
   header.ranks = layout.ranks();
@@ -134,11 +154,47 @@ ShmSegment ShmSegment::create(const std::string& name, const ShmLayout& layout) 
   return segment;
 }
 
+std::string ShmSegment::handle() const {
+  struct stat info {};
+  if (fstat(fd_.get(), &info) != 0) core::fail_errno("dist.shm", "fstat", errno);
+  return core::join(getpid(), " ", fd_.get(), " ", info.st_dev, " ", info.st_ino);
+}
+
+std::optional<ShmSegment> ShmSegment::open_handle(const std::string& handle,
+                                                  const ShmLayout& layout) {
+  std::istringstream text(handle);
+  pid_t pid = 0;
+  int number = -1;
+  uint64_t device = 0, inode = 0;
+  if (!(text >> pid >> number >> device >> inode)) return std::nullopt;
+  const std::string path = core::join("/proc/", pid, "/fd/", number);
+  struct stat info {};
+  // Elsewhere the number may be another process's, whose terminal or device must not be opened.
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
+  if (info.st_dev != device || info.st_ino != inode) return std::nullopt;
+  const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.is_open()) return std::nullopt;
+  return map(fd, layout, path);
+}
+
+void ShmSegment::link(const std::string& name) const {
+  const std::string own = core::join("/proc/self/fd/", fd_.get());
+  const std::string path = kFolder + name;
+  if (linkat(AT_FDCWD, own.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return;
+  if (errno == EEXIST) fail_in_use(name, inspect(name));
+  core::fail_errno("dist.shm", "linkat " + path, errno);
+}
+
 ShmSegment ShmSegment::open(const std::string& name, const ShmLayout& layout) {
-  FileDescriptor fd(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  const FileDescriptor fd(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
   core::check<CommError>(fd.is_open(), kShm, "shared memory ", name,
                          ": rank 0 has made it, but here it is not: ", std::strerror(errno),
                          "; are the ranks in one container?");
+  return map(fd, layout, name);
+}
+
+ShmSegment ShmSegment::map(const FileDescriptor& fd, const ShmLayout& layout,
+                           const std::string& name) {
   struct stat info {};
   const bool fits =
       fstat(fd.get(), &info) == 0 && info.st_size == static_cast<off_t>(layout.total_bytes());
@@ -153,9 +209,10 @@ ShmSegment ShmSegment::open(const std::string& name, const ShmLayout& layout) {
   return segment;
 }
 
-ShmSegment::ShmSegment(ShmSegment&& other) noexcept : layout_(other.layout_), base_(other.base_) {
-  other.base_ = nullptr;
-}
+ShmSegment::ShmSegment(ShmSegment&& other) noexcept
+    : layout_(other.layout_),
+      base_(std::exchange(other.base_, nullptr)),
+      fd_(std::move(other.fd_)) {}
 
 ShmSegment::~ShmSegment() {
   if (base_ != nullptr) munmap(base_, layout_.total_bytes());

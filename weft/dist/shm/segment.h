@@ -6,7 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "weft/core/files/file.h"
 
 namespace weft::dist {
 
@@ -92,6 +95,18 @@ class ShmLayout {
 /// A mapped POSIX shared-memory segment.
 class ShmSegment {
  public:
+  /// Makes a segment without a name, of which nothing is left however its processes end. None where
+  /// /dev/shm has no such files. Throws IoError (no space).
+  static std::optional<ShmSegment> create_unnamed(const ShmLayout& layout);
+  /// Where other processes find it until the handle is closed.
+  std::string handle() const;
+  /// Maps the segment that a process of this user has made. None if that process is not seen from
+  /// here, or is another than the one that wrote `handle`. Throws as open.
+  static std::optional<ShmSegment> open_handle(const std::string& handle, const ShmLayout& layout);
+  /// Gives it a name, for processes that open_handle does not help. Throws as create.
+  void link(const std::string& name) const;
+  void close_handle() { fd_.reset(); }
+
   /// Makes the segment `name` for `layout`. A segment of that name that a dead process of this user
   /// has left is removed first. Throws CommError if the name is in use, IoError (no space).
   static ShmSegment create(const std::string& name, const ShmLayout& layout);
@@ -116,8 +131,14 @@ class ShmSegment {
  private:
   ShmSegment(const ShmLayout& layout, std::byte* base) : layout_(layout), base_(base) {}
 
+  static ShmSegment make(core::FileDescriptor fd, const ShmLayout& layout, const std::string& name);
+  static ShmSegment map(const core::FileDescriptor& fd, const ShmLayout& layout,
+                        const std::string& name);
+
   ShmLayout layout_;
   std::byte* base_ = nullptr;
+  /// Open in the process that made it.
+  core::FileDescriptor fd_;
 };
 
 }  // namespace weft::dist

@@ -48,6 +48,7 @@ class DecoderBlockImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass);
   const LayerNorms& attention_norms() const { return attention_norms_; }
   const TokenMixerImpl& mixer() const { return *mixer_; }
+  TokenMixerImpl& mixer() { return *mixer_; }
   /// Empty in a layer whose token mixer is of another kind.
   const AttentionLayer& attention() const { return attention_; }
   const LayerNorms& ffn_norms() const { return ffn_norms_; }

@@ -130,4 +130,15 @@ LayerAngles PositionAngles::of(const TokenBatch& batch) const {
   return angles;
 }
 
+LayerAngles LayerAngles::of_row(int64_t row) const {
+  const auto own = [row](const nn::RopeAngles& angles) {
+    return nn::RopeAngles(angles.cos().select(0, row), angles.sin().select(0, row),
+                          angles.turns_neighbours());
+  };
+  LayerAngles alone{own(all)};
+  if (windowed) alone.windowed = own(*windowed);
+  if (query_factors.defined()) alone.query_factors = query_factors.select(0, row);
+  return alone;
+}
+
 }  // namespace weft::models

@@ -27,6 +27,8 @@ struct LayerAngles {
   const nn::RopeAngles& of(bool has_window) const {
     return has_window && windowed ? *windowed : all;
   }
+  /// Those of one sequence, where each has positions of its own.
+  LayerAngles of_row(int64_t row) const;
 };
 
 /// The angles of one rope as PositionAngles gives them.

@@ -68,12 +68,10 @@ bool FusedDecoder::takes(const nn::KvCache* cache) const {
 }
 
 nn::KvCache FusedDecoder::make_cache(const CacheRequest& request) const {
-  nn::KvCache::Options options;
-  options.num_layers = static_cast<int64_t>(layers_.size());
+  nn::KvCache::Options options = cache_options_;
   options.batch = request.batch;
-  options.heads = kv_heads_;
   options.capacity = request.capacity;
-  options.dtype = request.dtype.value_or(at::kHalf);
+  options.dtype = request.dtype.value_or(options.dtype);
   return nn::KvCache(options);
 }
 
@@ -89,7 +87,7 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context
   at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
   x.copy_(x_BTD);
   make_sums(own);
-  Pass pass = {x.size(0), x.size(1), &context.angles, caches, &x, x.mutable_data_ptr<float>(), own};
+  Pass pass = {x.size(0), x.size(1), &context, caches, &x, x.mutable_data_ptr<float>(), own};
   if (context.layer_inputs_BTLP.defined()) {
     pass.layer_inputs_BTLP = context.layer_inputs_BTLP.to(at::kFloat).contiguous();
   }
@@ -108,7 +106,11 @@ void FusedDecoder::make_sums(const RowCut& own) {
 
 void FusedDecoder::run_layers(const Pass& pass) {
   for (size_t i = 0; i < layers_.size(); ++i) {
-    attend(pass, static_cast<int64_t>(i));
+    if (layers_[i].mixer != nullptr) {
+      mix(pass, layers_[i]);
+    } else {
+      attend(pass, static_cast<int64_t>(i));
+    }
     feed_forward(pass, layers_[i]);
     if (layers_[i].input_norm.data != nullptr) add_input(pass, i);
     if (layers_[i].factor != 1) scale(pass, layers_[i]);
@@ -165,8 +167,8 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.q = {q_.row(0), q_.stride(), layer.heads};
   call.k = {k_.row(0), k_.stride(), layer.kv_heads};
   call.v = {v_.row(0), v_.stride(), layer.kv_heads};
-  if (layer.has_rope) call.angles = &pass.angles->of(layer.attention.window != 0);
-  const at::Tensor& factors = pass.angles->query_factors;
+  if (layer.has_rope) call.angles = &pass.angles().of(layer.attention.window != 0);
+  const at::Tensor& factors = pass.angles().query_factors;
   if (factors.defined()) call.query_factors = factors.const_data_ptr<float>();
   call.spec = &layer.attention;
   call.layer = layer.kv_layer;

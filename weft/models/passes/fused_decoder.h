@@ -32,7 +32,8 @@ namespace weft::models {
 
 /// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
 /// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
-/// (nn::put_in_panels).
+/// (nn::put_in_panels). Token mixers of other kinds than plain attention run as modules between
+/// these kernels.
 class FusedDecoder : public Pass {
  public:
   /// Holds the modules' weights; not collective.
@@ -43,7 +44,7 @@ class FusedDecoder : public Pass {
   /// A cache of tensors that FusedAttention reads, without gradients.
   bool takes(const nn::KvCache* cache) const override;
   bool takes_each() const override { return true; }
-  /// Of float16 unless another type is asked for.
+  /// Of float16 unless another type is asked for; with the states of layers that have one.
   nn::KvCache make_cache(const CacheRequest& request) const override;
   /// Returns float32. Collective: two all-reduces a layer (three where it has experts beside a
   /// feed-forward layer), or their halves around the norms of long prompts.
@@ -65,6 +66,8 @@ class FusedDecoder : public Pass {
   /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
   /// next token comes.
   struct Layer {
+    /// Null where attention is computed here.
+    TokenMixerImpl* mixer = nullptr;
     quant::PanelView q, k, v, o, gate, up, down;
     Norms attention_norms, ffn_norms;
     Vector q_norm, k_norm;
@@ -98,7 +101,7 @@ class FusedDecoder : public Pass {
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
     int64_t batch, tokens;
-    const LayerAngles* angles;
+    const PassContext* context;
     /// One of all sequences, or one of each.
     std::span<nn::KvCache* const> caches;
     /// Contiguous, of float32; x is where its numbers lie.
@@ -109,6 +112,7 @@ class FusedDecoder : public Pass {
     /// Layers' own inputs, float32 [B, T, layers, P]; undefined: there are none.
     at::Tensor layer_inputs_BTLP = {};
     int64_t rows() const { return batch * tokens; }
+    const LayerAngles& angles() const { return context->angles; }
   };
   /// Writes this rank's part of what a layer adds to its rows, [rows, D].
   using Summand = c10::function_ref<void(float* sum)>;
@@ -120,7 +124,8 @@ class FusedDecoder : public Pass {
   bool add(const DecoderBlock& block);
   bool keep_linear(const Linear& linear);
   bool add_attention(const DecoderBlock& block, Layer& layer);
-  void take_norms(const DecoderBlock& block, Layer& layer);
+  bool add_mixer(const DecoderBlock& block, Layer& layer);
+  void take_head_norms(const AttentionParts& parts, Layer& layer);
   bool add_feed_forward(const DecoderBlock& block, Layer& layer);
   bool add_experts(const DecoderBlock& block, Layer& layer);
   bool add_input(const InputParts& input, Layer& layer);
@@ -136,6 +141,8 @@ class FusedDecoder : public Pass {
   quant::PanelProduct product(const quant::PanelView& w, FloatRows& to) const;
   void multiply(const char* part, std::span<const quant::PanelProduct> products) const;
   void attend(const Pass& pass, int64_t index);
+  void mix(const Pass& pass, const Layer& layer);
+  at::Tensor normed_stream(const Pass& pass, const Vector& weight) const;
   void norm_heads(const Pass& pass, const Layer& layer);
   void scale(const Pass& pass, const Layer& layer) const;
   void add_input(const Pass& pass, size_t index);
@@ -156,6 +163,7 @@ class FusedDecoder : public Pass {
 
   int64_t width_;
   std::vector<nn::KvHeads> kv_heads_;
+  nn::KvCache::Options cache_options_;
   float norm_eps_;
   nn::Gating gating_;
   bool norms_over_ranks_;

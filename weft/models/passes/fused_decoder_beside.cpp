@@ -1,4 +1,8 @@
-// What a fused pass computes of Gemma 4's layers beside attention and feed-forward layers.
+// What a fused pass computes beside attention and feed-forward layers: token mixers that are
+// modules, and what Gemma 4 adds.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
 #include <algorithm>
 #include <array>
 
@@ -6,6 +10,43 @@
 #include "weft/models/passes/fused_decoder.h"
 
 namespace weft::models {
+
+// The residual stream, normed where there is a norm, on every rank: [B, T, D].
+at::Tensor FusedDecoder::normed_stream(const Pass& pass, const Vector& weight) const {
+  const RowCut& own = pass.own;
+  at::Tensor all = at::empty({own.room, width_});
+  auto* const normed = all.mutable_data_ptr<float>();
+  for_rows(own.count, width_, [&](int64_t index) {
+    const int64_t row = own.first + index;
+    std::copy_n(pass.x + row * width_, width_, normed + row * width_);
+    if (weight.data != nullptr) norm_in_place(weight, normed + row * width_, 1);
+  });
+  if (own.is_cut()) group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
+  return all.narrow(0, 0, pass.rows()).view({pass.batch, pass.tokens, width_});
+}
+
+// x += the module's sum over the ranks. Sequences with caches of their own are mixed one by one, so
+// that each has the bits that it has alone.
+void FusedDecoder::mix(const Pass& pass, const Layer& layer) {
+  const core::Profiled profiled("token mixer");
+  const at::Tensor x_BTD = normed_stream(pass, layer.attention_norms.before);
+  at::Tensor mixed_BTD;
+  if (pass.context->cache != nullptr) {
+    mixed_BTD = layer.mixer->forward(x_BTD, *pass.context).contiguous();
+  } else {
+    mixed_BTD = at::empty_like(x_BTD);
+    for (int64_t sequence = 0; sequence < pass.batch; ++sequence) {
+      PassContext alone = *pass.context;
+      alone.angles = pass.angles().of_row(sequence);
+      alone.cache = pass.caches[static_cast<size_t>(sequence)];
+      alone.num_sequences = 1;
+      mixed_BTD.narrow(0, sequence, 1)
+          .copy_(layer.mixer->forward(x_BTD.narrow(0, sequence, 1), alone));
+    }
+  }
+  add_whole(pass, {}, layer.attention_norms.after,
+            mixed_BTD.mutable_data_ptr<float>() + pass.own.first * width_);
+}
 
 // This rank's own rows of x by the layer's factor.
 void FusedDecoder::scale(const Pass& pass, const Layer& layer) const {

@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "weft/models/passes/fused_decoder.h"
+#include "weft/models/passes/modules_pass.h"
 
 namespace weft::models {
 
 FusedDecoder::FusedDecoder(const PassParts& parts)
     : width_(parts.config.width),
       kv_heads_(parts.kv_heads),
+      cache_options_(cache_options(parts)),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       gating_(parts.config.gating),
       norms_over_ranks_(parts.config.head_norms == HeadNorms::kAllHeads && parts.group.size() > 1),
@@ -19,6 +21,7 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
       group_(parts.group),
       whole_q_(static_cast<float>(parts.config.num_heads * parts.config.head_dim)),
       whole_k_(static_cast<float>(parts.config.num_kv_heads * parts.config.head_dim)) {
+  cache_options_.dtype = at::kHalf;
   last_norm_ = keep(parts.last_norm->whole_weight());
   if (parts.ordered.has_value()) {
     ordered_heads_.emplace(group_, parts.ordered->heads);
@@ -30,13 +33,11 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
 
 bool FusedDecoder::add(const DecoderBlock& block) {
   Layer layer;
-  layer.head_dim = kv_heads_[layers_.size()].head_dim;
-  layer.kernel =
-      &attentions_.try_emplace(layer.head_dim, layer.head_dim, ordered_heads_.has_value())
-           .first->second;
   if (block->factor().defined()) layer.factor = block->factor().item().toFloat();
-  if (!add_attention(block, layer)) return false;
-  take_norms(block, layer);
+  layer.attention_norms = keep(block->attention_norms());
+  layer.ffn_norms = keep(block->ffn_norms());
+  const bool is_plain = !block->attention().is_empty() && !block->attention()->parts().has_gates;
+  if (is_plain ? !add_attention(block, layer) : !add_mixer(block, layer)) return false;
   if (!block->feed_forward().is_empty() && !add_feed_forward(block, layer)) return false;
   if (!block->experts().is_empty() && !add_experts(block, layer)) return false;
   if (!block->input().gate.is_empty() && !add_input(block->input(), layer)) return false;
@@ -44,7 +45,18 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   return true;
 }
 
+// One that runs as a module. It reads keys and values as they are kept, as float32 fastest.
+bool FusedDecoder::add_mixer(const DecoderBlock& block, Layer& layer) {
+  layer.mixer = &block.ptr()->mixer();
+  if (layer.mixer->state_sizes().empty()) cache_options_.dtype = at::kFloat;
+  return true;
+}
+
 bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
+  layer.head_dim = kv_heads_[layers_.size()].head_dim;
+  layer.kernel =
+      &attentions_.try_emplace(layer.head_dim, layer.head_dim, ordered_heads_.has_value())
+           .first->second;
   const auto linears = held_.take_attention<nn::PanelLinearImpl>(block);
   const AttentionParts& parts = block->attention()->parts();
   std::vector<Linear> own = {linears.q};
@@ -73,13 +85,11 @@ bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
     layer.attention.sinks = parts.spec.sinks.detach().to(at::kFloat).contiguous();
   }
   layer.has_rope = parts.has_rope;
+  take_head_norms(parts, layer);
   return true;
 }
 
-void FusedDecoder::take_norms(const DecoderBlock& block, Layer& layer) {
-  const AttentionParts& parts = block->attention()->parts();
-  layer.attention_norms = keep(block->attention_norms());
-  layer.ffn_norms = keep(block->ffn_norms());
+void FusedDecoder::take_head_norms(const AttentionParts& parts, Layer& layer) {
   layer.q_norm = keep(parts.q_norm.weight());
   layer.k_norm = keep(parts.k_norm.weight());
   const bool has_keys = !parts.k_proj.is_empty();

@@ -52,35 +52,31 @@ constexpr OptionSet kModulesKnow = {
 static_assert(OptionSet::all().without(kModulesKnow).is_empty(),
               "no pass comes after the modules: they have to know every option");
 
-// All ranks have the latents, as keys of one head.
-nn::KvCache make_latent_cache(const ModelConfig& config, const CacheRequest& request) {
-  nn::KvCache::Options options;
-  options.num_layers = config.num_layers;
-  options.batch = request.batch;
-  options.num_kv_heads = 1;
-  options.head_dim = config.latent.kv_rank + config.rope_dims;
-  options.value_dim = 0;
-  options.capacity = request.capacity;
-  options.dtype = request.dtype.value_or(at::kFloat);
-  return nn::KvCache(options);
-}
-
 }  // namespace
 
-nn::KvCache ModulesPass::make_cache(const CacheRequest& request) const {
-  const ModelConfig& config = parts_.config;
-  if (config.latent.is_used()) return make_latent_cache(config, request);
+nn::KvCache::Options cache_options(const PassParts& parts) {
+  const ModelConfig& config = parts.config;
   nn::KvCache::Options options;
   options.num_layers = config.num_layers;
+  if (config.latent.is_used()) {
+    options.num_kv_heads = 1;
+    options.head_dim = config.latent.kv_rank + config.rope_dims;
+    options.value_dim = 0;
+    return options;
+  }
+  options.heads = parts.kv_heads;
+  if (config.recurrent.layers.empty()) return options;
+  for (const DecoderBlock& block : parts.blocks) {
+    options.states.push_back(block->mixer().state_sizes());
+  }
+  return options;
+}
+
+nn::KvCache ModulesPass::make_cache(const CacheRequest& request) const {
+  nn::KvCache::Options options = cache_options(parts_);
   options.batch = request.batch;
-  options.heads = parts_.kv_heads;
   options.capacity = request.capacity;
   options.dtype = request.dtype.value_or(at::kFloat);
-  if (!config.recurrent.layers.empty()) {
-    for (const DecoderBlock& block : parts_.blocks) {
-      options.states.push_back(block->mixer().state_sizes());
-    }
-  }
   return nn::KvCache(options);
 }
 

@@ -10,6 +10,10 @@
 
 namespace weft::models {
 
+/// A cache for the positions of a model, as its token mixers fill it as modules: keys and values,
+/// latents (on all ranks, as keys of one head) or states, by layer; of float32.
+nn::KvCache::Options cache_options(const PassParts& parts);
+
 /// The blocks one after the other, each as its module says: what every other pass is compared with,
 /// and the only one with gradients, without a cache, and for a stage of a pipeline. It knows every
 /// option.

@@ -4,7 +4,7 @@
 #include <optional>
 
 #ifdef WEFT_HAS_CUDA
-#include "weft/models/passes/cuda_decoder.h"
+#include "weft/models/passes/cuda/cuda_decoder.h"
 #endif
 #include "weft/models/passes/fused_decoder.h"
 
@@ -65,13 +65,19 @@ constexpr OptionSet kPanelsKnow = {
     Option::kFfnBesideExperts,
     Option::kLayerInputs,
     Option::kReusedKeys,
+    Option::kShortConvolutions,
+    Option::kLatentAttention,
+    Option::kGatedDeltaNets,
+    Option::kGatedAttention,
 };
 
 constexpr OptionSet kNotInOrder = {
-    Option::kNormsOfAllHeads,  Option::kExperts,        Option::kRouterBias,
-    Option::kExpertBias,       Option::kSigmoidRouting, Option::kUngatedSharedExpert,
-    Option::kHeadsByLayer,     Option::kNormsOfValues,  Option::kLayerFactors,
-    Option::kFfnBesideExperts, Option::kLayerInputs,    Option::kReusedKeys,
+    Option::kNormsOfAllHeads,   Option::kExperts,         Option::kRouterBias,
+    Option::kExpertBias,        Option::kSigmoidRouting,  Option::kUngatedSharedExpert,
+    Option::kHeadsByLayer,      Option::kNormsOfValues,   Option::kLayerFactors,
+    Option::kFfnBesideExperts,  Option::kLayerInputs,     Option::kReusedKeys,
+    Option::kShortConvolutions, Option::kLatentAttention, Option::kGatedDeltaNets,
+    Option::kGatedAttention,
 };
 
 #ifdef WEFT_HAS_CUDA
@@ -79,7 +85,9 @@ constexpr OptionSet kCudaKnows = {
     Option::kWindows,           Option::kQkvBias,         Option::kOutputBias,
     Option::kMlpBias,           Option::kNormsOfEachHead, Option::kPartialRope,
     Option::kLayersWithoutRope, Option::kEmbeddingScale,  Option::kAttentionScale,
-    Option::kResidualScale,     Option::kLogitsScale};
+    Option::kResidualScale,     Option::kLogitsScale,     Option::kGelu,
+    Option::kClampedGate,       Option::kExperts,         Option::kRouterBias,
+    Option::kExpertBias,        Option::kSigmoidRouting,  Option::kUngatedSharedExpert};
 #endif
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "weft/core/error.h"
-#include "weft/cuda/multiply.h"
+#include "weft/cuda/kernels/multiply.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/linear_parts.h"
 #include "weft/nn/linear/quantized_linear.h"

@@ -1,4 +1,4 @@
-#include "weft/models/passes/cuda_decoder.h"
+#include "weft/models/passes/cuda/cuda_decoder.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -13,8 +13,8 @@
 #include "weft/core/log.h"
 #include "weft/core/profile.h"
 #include "weft/cuda/device.h"
-#include "weft/cuda/multiply.h"
-#include "weft/cuda/rows.h"
+#include "weft/cuda/kernels/multiply.h"
+#include "weft/cuda/kernels/rows.h"
 
 // Shape letters: B batch, T tokens, D width. A row is one token of one sequence.
 
@@ -22,19 +22,6 @@ namespace weft::models {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-
-// Empty if the tensor is undefined.
-cuda::Buffer in_float(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  const at::Tensor numbers = tensor.detach().to(at::kFloat).contiguous();
-  return cuda::Buffer::of(
-      std::span(numbers.const_data_ptr<float>(), static_cast<size_t>(numbers.numel())));
-}
-
-cuda::Buffer as_int32(const std::vector<int64_t>& values) {
-  const std::vector<int32_t> narrow(values.begin(), values.end());
-  return cuda::Buffer::of(std::span<const int32_t>(narrow));
-}
 
 void append(std::vector<float>& floats, const at::Tensor& tensor) {
   const at::Tensor numbers = tensor.to(at::kFloat).contiguous();
@@ -74,38 +61,60 @@ CudaDecoder::CudaDecoder(const PassParts& parts)
       head_dim_(parts.config.head_dim),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       residual_scale_(static_cast<float>(parts.config.residual_scale)),
+      gating_(cuda_gating(parts.config.gating)),
       group_(parts.group) {
   is_complete_ =
       head_dim_ <= cuda::kMostHeadDim &&
       std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
-  if (is_complete_) last_norm_ = in_float(parts.last_norm->whole_weight());
+  if (is_complete_) last_norm_ = floats_on_cuda(parts.last_norm->whole_weight());
 }
 
 bool CudaDecoder::add(const DecoderBlock& block) {
-  const FeedForwardLayer& ffn = block->feed_forward();
+  Layer layer;
+  if (!add_attention(block, layer) || !add_feed_forward(block, layer)) return false;
+  layer.input_norm = floats_on_cuda(block->attention_norms().before->whole_weight());
+  layer.ffn_norm = floats_on_cuda(block->ffn_norms().before->whole_weight());
+  layers_.push_back(std::move(layer));
+  return true;
+}
+
+bool CudaDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   const AttentionParts& parts = block->attention()->parts();
-  Layer layer(held_.take_all<nn::CudaLinearImpl>(block));
-  for (const Linear& linear : layer.all()) {
+  const auto linears = held_.take_attention<nn::CudaLinearImpl>(block);
+  for (const Linear& linear : {linears.q, linears.k, linears.v, linears.o}) {
     if (linear == nullptr) return false;
   }
-  layer.q_bias = in_float(layer.q->bias);
-  layer.k_bias = in_float(layer.k->bias);
-  layer.v_bias = in_float(layer.v->bias);
-  layer.o_bias = in_float(parts.o_proj->bias);
-  layer.gate_bias = in_float(layer.gate->bias);
-  layer.up_bias = in_float(layer.up->bias);
-  layer.down_bias = in_float(ffn->down_proj()->bias);
-  layer.input_norm = in_float(block->attention_norms().before->whole_weight());
-  layer.ffn_norm = in_float(block->ffn_norms().before->whole_weight());
-  layer.q_norm = in_float(parts.q_norm.weight());
-  layer.k_norm = in_float(parts.k_norm.weight());
-  layer.kv_of_head = as_int32(parts.spec.kv_of_head);
-  layer.attention = parts.spec;
+  layer.attention = linears;
+  layer.q_bias = floats_on_cuda(linears.q->bias);
+  layer.k_bias = floats_on_cuda(linears.k->bias);
+  layer.v_bias = floats_on_cuda(linears.v->bias);
+  layer.o_bias = floats_on_cuda(parts.o_proj->bias);
+  layer.q_norm = floats_on_cuda(parts.q_norm.weight());
+  layer.k_norm = floats_on_cuda(parts.k_norm.weight());
+  layer.kv_of_head = ints_on_cuda(parts.spec.kv_of_head);
+  layer.spec = parts.spec;
   layer.has_rope = parts.has_rope;
-  heads_ = layer.q->out_features() / head_dim_;
-  kv_heads_ = layer.k->out_features() / head_dim_;
-  ffn_ = layer.gate->out_features();
-  layers_.push_back(std::move(layer));
+  heads_ = linears.q->out_features() / head_dim_;
+  kv_heads_ = linears.k->out_features() / head_dim_;
+  return true;
+}
+
+// A mixture adds its biases itself.
+bool CudaDecoder::add_feed_forward(const DecoderBlock& block, Layer& layer) {
+  if (!block->experts().is_empty()) {
+    layer.experts = CudaExperts::take(block->experts(), held_);
+    return layer.experts.has_value();
+  }
+  const FeedForwardLayer& ffn = block->feed_forward();
+  const auto linears = held_.take_feed_forward<nn::CudaLinearImpl>(ffn);
+  for (const Linear& linear : {linears.gate, linears.up, linears.down}) {
+    if (linear == nullptr) return false;
+  }
+  layer.ffn = linears;
+  layer.gate_bias = floats_on_cuda(linears.gate->bias);
+  layer.up_bias = floats_on_cuda(linears.up->bias);
+  layer.down_bias = floats_on_cuda(ffn->down_proj()->bias);
+  ffn_ = std::max(ffn_, linears.gate->out_features());
   return true;
 }
 
@@ -197,6 +206,12 @@ void CudaDecoder::make_room(const Pass& pass) {
   for (cuda::Buffer* buffer : {&q_, &attended_}) need(*buffer, rows * heads_ * head_dim_);
   for (cuda::Buffer* buffer : {&k_, &v_}) need(*buffer, rows * kv_heads_ * head_dim_);
   for (cuda::Buffer* buffer : {&gate_, &up_}) need(*buffer, rows * ffn_);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    need(scratch_, cuda::attention_scratch(attention_call(pass, static_cast<int64_t>(i))));
+  }
+  for (const Layer& layer : layers_) {
+    if (layer.experts) moves |= experts_.make_room(*layer.experts, rows);
+  }
   if (!moves) return;
   last_place_.reset();
   graph_.reset();
@@ -237,7 +252,12 @@ void CudaDecoder::run_layers(const Pass& pass) {
     norm(pass, bias, layers_[i].input_norm);
     attend(pass, static_cast<int64_t>(i));
     norm(pass, &layers_[i].o_bias, layers_[i].ffn_norm);
-    feed_forward(pass, layers_[i]);
+    if (layers_[i].experts) {
+      experts_.run(*layers_[i].experts, normed_.as<const float>(), pass.rows(), sum_.as<float>());
+    } else {
+      feed_forward(pass, layers_[i]);
+    }
+    reduce(pass);
     bias = &layers_[i].down_bias;
   }
   norm(pass, bias, last_norm_);
@@ -262,12 +282,13 @@ void CudaDecoder::norm(const Pass& pass, const cuda::Buffer* bias, const cuda::B
 
 void CudaDecoder::attend(const Pass& pass, int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  const std::array<cuda::Product, 3> products = {{{layer.q->weight.view(), q_.as<float>()},
-                                                  {layer.k->weight.view(), k_.as<float>()},
-                                                  {layer.v->weight.view(), v_.as<float>()}}};
+  const std::array<cuda::Product, 3> products = {
+      {{layer.attention.q->weight.view(), q_.as<float>()},
+       {layer.attention.k->weight.view(), k_.as<float>()},
+       {layer.attention.v->weight.view(), v_.as<float>()}}};
   cuda::multiply(products, normed_.as<const float>(), pass.rows());
   cuda::attend(attention_call(pass, index));
-  const cuda::Product out = {layer.o->weight.view(), sum_.as<float>()};
+  const cuda::Product out = {layer.attention.o->weight.view(), sum_.as<float>()};
   cuda::multiply({&out, 1}, attended_.as<const float>(), pass.rows());
   reduce(pass);
 }
@@ -290,6 +311,7 @@ cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index)
   call.start = reinterpret_cast<const int32_t*>(call.sin + pass.angles());
   call.kv_of_head = layer.kv_of_head.as<const int32_t>();
   call.out = attended_.as<float>();
+  call.scratch = scratch_.as<float>();
   call.rows = static_cast<int32_t>(pass.rows());
   call.tokens = static_cast<int32_t>(pass.tokens);
   call.heads = static_cast<int32_t>(heads_);
@@ -297,27 +319,28 @@ cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index)
   call.head_dim = static_cast<int32_t>(head_dim_);
   call.turned_dim = static_cast<int32_t>(layer.has_rope ? pass.turned_dim : 0);
   call.capacity = static_cast<int32_t>(pass.store->sizes().capacity);
-  call.window = static_cast<int32_t>(layer.attention.window);
-  call.scale = layer.attention.scale_for(head_dim_);
+  call.window = static_cast<int32_t>(layer.spec.window);
+  call.scale = layer.spec.scale_for(head_dim_);
   call.eps = norm_eps_;
   return call;
 }
 
 void CudaDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   const std::array<cuda::Product, 2> products = {
-      {{layer.gate->weight.view(), gate_.as<float>()}, {layer.up->weight.view(), up_.as<float>()}}};
+      {{layer.ffn.gate->weight.view(), gate_.as<float>()},
+       {layer.ffn.up->weight.view(), up_.as<float>()}}};
   cuda::multiply(products, normed_.as<const float>(), pass.rows());
-  cuda::SwigluCall call;
+  cuda::GateCall call;
   call.gate = gate_.as<float>();
   call.up = up_.as<const float>();
   call.gate_bias = layer.gate_bias.as<const float>();
   call.up_bias = layer.up_bias.as<const float>();
   call.rows = static_cast<int32_t>(pass.rows());
-  call.width = static_cast<int32_t>(ffn_);
-  cuda::apply_swiglu(call);
-  const cuda::Product down = {layer.down->weight.view(), sum_.as<float>()};
+  call.width = static_cast<int32_t>(layer.ffn.gate->out_features());
+  call.gating = gating_;
+  cuda::apply_gate(call);
+  const cuda::Product down = {layer.ffn.down->weight.view(), sum_.as<float>()};
   cuda::multiply({&down, 1}, gate_.as<const float>(), pass.rows());
-  reduce(pass);
 }
 
 // The ranks' sum of their partial sums.

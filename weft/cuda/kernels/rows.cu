@@ -1,6 +1,6 @@
-#include "weft/cuda/launch.h"
-#include "weft/cuda/rows.h"
-#include "weft/cuda/warp.h"
+#include "weft/cuda/kernels/launch.h"
+#include "weft/cuda/kernels/rows.h"
+#include "weft/cuda/kernels/warp.h"
 
 namespace weft::cuda {
 namespace {
@@ -41,13 +41,13 @@ __global__ void norm_each_row(NormCall call) {
 }
 
 // Blocks along x for rows, along y for runs of columns.
-__global__ void swiglu_each(SwigluCall call) {
+__global__ void gate_each(GateCall call) {
   const int32_t i = static_cast<int32_t>(blockIdx.y) * kThreads + static_cast<int32_t>(threadIdx.x);
   if (i >= call.width) return;
   const int64_t at = static_cast<int64_t>(blockIdx.x) * call.width + i;
-  const float gate = call.gate[at] + (call.gate_bias == nullptr ? 0.F : call.gate_bias[i]);
-  const float up = call.up[at] + (call.up_bias == nullptr ? 0.F : call.up_bias[i]);
-  call.gate[at] = swiglu(gate, up);
+  const float gate = call.gate[at] + number_or_zero(call.gate_bias, i);
+  const float up = call.up[at] + number_or_zero(call.up_bias, i);
+  call.gate[at] = gated(gate, up, call.gating);
 }
 
 }  // namespace
@@ -57,9 +57,9 @@ void add_and_norm(const NormCall& call) {
   launch(norm_each_row, dim3(static_cast<unsigned>(call.rows)), kNormThreads, call);
 }
 
-void apply_swiglu(const SwigluCall& call) {
+void apply_gate(const GateCall& call) {
   if (call.rows == 0) return;
-  launch(swiglu_each, dim3(static_cast<unsigned>(call.rows), blocks_of(call.width, kThreads)),
+  launch(gate_each, dim3(static_cast<unsigned>(call.rows), blocks_of(call.width, kThreads)),
          kThreads, call);
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "weft/cuda/kernels/gating.h"
+
 namespace weft::cuda {
 
 /// What is added to rows of the residual stream, and their norm: all pointers into the GPU's
@@ -25,16 +27,17 @@ struct NormCall {
 /// Adds and norms. Source: Zhang and Sennrich 2019, arXiv:1910.07467.
 void add_and_norm(const NormCall& call);
 
-/// gate = silu(gate + gate_bias) * (up + up_bias), [rows, width]; biases [width] or null.
-struct SwigluCall {
+/// gate = gated(gate + gate_bias, up + up_bias), [rows, width]; biases [width] or null.
+struct GateCall {
   float* gate = nullptr;
   const float* up = nullptr;
   const float* gate_bias = nullptr;
   const float* up_bias = nullptr;
   int32_t rows = 0;
   int32_t width = 0;
+  Gating gating;
 };
 /// Does so, in place.
-void apply_swiglu(const SwigluCall& call);
+void apply_gate(const GateCall& call);
 
 }  // namespace weft::cuda

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "weft/cuda/arithmetic.h"
+#include "weft/cuda/kernels/arithmetic.h"
 
 /// What one thread brings of a row of a matrix at a time: a span of columns, in one form for each
 /// kind of matrix, so that kernels are compiled for each.

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "weft/cuda/arithmetic.h"
+#include "weft/cuda/kernels/arithmetic.h"
+#include "weft/cuda/runtime.h"
 
 namespace weft::cuda {
 

@@ -8,12 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "weft/cuda/attention.h"
 #include "weft/cuda/buffer.h"
 #include "weft/cuda/graph.h"
+#include "weft/cuda/kernels/attention.h"
 #include "weft/cuda/rank_sum.h"
 #include "weft/dist/group.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/passes/cuda/cuda_experts.h"
 #include "weft/models/passes/held_linears.h"
 #include "weft/models/passes/pass.h"
 #include "weft/nn/attention/kv_cache.h"
@@ -44,12 +45,12 @@ class CudaKvStore : public nn::KvStore {
   cuda::Buffer keys_, values_;
 };
 
-/// A decoder's pass over a cache on this process's GPU: what the modules compute, in nine kernels
-/// per layer, without a copy in between. Partial sums of several ranks are reduced between their
-/// GPUs by NCCL, where all ranks have it and a GPU of their own; else they travel to the CPU and
-/// are all-reduced there. The pass of one token per sequence is recorded the second time and then
-/// begins as one (cuda::Graph), unless its sums travel. For blocks whose linears are all on the GPU
-/// (nn::on_cuda).
+/// A decoder's pass over a cache on this process's GPU: what the modules compute, in nine or ten
+/// kernels per layer, or a few more with experts, without a copy in between. Partial sums of
+/// several ranks are reduced between their GPUs by NCCL, where all ranks have it and a GPU of their
+/// own; else they travel to the CPU and are all-reduced there. The pass of one token per sequence
+/// is recorded the second time and then begins as one (cuda::Graph), unless its sums travel. For
+/// blocks whose linears are all on the GPU (nn::on_cuda).
 class CudaDecoder : public Pass {
  public:
   /// Holds the linears and copies norms and biases; not collective.
@@ -67,12 +68,15 @@ class CudaDecoder : public Pass {
 
  private:
   using Linear = std::shared_ptr<nn::CudaLinearImpl>;
-  struct Layer : BlockLinears<nn::CudaLinearImpl> {
-    explicit Layer(BlockLinears<nn::CudaLinearImpl> linears) : BlockLinears(std::move(linears)) {}
+  struct Layer {
+    AttentionLinears<nn::CudaLinearImpl> attention;
+    /// Without any where there are experts.
+    FeedForwardLinears<nn::CudaLinearImpl> ffn;
+    std::optional<CudaExperts::Layer> experts;
     cuda::Buffer input_norm, ffn_norm, q_norm, k_norm;
     cuda::Buffer q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
     cuda::Buffer kv_of_head;
-    nn::AttentionSpec attention;
+    nn::AttentionSpec spec;
     bool has_rope = true;
   };
   /// The rows of a pass: row b * tokens + t.
@@ -93,6 +97,8 @@ class CudaDecoder : public Pass {
   at::Tensor run_over(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
                       const nn::KvCache& cache);
   bool add(const DecoderBlock& block);
+  bool add_attention(const DecoderBlock& block, Layer& layer);
+  bool add_feed_forward(const DecoderBlock& block, Layer& layer);
   const CudaKvStore& store_of(const nn::KvCache& cache, int64_t batch) const;
   void make_room(const Pass& pass);
   void upload_inputs(const Pass& pass, const at::Tensor& x_BTD, const nn::RopeAngles& angles,
@@ -109,15 +115,17 @@ class CudaDecoder : public Pass {
 
   int64_t width_, head_dim_, heads_ = 0, kv_heads_ = 0, ffn_ = 0;
   float norm_eps_, residual_scale_;
+  cuda::Gating gating_;
   dist::Group group_;
   cuda::Buffer last_norm_;
   std::vector<Layer> layers_;
+  CudaExperts experts_;
   HeldLinears held_;
   /// What a pass gets from the CPU in one copy: x [rows, D], which becomes the residual stream,
   /// cosines and sines [tokens, turned_dim], and the positions before it as an int32.
   cuda::Buffer inputs_;
   std::vector<float> host_inputs_;
-  cuda::Buffer normed_, sum_, q_, k_, v_, attended_, gate_, up_;
+  cuda::Buffer normed_, sum_, q_, k_, v_, attended_, scratch_, gate_, up_;
   at::Tensor host_sum_;
   bool has_met_ = false;
   std::optional<cuda::RankSum> rank_sum_;

@@ -6,6 +6,8 @@ namespace weft::cuda {
 
 /// The largest head that attention takes.
 inline constexpr int64_t kMostHeadDim = 256;
+/// Passes of at most so many tokens have the bits of passes of one token.
+inline constexpr int32_t kFewTokens = 16;
 
 /// One layer's attention of a pass, [rows] = [batch, tokens], after the positions of a cache: all
 /// pointers into the GPU's memory. Heads lie side by side in a row.
@@ -35,6 +37,8 @@ struct AttentionCall {
   const int32_t* kv_of_head = nullptr;
   /// [rows, heads * head_dim].
   float* out = nullptr;
+  /// Memory for attention_scratch() numbers; without values.
+  float* scratch = nullptr;
   int32_t rows = 0;
   int32_t tokens = 0;
   int32_t heads = 0;
@@ -49,10 +53,14 @@ struct AttentionCall {
   float eps = 0;
 };
 
+/// The numbers of a call's scratch memory, by its sizes alone.
+int64_t attention_scratch(const AttentionCall& call);
+
 /// Adds biases, norms and turns heads, scales queries, writes keys and values
-/// to the cache, and attends: softmax over all positions up to each token's own, in one sweep.
-/// Source of the sweep: Milakov and Gimelshein 2018, arXiv:1805.02867. The caller sees to it that
-/// the cache has room and head_dim is at most kMostHeadDim.
+/// to the cache, and attends: softmax over all positions up to each token's own, in one sweep
+/// or, for few tokens, a sweep over each part of the positions. Source of the sweep: Milakov and
+/// Gimelshein 2018, arXiv:1805.02867. The caller sees to it that the cache has room and head_dim is
+/// at most kMostHeadDim.
 void attend(const AttentionCall& call);
 
 }  // namespace weft::cuda

@@ -14,8 +14,10 @@
 #endif
 #ifdef __CUDA_ARCH__
 #define WEFT_UNROLL _Pragma("unroll")
+#define WEFT_ROLL _Pragma("unroll 1")
 #else
 #define WEFT_UNROLL
+#define WEFT_ROLL
 #endif
 
 namespace weft::cuda {
@@ -73,6 +75,11 @@ WEFT_BOTH float from_float16(uint16_t bits) {
   __builtin_memcpy(&value, &wide, sizeof(value));
   return value;
 #endif
+}
+
+/// Number `index` of an array that there need not be.
+WEFT_BOTH float number_or_zero(const float* numbers, int64_t index) {
+  return numbers == nullptr ? 0.F : numbers[index];
 }
 
 /// Number `index` of an array.
