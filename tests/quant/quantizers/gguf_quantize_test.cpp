@@ -1,6 +1,8 @@
 // Blocks of GGUF out of numbers: what is lost is no more than what ggml loses.
 #include "weft/quant/quantizers/gguf_quantize.h"
 
+#include <ATen/Parallel.h>
+
 #include <cmath>
 #include <limits>
 

@@ -9,6 +9,7 @@
 #include "weft/cli/progress.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/io/check_finite.h"
 #include "weft/models/quantize/quantized_gguf.h"
 
@@ -69,33 +70,37 @@ models::QuantizationOptions gguf_options(const QuantizeOptions& options) {
   return result;
 }
 
-int write_gguf(const std::string& model, const QuantizeOptions& options) {
+int write_gguf(const std::string& model, const QuantizeOptions& options, const dist::World& world) {
+  const dist::Group& group = world.group();
+  const bool is_root = group.rank() == 0;
   models::QuantizationOptions wanted = gguf_options(options);
-  if (!options.importance.empty()) wanted.importance = models::read_importance(options.importance);
-  models::QuantizedForm form(std::move(wanted));
   const auto file = io::TensorFile::open(model);
-  io::check_finite(*file);
+  dist::run_together(group, [&] {
+    if (is_root) io::check_finite(*file);
+    if (!options.importance.empty()) {
+      wanted.importance = models::read_importance(options.importance);
+    }
+  });
+  models::QuantizedForm form(std::move(wanted), group);
   {
     constexpr double kMegabyte = 1e6;
-    ProgressBar bar("writing", "MB", kMegabyte, true);
-    models::export_gguf(*file, std::nullopt, form, options.output.out,
+    ProgressBar bar("writing", "MB", kMegabyte, is_root);
+    models::export_gguf(*file, form, group, options.output.out,
                         [&](uint64_t done, uint64_t total) { bar.show(done, total); });
   }
+  if (!is_root) return 0;
   for (const std::string& note : form.notes()) std::fprintf(stderr, "%s\n", note.c_str());
   std::fprintf(stderr, "%.3f bits per weight\n", form.bits_per_weight());
   return 0;
 }
 
-// A file is written by one process: its tensors follow one another.
 int run_quantize_to_gguf(const QuantizeOptions& options) {
-  check<ConfigError>(options.model.tp <= 1, "--tp: ", options.model.tp,
-                     ", expected 1: a GGUF file is written by one process");
-  const models::QuantizedForm refuses_early(gguf_options(options));
+  gguf_options(options);
   Inputs inputs = model_inputs(options.model, options.model.path);
   inputs.push_back(options.importance);
   check_new_file(options.output.out, options.output.force, inputs);
-  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World&) {
-    return write_gguf(model.path, options);
+  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+    return write_gguf(model.path, options, world);
   });
 }
 

@@ -3,10 +3,12 @@
 #include <ATen/ops/tensor.h>
 
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/io/formats/write_gguf.h"
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
@@ -90,53 +92,96 @@ std::vector<GgufKey> make_keys(const io::TensorFile& file, const ModelConfig& co
   return keys.take();
 }
 
+class GgufExporter {
+ public:
+  GgufExporter(const io::TensorFile& file, std::optional<at::ScalarType> dtype, GgufForm& form,
+               const dist::Group& group)
+      : form_(form),
+        group_(group),
+        config_(read_config(file)),
+        plan_(make_plan(file, 1)),
+        reader_(file, plan_),
+        outputs_(choose_gguf_outputs(plan_, config_, dtype)) {}
+
+  void run(const io::TensorFile& file, const std::string& path, const ExportProgress& progress) {
+    const std::string architecture = gguf_architecture(config_, file.path());
+    check_copied_head(config_, file, group_);
+    form_.choose_types(config_, reader_, outputs_);
+    const auto ropes = rope_tensors(config_);
+    dist::run_together(group_, [&] {
+      if (group_.rank() != 0) return;
+      writer_.emplace(path, make_keys(file, config_, architecture, form_.keys()), specs(ropes));
+    });
+    for (const GgufOutput& output : outputs_) write(output, progress);
+    dist::run_together(group_, [&] {
+      if (!writer_) return;
+      for (const auto& [name, numbers] : ropes) writer_->write(bytes_of(numbers));
+      writer_->commit();
+    });
+  }
+
+ private:
+  std::vector<io::TensorSpec> specs(
+      const std::vector<std::pair<std::string, at::Tensor>>& ropes) const {
+    std::vector<io::TensorSpec> specs;
+    for (const GgufOutput& output : outputs_) specs.push_back(output.spec);
+    for (const auto& [name, numbers] : ropes) {
+      specs.push_back({name, io::Dtype::kF32, {numbers.numel()}});
+    }
+    return specs;
+  }
+
+  void write(const GgufOutput& output, const ExportProgress& progress) {
+    for (const GgufSource& source : output.sources) {
+      reader_.visit(source, output.type, [&](const at::Tensor& rows) {
+        const at::Tensor bytes = form_.encode(output, source, rows);
+        dist::run_together(group_, [&] {
+          if (writer_) writer_->write(bytes_of(bytes));
+        });
+      });
+      const GgufSource whole = {.weight = source.weight};
+      done_ += plan_.planned_bytes(*source.weight, 0) *
+               static_cast<uint64_t>(source.taken_rows().length) /
+               static_cast<uint64_t>(whole.taken_rows().length);
+      progress(done_, plan_.params().planned_bytes(0));
+    }
+  }
+
+  GgufForm& form_;
+  const dist::Group& group_;
+  ModelConfig config_;
+  LoadPlan plan_;
+  GgufRows reader_;
+  std::vector<GgufOutput> outputs_;
+  // Rank 0's.
+  std::optional<io::GgufWriter> writer_;
+  uint64_t done_ = 0;
+};
+
+void export_in_form(const io::TensorFile& file, std::optional<at::ScalarType> dtype, GgufForm& form,
+                    const dist::Group& group, const std::string& path,
+                    const ExportProgress& progress) {
+  check<ConfigError>(!file.is_gguf(), file.path(),
+                     ": a GGUF file already; convert it to a folder first");
+  GgufExporter(file, dtype, form, group).run(file, path, progress);
+}
+
 }  // namespace
 
 at::Tensor GgufForm::encode(const GgufOutput& output, const GgufSource& source,
-                            const at::Tensor& rows) const {
+                            const at::Tensor& rows) {
   return converted(rows, output.type, source.weight->rule.name);
 }
 
 void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype,
                  const std::string& path, const ExportProgress& progress) {
   GgufForm form;
-  export_gguf(file, dtype, form, path, progress);
+  export_in_form(file, dtype, form, dist::Group(), path, progress);
 }
 
-void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype, GgufForm& form,
+void export_gguf(const io::TensorFile& file, GgufForm& form, const dist::Group& group,
                  const std::string& path, const ExportProgress& progress) {
-  check<ConfigError>(!file.is_gguf(), file.path(),
-                     ": a GGUF file already; convert it to a folder first");
-  const ModelConfig config = read_config(file);
-  const std::string architecture = gguf_architecture(config, file.path());
-  const LoadPlan plan = make_plan(file, 1);
-  check_copied_head(config, file, dist::Group());
-  const GgufRows reader(file, plan);
-  std::vector<GgufOutput> outputs = choose_gguf_outputs(plan, config, dtype);
-  form.choose_types(config, reader, outputs);
-  const auto ropes = rope_tensors(config);
-  std::vector<io::TensorSpec> specs;
-  for (const GgufOutput& output : outputs) specs.push_back(output.spec);
-  for (const auto& [name, numbers] : ropes) {
-    specs.push_back({name, io::Dtype::kF32, {numbers.numel()}});
-  }
-  io::GgufWriter writer(path, make_keys(file, config, architecture, form.keys()), specs);
-  const uint64_t all = plan.params().planned_bytes(0);
-  uint64_t done = 0;
-  for (const GgufOutput& output : outputs) {
-    for (const GgufSource& source : output.sources) {
-      reader.visit(source, output.type, [&](const at::Tensor& rows) {
-        writer.write(bytes_of(form.encode(output, source, rows)));
-      });
-      const GgufSource whole = {.weight = source.weight};
-      done += plan.planned_bytes(*source.weight, 0) *
-              static_cast<uint64_t>(source.taken_rows().length) /
-              static_cast<uint64_t>(whole.taken_rows().length);
-      progress(done, all);
-    }
-  }
-  for (const auto& [name, numbers] : ropes) writer.write(bytes_of(numbers));
-  writer.commit();
+  export_in_form(file, std::nullopt, form, group, path, progress);
 }
 
 }  // namespace weft::models

@@ -24,16 +24,16 @@ class GgufForm {
   virtual ~GgufForm() = default;
 
   /// Sets spec.dtype of the matrices (GgufOutput::is_matrix) that are not plain, and `type`, if
-  /// they are. May read rows. Called once, before the others.
+  /// they are. May read rows. Called once, before the others, by all ranks.
   virtual void choose_types(const ModelConfig& config, const GgufRows& rows,
                             std::vector<GgufOutput>& outputs) {
     (void)config, (void)rows, (void)outputs;
   }
   /// Keys beside the model's and the tokenizer's.
   virtual std::vector<io::GgufKey> keys() const { return {}; }
-  /// The bytes of some rows of an output, contiguous.
+  /// The bytes of some rows of an output, contiguous. Called by all ranks, with the same rows.
   virtual at::Tensor encode(const GgufOutput& output, const GgufSource& source,
-                            const at::Tensor& rows) const;
+                            const at::Tensor& rows);
 };
 
 /// Writes the model as a GGUF file that llama.cpp reads: matrices in `dtype` (without it as they
@@ -43,8 +43,9 @@ class GgufForm {
 void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype,
                  const std::string& path, const ExportProgress& progress);
 
-/// The same with the types and bytes that `form` gives. Throws also what that throws.
-void export_gguf(const io::TensorFile& file, std::optional<at::ScalarType> dtype, GgufForm& form,
+/// The same with the types and bytes that `form` gives, of which rank 0 makes the file: it is the
+/// same on any number of ranks. Collective over `group`. Throws also what `form` throws.
+void export_gguf(const io::TensorFile& file, GgufForm& form, const dist::Group& group,
                  const std::string& path, const ExportProgress& progress);
 
 }  // namespace weft::models

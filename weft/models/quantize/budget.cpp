@@ -6,6 +6,7 @@
 #include <queue>
 
 #include "weft/core/error.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/models/quantize/rounding.h"
 #include "weft/quant/affine.h"
 #include "weft/quant/formats/gguf_blocks.h"
@@ -29,6 +30,10 @@ double bits_of(const GgufOutput& output, Dtype type) {
   const core::DtypeInfo& info = core::info(type);
   return 8.0 * static_cast<double>(output.num_elements()) * static_cast<double>(info.block_bytes) /
          static_cast<double>(info.block_elements);
+}
+
+bool fits(const GgufOutput& output, Dtype type) {
+  return output.num_columns() % core::info(type).block_elements == 0;
 }
 
 at::Tensor sampled_rows(const GgufOutput& output, const GgufSource& source, const GgufRows& rows) {
@@ -73,22 +78,36 @@ std::vector<Choice> on_hull(std::vector<Choice> choices) {
   return hull;
 }
 
-std::vector<Choice> choices_of(const GgufOutput& output, const Importance& importance,
-                               const GgufRows& rows) {
+// What a matrix loses as each type, float64 [types]; types that don't fit its rows stay 0.
+void measure(const GgufOutput& output, const Importance& importance, const GgufRows& rows,
+             const std::vector<Dtype>& types, double* losses) {
   // Of experts one stands for all: they have the same type.
   const GgufSource& source = output.sources[output.sources.size() / 2];
   const at::Tensor sample = sampled_rows(output, source, rows);
   const Rounding rounding(importance, output.spec.name, source.expert, output.num_columns());
-  // Of a matrix whose loss is known for each row.
+  // With products the loss is known for each row.
   const double share = rounding.has_products()
                            ? static_cast<double>(output.num_elements() / output.num_columns())
                            : 1;
-  std::vector<Choice> choices;
-  for (const Dtype type : quant::quantizable_block_types()) {
-    if (output.num_columns() % core::info(type).block_elements != 0) continue;
-    choices.push_back({type, bits_of(output, type), share * loss_of(sample, rounding, type)});
+  for (size_t t = 0; t < types.size(); ++t) {
+    if (fits(output, types[t])) losses[t] = share * loss_of(sample, rounding, types[t]);
   }
-  return on_hull(std::move(choices));
+}
+
+// Of the outputs at `places`, float64 [places, types].
+at::Tensor measured(const std::vector<size_t>& places, const std::vector<GgufOutput>& outputs,
+                    const Importance& importance, const GgufRows& rows,
+                    const std::vector<Dtype>& types, const dist::Group& group) {
+  const auto width = static_cast<int64_t>(types.size());
+  at::Tensor losses = at::zeros({static_cast<int64_t>(places.size()), width}, at::kDouble);
+  dist::run_together(group, [&] {
+    for (int64_t p = group.rank(); p < losses.size(0); p += group.size()) {
+      measure(outputs[places[static_cast<size_t>(p)]], importance, rows, types,
+              losses.mutable_data_ptr<double>() + p * width);
+    }
+  });
+  group.all_reduce(losses);
+  return losses;
 }
 
 // A step to the next choice of one matrix.
@@ -124,36 +143,47 @@ void raise_types(const std::vector<std::vector<Choice>>& hulls, double room,
 
 std::map<size_t, Dtype> types_within(double bits, const Importance& importance,
                                      const GgufRows& rows, const std::vector<GgufOutput>& outputs,
-                                     const std::function<bool(const GgufOutput&)>& is_fixed) {
-  std::vector<size_t> places;
-  std::vector<std::vector<Choice>> hulls;
-  double taken = 0, numbers = 0;
+                                     const std::function<bool(const GgufOutput&)>& is_fixed,
+                                     const dist::Group& group) {
+  const std::vector<Dtype> types = quant::quantizable_block_types();
   const bool has_products = std::ranges::any_of(
       importance.tensors, [](const auto& row) { return row.second.products.defined(); });
+  std::vector<size_t> places;
+  double taken = 0, numbers = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const GgufOutput& output = outputs[i];
     numbers += static_cast<double>(output.num_elements());
-    std::vector<Choice> choices;
-    // What losses in other units say cannot be compared.
-    const bool is_measured = !has_products || importance.products_of(output.spec.name).defined();
-    if (output.is_matrix && !is_fixed(output) && is_measured)
-      choices = choices_of(output, importance, rows);
-    if (choices.empty()) {
+    // Losses with and without products have other units and can't be compared.
+    const bool is_free =
+        output.is_matrix && !is_fixed(output) &&
+        (!has_products || importance.products_of(output.spec.name).defined()) &&
+        std::ranges::any_of(types, [&](const Dtype type) { return fits(output, type); });
+    if (is_free) {
+      places.push_back(i);
+    } else {
       taken += bits_of(output, output.spec.dtype);
-      continue;
     }
-    taken += choices.front().bits;
-    places.push_back(i);
-    hulls.push_back(std::move(choices));
+  }
+  const at::Tensor losses = measured(places, outputs, importance, rows, types, group);
+  std::vector<std::vector<Choice>> hulls;
+  for (size_t p = 0; p < places.size(); ++p) {
+    const GgufOutput& output = outputs[places[p]];
+    const double* const row = losses.const_data_ptr<double>() + p * types.size();
+    std::vector<Choice> choices;
+    for (size_t t = 0; t < types.size(); ++t) {
+      if (fits(output, types[t])) choices.push_back({types[t], bits_of(output, types[t]), row[t]});
+    }
+    hulls.push_back(on_hull(std::move(choices)));
+    taken += hulls.back().front().bits;
   }
   core::check<core::ConfigError>(taken <= bits * numbers, "models.quantize: ", bits,
                                  " bits per weight, expected at least ", taken / numbers,
                                  ", which the smallest types take");
   std::vector<size_t> at(hulls.size(), 0);
   raise_types(hulls, bits * numbers - taken, at);
-  std::map<size_t, Dtype> types;
-  for (size_t m = 0; m < hulls.size(); ++m) types[places[m]] = hulls[m][at[m]].type;
-  return types;
+  std::map<size_t, Dtype> chosen;
+  for (size_t p = 0; p < places.size(); ++p) chosen[places[p]] = hulls[p][at[p]].type;
+  return chosen;
 }
 
 }  // namespace weft::models

@@ -137,20 +137,19 @@ class Gathering {
     // Squares, on how many ranks each is, and how many tokens there were.
     at::Tensor sums =
         at::cat({counted.squares.reshape({-1}), at::full({1}, counted.count, at::kDouble),
-                 at::full({1}, counted.count > 0 ? 1.0 : 0.0, at::kDouble)})
-            .to(at::kFloat);
+                 at::full({1}, counted.count > 0 ? 1.0 : 0.0, at::kDouble)});
     group_.all_reduce(sums);
     const at::Tensor holders = sums.narrow(0, columns, columns).clamp_min(1);
     const at::Tensor squares =
         in_gguf_order(config_, place.part, sums.narrow(0, 0, columns) / holders);
-    const float ranks = std::max(1.0F, sums[-1].item<float>());
-    put(place, squares, sums[-2].item<float>() / ranks);
+    const double ranks = std::max(1.0, sums[-1].item<double>());
+    put(place, squares, sums[-2].item<double>() / ranks);
     if (counted.products.defined() && tiled_heads(config_, place.part).is_plain()) {
       tensors_.at(tensor_name(config_, place)).products = counted.products;
     }
   }
 
-  void put(const PartPlace& place, const at::Tensor& squares, float count) {
+  void put(const PartPlace& place, const at::Tensor& squares, double count) {
     const bool is_expert = is_expert_part(place.part);
     const int64_t matrices = is_expert ? config_.experts.num_experts : 1;
     const auto [entry, is_new] = tensors_.try_emplace(tensor_name(config_, place));

@@ -5,9 +5,11 @@
 #include <regex>
 
 #include "weft/core/error.h"
+#include "weft/dist/launch/run_together.h"
 #include "weft/models/quantize/budget.h"
 #include "weft/models/quantize/rounding.h"
 #include "weft/quant/torch_dtype.h"
+#include "weft/shard/split.h"
 
 namespace weft::models {
 namespace {
@@ -32,12 +34,6 @@ void set_type(Dtype type, GgufOutput& output) {
 }
 
 }  // namespace
-
-struct QuantizedForm::Current {
-  std::string tensor;
-  int64_t expert;
-  Rounding rounding;
-};
 
 double bits_per_weight(const std::vector<GgufOutput>& outputs) {
   double bits = 0, numbers = 0;
@@ -79,8 +75,9 @@ void QuantizedForm::choose_types(const ModelConfig& config, const GgufRows& rows
     if (output.is_matrix) set_type(fitting_type(wanted.back(), output.num_columns()), output);
   }
   if (options_.bits_per_weight > 0) {
-    const auto types = types_within(options_.bits_per_weight, options_.importance, rows, outputs,
-                                    [this](const GgufOutput& output) { return is_fixed(output); });
+    const auto types = types_within(
+        options_.bits_per_weight, options_.importance, rows, outputs,
+        [this](const GgufOutput& output) { return is_fixed(output); }, group_);
     for (const auto& [index, type] : types) set_type(type, outputs[index]);
   } else {
     note_fallbacks(outputs, wanted);
@@ -138,16 +135,27 @@ std::vector<GgufKey> QuantizedForm::keys() const {
   return keys;
 }
 
-at::Tensor QuantizedForm::encode(const GgufOutput& output, const GgufSource& source,
-                                 const at::Tensor& rows) const {
-  if (!core::info(output.spec.dtype).is_block()) return GgufForm::encode(output, source, rows);
-  const int64_t columns = output.num_columns();
-  const std::string& name = output.spec.name;
-  if (!current_ || current_->tensor != name || current_->expert != source.expert) {
-    current_ = std::make_shared<const Current>(
-        Current{name, source.expert, Rounding(options_.importance, name, source.expert, columns)});
+const Rounding& QuantizedForm::rounding_of(const GgufOutput& output, const GgufSource& source) {
+  std::pair<std::string, int64_t> wanted(output.spec.name, source.expert);
+  if (!rounding_ || rounded_ != wanted) {
+    rounding_.emplace(options_.importance, output.spec.name, source.expert, output.num_columns());
+    rounded_ = std::move(wanted);
   }
-  return current_->rounding.blocks(output.spec.dtype, rows.reshape({-1, columns}));
+  return *rounding_;
+}
+
+at::Tensor QuantizedForm::encode(const GgufOutput& output, const GgufSource& source,
+                                 const at::Tensor& rows) {
+  const core::Dtype type = output.spec.dtype;
+  if (!core::info(type).is_block()) return GgufForm::encode(output, source, rows);
+  const Rounding& rounding = rounding_of(output, source);
+  const at::Tensor matrix = rows.reshape({-1, output.num_columns()});
+  if (matrix.size(0) < group_.size()) return rounding.blocks(type, matrix);
+  const shard::Range own = shard::part(matrix.size(0), group_.size(), group_.rank());
+  at::Tensor blocks;
+  dist::run_together(
+      group_, [&] { blocks = rounding.blocks(type, matrix.narrow(0, own.start, own.length)); });
+  return group_.all_gather(blocks, 0);
 }
 
 }  // namespace weft::models

@@ -1,15 +1,16 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "weft/dist/group.h"
 #include "weft/models/convert/export_gguf.h"
 #include "weft/models/quantize/importance.h"
 #include "weft/models/quantize/mix.h"
+#include "weft/models/quantize/rounding.h"
 
 namespace weft::models {
 
@@ -32,17 +33,19 @@ struct QuantizationOptions {
 /// says in notes().
 class QuantizedForm : public GgufForm {
  public:
-  explicit QuantizedForm(QuantizationOptions options) : options_(std::move(options)) {}
+  /// The ranks of `group` share the work.
+  QuantizedForm(QuantizationOptions options, const dist::Group& group)
+      : options_(std::move(options)), group_(group) {}
 
-  /// Throws also FormatError for importances of other columns, ConfigError for a budget that is too
-  /// small.
+  /// Collective. Throws also FormatError for importances of other columns, ConfigError for a budget
+  /// that is too small.
   void choose_types(const ModelConfig& config, const GgufRows& rows,
                     std::vector<GgufOutput>& outputs) override;
   /// general.file_type, general.quantization_version and, with importances, quantize.imatrix.*.
   std::vector<io::GgufKey> keys() const override;
-  /// Throws ShapeError for numbers that a type can't hold.
+  /// Collective. Throws ShapeError for numbers that a type can't hold.
   at::Tensor encode(const GgufOutput& output, const GgufSource& source,
-                    const at::Tensor& rows) const override;
+                    const at::Tensor& rows) override;
 
   /// One line for each thing worth knowing, after choose_types.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -50,6 +53,7 @@ class QuantizedForm : public GgufForm {
   double bits_per_weight() const { return bits_per_weight_; }
 
  private:
+  const Rounding& rounding_of(const GgufOutput& output, const GgufSource& source);
   core::Dtype wanted_type(const ModelConfig& config, const GgufOutput& output) const;
   bool is_fixed(const GgufOutput& output) const;
   void note_fallbacks(const std::vector<GgufOutput>& outputs,
@@ -57,9 +61,10 @@ class QuantizedForm : public GgufForm {
   void note_importance(const std::vector<GgufOutput>& outputs);
 
   QuantizationOptions options_;
+  dist::Group group_;
   // Of the tensor, or the expert, that is being written.
-  struct Current;
-  mutable std::shared_ptr<const Current> current_;
+  std::optional<Rounding> rounding_;
+  std::pair<std::string, int64_t> rounded_;
   std::vector<std::string> notes_;
   double bits_per_weight_ = 0;
 };

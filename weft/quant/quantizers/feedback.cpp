@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -19,10 +20,17 @@ using core::ShapeError;
 
 constexpr const char* kFeedback = "quant.quantize_with_feedback";
 
-// One block of columns of one row at a time.
-class FeedbackRow {
+// Columns that are corrected together: with their part of the factor they stay in the cache.
+constexpr int64_t kTile = 512;
+
+struct Rows {
+  int64_t first, last;
+};
+
+// One block of columns at a time. Sums have one order, whatever the number of rows and threads.
+class Feedback {
  public:
-  FeedbackRow(const BlockForm& form, const float* factor, const float* counts, int64_t in)
+  Feedback(const BlockForm& form, const float* factor, const float* counts, int64_t in)
       : form_(form), factor_(factor), counts_(counts), in_(in) {}
 
   // `values` are the row's, from the block's first column, and are corrected within the block;
@@ -39,6 +47,22 @@ class FeedbackRow {
       }
     }
     return block;
+  }
+
+  // Takes the errors of a block off all columns behind it. `errors` are [out, block], `values`
+  // [out, in].
+  void correct_later(int64_t column, Rows rows, const float* errors, float* values) const {
+    for (int64_t tile = column + form_.block; tile < in_; tile += kTile) {
+      const int64_t width = std::min(kTile, in_ - tile);
+      for (int64_t row = rows.first; row < rows.last; ++row) {
+        float* const own = values + row * in_ + tile;
+        for (int k = 0; k < form_.block; ++k) {
+          const float error = errors[row * form_.block + k];
+          const float* const factor = factor_ + (column + k) * in_ + tile;
+          for (int64_t c = 0; c < width; ++c) own[c] -= error * factor[c];
+        }
+      }
+    }
   }
 
  private:
@@ -87,28 +111,25 @@ at::Tensor quantize_with_feedback(core::Dtype dtype, const at::Tensor& w,
   const at::Tensor upper = factor.to(at::kFloat).contiguous();
   // An error of a column costs the square of what it is divided by.
   const at::Tensor counts = upper.diagonal().square().reciprocal().contiguous();
-  const FeedbackRow row_rounder(*form, upper.const_data_ptr<float>(),
-                                counts.const_data_ptr<float>(), in);
+  const Feedback feedback(*form, upper.const_data_ptr<float>(), counts.const_data_ptr<float>(), in);
   const int64_t block_bytes = core::info(dtype).block_bytes, blocks = in / form->block;
   at::Tensor bytes = at::empty({out, blocks * block_bytes}, at::kByte);
   at::Tensor errors = at::empty({out, form->block}, at::kFloat);
+  auto* const data = values.mutable_data_ptr<float>();
+  auto* const lost = errors.mutable_data_ptr<float>();
+  auto* const to = bytes.mutable_data_ptr<uint8_t>();
   std::atomic<bool> is_finite = true;
   for (int64_t b = 0; b < blocks; ++b) {
-    const int64_t column = b * form->block, end = column + form->block;
-    auto* const to = bytes.mutable_data_ptr<uint8_t>() + b * block_bytes;
-    auto* const data = values.mutable_data_ptr<float>();
-    auto* const lost = errors.mutable_data_ptr<float>();
+    const int64_t column = b * form->block;
     at::parallel_for(0, out, 1, [&](int64_t first, int64_t last) {
       for (int64_t row = first; row < last; ++row) {
         const FittedBlock block =
-            row_rounder.round(column, data + row * in + column, lost + row * form->block);
+            feedback.round(column, data + row * in + column, lost + row * form->block);
         if (!std::isfinite(block.scale) || !std::isfinite(block.offset)) is_finite = false;
-        encode_block(*form, block, to + row * blocks * block_bytes);
+        encode_block(*form, block, to + (row * blocks + b) * block_bytes);
       }
+      feedback.correct_later(column, {first, last}, lost, data);
     });
-    if (end == in) break;
-    values.narrow(1, end, in - end)
-        .addmm_(errors, upper.narrow(0, column, form->block).narrow(1, end, in - end), 1, -1);
   }
   check<ShapeError>(is_finite, kFeedback, ": w, expected numbers whose ", core::info(dtype).name,
                     " scales float16 holds, got larger ones; use another type");
