@@ -33,7 +33,7 @@ class QuantizeVerb : public ::testing::Test {
   }
 
   std::string refused(const Strings& args) const {
-    const CommandResult result = weft(joined({"quantize", folder_}, args));
+    const CommandResult result = weft(args);
     EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_EQ(result.out, "");
     return testing::replaced(result.err, dir_.path(), "DIR");
@@ -96,19 +96,39 @@ TEST_F(QuantizeVerb, OfPlainNumbersIsReadAgainWithEachFlagsTypes) {
 
 TEST_F(QuantizeVerb, RefusesFlagsThatDoNotFitTheirForm) {
   const std::string gguf = dir_.at("out.gguf");
-  EXPECT_EQ(refused({gguf, "--bits", "4"}), "");
-  EXPECT_EQ(refused({dir_.at("out"), "--imatrix", "x"}), "");
-  EXPECT_EQ(refused({gguf, "--type", "Q4"}), "");
-  EXPECT_EQ(refused({gguf, "--tensor-type", "attn_v"}), "");
-  EXPECT_EQ(refused({gguf, "--tensor-type", "attn_v=Q9"}), "");
-  EXPECT_EQ(refused({gguf, "--tensor-type", "(=Q6_K"}), "");
-  EXPECT_EQ(refused({gguf, "--bits-per-weight", "1"}), "");
-  EXPECT_EQ(weft({"quantize", kModel, gguf}).err, "");
-  EXPECT_EQ(weft({"imatrix", folder_, "-f", text_, "-o", gguf, "-c", "65"}).err, "");
-  EXPECT_EQ(
-      weft({"imatrix", folder_, "-f", text_, "-o", gguf, "--products", "--tp", "2", "-c", "60"})
-          .err,
-      "");
+  const std::string types =
+      "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, F16, BF16, "
+      "F32\n";
+  const std::vector<std::pair<Strings, std::string>> refusals = {
+      {{gguf, "--bits", "4"},
+       "--bits: OUT is 'DIR/out.gguf', expected a folder: the blocks of GGUF follow from --type; "
+       "leave it out\n"},
+      {{dir_.at("out"), "--imatrix", "x"},
+       "--imatrix: OUT is 'DIR/out', expected a name that ends in .gguf; leave it out\n"},
+      {{gguf, "--type", "Q4"},
+       "--type: 'Q4', expected one of Q4_0, Q4_1, Q8_0, Q5_0, Q5_1, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, "
+       "Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, IQ4_XS\n"},
+      {{gguf, "--tensor-type", "attn_v"},
+       "--tensor-type: 'attn_v', expected NAME=TYPE, e.g. attn_v=Q6_K\n"},
+      {{gguf, "--tensor-type", "attn_v=Q9"}, "--tensor-type: 'Q9', expected one of " + types},
+      {{gguf, "--tensor-type", "(=Q6_K", "--tp", "2"},
+       "--tensor-type: '(', expected a regular expression; write \\ before its own signs\n"},
+      {{gguf, "--bits-per-weight", "2", "--tp", "2"},
+       "models.quantize: 2 bits per weight, expected at least 2.65626, which the smallest types "
+       "take\n"}};
+  for (const auto& [args, message] : refusals) {
+    EXPECT_EQ(refused(joined({"quantize", folder_}, args)), "weft: ConfigError: " + message);
+  }
+  const Strings imatrix = {"imatrix", folder_, "-f", text_, "-o", gguf};
+  EXPECT_EQ(refused(joined(imatrix, {"-c", "65"})),
+            "weft: ConfigError: --ctx-size: 65, expected 4 to 64 for this model\n");
+  EXPECT_EQ(refused(joined(imatrix, {"--products", "--tp", "2"})),
+            "weft: ConfigError: --products: with --tp 2, expected 1: no rank has all inputs of a "
+            "matrix cut by columns\n");
+  EXPECT_EQ(refused({"quantize", kModel, gguf}),
+            std::string("weft: ConfigError: ") + kModel +
+                ": a GGUF file already; convert it to a folder first\n");
+  EXPECT_FALSE(std::filesystem::exists(gguf));
 }
 
 }  // namespace

@@ -131,17 +131,15 @@ TEST_F(QuantizedGguf, KeepsTheBudgetOnAnyNumberOfRanks) {
 TEST_F(QuantizedGguf, GivesBitsToWhatTheLossDependsOn) {
   QuantizationOptions wanted = options("Q4_K_M", products_);
   wanted.bits_per_weight = 4.5;
-  for (const char* name : {"blk.0.ffn_up.weight", "blk.0.attn_output.weight"}) {
-    QuantizationOptions sensitive = wanted;
-    sensitive.importance.tensors[name].products = products_.tensors[name].products * 1000;
-    write(wanted, Group(), "usual");
-    write(sensitive, Group(), "sensitive");
-    const auto bits = [&](const char* file) {
-      const auto& type = core::info(io::TensorFile::open(dir_.at(file))->require(name).dtype);
-      return static_cast<double>(type.block_bytes) / static_cast<double>(type.block_elements);
-    };
-    EXPECT_GT(bits("sensitive"), bits("usual")) << name;
-  }
+  write(wanted, Group(), "usual");
+  constexpr char kName[] = "blk.0.ffn_up.weight";
+  wanted.importance.tensors[kName].products = products_.tensors[kName].products * 1000;
+  write(wanted, Group(), "sensitive");
+  const auto bits = [&](const char* file) {
+    const auto& type = core::info(io::TensorFile::open(dir_.at(file))->require(kName).dtype);
+    return static_cast<double>(type.block_bytes) / static_cast<double>(type.block_elements);
+  };
+  EXPECT_GT(bits("sensitive"), bits("usual"));
 }
 
 TEST_F(QuantizedGguf, SaysWhatItDoesOtherwise) {
@@ -150,17 +148,21 @@ TEST_F(QuantizedGguf, SaysWhatItDoesOtherwise) {
   QuantizationOptions wanted = options("Q4_K_M");
   wanted.importance_path = "FILE";
   wanted.importance.tensors["blk.0.attn_q.weight"] = {at::ones({1, 32}), at::ones({1}), {}};
-  write(wanted, Group(), "mixtral");
+  write(wanted, Group(), "out.gguf");
   EXPECT_EQ(notes_, (std::vector<std::string>{}));
 }
 
 TEST_F(QuantizedGguf, RefusesBudgetsAndImportancesThatDoNotFit) {
   QuantizationOptions wanted = options("Q4_K_M");
   wanted.bits_per_weight = 2;
-  EXPECT_EQ(error_text([&] { write(wanted, Group(), "out"); }), "");
+  EXPECT_EQ(error_text([&] { write(wanted, Group(), "out"); }),
+            "ConfigError: models.quantize: 2 bits per weight, expected at least 2.65626, which the "
+            "smallest types take");
   wanted = options("Q4_K_M");
   wanted.importance.tensors["blk.0.attn_q.weight"] = {at::ones({1, 128}), at::ones({1}), {}};
-  EXPECT_EQ(error_text([&] { write(wanted, Group(), "out"); }), "");
+  EXPECT_EQ(error_text([&] { write(wanted, Group(), "out"); }),
+            "FormatError: importance matrix: 'blk.0.attn_q.weight', expected 256 columns of matrix "
+            "0, got [1, 128]; it is of another model");
   EXPECT_FALSE(std::filesystem::exists(dir_.at("out")));
 }
 

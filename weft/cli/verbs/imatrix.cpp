@@ -65,6 +65,9 @@ int run_imatrix(const ImatrixOptions& given) {
   Inputs inputs = model_inputs(options.model, options.model.path);
   inputs.push_back(options.text);
   check_new_file(options.out, options.force, inputs);
+  core::check<core::ConfigError>(!options.takes_products || options.model.tp <= 1,
+                                 "--products: with --tp ", options.model.tp,
+                                 ", expected 1: no rank has all inputs of a matrix cut by columns");
   const auto config = models::read_config(*io::TensorFile::open(options.model.path));
   if (options.context == 0) options.context = std::min(kDefaultChunk, config.max_positions);
   core::check<core::ConfigError>(options.context <= config.max_positions,

@@ -40,16 +40,19 @@ float choose_numbers(const BlockForm& form, int index, const WeightedGroup& grou
       block.offset == 0 ? 0 : nearest(fit.offset / block.offset, 0, form.most_offset);
   float error = -1;
   std::array<float, kMaxGroup> points;
-  for (int s = std::max(scale - 1, least); s <= std::min(scale + 1, most); ++s) {
-    for (int o = std::max(offset - 1, 0); o <= std::min(offset + 1, form.most_offset); ++o) {
-      const float with = round_group(group, form.codes, block.scale * static_cast<float>(s),
-                                     block.offset * static_cast<float>(o), points.data());
-      if (error >= 0 && !(with < error)) continue;
-      error = with;
-      block.scales[k] = s;
-      block.offsets[k] = o;
-    }
-  }
+  const auto attempt = [&](int s, int o) {
+    if (s < least || s > most || o < 0 || o > form.most_offset) return;
+    const float with = round_group(group, form.codes, block.scale * static_cast<float>(s),
+                                   block.offset * static_cast<float>(o), points.data());
+    if (error >= 0 && !(with < error)) return;
+    error = with;
+    block.scales[k] = s;
+    block.offsets[k] = o;
+  };
+  attempt(scale, offset);
+  for (const int step : {-1, 1}) attempt(scale + step, offset);
+  const int chosen = block.scales[k];
+  for (const int step : {-1, 1}) attempt(chosen, offset + step);
   return error;
 }
 
@@ -115,7 +118,6 @@ class BlockSearch {
     const auto most_offset = static_cast<float>(form_.most_offset);
     for (const float share : {1.0F, 0.93F, 0.86F}) {
       descend(scale / (most_scale * share), offset / most_offset);
-      descend(scale / (most_scale * share), offset / (most_offset * 0.9F));
     }
   }
 

@@ -187,8 +187,8 @@ GroupFit fit_scale(const WeightedGroup& group, const CodePoints& codes) {
   // codes, as a table of 16 has them near its ends.
   const float step = codes.table == nullptr ? 1.0F : (codes.table[1] - codes.table[0]);
   for (const float end : {codes.least_point(), codes.most_point()}) {
-    for (int k = -5; k <= 6; ++k) {
-      const float away = 0.2F * static_cast<float>(k) * step;
+    for (int k = -2; k <= 3; ++k) {
+      const float away = 0.4F * static_cast<float>(k) * step;
       const float target = end + (end < 0 ? -away : away);
       if (target * end > 0) descent.run(extreme / target, 0);
     }
@@ -206,7 +206,9 @@ GroupFit fit_scale_and_offset(const WeightedGroup& group, const CodePoints& code
     return descent.best();
   }
   const auto most = static_cast<float>(codes.most);
-  for (int k = -5; k <= 12; ++k) {
+  // Groups of a block with one offset more get another search afterwards.
+  const int stride = is_offset_negative ? 2 : 1;
+  for (int k = -4; k <= 12; k += stride) {
     const float steps = most * (1 + static_cast<float>(k) / 60);
     descent.run((*high - least) / steps, least);
   }
