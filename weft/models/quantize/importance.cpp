@@ -28,6 +28,8 @@ at::Tensor read_floats(const io::TensorFile& file, const io::TensorMeta& meta) {
   check<FormatError>(meta.dtype == io::Dtype::kF32, file.path(), ": tensor ",
                      core::quote(meta.name), ", expected F32, got ", core::info(meta.dtype).name);
   at::Tensor numbers = at::empty(meta.shape, at::kFloat);
+  check<FormatError>(numbers.dim() > 0 && numbers.numel() > 0, file.path(), ": tensor ",
+                     core::quote(meta.name), ", expected numbers, got none");
   file.read_at(meta.file, meta.offset,
                {static_cast<std::byte*>(numbers.mutable_data_ptr()), numbers.nbytes()});
   check<FormatError>(at::isfinite(numbers).all().item<bool>(), file.path(), ": tensor ",
