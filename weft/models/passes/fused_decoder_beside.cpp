@@ -67,7 +67,7 @@ void FusedDecoder::run_delta(const Pass& pass, const Layer& layer, int64_t index
     take(pass, features, [&](int64_t row, float* /*room*/) { return heads + row * features; });
   }
   std::optional<dist::OrderedSum> no_order;
-  add_product(pass, "output", own.output, {}, layer.attention_norms.after, no_order);
+  add_product(pass, {"output", own.output, nullptr}, {}, layer.attention_norms.after, no_order);
 }
 
 // This rank's own rows of x by the layer's factor.
