@@ -149,7 +149,16 @@ TEST_F(QuantizedGguf, SaysWhatItDoesOtherwise) {
   wanted.importance_path = "FILE";
   wanted.importance.tensors["blk.0.attn_q.weight"] = {at::ones({1, 32}), at::ones({1}), {}};
   write(wanted, Group(), "out.gguf");
-  EXPECT_EQ(notes_, (std::vector<std::string>{}));
+  EXPECT_EQ(
+      notes_,
+      (std::vector<std::string>{
+          "blk.0.ffn_down_exps.weight: rows of 28 are no whole blocks of Q4_K, so they are F16",
+          "token_embd.weight and 11 others: rows of 32 are no whole blocks of Q4_K, so they are "
+          "Q5_0",
+          "blk.1.ffn_down_exps.weight: rows of 28 are no whole blocks of Q6_K, so they are F16",
+          "blk.1.attn_v.weight: rows of 32 are no whole blocks of Q6_K, so they are Q8_0",
+          "FILE: says nothing of blk.0.attn_k.weight and 10 others, which are rounded without "
+          "importances"}));
 }
 
 TEST_F(QuantizedGguf, RefusesBudgetsAndImportancesThatDoNotFit) {
