@@ -4,6 +4,7 @@
 
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/nn/linear/fused_linear.h"
+#include "weft/nn/recurrent/gated_delta_each.h"
 
 // Shape letters: B batch, T tokens; c, f, v: this rank's channels, features of values, value heads.
 
@@ -63,7 +64,10 @@ at::Tensor GatedDeltaLayerImpl::forward(const at::Tensor& x_BTD, const PassConte
   const nn::DeltaProjections in = {tokens(projected[0]), tokens(projected[1]), tokens(projected[2]),
                                    tokens(projected[3])};
   const nn::DeltaState state = pass.cache == nullptr ? nn::DeltaState() : pass.cache->state(layer_);
-  const at::Tensor mixed_BTf = nn::gated_delta_net(heads_, parts_, in, pass.documents_BT, state);
+  const bool is_exact = output_->ordered() != nullptr && !state.empty();
+  const at::Tensor mixed_BTf =
+      is_exact ? nn::gated_delta_each(heads_, parts_, in, state)
+               : nn::gated_delta_net(heads_, parts_, in, pass.documents_BT, state);
   return output_->forward_rows(pass.rows.empty() ? mixed_BTf : mixed_BTf.flatten(0, 1), pass.rows);
 }
 
