@@ -68,6 +68,33 @@ TEST(Exact, LogitsDoNotDependOnWhatFollows) {
   EXPECT_EQ(beginning.size() / kBeginningTokens, whole.size() / 18);
 }
 
+TEST(Exact, TokensAreTheSameWithGuesses) {
+  const Strings args = joined({"generate", "-p", "red green blue red green blue red green", "-n",
+                               "24", "--ignore-eos", "--json"},
+                              exact({}));
+  const nlohmann::json plain = weft_json(joined(args, {"--tp", "2"}));
+  const nlohmann::json guessed = weft_json(joined(args, {"--tp", "3", "--speculate", "8"}));
+  EXPECT_EQ(guessed.at("tokens"), plain.at("tokens"));
+  EXPECT_GT(guessed.at("speculation").at("right").get<int>(), 8);
+}
+
+TEST(Exact, PerplexityHasTheSameBits) {
+  const TempDir dir;
+  std::string words;
+  for (int i = 0; i < 60; ++i) words += "Once upon a time, there was number " + std::to_string(i);
+  const std::string text = dir.write("text", words);
+  const auto loss = [&](const Strings& flags) {
+    const nlohmann::json got =
+        weft_json(joined({"perplexity", "--file", text, "--json", "--ctx-size", "64"}, flags));
+    EXPECT_GT(got.at("windows"), 8);
+    return got.at("mean_loss").get<double>();
+  };
+  const double expected = loss(exact({}));
+  EXPECT_EQ(loss(exact({"--tp", "2"})), expected);
+  EXPECT_EQ(loss(exact({"--tp", "3"})), expected);
+  EXPECT_NE(loss({"--activations", "int16", "--tp", "3"}), expected);
+}
+
 TEST(Exact, RefusesWhatIsNotComputedSo) {
   const TempDir dir;
   const auto refusal = [&](const std::string& model, const Strings& flags) {
@@ -80,6 +107,15 @@ TEST(Exact, RefusesWhatIsNotComputedSo) {
   EXPECT_EQ(refusal(kModel, {"--exact"}),
             "weft: ConfigError: --exact: with --activations float, expected int16 or int8; add one "
             "of them\n");
+  EXPECT_EQ(refusal(kModel, exact({"--adapter", std::string(WEFT_SOURCE_DIR) +
+                                                    "/tests/models/data/peft/plain"})),
+            "weft: ConfigError: --exact: with --adapter, expected a model without, whose products "
+            "have one order; make one of both with weft fuse, or leave one of them out\n");
+  const CommandResult compared = weft(joined(
+      {"perplexity", kModel, "--file", dir.write("text", "a"), "--against", "float"}, exact({})));
+  EXPECT_EQ(compared.err,
+            "weft: ConfigError: --exact: with --against, expected one model, as predictions in "
+            "float32 have no fixed order; leave one of them out\n");
   EXPECT_EQ(refusal(std::string(WEFT_SOURCE_DIR) + "/tests/models/data/families/llama",
                     exact({"--tp", "2"})),
             "weft: ConfigError: models: the same bits on any number of ranks: heads cut at "

@@ -13,6 +13,8 @@ namespace {
 
 // So few numbers of each slot stay in the first level cache while they are added.
 constexpr int64_t kRun = 1024;
+// Numbers of each slot that the ranks exchange at once where memory is the caller's.
+constexpr int64_t kMostExchanged = 1 << 18;
 
 void add(const float* from, float* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
@@ -46,6 +48,19 @@ float* OrderedSum::sum(int64_t count) {
     }
   });
   return all + plan_.result * count;
+}
+
+void OrderedSum::sum_in_place(float* nodes, int64_t count) {
+  const auto num_nodes = static_cast<int64_t>(plan_.nodes.size());
+  if (group_.size() == 1 && num_nodes == 1) return;
+  for (int64_t first = 0; first < count; first += kMostExchanged) {
+    const int64_t run = std::min(kMostExchanged, count - first);
+    float* const own = room(run);
+    for (int64_t node = 0; node < num_nodes; ++node) {
+      std::copy_n(nodes + node * count + first, run, own + node * run);
+    }
+    std::copy_n(sum(run), run, nodes + first);
+  }
 }
 
 }  // namespace weft::dist

@@ -23,6 +23,10 @@ class OrderedSum {
   /// The whole's sum of what was written to the last room, `count` numbers, in memory that is the
   /// caller's until the next room. Collective. Throws CommError as all collectives.
   float* sum(int64_t count);
+  /// The same of many numbers in the caller's memory: plan().nodes of `count` each, end to end, of
+  /// which the first becomes the whole's sum. The ranks exchange a few at a time, so that little
+  /// more memory is needed. Collective. Throws CommError as all collectives.
+  void sum_in_place(float* nodes, int64_t count);
 
  private:
   Group group_;

@@ -8,7 +8,7 @@
 #include "tests/support/needs_cuda.h"
 #include "weft/cuda/buffer.h"
 #include "weft/cuda/kernels/experts/routing.h"
-#include "weft/models/passes/expert_routing.h"
+#include "weft/models/passes/experts/expert_routing.h"
 
 namespace weft::models {
 namespace {

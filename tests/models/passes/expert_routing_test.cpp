@@ -1,4 +1,4 @@
-#include "weft/models/passes/expert_routing.h"
+#include "weft/models/passes/experts/expert_routing.h"
 
 #include <gtest/gtest.h>
 

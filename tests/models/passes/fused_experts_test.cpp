@@ -1,5 +1,5 @@
 // Mixtures of experts in the fused pass against the modules that they stand for.
-#include "weft/models/passes/fused_experts.h"
+#include "weft/models/passes/experts/fused_experts.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>

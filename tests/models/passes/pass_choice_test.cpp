@@ -187,7 +187,7 @@ TEST(PassChoice, RefusesWhatHasNoOrderOfSums) {
   };
   PassParts parts = Choice::parts({});
   parts.config.has_qkv_bias = true;
-  parts.ordered.emplace();
+  parts.is_exact = true;
   PassChoice choice(parts, rows);
   EXPECT_EQ(error_text([&] { choice.best(); }),
             "ConfigError: models: the same bits on any number of ranks: experts, expected a model "

@@ -79,8 +79,9 @@ at::Tensor product_over_ranks(const kernels::PanelKernel& kernel, const Case& we
     inputs.take(kernel, {rows, own.length, rows}, [&](int64_t row, float* /*room*/) {
       return own_x.const_data_ptr<float>() + row * own.length;
     });
-    multiply_ordered(kernel, inputs, PanelView(w), plan,
-                     {nodes[rank * slots].mutable_data_ptr<float>(), kOut, rows * kOut});
+    const OrderedProduct product = {
+        PanelView(w), {nodes[rank * slots].mutable_data_ptr<float>(), kOut, rows * kOut}};
+    multiply_ordered(kernel, inputs, std::span(&product, 1), plan);
   }
   for (const shard::SumStep& step : plan.joins) nodes[step.to].add_(nodes[step.from]);
   return nodes[plan.result].clone();
@@ -124,8 +125,8 @@ TEST(OrderedProduct, RefusesRowsThatAreNotExact) {
     inputs.take(kernel, {20, kIn, 20}, [&](int64_t row, float* /*room*/) {
       return x.const_data_ptr<float>() + row * kIn;
     });
-    multiply_ordered(kernel, inputs, PanelView(w), plan,
-                     {y.mutable_data_ptr<float>(), kOut, 20 * kOut});
+    const OrderedProduct product = {PanelView(w), {y.mutable_data_ptr<float>(), kOut, 20 * kOut}};
+    multiply_ordered(kernel, inputs, std::span(&product, 1), plan);
   };
   shard::SumPlan plan;
   plan.pieces = {{0, 16}};

@@ -242,6 +242,7 @@ std::optional<PerplexityVerbOptions> parse_perplexity(const Args& args) {
   options.model.halves_as_stored = true;
   options.scoring.context = 0;
   add_running_flags(app, options.model);
+  add_exact_flag(app, options.model);
   app.add_option("-f,--file", options.file, "the text, UTF-8");
   app.add_option("-c,--ctx-size", options.scoring.context,
                  "tokens per window (default: 512, at most the model's)")
@@ -254,6 +255,10 @@ std::optional<PerplexityVerbOptions> parse_perplexity(const Args& args) {
                  "same one, which tells what --activations and --cache-type cost (default: none)");
   app.add_flag("--json", options.is_json, "print one JSON object");
   if (!parse_flags(app, args, {"--file"})) return std::nullopt;
+  check<ConfigError>(
+      !options.model.is_exact || options.against.empty(),
+      "--exact: with --against, expected one model, as predictions in float32 have no fixed order; "
+      "leave one of them out");
   return options;
 }
 

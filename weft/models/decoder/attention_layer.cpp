@@ -1,14 +1,17 @@
 #include "weft/models/decoder/attention_layer.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/sigmoid.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "weft/models/decoder/layer_parts.h"
+#include "weft/nn/attention/attend_each.h"
 #include "weft/nn/attention/attention.h"
 #include "weft/nn/attention/rotary_attention.h"
 #include "weft/nn/linear/fused_linear.h"
@@ -44,6 +47,17 @@ bool has_keys(const ModelConfig& config, int64_t layer) { return !config.reuses_
 bool has_values(const ModelConfig& config, int64_t layer) {
   const bool are_keys = config.has_full_heads(layer) && config.full_layers.keys_are_values;
   return has_keys(config, layer) && !are_keys;
+}
+
+// libtorch's own rounds otherwise where a tensor's last vector is not full.
+at::Tensor sigmoid_of_each(const at::Tensor& x) {
+  at::Tensor y = x.to(at::kFloat).clone(at::MemoryFormat::Contiguous);
+  auto* const numbers = y.mutable_data_ptr<float>();
+  constexpr int64_t kGrain = 1024;
+  at::parallel_for(0, y.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) numbers[i] = 1 / (1 + std::exp(-numbers[i]));
+  });
+  return y;
 }
 
 bool is_read_by_others(const ModelConfig& config, int64_t layer) {
@@ -132,6 +146,10 @@ at::Tensor AttentionLayerImpl::attended_to_cached(const at::Tensor& q_BTnH,
                                                   const nn::RopeAngles& own,
                                                   const Cached& cached) const {
   const auto& [k_BkSH, v_BkSH] = cached;
+  if (parts_.o_proj->ordered() != nullptr) {
+    return nn::attend_each(own.apply(q_BTnH).to(at::kFloat), k_BkSH.to(at::kFloat),
+                           v_BkSH.to(at::kFloat), parts_.spec);
+  }
   const at::Tensor q_BnTH = own.apply(q_BTnH).transpose(1, 2);
   return nn::grouped_query_attention(q_BnTH, k_BkSH.to(q_BnTH.scalar_type()),
                                      v_BkSH.to(q_BnTH.scalar_type()), parts_.spec);
@@ -175,7 +193,9 @@ at::Tensor AttentionLayerImpl::forward(const at::Tensor& x_BTD, const PassContex
   if (parts_.has_gates) {
     const auto halves = heads(queries, pass).unflatten(2, {-1, 2}).unbind(3);
     queries = halves[0].flatten(2);
-    gates_BTn = at::sigmoid(halves[1].flatten(2));
+    const bool is_exact = parts_.o_proj->ordered() != nullptr;
+    const at::Tensor open_BTn = halves[1].flatten(2);
+    gates_BTn = is_exact ? sigmoid_of_each(open_BTn) : at::sigmoid(open_BTn);
   }
   at::Tensor q_BTnH = normed_heads(parts_.q_norm, queries, pass);
   const at::Tensor& factors = pass.angles.query_factors;

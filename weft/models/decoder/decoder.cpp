@@ -1,9 +1,11 @@
 #include "weft/models/decoder/decoder.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tanh.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +47,18 @@ void check_batch(const TokenBatch& batch) {
   check(batch.positions_BT, "positions");
 }
 
+// cap * tanh(x / cap); may overwrite x. libtorch's own rounds otherwise where a tensor's last
+// vector is not full, which is elsewhere in each rank's part of the vocabulary.
+at::Tensor capped_each(const at::Tensor& logits, float cap) {
+  constexpr int64_t kGrain = 1024;
+  const at::Tensor x = logits.contiguous();
+  auto* const numbers = x.mutable_data_ptr<float>();
+  at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) numbers[i] = cap * std::tanh(numbers[i] / cap);
+  });
+  return x;
+}
+
 // Parameters that see a rank's own tokens alone where the residual stream is cut.
 constexpr const char* kOfOwnRows[] = {"input_layernorm.weight",
                                       "post_attention_layernorm.weight",
@@ -63,7 +77,11 @@ class Decoder : public CausalLM, public ReadsEach {
  public:
   Decoder(const ModelConfig& config, const WeightSource& source, const Stage& stage,
           const dist::Group& group)
-      : config_(config), stage_(stage), group_(group), angles_(config, source) {
+      : config_(config),
+        stage_(stage),
+        group_(group),
+        is_exact_(source.is_exact()),
+        angles_(config, source) {
     const auto body = register_module("model", std::make_shared<torch::nn::Module>());
     if (stage.is_first || (stage.is_last && config.is_tied)) {
       embedding_ = body->register_module(
@@ -90,7 +108,7 @@ class Decoder : public CausalLM, public ReadsEach {
       parts.kv_heads.push_back({config.reuses_keys(layer) ? 0 : held, config.head_dim_of(layer)});
     }
     parts.group = group;
-    if (source.is_exact()) parts.ordered = ordered_sums(source);
+    parts.is_exact = is_exact_;
     blocks_ = parts.blocks;
     passes_ = std::make_unique<PassChoice>(std::move(parts));
     if (!stage.is_last) return;
@@ -315,6 +333,7 @@ class Decoder : public CausalLM, public ReadsEach {
                                               : logits_BTv.mul_(config_.logits_scale);
     }
     if (config_.logits_cap == 0) return logits_BTv;
+    if (is_exact_) return capped_each(logits_BTv, static_cast<float>(config_.logits_cap));
     return at::GradMode::is_enabled()
                ? at::tanh(logits_BTv / config_.logits_cap) * config_.logits_cap
                : logits_BTv.div_(config_.logits_cap).tanh_().mul_(config_.logits_cap);
@@ -329,14 +348,22 @@ class Decoder : public CausalLM, public ReadsEach {
     options.overwrites_logits = true;
     // Rows of a cut stream are tokens of all sequences, one after the other.
     const at::Tensor wanted = rows_.empty() ? targets_BT : targets_BT.flatten();
-    const at::Tensor costs = nn::vocab_parallel_cross_entropy(head(x_BTD), wanted, head_->vocab(),
-                                                              config_.vocab_size, group_, options);
+    const at::Tensor logits = head(x_BTD);
+    // Of whole rows on every rank, sums over the vocabulary have one order.
+    const at::Tensor costs =
+        is_exact_ ? nn::vocab_parallel_cross_entropy(head_->gather(logits), wanted,
+                                                     {0, config_.vocab_size}, config_.vocab_size,
+                                                     dist::Group(), options)
+                  : nn::vocab_parallel_cross_entropy(logits, wanted, head_->vocab(),
+                                                     config_.vocab_size, group_, options);
     return reduction == nn::Reduction::kNone ? costs.view_as(targets_BT) : costs;
   }
 
   ModelConfig config_;
   Stage stage_;
   dist::Group group_;
+  /// As WeightSource::is_exact.
+  bool is_exact_;
   PositionAngles angles_;
   nn::VocabParallelEmbedding embedding_{nullptr};
   LayerInputs inputs_;

@@ -2,6 +2,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/decoder/decoder_names.h"
+#include "weft/models/decoder/weight_table.h"
 
 namespace weft::models {
 namespace {
@@ -32,7 +33,9 @@ void split_by_experts(const ModelConfig& config, WeightRules& rules) {
     if (place == places.end() || !is_expert_part(place->second.part)) continue;
     weight.split = split_name(place->second.expert);
   }
-  rules.splits.erase("expert_ffn");
+  if (auto cut = rules.splits.extract(std::string(kExpertFfnSplit))) {
+    rules.uncut_splits.insert(std::move(cut));
+  }
 }
 
 }  // namespace weft::models

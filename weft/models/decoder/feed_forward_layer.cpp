@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/models/decoder/layer_parts.h"
+#include "weft/models/decoder/weight_table.h"
 #include "weft/nn/layers/swiglu.h"
 #include "weft/nn/linear/fused_linear.h"
 
@@ -100,6 +101,11 @@ nn::MixtureOfExperts make_experts(const ModelConfig& config, const WeightSource&
     if (experts.gates_shared) {
       parts.shared_gate = source.linear(model_name(config, {Part::kSharedRouter, layer}), false);
     }
+  }
+  parts.ordered.features = source.ordered_sum(std::string(kExpertFfnSplit), group);
+  parts.ordered.experts = source.ordered_experts(experts.num_experts, group);
+  if (experts.shared_ffn_width > 0) {
+    parts.ordered.shared_features = source.ordered_sum(std::string(kSharedFfnSplit), group);
   }
   if (experts.has_choice_bias) {
     parts.choice_bias =

@@ -24,10 +24,6 @@ nn::PartialLinear partial(const WeightSource& source, const std::string& base, n
                           const dist::Group& group);
 /// This rank's heads in a layer.
 shard::HeadShard held_heads(const ModelConfig& config, const WeightSource& source, int64_t layer);
-/// What this rank does of the sums of WeightSource::is_exact; nothing over what the model has not.
-/// Throws ConfigError for more than kMostExactRanks ranks, and where a rank's columns are no whole
-/// blocks of panels.
-OrderedSums ordered_sums(const WeightSource& source);
 nn::RMSNorm norm(const ModelConfig& config, const WeightSource& source, const PartPlace& place);
 
 }  // namespace weft::models

@@ -19,6 +19,9 @@ using core::list_text;
 using core::quote;
 using core::ShapeError;
 
+// Numbers of ranks whose sums agree. Halves first: two, four and eight have one sum each to share.
+constexpr std::array<int64_t, kMostExactRanks> kExactNumbers = {2, 4, 8, 1, 3, 5, 6, 7};
+
 // Recomputed by every implementation, or known from config.json; files hold them nevertheless.
 bool is_derived(const std::string& tensor) {
   return tensor.ends_with(".rotary_emb.inv_freq") || tensor.ends_with(".weight_shape");
@@ -117,6 +120,11 @@ LoadPlan::LoadPlan(const io::TensorFile& file, const WeightRules& rules, int64_t
   splits_ = rules.splits;
   for (const auto& [name, split] : rules.splits) {
     layouts_[name] = split.layout(num_ranks, join(file.path(), ": ", name));
+  }
+  shares_experts_ = !rules.uncut_splits.empty();
+  for (const auto& [name, split] : rules.uncut_splits) {
+    splits_[name] = split;
+    layouts_[name] = split.layout(1, join(file.path(), ": ", name));
   }
   const QuantizationConfig* said = options.quantization ? &*options.quantization : nullptr;
   params_ = io::ShardPlan::make(file, shard_info(file, rules, override, said), num_ranks,
@@ -233,16 +241,22 @@ const shard::Layout& LoadPlan::split(const std::string& name) const {
 shard::SumOrder LoadPlan::sum_order(const std::string& name, int64_t run) const {
   const auto at = splits_.find(name);
   check<core::InternalError>(at != splits_.end(), "models: no split ", quote(name), " in the plan");
-  // Halves first: two, four and eight ranks have one sum each to share.
-  constexpr std::array<int64_t, kMostExactRanks> kNumbers = {2, 4, 8, 1, 3, 5, 6, 7};
   std::vector<shard::Layout> cuts;
-  for (const int64_t n : kNumbers) {
+  for (const int64_t n : kExactNumbers) {
     for (const auto heads : {shard::HeadSplit::kEven, shard::HeadSplit::kKv}) {
       DimSplit split = at->second;
       split.head_split = heads;
       const auto layout = possible_layout(split, n);
       if (layout && layout->common_run(0) % run == 0) cuts.push_back(*layout);
     }
+  }
+  return shard::SumOrder(cuts);
+}
+
+shard::SumOrder LoadPlan::sum_order(int64_t units) {
+  std::vector<shard::Layout> cuts;
+  for (const int64_t n : kExactNumbers) {
+    if (n <= units) cuts.push_back(shard::make_layout({0, {}, 1}, units, n, "units"));
   }
   return shard::SumOrder(cuts);
 }

@@ -53,13 +53,17 @@ class LoadPlan {
   const PlannedWeight* find(const std::string& name) const;
   /// Throws InternalError for a name that the plan does not have.
   const PlannedWeight& require(const std::string& name) const;
-  /// By named split: which elements each rank holds.
+  /// By named split: which elements each rank holds. Of a dim that no rank cuts
+  /// (WeightRules::uncut_splits): what one rank holds.
   const shard::Layout& split(const std::string& name) const;
-  bool has_split(const std::string& name) const { return layouts_.contains(name); }
+  /// Whether each expert of a mixture is whole on one rank.
+  bool shares_experts() const { return shares_experts_; }
   /// The order in which sums along a named split have the same bits for 1 to kMostExactRanks ranks,
   /// as far as these cut it at multiples of `run`. Throws InternalError for a name that the plan
   /// does not have.
   shard::SumOrder sum_order(const std::string& name, int64_t run) const;
+  /// The same over so many units, each whole on one rank, that ranks share evenly in their order.
+  static shard::SumOrder sum_order(int64_t units);
   const io::ShardPlan& params() const { return params_; }
 
   /// What a rank wants of a weight, in the model's order.
@@ -82,6 +86,7 @@ class LoadPlan {
   std::map<std::string, size_t> by_name_;
   std::map<std::string, DimSplit> splits_;
   std::map<std::string, shard::Layout> layouts_;
+  bool shares_experts_ = false;
   io::ShardPlan params_;
 };
 

@@ -73,6 +73,8 @@ enum class ExpertSplit { kFfn, kExperts };
 struct WeightRules {
   std::vector<WeightRule> weights;
   std::map<std::string, DimSplit> splits;
+  /// Of dims that no rank cuts where ranks share experts as wholes: how they would be cut.
+  std::map<std::string, DimSplit> uncut_splits;
   /// Tensors that the file has and the model does not need.
   std::vector<std::string> unread;
 

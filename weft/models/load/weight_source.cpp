@@ -3,8 +3,52 @@
 #include <ATen/ops/log.h>
 
 #include "weft/core/error.h"
+#include "weft/quant/kernels/panel_kernel.h"
 
 namespace weft::models {
+namespace {
+
+void check_cut(const shard::Layout& layout, const std::string& split, int64_t block) {
+  constexpr const char* kWhere = "models: the same bits on any number of ranks: ";
+  core::check<core::ConfigError>(layout.num_ranks() <= kMostExactRanks, kWhere, layout.num_ranks(),
+                                 " ranks, expected at most ", kMostExactRanks,
+                                 "; ask for the usual sums");
+  const int64_t run = layout.common_run(0);
+  core::check<core::ConfigError>(run % block == 0, kWhere, split, " cut at multiples of ", run,
+                                 " features, expected multiples of ", block,
+                                 "; ask for the usual sums or for another number of ranks");
+}
+
+// A sum over what one rank holds is its own.
+std::shared_ptr<dist::OrderedSum> sum_over(const shard::SumOrder& order,
+                                           const shard::Layout& layout, const dist::Group& group) {
+  const bool is_alone = layout.num_ranks() == 1;
+  const dist::Group own = is_alone ? dist::Group() : group;
+  return std::make_shared<dist::OrderedSum>(own, order.plan(layout, own.rank()));
+}
+
+}  // namespace
+
+std::shared_ptr<dist::OrderedSum> WeightSource::ordered_sum(const std::string& split,
+                                                            const dist::Group& group) const {
+  if (!is_exact()) return nullptr;
+  std::shared_ptr<dist::OrderedSum>& sum = ordered_[split];
+  if (sum != nullptr) return sum;
+  constexpr int64_t kBlock = quant::kernels::kBlockColumns;
+  const shard::Layout& layout = plan_.split(split);
+  check_cut(layout, split, kBlock);
+  return sum = sum_over(plan_.sum_order(split, kBlock), layout, group);
+}
+
+std::shared_ptr<dist::OrderedSum> WeightSource::ordered_experts(int64_t num_experts,
+                                                                const dist::Group& group) const {
+  if (!is_exact()) return nullptr;
+  std::shared_ptr<dist::OrderedSum>& sum = ordered_[""];
+  if (sum != nullptr) return sum;
+  const int64_t n = plan_.shares_experts() ? group.size() : 1;
+  const shard::Layout layout = shard::make_layout({0, {}, 1}, num_experts, n, "experts");
+  return sum = sum_over(LoadPlan::sum_order(num_experts), layout, group);
+}
 
 shard::Layout WeightSource::layout(const std::string& base) const {
   const WeightRule& rule = plan_.require(base + ".weight").rule;

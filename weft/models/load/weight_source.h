@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
+#include "weft/dist/ordered_sum.h"
 #include "weft/models/load/plan.h"
 #include "weft/nn/linear/linear_like.h"
 #include "weft/shard/layout.h"
@@ -31,6 +33,16 @@ class WeightSource {
   /// Whether the model is to give the same bits on any number of ranks (LoadOptions::is_exact).
   virtual bool is_exact() const { return false; }
 
+  /// Where is_exact, the sums over the ranks of products whose columns are cut along a named split,
+  /// in their one order, for all who ask in memory of one; else null. By one thread at a time.
+  /// Throws ConfigError for more than kMostExactRanks ranks, and where a rank's columns are no
+  /// whole blocks of panels.
+  std::shared_ptr<dist::OrderedSum> ordered_sum(const std::string& split,
+                                                const dist::Group& group) const;
+  /// The same of sums over a token's experts of so many, which ranks share as the plan has it.
+  std::shared_ptr<dist::OrderedSum> ordered_experts(int64_t num_experts,
+                                                    const dist::Group& group) const;
+
   /// What every rank holds of "<base>.weight" along its cut dim.
   shard::Layout layout(const std::string& base) const;
   /// The vector, or an undefined tensor if the plan does not have it.
@@ -43,6 +55,8 @@ class WeightSource {
  private:
   const LoadPlan& plan_;
   int64_t rank_;
+  /// By split; of the experts by "".
+  mutable std::map<std::string, std::shared_ptr<dist::OrderedSum>> ordered_;
 };
 
 /// The model's numbers of a vector, from those that the file has of it. Throws FormatError,

@@ -88,7 +88,7 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context
   const int64_t rows = x_BTD.size(0) * x_BTD.size(1);
   low_rank_.begin(x_BTD.size(0), x_BTD.size(1));
   // Adapters read rows that are not rounded, which ranks do not exchange.
-  const RowCut own = ordered_heads_.has_value() || low_rank_.is_used()
+  const RowCut own = is_exact_ || low_rank_.is_used()
                          ? RowCut{0, rows, rows, 0}
                          : RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
   at::Tensor all = at::empty({own.room, width_});
@@ -205,7 +205,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
     });
   }
   add_product(pass, {"output", layer.o, layer.adapters.o}, layer.o_bias,
-              layer.attention_norms.after, ordered_heads_);
+              layer.attention_norms.after, layer.o_sum);
 }
 
 // Parts what q gave into queries, which move together, and gates.
@@ -236,26 +236,66 @@ void FusedDecoder::norm_heads(const Pass& pass, const Layer& layer) {
     if (layer.num_projections == 1) return;
     norm_in_place(layer.k_norm, k, kv_features / layer.k_norm.size);
   });
-  if (norms_over_ranks_) norm_over_ranks(pass, layer);
+  if (!norms_over_ranks_) return;
+  is_exact_ ? norm_over_ranks_in_order(pass, layer) : norm_over_ranks(pass, layer);
+}
+
+float* FusedDecoder::room_for_squares(int64_t rows, int64_t each) {
+  if (!head_squares_.defined() || head_squares_.size(0) != rows || head_squares_.size(1) != each) {
+    head_squares_ = at::empty({rows, each}, at::kFloat);
+  }
+  return head_squares_.mutable_data_ptr<float>();
 }
 
 // Norms over all heads where other ranks have some of them.
 void FusedDecoder::norm_over_ranks(const Pass& pass, const Layer& layer) {
   const int64_t rows = pass.rows(), work = (layer.heads + layer.kv_heads) * layer.head_dim;
-  if (!head_squares_.defined() || head_squares_.size(0) != rows) {
-    head_squares_ = at::empty({rows, 2}, at::kFloat);
-  }
-  auto* const squares = head_squares_.mutable_data_ptr<float>();
+  float* const squares = room_for_squares(rows, 2);
   for_rows(rows, work, [&](int64_t row) {
     squares[2 * row] = sum_of_squares(q_.row(row), layer.q_counted);
     squares[2 * row + 1] = sum_of_squares(k_.row(row), layer.k_counted);
   });
   group_.all_reduce(head_squares_);
+  scale_heads(pass, layer, squares);
+}
+
+// The same in one order: a head's sum comes from one rank, to which the others add zeros.
+void FusedDecoder::norm_over_ranks_in_order(const Pass& pass, const Layer& layer) {
+  const int64_t rows = pass.rows(), work = (layer.heads + layer.kv_heads) * layer.head_dim;
+  const auto q_heads = static_cast<int64_t>(whole_q_) / layer.head_dim;
+  const int64_t all_heads = q_heads + static_cast<int64_t>(whole_k_) / layer.head_dim;
+  float* const squares = room_for_squares(rows, all_heads);
+  for_rows(rows, work, [&](int64_t row) {
+    float* const own = squares + row * all_heads;
+    std::fill_n(own, all_heads, 0.F);
+    const auto take = [&](const std::vector<CountedHead>& heads, const float* x) {
+      for (const CountedHead& head : heads) {
+        own[head.place] = sum_of_squares(x + head.start, layer.head_dim);
+      }
+    };
+    take(layer.q_heads, q_.row(row));
+    take(layer.k_heads, k_.row(row));
+  });
+  group_.all_reduce(head_squares_);
+  // Of each row into the first of its numbers, then one row after the other.
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* const own = squares + row * all_heads;
+    const float q = std::accumulate(own, own + q_heads, 0.F);
+    const float k = std::accumulate(own + q_heads, own + all_heads, 0.F);
+    squares[2 * row] = q;
+    squares[2 * row + 1] = k;
+  }
+  scale_heads(pass, layer, squares);
+}
+
+// Queries and keys of each row by what their squares, a sum of each, and the weights say.
+void FusedDecoder::scale_heads(const Pass& pass, const Layer& layer, const float* squares) {
+  const int64_t work = (layer.heads + layer.kv_heads) * layer.head_dim;
   const auto scale_by = [this](const Vector& weight, float mean, float* x) {
     const float scale = 1 / std::sqrt(mean + norm_eps_);
     for (int64_t i = 0; i < weight.size; ++i) x[i] *= scale * weight.data[i];
   };
-  for_rows(rows, work, [&](int64_t row) {
+  for_rows(pass.rows(), work, [&](int64_t row) {
     scale_by(layer.q_norm, squares[2 * row] / whole_q_, q_.row(row));
     scale_by(layer.k_norm, squares[2 * row + 1] / whole_k_, k_.row(row));
   });
@@ -266,7 +306,7 @@ void FusedDecoder::feed_forward(const Pass& pass, const Layer& layer) {
   if (layer.experts) return run_experts(pass, layer);
   take_gated(pass, layer);
   add_product(pass, {"down", layer.down, layer.adapters.down}, layer.down_bias,
-              layer.ffn_norms.after, ordered_ffn_);
+              layer.ffn_norms.after, layer.down_sum);
 }
 
 // What the feed-forward layer's last product is of.
@@ -286,6 +326,10 @@ void FusedDecoder::take_gated(const Pass& pass, const Layer& layer) {
 
 void FusedDecoder::run_experts(const Pass& pass, const Layer& layer) {
   take_normed(pass, layer.ffn_norms.before, experts_.inputs());
+  if (is_exact_) {
+    return add_whole(pass, {}, layer.ffn_norms.after,
+                     experts_.run_ordered(*layer.experts, pass.tokens));
+  }
   add_reduced(pass, {}, layer.ffn_norms.after,
               [&](float* sum) { experts_.run(*layer.experts, pass.tokens, sum); });
 }
@@ -320,23 +364,26 @@ void FusedDecoder::add_whole(const Pass& pass, const Vector& bias, const Vector&
   });
 }
 
-// The same with a sum that has one order for any number of ranks.
-void FusedDecoder::add_ordered(const Pass& pass, const Product& what, const Vector& bias,
-                               const Vector& norm, dist::OrderedSum& ordered) {
+// What was taken times the linear, whole, in one order for any number of ranks.
+float* FusedDecoder::ordered_product(const Pass& pass, const char* part, const quant::PanelView& w,
+                                     dist::OrderedSum& ordered) {
   const int64_t count = pass.rows() * width_;
   {
-    const core::Profiled profiled(what.part);
-    quant::multiply_ordered(quant::kernels::active_panel_kernel(), inputs_, what.w, ordered.plan(),
-                            {ordered.room(count), width_, count});
+    const core::Profiled profiled(part);
+    const quant::OrderedProduct product{w, {ordered.room(count), width_, count}};
+    quant::multiply_ordered(quant::kernels::active_panel_kernel(), inputs_, std::span(&product, 1),
+                            ordered.plan());
   }
   const core::Profiled profiled("all-reduce, residual");
-  add_whole(pass, bias, norm, ordered.sum(count));
+  return ordered.sum(count);
 }
 
-// The same of what was taken times the linear.
+// x += scale * norm(ranks' sum + bias) of what was taken times the linear.
 void FusedDecoder::add_product(const Pass& pass, const Product& what, const Vector& bias,
-                               const Vector& norm, std::optional<dist::OrderedSum>& ordered) {
-  if (ordered.has_value()) return add_ordered(pass, what, bias, norm, *ordered);
+                               const Vector& norm, dist::OrderedSum* ordered) {
+  if (ordered != nullptr) {
+    return add_whole(pass, bias, norm, ordered_product(pass, what.part, what.w, *ordered));
+  }
   add_reduced(pass, bias, norm, [&](float* sum) {
     multiply(what.part, std::array{quant::PanelProduct{what.w, sum, width_}});
     low_rank_.add(what.adapters, sum, width_);

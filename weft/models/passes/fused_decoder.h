@@ -14,9 +14,9 @@
 #include "weft/dist/group.h"
 #include "weft/dist/ordered_sum.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/passes/experts/fused_experts.h"
 #include "weft/models/passes/float_rows.h"
 #include "weft/models/passes/fused_attention.h"
-#include "weft/models/passes/fused_experts.h"
 #include "weft/models/passes/held_linears.h"
 #include "weft/models/passes/low_rank_rows.h"
 #include "weft/models/passes/mixers/fused_delta.h"
@@ -80,6 +80,10 @@ class FusedDecoder : public Pass {
     const quant::PanelView& w;
     const nn::AdaptedLinearImpl* adapters;
   };
+  /// Where a head of this rank begins in a row, and which of the whole's it is.
+  struct CountedHead {
+    int64_t start = 0, place = 0;
+  };
   /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
   /// next token comes.
   struct Layer {
@@ -89,6 +93,9 @@ class FusedDecoder : public Pass {
     quant::PanelView q, k, v, o, gate, up, down;
     Adapters adapters;
     Norms attention_norms, ffn_norms;
+    /// Of the products with o and down, their sums over the ranks in one order; null: as is
+    /// fastest.
+    dist::OrderedSum *o_sum = nullptr, *down_sum = nullptr;
     Vector q_norm, k_norm;
     Vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
     /// How many of q, k and v there are: without v values are what k gives, without k keys and
@@ -101,6 +108,9 @@ class FusedDecoder : public Pass {
     int64_t heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
     /// Of norms over all heads of all ranks: see nn::ShardedRMSNorm.
     std::vector<shard::Range> q_counted, k_counted;
+    /// The same by heads where sums are ordered: each of this rank's that counts here, and its
+    /// place among the heads of queries and keys of all ranks.
+    std::vector<CountedHead> q_heads, k_heads;
     nn::AttentionSpec attention;
     bool has_rope = true;
     /// Behind the queries of each head q gives as many gates of its output.
@@ -150,6 +160,8 @@ class FusedDecoder : public Pass {
   bool add_mixer(const DecoderBlock& block, Layer& layer);
   bool add_delta(GatedDeltaLayerImpl& mixer, Layer& layer);
   void take_head_norms(const AttentionParts& parts, Layer& layer);
+  std::vector<CountedHead> counted_heads(const nn::ShardedRMSNorm& norm, int64_t head_dim,
+                                         int64_t first) const;
   bool add_feed_forward(const DecoderBlock& block, Layer& layer);
   bool add_experts(const DecoderBlock& block, Layer& layer);
   bool add_input(const InputParts& input, Layer& layer);
@@ -175,14 +187,17 @@ class FusedDecoder : public Pass {
   void feed_beside(const Pass& pass, const Layer& layer);
   float* sum_of_ranks(const Pass& pass);
   void norm_over_ranks(const Pass& pass, const Layer& layer);
+  void norm_over_ranks_in_order(const Pass& pass, const Layer& layer);
+  void scale_heads(const Pass& pass, const Layer& layer, const float* squares);
+  float* room_for_squares(int64_t rows, int64_t each);
   void feed_forward(const Pass& pass, const Layer& layer);
   void take_gated(const Pass& pass, const Layer& layer);
   void run_experts(const Pass& pass, const Layer& layer);
   void add_own_sum(const Pass& pass);
   void add_product(const Pass& pass, const Product& what, const Vector& bias, const Vector& norm,
-                   std::optional<dist::OrderedSum>& ordered);
-  void add_ordered(const Pass& pass, const Product& what, const Vector& bias, const Vector& norm,
-                   dist::OrderedSum& ordered);
+                   dist::OrderedSum* ordered);
+  float* ordered_product(const Pass& pass, const char* part, const quant::PanelView& w,
+                         dist::OrderedSum& ordered);
   void add_whole(const Pass& pass, const Vector& bias, const Vector& norm, float* sum);
   void add_reduced(const Pass& pass, const Vector& bias, const Vector& norm, Summand write);
 
@@ -210,9 +225,9 @@ class FusedDecoder : public Pass {
   FusedDelta delta_;
   FloatRows q_, k_, v_, gate_, up_, plain_;
   at::Tensor sum_, own_sum_;
-  /// Instead of those, where sums have one order for any number of ranks.
-  std::optional<dist::OrderedSum> ordered_heads_, ordered_ffn_;
-  /// [rows, 2], of queries and keys.
+  /// Sums have one order for any number of ranks: those of layers, in the modules.
+  bool is_exact_;
+  /// [rows, 2], of queries and keys; in one order, of each head of theirs.
   at::Tensor head_squares_;
   float whole_q_, whole_k_;
   bool is_complete_ = false;

@@ -66,8 +66,7 @@ void FusedDecoder::run_delta(const Pass& pass, const Layer& layer, int64_t index
     const int64_t features = own.heads.value_features();
     take(pass, features, [&](int64_t row, float* /*room*/) { return heads + row * features; });
   }
-  std::optional<dist::OrderedSum> no_order;
-  add_product(pass, {"output", own.output, nullptr}, {}, layer.attention_norms.after, no_order);
+  add_product(pass, {"output", own.output, nullptr}, {}, layer.attention_norms.after, layer.o_sum);
 }
 
 // This rank's own rows of x by the layer's factor.
@@ -104,9 +103,13 @@ void FusedDecoder::add_input(const Pass& pass, size_t index) {
 void FusedDecoder::feed_beside(const Pass& pass, const Layer& layer) {
   take_gated(pass, layer);
   auto* const all = sum_.mutable_data_ptr<float>();
-  multiply("down", std::array{quant::PanelProduct{layer.down, all, width_}});
-  low_rank_.add(layer.adapters.down, all, width_);
-  const float* sum = sum_of_ranks(pass);
+  const auto plain_sum = [&] {
+    if (is_exact_) return ordered_product(pass, "down", layer.down, *layer.down_sum);
+    multiply("down", std::array{quant::PanelProduct{layer.down, all, width_}});
+    low_rank_.add(layer.adapters.down, all, width_);
+    return sum_of_ranks(pass);
+  };
+  const float* sum = plain_sum();
   plain_.of(pass.own.count, width_);
   for_rows(pass.own.count, width_, [&](int64_t row) {
     float* const plain = plain_.row(row);
@@ -116,8 +119,12 @@ void FusedDecoder::feed_beside(const Pass& pass, const Layer& layer) {
   });
   take_normed(pass, layer.experts_before, experts_.inputs());
   take_normed(pass, layer.router_norm, experts_.router_inputs());
-  experts_.run(*layer.experts, pass.tokens, all);
-  float* const chosen = sum_of_ranks(pass);
+  const auto sum_of_experts = [&] {
+    if (is_exact_) return experts_.run_ordered(*layer.experts, pass.tokens);
+    experts_.run(*layer.experts, pass.tokens, all);
+    return sum_of_ranks(pass);
+  };
+  float* const chosen = sum_of_experts();
   for_rows(pass.own.count, width_, [&](int64_t row) {
     float *const y = chosen + row * width_, *const x = pass.x + (pass.own.first + row) * width_;
     norm_in_place(layer.experts_after, y, 1);

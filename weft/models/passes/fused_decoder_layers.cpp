@@ -7,6 +7,7 @@
 
 #include "weft/models/passes/fused_decoder.h"
 #include "weft/models/passes/modules_pass.h"
+#include "weft/nn/linear/adapt.h"
 
 namespace weft::models {
 
@@ -16,20 +17,18 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
       cache_options_(cache_options(parts)),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       gating_(parts.config.gating),
-      norms_over_ranks_(parts.config.head_norms == HeadNorms::kAllHeads && parts.group.size() > 1),
+      norms_over_ranks_(parts.config.head_norms == HeadNorms::kAllHeads &&
+                        (parts.group.size() > 1 || parts.is_exact)),
       residual_scale_(static_cast<float>(parts.config.residual_scale)),
       group_(parts.group),
+      is_exact_(parts.is_exact),
       whole_q_(static_cast<float>(parts.config.num_heads * parts.config.head_dim)),
       whole_k_(static_cast<float>(parts.config.num_kv_heads * parts.config.head_dim)) {
   cache_options_.dtype = at::kHalf;
   last_norm_ = keep(parts.last_norm->whole_weight());
-  if (parts.ordered.has_value()) {
-    ordered_heads_.emplace(group_, parts.ordered->heads);
-    ordered_ffn_.emplace(group_, parts.ordered->ffn);
-  }
   is_complete_ =
       std::ranges::all_of(parts.blocks, [this](const auto& block) { return add(block); });
-  if (parts.ordered.has_value() && low_rank_.has_adapters()) is_complete_ = false;
+  if (is_exact_ && low_rank_.has_adapters()) is_complete_ = false;
 }
 
 bool FusedDecoder::add(const DecoderBlock& block) {
@@ -47,21 +46,25 @@ bool FusedDecoder::add(const DecoderBlock& block) {
   return true;
 }
 
-// One that runs as a module reads keys and values as they are kept, as float32 fastest.
+// One that runs as a module reads keys and values as they are kept, as float32 fastest. It computes
+// exactly what its linears compute exactly.
 bool FusedDecoder::add_mixer(const DecoderBlock& block, Layer& layer) {
   TokenMixerImpl& mixer = block.ptr()->mixer();
   auto* const delta = dynamic_cast<GatedDeltaLayerImpl*>(&mixer);
   if (delta != nullptr && add_delta(*delta, layer)) return true;
+  if (delta != nullptr && is_exact_) return false;
   layer.mixer = &mixer;
   if (mixer.state_sizes().empty()) cache_options_.dtype = at::kFloat;
-  return true;
+  return !is_exact_ || std::ranges::all_of(nn::find_linears(mixer), [](const nn::HeldLinear& each) {
+    const auto inner = std::dynamic_pointer_cast<nn::PanelLinearImpl>(each.holder->inner());
+    return inner != nullptr && inner->weight.is_exact;
+  });
 }
 
 bool FusedDecoder::add_delta(GatedDeltaLayerImpl& mixer, Layer& layer) {
-  // Its output's sum has no order of its own yet.
-  if (ordered_heads_.has_value()) return false;
   layer.delta = FusedDelta::take(mixer, held_);
   if (!layer.delta) return false;
+  layer.o_sum = mixer.parts().output->ordered();
   for (const Linear& linear : layer.delta->linears) {
     if (!keep_linear(linear)) return false;
     inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
@@ -71,9 +74,7 @@ bool FusedDecoder::add_delta(GatedDeltaLayerImpl& mixer, Layer& layer) {
 
 bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   layer.head_dim = kv_heads_[layers_.size()].head_dim;
-  layer.kernel =
-      &attentions_.try_emplace(layer.head_dim, layer.head_dim, ordered_heads_.has_value())
-           .first->second;
+  layer.kernel = &attentions_.try_emplace(layer.head_dim, layer.head_dim, is_exact_).first->second;
   const auto held = held_.take_attention<nn::LinearLike>(block);
   Adapters& adapters = layer.adapters;
   const AttentionPanels linears = {panels_of(held.q, adapters.q), panels_of(held.k, adapters.k),
@@ -93,6 +94,7 @@ bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   layer.k = linears.k == nullptr ? layer.q : quant::PanelView(linears.k->weight);
   layer.v = linears.v == nullptr ? layer.k : quant::PanelView(linears.v->weight);
   layer.o = quant::PanelView(linears.o->weight);
+  layer.o_sum = parts.o_proj->ordered();
   layer.q_bias = keep(linears.q->bias);
   if (linears.k != nullptr) layer.k_bias = keep(linears.k->bias);
   if (linears.v != nullptr) layer.v_bias = keep(linears.v->bias);
@@ -110,6 +112,24 @@ bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   return true;
 }
 
+// The heads of a norm that count here; the whole's lie behind `first` others.
+std::vector<FusedDecoder::CountedHead> FusedDecoder::counted_heads(const nn::ShardedRMSNorm& norm,
+                                                                   int64_t head_dim,
+                                                                   int64_t first) const {
+  std::vector<CountedHead> heads;
+  int64_t start = 0;
+  for (const shard::Range& range : norm->layout()->of(group_.rank())) {
+    for (int64_t at = 0; at < range.length; at += head_dim, start += head_dim) {
+      const auto has_it = [&](const shard::Range& run) {
+        return run.start <= start && start < run.end();
+      };
+      if (std::ranges::none_of(norm->counted(), has_it)) continue;
+      heads.push_back({start, first + (range.start + at) / head_dim});
+    }
+  }
+  return heads;
+}
+
 void FusedDecoder::take_head_norms(const AttentionParts& parts, Layer& layer) {
   layer.q_norm = keep(parts.q_norm.weight());
   layer.k_norm = keep(parts.k_norm.weight());
@@ -117,6 +137,10 @@ void FusedDecoder::take_head_norms(const AttentionParts& parts, Layer& layer) {
   if (parts.norms_values && has_keys) layer.v_norm = keep(at::ones({layer.head_dim}));
   if (!parts.q_norm.all.is_empty()) layer.q_counted = parts.q_norm.all->counted();
   if (!parts.k_norm.all.is_empty()) layer.k_counted = parts.k_norm.all->counted();
+  if (!norms_over_ranks_ || !is_exact_) return;
+  layer.q_heads = counted_heads(parts.q_norm.all, layer.head_dim, 0);
+  layer.k_heads = counted_heads(parts.k_norm.all, layer.head_dim,
+                                parts.q_norm.all->layout()->size / layer.head_dim);
 }
 
 bool FusedDecoder::add_feed_forward(const DecoderBlock& block, Layer& layer) {
@@ -133,6 +157,7 @@ bool FusedDecoder::add_feed_forward(const DecoderBlock& block, Layer& layer) {
   layer.gate = quant::PanelView(linears.gate->weight);
   layer.up = quant::PanelView(linears.up->weight);
   layer.down = quant::PanelView(linears.down->weight);
+  layer.down_sum = ffn->down_proj()->ordered();
   layer.gate_bias = keep(linears.gate->bias);
   layer.up_bias = keep(linears.up->bias);
   layer.down_bias = keep(ffn->down_proj()->bias);

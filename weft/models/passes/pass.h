@@ -12,15 +12,8 @@
 #include "weft/models/decoder/token_mixer.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/layers/norm.h"
-#include "weft/shard/sum_order.h"
 
 namespace weft::models {
-
-/// What this rank does of sums over the ranks that are to have the same bits for any number of
-/// them: over heads, and over the features of feed-forward layers.
-struct OrderedSums {
-  shard::SumPlan heads, ffn;
-};
 
 /// What the passes of a decoder run: handles to the decoder's own modules.
 struct PassParts {
@@ -33,8 +26,8 @@ struct PassParts {
   /// This rank's, by layer.
   std::vector<nn::KvHeads> kv_heads = {};
   dist::Group group = {};
-  /// None: sums as they are fastest.
-  std::optional<OrderedSums> ordered = {};
+  /// As WeightSource::is_exact; the modules have the sums that it asks for.
+  bool is_exact = false;
 };
 
 /// A cache for `capacity` positions of `batch` sequences; no type: the one that the pass reads

@@ -32,7 +32,7 @@ Pass& PassChoice::best_for(const nn::KvCache* cache) {
 
 // The modules, which know no order of sums.
 Pass& PassChoice::otherwise() {
-  if (!parts_.ordered.has_value()) return modules_;
+  if (!parts_.is_exact) return modules_;
   constexpr std::string_view kWhere = "models: the same bits on any number of ranks: ";
   for (const Candidate& candidate : candidates_) {
     const auto& known = candidate.row->known_in_order;
@@ -51,10 +51,9 @@ Pass& PassChoice::otherwise() {
 // Null where it can't run the model.
 Pass* PassChoice::usable(Candidate& candidate) {
   const PassRow& row = *candidate.row;
-  const bool is_ordered = parts_.ordered.has_value();
-  const std::optional<OptionSet> known = is_ordered ? row.known_in_order : row.known;
+  const std::optional<OptionSet> known = parts_.is_exact ? row.known_in_order : row.known;
   if (!known || !used_.without(*known).is_empty()) {
-    if (!is_ordered && !has_said_ && row.is_wanted(parts_)) say_why_not(row);
+    if (!parts_.is_exact && !has_said_ && row.is_wanted(parts_)) say_why_not(row);
     return nullptr;
   }
   if (candidate.made == nullptr || !candidate.made->is_current()) candidate.made = row.make(parts_);

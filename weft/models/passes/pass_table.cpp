@@ -75,15 +75,6 @@ constexpr OptionSet kPanelsKnow = {
     Option::kGatedAttention,
 };
 
-constexpr OptionSet kNotInOrder = {
-    Option::kNormsOfAllHeads,   Option::kExperts,         Option::kRouterBias,
-    Option::kExpertBias,        Option::kSigmoidRouting,  Option::kUngatedSharedExpert,
-    Option::kHeadsByLayer,      Option::kNormsOfValues,   Option::kLayerFactors,
-    Option::kFfnBesideExperts,  Option::kLayerInputs,     Option::kReusedKeys,
-    Option::kShortConvolutions, Option::kLatentAttention, Option::kGatedDeltaNets,
-    Option::kGatedAttention,
-};
-
 #ifdef WEFT_HAS_CUDA
 constexpr OptionSet kCudaKnows = {
     Option::kWindows,           Option::kQkvBias,         Option::kOutputBias,
@@ -103,9 +94,8 @@ std::span<const PassRow> pass_table() {
               "every product moves its numbers between the processor and the GPU",
               holds_linears_as<nn::CudaLinearImpl>, make_pass<CudaDecoder>},
 #endif
-      PassRow{"weights in panels", kPanelsKnow, kPanelsKnow.without(kNotInOrder),
-              "each token takes longer", holds_linears_as<nn::PanelLinearImpl>,
-              make_pass<FusedDecoder>},
+      PassRow{"weights in panels", kPanelsKnow, kPanelsKnow, "each token takes longer",
+              holds_linears_as<nn::PanelLinearImpl>, make_pass<FusedDecoder>},
   };
   return rows;
 }

@@ -16,7 +16,7 @@ struct PassRow {
   std::string_view name;
   /// What it computes beside the plain decoder: a model that uses any other option runs without it.
   OptionSet known;
-  /// Those of them that it computes with PassParts::ordered; nothing where it knows no order of
+  /// Those of them that it computes where PassParts::is_exact; nothing where it knows no order of
   /// sums.
   std::optional<OptionSet> known_in_order;
   /// In messages: what it costs to run without it.

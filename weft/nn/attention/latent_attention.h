@@ -41,4 +41,9 @@ at::Tensor expanded_latent_attention(const at::Tensor& q_BTnH, const at::Tensor&
 at::Tensor absorbed_latent_attention(const at::Tensor& q_BTnH, const at::Tensor& kept_BSc,
                                      const at::Tensor& weight_fR, const LatentHeads& heads);
 
+/// The same of each token and head by itself, with the bits that it has whichever others there are
+/// (nn::attend_each). All float32; without gradients.
+at::Tensor latent_attention_each(const at::Tensor& q_BTnH, const at::Tensor& kept_BSc,
+                                 const at::Tensor& weight_fR, const LatentHeads& heads);
+
 }  // namespace weft::nn

@@ -120,6 +120,7 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(MixtureOfExpertsParts parts, RoutingO
     : router_(register_module(parts.router_name, PartialLinear(std::move(parts.router)))),
       experts_(std::move(parts.experts)),
       expert_numbers_(std::move(parts.expert_numbers)),
+      ordered_(std::move(parts.ordered)),
       options_(options),
       group_(std::move(group)) {
   const int64_t count = num_experts();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/dist/ordered_sum.h"
 #include "weft/nn/layers/activation.h"
 #include "weft/nn/linear/linear_like.h"
 
@@ -73,6 +74,13 @@ class ExpertImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Expert);
 
+/// Sums of a mixture that have the same bits on any number of ranks: over the features of an
+/// expert, of the shared expert, and over a token's experts, whichever ranks hold them. For passes
+/// that compute what the module does. Null: as they are fastest.
+struct MixtureSums {
+  std::shared_ptr<dist::OrderedSum> features, shared_features, experts;
+};
+
 /// What a MixtureOfExperts is made of, on one rank.
 struct MixtureOfExpertsParts {
   /// Whole on every rank: [E, D]; and what its module is called.
@@ -91,6 +99,7 @@ struct MixtureOfExpertsParts {
   /// [E], what the weights of experts are multiplied by in the end; undefined: nothing. It has no
   /// gradient. Source: transformers' Gemma4TextRouter.
   at::Tensor expert_factors = {};
+  MixtureSums ordered = {};
 };
 
 /// How tokens are dealt out.
@@ -147,6 +156,7 @@ class MixtureOfExpertsImpl : public torch::nn::Module {
   /// Undefined: there is none.
   const at::Tensor& choice_bias() const { return choice_bias_; }
   const at::Tensor& expert_factors() const { return expert_factors_; }
+  const MixtureSums& ordered() const { return ordered_; }
 
  private:
   struct Routing;
@@ -160,6 +170,7 @@ class MixtureOfExpertsImpl : public torch::nn::Module {
   Expert shared_{nullptr};
   PartialLinear shared_gate_{nullptr};
   at::Tensor choice_bias_, expert_factors_;
+  MixtureSums ordered_;
   RoutingOptions options_;
   dist::Group group_;
 };

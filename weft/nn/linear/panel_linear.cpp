@@ -1,6 +1,9 @@
 #include "weft/nn/linear/panel_linear.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <map>
+#include <span>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -10,6 +13,8 @@
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/linear_parts.h"
 #include "weft/nn/linear/quantized_linear.h"
+#include "weft/quant/kernels/panel_select.h"
+#include "weft/quant/panels/ordered_product.h"
 
 namespace weft::nn {
 namespace {
@@ -98,6 +103,31 @@ int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits) {
     ++count;
   }
   return count;
+}
+
+at::Tensor ordered_linear(const LinearLike& linear, const at::Tensor& x, dist::OrderedSum& sum) {
+  const auto* panels = dynamic_cast<const PanelLinearImpl*>(&linear);
+  core::check<core::ConfigError>(
+      panels != nullptr && panels->weight.is_exact,
+      "nn.ordered_linear: a weight that is not in panels with exact sums, expected one; ask for "
+      "the usual sums");
+  const quant::kernels::PanelKernel& kernel = quant::kernels::active_panel_kernel();
+  const at::Tensor wide = x.detach().to(at::kFloat).contiguous();
+  const int64_t in = x.size(-1), rows = x.numel() / in;
+  quant::PanelInputs inputs(quant::PanelInputs::Wants::of(panels->weight));
+  const auto* const from = wide.const_data_ptr<float>();
+  inputs.take(kernel, {rows, in, rows},
+              [&](int64_t row, float* /*room*/) { return from + row * in; });
+  const quant::PanelView view(panels->weight);
+  const int64_t stride = view.padded_out(), count = rows * stride;
+  const quant::OrderedProduct product{view, {sum.room(count), stride, count}};
+  quant::multiply_ordered(kernel, inputs, std::span(&product, 1), sum.plan());
+  auto shape = x.sizes().vec();
+  shape.back() = panels->out_features();
+  return at::from_blob(sum.sum(count), {rows, stride}, at::kFloat)
+      .narrow(1, 0, panels->out_features())
+      .to(x.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
+      .reshape(shape);
 }
 
 }  // namespace weft::nn

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "weft/dist/ordered_sum.h"
 #include "weft/nn/linear/linear_like.h"
 #include "weft/quant/panels/panel_matrix.h"
 
@@ -60,5 +61,11 @@ std::shared_ptr<LinearLike> in_panels(quant::PanelMatrix weight, const at::Tenso
 /// another, so that at most one weight is in memory twice. Others stay as they are. Returns how
 /// many. Activations of quantized ones get `activation_bits`, 8 or 16. Not collective.
 int64_t put_in_panels(torch::nn::Module& module, int64_t activation_bits = 8);
+
+/// A row parallel linear whose sum has the same bits on any number of ranks. x: [..., this rank's
+/// in], of which `sum` has the pieces. Returns [..., out] in x's dtype. Throws ConfigError unless
+/// `linear` is a PanelLinear that is exact, ShapeError as quant::multiply_ordered. Collective over
+/// the sum's group.
+at::Tensor ordered_linear(const LinearLike& linear, const at::Tensor& x, dist::OrderedSum& sum);
 
 }  // namespace weft::nn

@@ -10,6 +10,7 @@
 #include "weft/nn/linear/fused_linear.h"
 #include "weft/nn/linear/linear_parts.h"
 #include "weft/nn/linear/new_linear.h"
+#include "weft/nn/linear/panel_linear.h"
 #include "weft/ops/collectives.h"
 
 namespace weft::nn {
@@ -176,7 +177,8 @@ ShardedToAllLinearImpl::ShardedToAllLinearImpl(std::shared_ptr<LinearLike> inner
                              std::move(bias_in), requires_grad) {}
 
 at::Tensor ShardedToAllLinearImpl::forward_rows(const at::Tensor& x, const RowCounts& rows) {
-  const at::Tensor y = reduced_linear(*inner_, x, group(), rows);
+  const at::Tensor y = ordered_ != nullptr ? ordered_linear(*inner_, x, *ordered_)
+                                           : reduced_linear(*inner_, x, group(), rows);
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;
 }
 

@@ -3,8 +3,10 @@
 #include <torch/nn/pimpl.h>
 
 #include <memory>
+#include <utility>
 
 #include "weft/dist/group.h"
+#include "weft/dist/ordered_sum.h"
 #include "weft/dist/parallelism.h"
 #include "weft/nn/linear/fused_linear.h"
 #include "weft/nn/linear/linear_like.h"
@@ -111,6 +113,10 @@ class ShardedToAllLinearImpl : public Cloned<ShardedToAllLinearImpl, ParallelLin
   /// As reduced_linear with `rows`: x has all rows, the result this rank's. The bias's gradient is
   /// then this rank's part of a sum (GradientKind::kPartial). Collective.
   at::Tensor forward_rows(const at::Tensor& x, const RowCounts& rows);
+  /// From here on, outputs are summed in this order instead (nn::ordered_linear), of all rows;
+  /// null: as is fastest. Not collective.
+  void set_ordered(std::shared_ptr<dist::OrderedSum> ordered) { ordered_ = std::move(ordered); }
+  dist::OrderedSum* ordered() const { return ordered_.get(); }
   std::shared_ptr<LinearLike> unshard() const override;
   void exchange_members(const MemberExchange& exchange) override;
 
@@ -118,6 +124,9 @@ class ShardedToAllLinearImpl : public Cloned<ShardedToAllLinearImpl, ParallelLin
 
  protected:
   explicit ShardedToAllLinearImpl(NewParallelLinear made);
+
+ private:
+  std::shared_ptr<dist::OrderedSum> ordered_;
 };
 TORCH_MODULE(ShardedToAllLinear);
 

@@ -31,9 +31,9 @@ kernels::Panels columns_of(const PanelView& w, const shard::Range& columns) {
   return piece;
 }
 
-// Rows [first, first + count) of x, first a multiple of kTileTokens.
-kernels::RoundedInputs codes_of(const PanelInputs& x, int64_t first, int64_t count) {
-  kernels::RoundedInputs codes = x.codes();
+// Rows [first, first + count) of a group of x, first a multiple of kTileTokens.
+kernels::RoundedInputs codes_of(const PanelInputs& x, int64_t group, int64_t first, int64_t count) {
+  kernels::RoundedInputs codes = x.codes(group);
   const int64_t in = x.in_features(), blocks = in / kBlockColumns;
   codes.codes += first * in;
   if (codes.lower_codes != nullptr) codes.lower_codes += first * in;
@@ -63,18 +63,21 @@ void check_fit(const PanelInputs& x, const PanelView& w, const shard::SumPlan& p
 }
 
 // One product, for some panels and rows at a time: their pieces' sums stay in the cache.
-class OrderedProduct {
+class ProductInPieces {
  public:
-  OrderedProduct(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
-                 const shard::SumPlan& plan, const NodeOutputs& y)
-      : kernel_(kernel), x_(x), plan_(plan), y_(y) {
-    for (const shard::Range& piece : plan.pieces) pieces_.push_back(columns_of(w, piece));
+  ProductInPieces(const kernels::PanelKernel& kernel, const PanelInputs& x,
+                  const OrderedProduct& product, const shard::SumPlan& plan)
+      : kernel_(kernel), x_(x), plan_(plan), y_(product.y), group_(product.group) {
+    for (const shard::Range& piece : plan.pieces) pieces_.push_back(columns_of(product.w, piece));
   }
 
-  // Panels [first, first + count) for all rows.
-  void run(int64_t first, int64_t count) const {
-    for (int64_t row = 0; row < x_.num_rows(); row += kRows) {
-      run_rows({row, std::min(kRows, x_.num_rows() - row)}, first, count);
+  // Panels [first, end) for all rows.
+  void run(int64_t first, int64_t end) const {
+    const int64_t rows = x_.num_rows(group_);
+    for (; first < end; first += kPanels) {
+      for (int64_t row = 0; row < rows; row += kRows) {
+        run_rows({row, std::min(kRows, rows - row)}, first, std::min(kPanels, end - first));
+      }
     }
   }
 
@@ -101,7 +104,7 @@ class OrderedProduct {
   void multiply(const kernels::Panels& piece, const shard::Range& rows, int64_t first,
                 int64_t count, const kernels::PanelOutputs& y) const {
     if (piece.form.is_dense()) return multiply_plain(piece, rows, first, count, y);
-    kernel_.multiply(piece, first, count, codes_of(x_, rows.start, rows.length), y);
+    kernel_.multiply(piece, first, count, codes_of(x_, group_, rows.start, rows.length), y);
   }
 
   // A panel has what a row's blocks share before them; plain numbers share nothing, so that some
@@ -111,7 +114,7 @@ class OrderedProduct {
     const int64_t column = piece.first_block * kBlockColumns;
     piece.data += piece.first_block * piece.form.block_bytes();
     piece.first_block = 0;
-    const kernels::DenseInputs all = x_.numbers();
+    const kernels::DenseInputs all = x_.numbers(group_);
     const float* const x = all.data + rows.start * all.stride + column;
     kernel_.multiply_dense(piece, first, count, {x, all.stride, rows.length}, y);
   }
@@ -120,19 +123,32 @@ class OrderedProduct {
   const PanelInputs& x_;
   const shard::SumPlan& plan_;
   const NodeOutputs& y_;
+  int64_t group_;
   std::vector<kernels::Panels> pieces_;
 };
 
 }  // namespace
 
-void multiply_ordered(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
-                      const shard::SumPlan& plan, const NodeOutputs& y) {
-  check_fit(x, w, plan);
-  const OrderedProduct product(kernel, x, w, plan, y);
-  const int64_t work = kPanelRows * x.in_features() * x.num_rows();
-  at::parallel_for(0, w.num_panels, rows_per_thread(work), [&](int64_t begin, int64_t end) {
-    for (int64_t first = begin; first < end; first += kPanels) {
-      product.run(first, std::min(kPanels, end - first));
+// As quant::multiply: a panel falls to the thread that the work of its first row falls to.
+void multiply_ordered(const kernels::PanelKernel& kernel, const PanelInputs& x,
+                      std::span<const OrderedProduct> products, const shard::SumPlan& plan) {
+  int64_t work = 0;
+  for (const OrderedProduct& each : products) {
+    check_fit(x, each.w, plan);
+    work += each.w.num_panels * x.num_rows(each.group);
+  }
+  const int64_t grain = rows_per_thread(kPanelRows * x.in_features());
+  at::parallel_for(0, work, grain, [&](int64_t begin, int64_t end) {
+    int64_t start = 0;
+    for (const OrderedProduct& each : products) {
+      const int64_t count = each.w.num_panels, rows = x.num_rows(each.group);
+      if (rows == 0) continue;
+      const auto panel_at = [&](int64_t at) {
+        return std::clamp((at - start + rows - 1) / rows, int64_t{0}, count);
+      };
+      const int64_t from = panel_at(begin), to = panel_at(end);
+      start += count * rows;
+      if (from < to) ProductInPieces(kernel, x, each, plan).run(from, to);
     }
   });
 }

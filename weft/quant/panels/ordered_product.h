@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "weft/quant/panels/panel_matrix.h"
 #include "weft/shard/sum_order.h"
@@ -15,12 +16,20 @@ struct NodeOutputs {
   int64_t node_stride = 0;
 };
 
-/// y = x w^T, of which the products of each of plan.pieces are summed by themselves and then added
-/// as plan.steps say: the same bits for a node whichever other columns this rank holds. w holds the
-/// rank's columns, in pieces of whole blocks; x one group of rows. Throws ShapeError unless x is
-/// exact (PanelMatrix::is_exact), has w's in_features and what w wants, and pieces are whole
-/// blocks of w.
-void multiply_ordered(const kernels::PanelKernel& kernel, const PanelInputs& x, const PanelView& w,
-                      const shard::SumPlan& plan, const NodeOutputs& y);
+/// One of several matrices that rows are multiplied by, which are all cut alike.
+struct OrderedProduct {
+  PanelView w;
+  NodeOutputs y;
+  /// Whose rows; row 0 of y is the first one's.
+  int64_t group = 0;
+};
+
+/// y = x w^T for every product, of which the products of each of plan.pieces are summed by
+/// themselves and then added as plan.steps say: the same bits for a node whichever other columns
+/// this rank holds. The matrices hold the rank's columns, in pieces of whole blocks. Throws
+/// ShapeError unless x is exact (PanelMatrix::is_exact), has their in_features and what they want,
+/// and pieces are whole blocks.
+void multiply_ordered(const kernels::PanelKernel& kernel, const PanelInputs& x,
+                      std::span<const OrderedProduct> products, const shard::SumPlan& plan);
 
 }  // namespace weft::quant

@@ -109,6 +109,9 @@ at::Tensor LatentAttentionLayerImpl::absorbed(const at::Tensor& q_BTnH,
   }
   const at::Tensor weight_fR = dense_weight_.to(q_BTnH.scalar_type());
   if (may_change) dense_weight_ = at::Tensor();
+  if (output_->ordered() != nullptr) {
+    return nn::latent_attention_each(q_BTnH, kept_BSc, weight_fR, heads_);
+  }
   return nn::absorbed_latent_attention(q_BTnH, kept_BSc, weight_fR, heads_);
 }
 
@@ -126,7 +129,8 @@ at::Tensor LatentAttentionLayerImpl::forward(const at::Tensor& x_BTD, const Pass
   const at::Tensor all_BSc = pass.cache->append(layer_, kept_BTc.unsqueeze(1), {})
                                  .first.squeeze(1)
                                  .to(q_BTnH.scalar_type());
-  const bool is_one = q_BTnH.size(1) == 1;
+  // One form for prompts and tokens where they are to have the same bits.
+  const bool is_one = q_BTnH.size(1) == 1 || output_->ordered() != nullptr;
   return output_->forward(is_one ? absorbed(q_BTnH, all_BSc) : expanded(q_BTnH, all_BSc, {}));
 }
 

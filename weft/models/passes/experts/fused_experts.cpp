@@ -1,4 +1,4 @@
-#include "weft/models/passes/fused_experts.h"
+#include "weft/models/passes/experts/fused_experts.h"
 
 #include <algorithm>
 #include <array>
@@ -35,12 +35,13 @@ quant::PanelInputs::Wants wants_of(const Linear& linear) {
 }
 
 // A router, or the gate of a shared expert, which may be held as plain numbers; or null.
-Linear take_router(const nn::PartialLinear& holder, HeldLinears& held) {
+Linear take_router(const nn::PartialLinear& holder, bool is_exact, HeldLinears& held) {
   constexpr int64_t kActivationBits = 16;
   if (auto panels = held.take_partial<nn::PanelLinearImpl>(holder)) return panels;
   const auto inner = holder->inner();
   if (std::dynamic_pointer_cast<nn::DenseLinearImpl>(inner) == nullptr) return nullptr;
-  return std::dynamic_pointer_cast<nn::PanelLinearImpl>(nn::in_panels(*inner, {kActivationBits}));
+  return std::dynamic_pointer_cast<nn::PanelLinearImpl>(
+      nn::in_panels(*inner, {kActivationBits, is_exact}));
 }
 
 // Adds what the pass reads of an expert to `layer`.
@@ -61,18 +62,19 @@ bool add_expert(const Linears& linears, FusedExperts::Layer& layer, FusedExperts
   return true;
 }
 
-// The bias that this rank adds to the sum of all, if it does.
+// The bias that this rank adds to the sum of all, if it does. Ordered sums are whole before.
 void take_down_bias(const nn::Expert& module, FusedExperts::Layer& layer,
                     FusedExperts::Expert& expert) {
   const nn::PartialLinear& down = module->down();
-  if (!down->bias.defined() || !down->adds_bias()) return;
+  const bool is_whole = layer.ordered.experts != nullptr;
+  if (!down->bias.defined() || !(is_whole || down->adds_bias())) return;
   layer.biases.push_back(down->bias.detach().to(at::kFloat).contiguous());
   expert.down_bias = data_of(layer.biases.back());
 }
 
 bool add_router(const nn::PartialLinear& holder, HeldLinears& held, FusedExperts::Layer& layer,
                 quant::PanelView& view) {
-  const Linear linear = take_router(holder, held);
+  const Linear linear = take_router(holder, layer.ordered.experts != nullptr, held);
   if (linear == nullptr) return false;
   layer.linears.push_back(linear);
   layer.first = layer.first | wants_of(linear);
@@ -91,6 +93,16 @@ bool add_shared(const nn::MixtureOfExperts& mixture, HeldLinears& held,
   return add_router(mixture->shared_gate(), held, layer, layer.shared_gate.emplace());
 }
 
+// Of each held expert, its piece of the sum over experts.
+std::vector<int64_t> pieces_of_experts(const shard::SumPlan& plan) {
+  std::vector<int64_t> pieces;
+  for (size_t i = 0; i < plan.pieces.size(); ++i) {
+    pieces.insert(pieces.end(), static_cast<size_t>(plan.pieces[i].length),
+                  static_cast<int64_t>(i));
+  }
+  return pieces;
+}
+
 // sum += weight * y; the restricted pointers let the loop take vectors.
 void add_weighted(float weight, const float* __restrict y, float* __restrict sum, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] += weight * y[i];
@@ -102,6 +114,8 @@ std::optional<FusedExperts::Layer> FusedExperts::take(const nn::MixtureOfExperts
                                                       HeldLinears& held) {
   Layer layer;
   layer.routing = mixture->options();
+  layer.ordered = mixture->ordered();
+  if (layer.ordered.experts) layer.pieces = pieces_of_experts(layer.ordered.experts->plan());
   if (mixture->choice_bias().defined()) {
     layer.biases.push_back(mixture->choice_bias().to(at::kFloat).contiguous());
     layer.choice_bias = data_of(layer.biases.back());
@@ -169,23 +183,28 @@ void FusedExperts::route(const Layer& layer) {
   routing_.route(logits_, rows, options);
 }
 
-void FusedExperts::run_shared(const Layer& layer, const Expert& shared, int64_t tokens,
-                              float* sum) {
-  const core::Profiled profiled("shared expert");
+// What the shared expert's last product is of.
+void FusedExperts::take_shared_hidden(const Layer& layer, const Expert& shared, int64_t tokens) {
   const auto& kernel = quant::kernels::active_panel_kernel();
   const int64_t rows = inputs_.num_rows(), stride = shared.gate.padded_out();
   quant::multiply(kernel, inputs_,
                   std::array{quant::PanelProduct{shared.gate, gate_.of(rows, stride), stride},
                              quant::PanelProduct{shared.up, up_.of(rows, stride), stride}});
   take_hidden(layer, shared, tokens);
-  quant::multiply(kernel, hidden_, std::array{quant::PanelProduct{shared.down, sum, width()}});
+}
+
+void FusedExperts::run_shared(const Layer& layer, const Expert& shared, int64_t tokens,
+                              float* sum) {
+  const core::Profiled profiled("shared expert");
+  const int64_t rows = inputs_.num_rows();
+  take_shared_hidden(layer, shared, tokens);
+  quant::multiply(quant::kernels::active_panel_kernel(), hidden_,
+                  std::array{quant::PanelProduct{shared.down, sum, width()}});
   for (int64_t row = 0; row < rows; ++row) add_bias(shared.down_bias, sum + row * width(), width());
 }
 
-// Each expert's rows are a group. On one rank of several there may be none.
-void FusedExperts::run_chosen(const Layer& layer, int64_t tokens) {
-  const core::Profiled profiled("experts");
-  if (routing_.rows().empty()) return;
+// What the chosen experts' last products are of: each expert's rows are a group.
+void FusedExperts::take_chosen(const Layer& layer, int64_t tokens) {
   const auto& kernel = quant::kernels::active_panel_kernel();
   chosen_.take_rows(kernel, inputs_, routing_.rows(), routing_.starts());
   products_.clear();
@@ -193,9 +212,16 @@ void FusedExperts::run_chosen(const Layer& layer, int64_t tokens) {
   add_products(layer, &Expert::up, up_);
   quant::multiply(kernel, chosen_, products_);
   take_chosen_hidden(layer, tokens);
+}
+
+// On one rank of several there may be no rows.
+void FusedExperts::run_chosen(const Layer& layer, int64_t tokens) {
+  const core::Profiled profiled("experts");
+  if (routing_.rows().empty()) return;
+  take_chosen(layer, tokens);
   products_.clear();
   add_products(layer, &Expert::down, out_);
-  quant::multiply(kernel, hidden_, products_);
+  quant::multiply(quant::kernels::active_panel_kernel(), hidden_, products_);
 }
 
 // What the expert makes of all rows of gate_ and up_.
@@ -235,21 +261,28 @@ void FusedExperts::add_products(const Layer& layer, quant::PanelView Expert::*pa
   }
 }
 
+// sum += weight * expert, of a place in the routing's rows.
+void FusedExperts::add_chosen(const Layer& layer, int64_t slot, float weight, float* sum) const {
+  add_weighted(weight, out_.row(slot), sum, width());
+  const float* bias = layer.experts[routing_.active_of(slot)].down_bias;
+  if (bias != nullptr) add_weighted(weight, bias, sum, width());
+}
+
+void FusedExperts::scale_shared(const Layer& layer, int64_t row, float* shared) const {
+  if (!layer.shared_gate) return;
+  const float scale = 1 / (1 + std::exp(-*shared_gates_.row(row)));
+  std::transform(shared, shared + width(), shared, [&](float y) { return scale * y; });
+}
+
 // Experts in ascending order, so that a row's sum is the same in any pass.
 void FusedExperts::add_up(const Layer& layer, float* sum) const {
   const core::Profiled profiled("sum of experts");
   for_rows(inputs_.num_rows(), (layer.routing.top_k + 1) * width(), [&](int64_t row) {
     float* const own = sum + row * width();
     if (!layer.shared) std::fill_n(own, width(), 0.F);
-    if (layer.shared_gate) {
-      const float scale = 1 / (1 + std::exp(-*shared_gates_.row(row)));
-      std::transform(own, own + width(), own, [&](float y) { return scale * y; });
-    }
-    routing_.for_each_of(row, [&](int64_t slot, float weight) {
-      add_weighted(weight, out_.row(slot), own, width());
-      const float* bias = layer.experts[routing_.active_of(slot)].down_bias;
-      if (bias != nullptr) add_weighted(weight, bias, own, width());
-    });
+    scale_shared(layer, row, own);
+    routing_.for_each_of(row,
+                         [&](int64_t slot, float weight) { add_chosen(layer, slot, weight, own); });
   });
 }
 

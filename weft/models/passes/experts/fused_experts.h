@@ -6,11 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "weft/models/passes/expert_routing.h"
+#include "weft/models/passes/experts/expert_routing.h"
 #include "weft/models/passes/float_rows.h"
 #include "weft/models/passes/held_linears.h"
 #include "weft/nn/layers/mixture_of_experts.h"
 #include "weft/nn/linear/panel_linear.h"
+#include "weft/quant/panels/ordered_product.h"
 #include "weft/quant/panels/panel_matrix.h"
 
 namespace weft::models {
@@ -25,7 +26,7 @@ class FusedExperts {
   struct Expert {
     quant::PanelView gate, up, down;
     int64_t ffn = 0;
-    /// Biases in float32; null: none, of down also where another rank adds it.
+    /// Biases in float32; null: none, of down also where another rank adds it to a sum over ranks.
     const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
   };
   /// What it reads of a layer's mixture; valid while the linears live that it was taken from.
@@ -44,6 +45,10 @@ class FusedExperts {
     /// The router reads rows of its own.
     bool routes_apart = false;
     nn::Gating gating;
+    /// Sums in one order; null: none. Of each held expert, the piece that it belongs to among those
+    /// of the sum over experts.
+    nn::MixtureSums ordered;
+    std::vector<int64_t> pieces;
     /// What the views are of, and biases that none of them holds.
     std::vector<std::shared_ptr<nn::PanelLinearImpl>> linears;
     std::vector<at::Tensor> biases;
@@ -65,15 +70,27 @@ class FusedExperts {
   /// Writes this rank's part of the mixture of inputs() to `sum`, [rows, D]; sequences have
   /// `tokens` rows each. Not collective.
   void run(const Layer& layer, int64_t tokens, float* sum);
+  /// The whole mixture, [rows, D], of a layer whose sums are ordered: the same bits on any number
+  /// of ranks, whether they share experts as wholes or each of them. It may be written to and is
+  /// valid until the next layer's. Collective: a gather for each of the layer's sums.
+  float* run_ordered(const Layer& layer, int64_t tokens);
 
  private:
   void route(const Layer& layer);
+  void take_shared_hidden(const Layer& layer, const Expert& shared, int64_t tokens);
   void run_shared(const Layer& layer, const Expert& shared, int64_t tokens, float* sum);
+  float* run_shared_ordered(const Layer& layer, const Expert& shared, int64_t tokens);
   void run_chosen(const Layer& layer, int64_t tokens);
+  void run_chosen_ordered(const Layer& layer, int64_t tokens);
+  void take_chosen(const Layer& layer, int64_t tokens);
   void take_hidden(const Layer& layer, const Expert& expert, int64_t tokens);
   void take_chosen_hidden(const Layer& layer, int64_t tokens);
   void add_products(const Layer& layer, quant::PanelView Expert::*part, FloatRows& to);
   void add_up(const Layer& layer, float* sum) const;
+  float* add_up_ordered(const Layer& layer) const;
+  void add_row_ordered(const Layer& layer, int64_t row, float* nodes) const;
+  void add_chosen(const Layer& layer, int64_t slot, float weight, float* sum) const;
+  void scale_shared(const Layer& layer, int64_t row, float* shared) const;
   int64_t width() const { return inputs_.in_features(); }
 
   ExpertRouting routing_;
@@ -81,6 +98,7 @@ class FusedExperts {
   quant::PanelInputs inputs_, router_inputs_, chosen_, hidden_;
   FloatRows logits_, shared_gates_, gate_, up_, out_;
   std::vector<quant::PanelProduct> products_;
+  std::vector<quant::OrderedProduct> ordered_products_;
 };
 
 }  // namespace weft::models
