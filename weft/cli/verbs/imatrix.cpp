@@ -16,7 +16,7 @@
 namespace weft::cli {
 namespace {
 
-constexpr uint64_t kMaxTextBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxCalibrationBytes = uint64_t{256} << 20;
 constexpr int64_t kDefaultChunk = 512;
 
 // Rank 0's tokens on all ranks.
@@ -26,7 +26,7 @@ std::vector<int64_t> read_tokens(const Session& session, const std::string& path
   if (session.is_root()) {
     const text::Tokenizer tokenizer = models::load_tokenizer(*session.file);
     prefix = {tokenizer.prefix().begin(), tokenizer.prefix().end()};
-    const auto ids = tokenizer.encode_prompt(core::read_text_file(path, kMaxTextBytes));
+    const auto ids = tokenizer.encode_prompt(core::read_text_file(path, kMaxCalibrationBytes));
     tokens = {ids.begin(), ids.end()};
   }
   prefix = generate::share_tokens(session.group(), prefix);
