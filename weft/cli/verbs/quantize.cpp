@@ -70,7 +70,8 @@ models::QuantizationOptions gguf_options(const QuantizeOptions& options) {
   return result;
 }
 
-int write_gguf(const std::string& model, const QuantizeOptions& options, const dist::World& world) {
+int quantize_to_gguf(const std::string& model, const QuantizeOptions& options,
+                     const dist::World& world) {
   const dist::Group& group = world.group();
   const bool is_root = group.rank() == 0;
   models::QuantizationOptions wanted = gguf_options(options);
@@ -100,7 +101,7 @@ int run_quantize_to_gguf(const QuantizeOptions& options) {
   inputs.push_back(options.importance);
   check_new_file(options.output.out, options.output.force, inputs);
   return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
-    return write_gguf(model.path, options, world);
+    return quantize_to_gguf(model.path, options, world);
   });
 }
 
