@@ -137,12 +137,12 @@ TEST(Batch, AnswersInOrderWhatEachRequestGetsAloneAndGoesOnAfterASignal) {
   const std::vector<std::string> args = {"batch", "-i", requests,     "-o", out,
                                          "--tp",  "2",  "--parallel", "4"};
   // Killed as soon as it has written an answer.
-  test::BackgroundCommand first(cli::weft_command(args), cli::with_model());
+  weft::test::BackgroundCommand first(cli::weft_command(args), cli::with_model());
   for (int i = 0; i < 600 && whole_file(out).find('\n') == std::string::npos; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   first.signal(SIGINT);
-  const test::CommandResult ended = first.finish();
+  const weft::test::CommandResult ended = first.finish();
   EXPECT_TRUE(ended.status == 130 || ended.status == 0) << ended.status << ended.err;
   const std::string written = whole_file(out);
   ASSERT_FALSE(written.empty()) << ended.err;
