@@ -9,6 +9,7 @@
 #include "tests/ops/tensor_checks.h"
 #include "weft/dist/backends/names.h"
 #include "weft/models/decoder/expert_split.h"
+#include "weft/models/decoder/weight_table.h"
 #include "weft/models/reads_each.h"
 #include "weft/models/registry.h"
 #include "weft/nn/linear/dense_linear.h"
@@ -75,6 +76,11 @@ std::shared_ptr<CausalLM> exact_model(const Way& way, const Group& group) {
     if (is_even && name.find("vocab") == std::string::npos) {
       split.unit = quant::kernels::kBlockColumns;
       split.fine_unit = 0;
+    }
+    // Its segments are cut where the channels are.
+    if (name == kGatedChannelSplit) {
+      split.num_runs = split.segments.front() / quant::kernels::kBlockColumns;
+      split.num_fine_runs = 0;
     }
   }
   if (way.experts == ExpertSplit::kExperts) split_by_experts(config, rules);
