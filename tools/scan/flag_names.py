@@ -20,7 +20,7 @@ OLD_FLAGS = {
     "weft/generate/engine.cpp": {"--ctx-size", "--speculate"},
     "weft/generate/options.cpp": {"--top-k"},
     "weft/generate/scoring/windows.cpp": {"--ctx-size"},
-    "weft/models/convert/export_gguf.cpp": {"--dtype"},
+    "weft/models/convert/gguf_outputs.cpp": {"--dtype"},
     "weft/models/convert/export_output.cpp": {"--dtype"},
     "weft/models/passes/cuda/cuda_decoder.cpp": {"--device"},
     "weft/nn/attention/kv_cache.cpp": {"--ctx-size"},

@@ -202,11 +202,37 @@ struct PerplexityVerbOptions {
 /// weft quantize: the form of the matrices that are written.
 struct QuantizeOptions {
   ModelOptions model;
-  std::string mode = "affine";
+  /// Of a folder; empty: affine.
+  std::string mode;
   /// 0: the mode's own.
   int64_t bits = 0;
   int64_t group_size = 0;
+  /// Of a GGUF file: a mix's name; empty: Q4_K_M.
+  std::string type;
+  /// A file of importances; empty: none.
+  std::string importance;
+  /// Types by ggml's names; empty: the mix's.
+  std::string embedding_type;
+  std::string head_type;
+  /// NAME=TYPE.
+  std::vector<std::string> tensor_types;
+  /// 0: the mix's.
+  double bits_per_weight = 0;
   OutputOptions output;
+};
+
+/// weft imatrix: the text whose activations are counted.
+struct ImatrixOptions {
+  ModelOptions model;
+  std::string text;
+  std::string out;
+  bool force = false;
+  /// Tokens of a chunk; 0: the verb's own choice.
+  int64_t context = 0;
+  /// 0: all.
+  int64_t max_chunks = 0;
+  /// Also the products of every two inputs, for rounding with error feedback.
+  bool takes_products = false;
 };
 
 /// weft convert: the form of the model that is written.

@@ -25,6 +25,7 @@ constexpr auto kTensorVerbs = std::to_array<TensorVerbRow>({
     {"bench", parse_and_run<parse_bench, run_bench>},
     {"perplexity", parse_and_run<parse_perplexity, run_perplexity>},
     {"quantize", parse_and_run<parse_quantize, run_quantize>},
+    {"imatrix", parse_and_run<parse_imatrix, run_imatrix>},
     {"convert", parse_and_run<parse_convert, run_convert>},
     {"shard", parse_and_run<parse_shard, run_shard>},
     {"inspect", parse_and_run<parse_inspect, run_inspect>},

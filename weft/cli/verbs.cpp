@@ -29,6 +29,8 @@ const std::vector<Verb>& verbs() {
        shows_help<parse_bench>},
       {"perplexity", "measure how well a model predicts a text", shows_help<parse_perplexity>},
       {"quantize", "write a model with its matrices quantized", shows_help<parse_quantize>},
+      {"imatrix", "count what a model's matrices read of a text, for quantize",
+       shows_help<parse_imatrix>},
       {"convert", "write a model in another format or type", shows_help<parse_convert>},
       {"shard", "cut a model into pieces for n ranks, cut pieces anew, or join them",
        shows_help<parse_shard>},

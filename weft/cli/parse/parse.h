@@ -17,6 +17,7 @@ std::optional<LogitsOptions> parse_logits(const Args& args);
 std::optional<BenchOptions> parse_bench(const Args& args);
 std::optional<PerplexityVerbOptions> parse_perplexity(const Args& args);
 std::optional<QuantizeOptions> parse_quantize(const Args& args);
+std::optional<ImatrixOptions> parse_imatrix(const Args& args);
 std::optional<ConvertOptions> parse_convert(const Args& args);
 std::optional<ShardOptions> parse_shard(const Args& args);
 std::optional<FuseOptions> parse_fuse(const Args& args);

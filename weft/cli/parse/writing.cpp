@@ -28,6 +28,45 @@ void take_output(ShardOptions& options) {
   options.cut.model.clear();
 }
 
+void add_gguf_types(CLI::App& app, QuantizeOptions& options) {
+  app.add_option(
+      "--type", options.type,
+      "of OUT.gguf: Q4_K_M (default), Q4_K_S, Q5_K_M, Q5_K_S, Q6_K, Q8_0, Q3_K_S, Q3_K_M, "
+      "Q3_K_L, Q2_K, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q5_0 or Q5_1");
+  app.add_option("--imatrix", options.importance,
+                 "of OUT.gguf: a file of weft imatrix or llama-imatrix, which says what errors in "
+                 "each column count (default: none)");
+  app.add_option(
+         "--bits-per-weight", options.bits_per_weight,
+         "of OUT.gguf: choose each matrix's type by what rounding it loses, so that the file "
+         "takes at most this on average (default: as --type has it)")
+      ->check(CLI::Range(2.0, 16.0));
+  app.add_option("--token-embedding-type", options.embedding_type,
+                 "of OUT.gguf: the embedding's type, e.g. Q8_0 (default: as --type has it)");
+  app.add_option("--output-tensor-type", options.head_type,
+                 "of OUT.gguf: the head's type (default: as --type has it)");
+  app.add_option(
+      "--tensor-type", options.tensor_types,
+      "of OUT.gguf: NAME=TYPE, the type of tensors in whose names the regular expression "
+      "NAME is found, e.g. attn_v=Q6_K; may be given again (default: none)");
+}
+
+// What a folder has and a GGUF file has not, and the other way round.
+void check_form(const CLI::App& app, const std::string& out) {
+  const bool is_gguf = out.ends_with(".gguf");
+  const auto refuse = [&](const char* flag, const char* expected) {
+    check<ConfigError>(app.count(flag) == 0, flag, ": OUT is ", core::quote(out), ", expected ",
+                       expected, "; leave it out");
+  };
+  for (const char* flag : {"--bits", "--group-size", "--mode"}) {
+    if (is_gguf) refuse(flag, "a folder: the blocks of GGUF follow from --type");
+  }
+  for (const char* flag : {"--type", "--imatrix", "--bits-per-weight", "--token-embedding-type",
+                           "--output-tensor-type", "--tensor-type"}) {
+    if (!is_gguf) refuse(flag, "a name that ends in .gguf");
+  }
+}
+
 void check_shard(const ShardOptions& options) {
   const auto need = [](bool is_there, const char* flag) {
     check<ConfigError>(is_there, "shard: ", flag, " is required");
@@ -43,8 +82,10 @@ void check_shard(const ShardOptions& options) {
 
 std::optional<QuantizeOptions> parse_quantize(const Args& args) {
   CLI::App app(
-      "Writes a model with its matrices quantized, as a folder that MLX reads too: all linear "
-      "layers, embedding and head; norms and biases stay as they are.",
+      "Writes a model with its matrices quantized: all linear layers, embedding and head; norms "
+      "and "
+      "biases stay as they are. OUT is a folder that MLX reads too or, if it ends in .gguf, a file "
+      "that llama.cpp reads.",
       "quantize");
   QuantizeOptions options;
   options.model.command = command_of("quantize", args);
@@ -56,7 +97,33 @@ std::optional<QuantizeOptions> parse_quantize(const Args& args) {
   app.add_option(
       "--mode", options.mode,
       "affine (default), mxfp4, mxfp8 or nvfp4, which have bits and groups of their own");
+  add_gguf_types(app, options);
   if (!parse_flags(app, args, {"--model", "--out"})) return std::nullopt;
+  check_form(app, options.output.out);
+  return options;
+}
+
+std::optional<ImatrixOptions> parse_imatrix(const Args& args) {
+  CLI::App app(
+      "Counts how large the inputs of a model's matrices are over a text, for weft quantize "
+      "--imatrix and llama-quantize.",
+      "imatrix");
+  ImatrixOptions options;
+  options.model.command = command_of("imatrix", args);
+  options.model.halves_as_stored = true;
+  add_model_flags(app, options.model);
+  app.add_option("-f,--file", options.text, "the text");
+  add_file_flags(app, options.out, options.force, "the GGUF file that is written");
+  app.add_option("-c,--ctx-size", options.context,
+                 "tokens of a chunk, which are read together (default: 512)")
+      ->check(whole_number(4, 1 << 20));
+  app.add_option("--chunks", options.max_chunks, "chunks that are read (default: all)")
+      ->check(whole_number(1, 1 << 30));
+  app.add_flag("--products", options.takes_products,
+               "also sum the products of every two inputs, with which weft quantize rounds columns "
+               "so that later ones make good earlier ones' errors; a file of the size of the "
+               "squares of all widths");
+  if (!parse_flags(app, args, {"--model", "--file", "--out"})) return std::nullopt;
   return options;
 }
 

@@ -1,8 +1,17 @@
+#include <cstdio>
+#include <optional>
+#include <regex>
+#include <utility>
+
 #include "weft/cli/model/export_model.h"
 #include "weft/cli/model/session.h"
 #include "weft/cli/output.h"
+#include "weft/cli/progress.h"
 #include "weft/cli/verbs/run.h"
 #include "weft/core/error.h"
+#include "weft/dist/launch/run_together.h"
+#include "weft/io/check_finite.h"
+#include "weft/models/quantize/quantized_gguf.h"
 
 namespace weft::cli {
 namespace {
@@ -11,7 +20,8 @@ using core::check;
 using core::ConfigError;
 
 quant::Scheme scheme_of(const QuantizeOptions& options) {
-  const quant::Mode mode = quant::parse_mode(options.mode, "--mode");
+  const std::string name = options.mode.empty() ? "affine" : options.mode;
+  const quant::Mode mode = quant::parse_mode(name, "--mode");
   const quant::Scheme scheme =
       quant::make_scheme(mode, options.bits, options.group_size, "--bits, --group-size");
   const int64_t group = scheme.group_size;
@@ -29,9 +39,76 @@ int quantize_on_ranks(const ModelOptions& model, const dist::World& world,
   return 0;
 }
 
+std::optional<core::Dtype> type_of(const std::string& name, const char* flag) {
+  if (name.empty()) return std::nullopt;
+  return models::block_type_named(name, flag);
+}
+
+std::regex expression(const std::string& text) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error&) {
+    core::fail<ConfigError>("--tensor-type: ", core::quote(text),
+                            ", expected a regular expression; write \\ before its own signs");
+  }
+}
+
+models::QuantizationOptions gguf_options(const QuantizeOptions& options) {
+  models::QuantizationOptions result;
+  result.mix = &models::find_mix(options.type.empty() ? "Q4_K_M" : options.type, "--type");
+  result.bits_per_weight = options.bits_per_weight;
+  result.embedding = type_of(options.embedding_type, "--token-embedding-type");
+  result.head = type_of(options.head_type, "--output-tensor-type");
+  for (const std::string& row : options.tensor_types) {
+    const size_t sign = row.rfind('=');
+    check<ConfigError>(sign != std::string::npos && sign > 0, "--tensor-type: ", core::quote(row),
+                       ", expected NAME=TYPE, e.g. attn_v=Q6_K");
+    result.tensors.emplace_back(expression(row.substr(0, sign)),
+                                models::block_type_named(row.substr(sign + 1), "--tensor-type"));
+  }
+  result.importance_path = options.importance;
+  return result;
+}
+
+int quantize_to_gguf(const std::string& model, const QuantizeOptions& options,
+                     const dist::World& world) {
+  const dist::Group& group = world.group();
+  const bool is_root = group.rank() == 0;
+  models::QuantizationOptions wanted = gguf_options(options);
+  const auto file = io::TensorFile::open(model);
+  dist::run_together(group, [&] {
+    if (is_root) io::check_finite(*file);
+    if (!options.importance.empty()) {
+      wanted.importance = models::read_importance(options.importance);
+    }
+  });
+  models::QuantizedForm form(std::move(wanted), group);
+  {
+    constexpr double kMegabyte = 1e6;
+    ProgressBar bar("writing", "MB", kMegabyte, is_root);
+    models::export_gguf(*file, form, group, options.output.out,
+                        [&](uint64_t done, uint64_t total) { bar.show(done, total); });
+  }
+  if (!is_root) return 0;
+  for (const std::string& note : form.notes()) std::fprintf(stderr, "%s\n", note.c_str());
+  std::fprintf(stderr, "%.3f bits per weight\n", form.bits_per_weight());
+  return 0;
+}
+
+int run_quantize_to_gguf(const QuantizeOptions& options) {
+  gguf_options(options);
+  Inputs inputs = model_inputs(options.model, options.model.path);
+  inputs.push_back(options.importance);
+  check_new_file(options.output.out, options.output.force, inputs);
+  return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
+    return quantize_to_gguf(model.path, options, world);
+  });
+}
+
 }  // namespace
 
 int run_quantize(const QuantizeOptions& options) {
+  if (options.output.out.ends_with(".gguf")) return run_quantize_to_gguf(options);
   scheme_of(options);
   // The ranks that another process has started find nothing there yet either.
   check_new_folder(options.output, model_folder(), model_inputs(options.model, options.model.path));

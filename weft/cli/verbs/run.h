@@ -21,6 +21,7 @@ int run_logits(const LogitsOptions& options);
 int run_bench(const BenchOptions& options);
 int run_perplexity(const PerplexityVerbOptions& options);
 int run_quantize(const QuantizeOptions& options);
+int run_imatrix(const ImatrixOptions& options);
 int run_convert(const ConvertOptions& options);
 int run_shard(const ShardOptions& options);
 int run_fuse(const FuseOptions& options);

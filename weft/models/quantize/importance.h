@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace weft::models {
+
+/// What a matrix's inputs were over a text.
+struct InputStatistics {
+  /// Sums of the squares of each input: float32 [matrices, in]; one matrix, or one for each expert.
+  at::Tensor squares;
+  /// Tokens behind them: float32 [matrices].
+  at::Tensor counts;
+  /// Sums of the products of every two inputs of a token times the mean square of the gradients of
+  /// the text's loss by what the matrix returned for it: float32 [in, in]; undefined: not taken.
+  /// With D the error of a matrix, the trace of D P D^T over twice the tokens is about what the
+  /// loss of a token grows by.
+  at::Tensor products = {};
+};
+
+/// An importance matrix: by GGUF's tensor names ("blk.0.attn_q.weight") what inputs the matrices
+/// had.
+struct Importance {
+  std::map<std::string, InputStatistics> tensors;
+  /// The texts' paths.
+  std::vector<std::string> texts;
+  int64_t num_chunks = 0;
+  /// Tokens of each.
+  int64_t chunk_size = 0;
+
+  /// Mean squares, float32 [in], of one expert's inputs or the only matrix's, in the tensor's order
+  /// of columns. Undefined for a tensor that is not there, and for an expert that no token reached.
+  /// Throws FormatError for another number of columns, naming the tensor.
+  at::Tensor of(const std::string& tensor, int64_t expert, int64_t columns) const;
+  /// Mean products, float32 [in, in]; undefined if they were not taken.
+  at::Tensor products_of(const std::string& tensor) const;
+};
+
+/// Reads what llama.cpp's imatrix or weft's writes: GGUF of general.type "imatrix", or the older
+/// binary form. Throws FormatError, IoError.
+Importance read_importance(const std::string& path);
+
+/// Writes llama.cpp's GGUF form: for each tensor NAME.in_sum2 and NAME.counts; products, which only
+/// weft knows, as NAME.in_products. Throws IoError, ConfigError.
+void write_importance(const Importance& importance, const std::string& path);
+
+}  // namespace weft::models

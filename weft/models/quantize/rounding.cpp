@@ -1,0 +1,52 @@
+#include "weft/models/quantize/rounding.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "weft/core/error.h"
+#include "weft/quant/quantizers/feedback.h"
+#include "weft/quant/quantizers/gguf_quantize.h"
+
+namespace weft::models {
+namespace {
+
+// Of the mean square of the inputs. Source: arXiv:2210.17323.
+constexpr double kDamping = 0.01;
+
+}  // namespace
+
+Rounding::Rounding(const Importance& importance, const std::string& tensor, int64_t expert,
+                   int64_t columns)
+    : squares_(importance.of(tensor, expert, columns)) {
+  products_ = importance.products_of(tensor);
+  if (!products_.defined()) return;
+  core::check<core::FormatError>(products_.size(0) == columns,
+                                 "importance matrix: ", core::quote(tensor),
+                                 ", expected products of ", columns, " columns, got ",
+                                 products_.size(0), "; it is of another model");
+  factor_ = quant::feedback_factor(products_, kDamping);
+}
+
+at::Tensor Rounding::blocks(core::Dtype dtype, const at::Tensor& rows) const {
+  const bool is_nearly_exact = dtype == core::Dtype::kQ8_0;
+  if (!factor_.defined() || is_nearly_exact) {
+    return quant::quantize_to_blocks(dtype, rows, squares_);
+  }
+  return quant::quantize_with_feedback(dtype, rows, factor_);
+}
+
+double Rounding::loss(const at::Tensor& rows, const at::Tensor& rounded) const {
+  const at::Tensor errors = rounded - rows;
+  if (products_.defined()) {
+    const double sum = (errors.matmul(products_) * errors).sum(at::kDouble).item<double>();
+    return sum / 2 / static_cast<double>(rows.size(0));
+  }
+  const at::Tensor counts = squares_.defined() ? squares_ : at::ones({rows.size(1)});
+  const auto energy = [&](const at::Tensor& values) {
+    return (values.square() * counts).sum(at::kDouble).item<double>();
+  };
+  return energy(errors) / std::max(energy(rows), 1e-30);
+}
+
+}  // namespace weft::models

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "weft/core/dtype.h"
+#include "weft/models/quantize/importance.h"
+
+namespace weft::models {
+
+/// How the rows of one tensor are rounded: with error feedback if the importances have products of
+/// its inputs, else by squares alone. The tied embedding is damped more, because its rows are read
+/// as they are, too.
+class Rounding {
+ public:
+  /// `expert` as Importance::of has it. Throws FormatError for importances of other columns.
+  Rounding(const Importance& importance, const std::string& tensor, int64_t expert,
+           int64_t columns);
+
+  /// quant::quantize_to_blocks, or with feedback. Throws as these.
+  at::Tensor blocks(core::Dtype dtype, const at::Tensor& rows) const;
+  bool has_products() const { return products_.defined(); }
+  /// What `rounded` loses: with products what each row adds to the loss of a token on average, else
+  /// the share of the square of what the rows return that it changes.
+  double loss(const at::Tensor& rows, const at::Tensor& rounded) const;
+
+ private:
+  at::Tensor squares_;
+  at::Tensor products_;
+  at::Tensor factor_;
+};
+
+}  // namespace weft::models
