@@ -8,6 +8,7 @@
 #include "tests/models/model_logits.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
+#include "weft/nn/linear/adapt.h"
 #include "weft/nn/linear/dense_linear.h"
 
 namespace weft::models {

@@ -7,6 +7,7 @@
 
 #include "weft/models/passes/fused_decoder.h"
 #include "weft/models/passes/modules_pass.h"
+#include "weft/nn/linear/adapt.h"
 
 namespace weft::models {
 
