@@ -96,26 +96,26 @@ bool is_up_of_experts(const std::string& path) {
 }
 
 // How matrices are held.
-enum class GpuForm { kFloats, kFourBits, kUpInOtherBits };
+enum class WeightForm { kFloats, kFourBits, kUpInOtherBits };
 
-void quantize_model(CausalLM& model, GpuForm form) {
-  if (form == GpuForm::kFloats) return;
+void quantize_model(CausalLM& model, WeightForm form) {
+  if (form == WeightForm::kFloats) return;
   quant::Scheme scheme;
   scheme.group_size = 8;
   scheme.scale_dtype = at::kHalf;
-  if (form == GpuForm::kUpInOtherBits) {
+  if (form == WeightForm::kUpInOtherBits) {
     quant::Scheme other = scheme;
     other.bits = 5;
     nn::quantize(model, other, is_up_of_experts);
   }
   nn::quantize(model, scheme, [form](const std::string& path) {
-    return form != GpuForm::kUpInOtherBits || !is_up_of_experts(path);
+    return form != WeightForm::kUpInOtherBits || !is_up_of_experts(path);
   });
 }
 
 // The same weights on the processor and on the GPU.
 struct MixtureModels {
-  MixtureModels(const ModelConfig& config, const Group& group, ExpertSplit split, GpuForm form)
+  MixtureModels(const ModelConfig& config, const Group& group, ExpertSplit split, WeightForm form)
       : reference(model_of_experts(config, group, split)),
         moved(model_of_experts(config, group, split)) {
     quantize_model(*reference, form);
@@ -150,7 +150,7 @@ TEST_F(CudaExpertsPass, GivesWhatTheModulesGive) {
   for (const std::string& family : kFamilies) {
     const bool is_plain = family == "mixtral";
     const MixtureModels models(mixture_config(family), {}, ExpertSplit::kFfn,
-                               is_plain ? GpuForm::kFloats : GpuForm::kFourBits);
+                               is_plain ? WeightForm::kFloats : WeightForm::kFourBits);
     ::testing::internal::CaptureStderr();
     for (const int64_t batch : {1, 2}) {
       const at::Tensor ids_BT = mixture_ids(batch, 40);
@@ -168,7 +168,7 @@ TEST_F(CudaExpertsPass, GivesWhatTheModulesGive) {
 TEST_F(CudaExpertsPass, TakesMatricesOfSeveralForms) {
   const c10::InferenceMode inference;
   const MixtureModels models(mixture_config("qwen3_moe"), {}, ExpertSplit::kFfn,
-                             GpuForm::kUpInOtherBits);
+                             WeightForm::kUpInOtherBits);
   const at::Tensor ids_BT = mixture_ids(1, 25);
   expect_close(logits_in_pieces(*models.moved, ids_BT, {20, 1, 1, 3}), models.expected(ids_BT),
                "up in 5 bits", 1e-4);
@@ -177,7 +177,8 @@ TEST_F(CudaExpertsPass, TakesMatricesOfSeveralForms) {
 TEST_F(CudaExpertsPass, FewTokensAtOnceHaveTheBitsOfOneByOne) {
   const c10::InferenceMode inference;
   for (const std::string family : {"qwen2_moe", "glm4_moe"}) {
-    const MixtureModels models(mixture_config(family), {}, ExpertSplit::kFfn, GpuForm::kFourBits);
+    const MixtureModels models(mixture_config(family), {}, ExpertSplit::kFfn,
+                               WeightForm::kFourBits);
     const at::Tensor ids_BT = mixture_ids(1, 20);
     std::vector<int64_t> singles(17, 1);
     singles[0] = 4;
@@ -194,7 +195,7 @@ TEST_F(CudaExpertsPass, ARecordedPassRoutesAnew) {
   ModelConfig config = mixture_config("qwen3_moe");
   // Of 20 sequences each expert gets a few, of 35 many.
   config.experts.num_experts = 20;
-  const MixtureModels models(config, {}, ExpertSplit::kFfn, GpuForm::kFourBits);
+  const MixtureModels models(config, {}, ExpertSplit::kFfn, WeightForm::kFourBits);
   for (const int64_t batch : {1, 3, 20, 35}) {
     const at::Tensor ids_BT = mixture_ids(batch, 7);
     expect_close(logits_in_pieces(*models.moved, ids_BT, {1, 1, 1, 1, 1, 1, 1}),
@@ -208,7 +209,7 @@ void check_mixture_on_ranks(const Group& group) {
   const c10::InferenceMode inference;
   for (const ExpertSplit split : {ExpertSplit::kFfn, ExpertSplit::kExperts}) {
     for (const std::string family : {"qwen2_moe", "glm4_moe", "clamped with biases"}) {
-      const MixtureModels models(mixture_config(family), group, split, GpuForm::kFourBits);
+      const MixtureModels models(mixture_config(family), group, split, WeightForm::kFourBits);
       const at::Tensor ids_BT = mixture_ids(1, 24);
       expect_close(logits_in_pieces(*models.moved, ids_BT, {20, 1, 1, 1, 1}),
                    models.expected(ids_BT), core::join(family, " on ", group.size(), " ranks"),
@@ -229,7 +230,7 @@ TEST_F(CudaExpertsPass, RanksThatShareAGpuGiveWhatOneGives) {
 
 TEST_F(CudaExpertsPass, TakesUpAnotherExpert) {
   const c10::InferenceMode inference;
-  const MixtureModels models(mixture_config("mixtral"), {}, ExpertSplit::kFfn, GpuForm::kFloats);
+  const MixtureModels models(mixture_config("mixtral"), {}, ExpertSplit::kFfn, WeightForm::kFloats);
   const at::Tensor ids_BT = mixture_ids(1, 12);
   const at::Tensor before = logits_in_pieces(*models.moved, ids_BT, {12});
   for (const auto& model : {models.reference, models.moved}) {

@@ -1,5 +1,6 @@
 // How the ranks of a group come to share a segment.
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,14 +64,19 @@ class NameOnDemand {
   std::optional<NameGuard> name_;
 };
 
-void wait_until_mapped(const ShmSegment& segment, const GroupRequest& request) {
-  NameOnDemand name(segment, request);
+// All ranks wait, so that none ends in order while another still looks whether it came. `look` is
+// called again and again meanwhile.
+void wait_until_mapped(const ShmSegment& segment, const GroupRequest& request,
+                       const std::function<void()>& look) {
   PeerWatch watch(request.monitor->peers(), request.monitor->world_ranks());
   const auto deadline = std::chrono::steady_clock::now() + request.start_timeout;
-  while (segment.header().mapped.load() < request.size) {
+  const auto all_came = [&] { return segment.header().mapped.load() >= request.size; };
+  while (!all_came()) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
-    name.look();
+    look();
     const auto trouble = watch.trouble();
+    // The last may have come, done its work and ended since it was looked for.
+    if (all_came()) return;
     core::check<CommError>(!trouble, "dist.World: group ", request.monitor->name(), ": ",
                            trouble.value_or(""));
     core::check<CommError>(std::chrono::steady_clock::now() < deadline, "dist.World: group ",
@@ -93,7 +99,8 @@ ShmSegment create_and_announce(const GroupRequest& request, const ShmLayout& lay
     }
     segment->header().mapped.fetch_add(1);
     request.store->set(kAnnouncement, ready);
-    wait_until_mapped(*segment, request);
+    NameOnDemand name_on_demand(*segment, request);
+    wait_until_mapped(*segment, request, [&] { name_on_demand.look(); });
     segment->close_handle();
     return std::move(*segment);
   } catch (const core::Error& error) {
@@ -135,6 +142,7 @@ ShmSegment open_announced(const GroupRequest& request, const ShmLayout& layout) 
   ShmSegment segment = found ? std::move(*found)
                              : ShmSegment::open(shm_name(request.info.job_id, request.id), layout);
   segment.header().mapped.fetch_add(1);
+  wait_until_mapped(segment, request, [] {});
   return segment;
 }
 
