@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -15,7 +16,6 @@
 #include "tests/core/temp_dir.h"
 #include "tests/serve/made_up_adapters.h"
 #include "tests/serve/serve_steps.h"
-#include "tests/support/run_ranks.h"
 #include "weft/generate/engine.h"
 #include "weft/models/peft_folder.h"
 #include "weft/nn/adapters/adapter_scope.h"
@@ -29,9 +29,9 @@ using test::Loaded;
 using test::MadeUpAdapters;
 using test::real_model;
 using test::request_of;
+using test::run_slowly;
 using test::serve_all;
 using testing::error_text;
-using weft::test::run_ranks;
 
 const MadeUpAdapters& adapters_of(int64_t number) {
   static const MadeUpAdapters first(1, 4), second(2, 7);
@@ -70,7 +70,7 @@ std::string generated(const Loaded& loaded, const SequenceRequest& request) {
 
 TEST(Adapters, InOneBatchGiveWhatEachGivesBesideTheModelAlone) {
   for (const int n : {1, 2, 3}) {
-    run_ranks(n, [](dist::World& world) {
+    run_slowly(n, [](dist::World& world) {
       const Loaded together = real_model(world);
       for (const int64_t number : {1, 2}) {
         models::attach_adapter(*together.model, adapters_of(number), number);
@@ -110,7 +110,7 @@ TEST(Adapters, InOneBatchGiveWhatEachGivesBesideTheModelAlone) {
 // The fused pass, against layers that run one by one.
 TEST(Adapters, BesidePanelsAddWhatTheLayersThemselvesDo) {
   for (const int n : {1, 3}) {
-    run_ranks(n, [](dist::World& world) {
+    run_slowly(n, [](dist::World& world) {
       const c10::InferenceMode inference;
       const Loaded loaded = real_model(world);
       const auto logits_of = [&](bool is_fused, int64_t number) {
@@ -150,12 +150,14 @@ print(json.dumps({"answers": answers, "listed": [(m["id"], m.get("parent")) for 
 
 json answers_of_server(const std::string& tp, const std::string& first, const std::string& second) {
   const std::string port = cli::free_port();
+  weft::test::CommandOptions options = cli::with_model();
+  options.timeout = std::chrono::minutes(5);
   weft::test::BackgroundCommand server(
       cli::weft_command({"serve", "--tp", tp, "--port", port, "--alias", "model", "--adapter",
                          "first=" + first, "--adapter", "second=" + second}),
-      cli::with_model());
+      options);
   EXPECT_TRUE(server.wait_for_output("weft serve: model on http://127.0.0.1:" + port));
-  const auto client = weft::test::run_command({"python3", "-c", kAskTogether, port});
+  const auto client = weft::test::run_command({"python3", "-c", kAskTogether, port}, options);
   server.signal(SIGTERM);
   EXPECT_EQ(server.finish().status, 143);
   EXPECT_EQ(client.status, 0) << client.err;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "tests/serve/serve_steps.h"
-#include "tests/support/run_ranks.h"
 
 namespace weft::serve {
 namespace {
@@ -14,8 +13,8 @@ using test::Client;
 using test::Loaded;
 using test::real_model;
 using test::request_of;
+using test::run_slowly;
 using test::serve_all;
-using weft::test::run_ranks;
 
 std::vector<Client> drawing_clients() {
   std::vector<Client> clients;
@@ -35,7 +34,7 @@ std::vector<Client> drawing_clients() {
 
 TEST(Draws, FromTheLikeliestTokensOfEachRankAreThoseFromAllLogits) {
   for (const int n : {1, 2, 3}) {
-    run_ranks(n, [](dist::World& world) {
+    run_slowly(n, [](dist::World& world) {
       const Loaded loaded = real_model(world);
       SchedulerOptions options;
       options.context = 128;

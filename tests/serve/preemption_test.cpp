@@ -16,6 +16,7 @@ using test::Client;
 using test::Loaded;
 using test::real_model;
 using test::request_of;
+using test::run_slowly;
 using test::Seen;
 using test::serve_all;
 using testing::error_text;
@@ -51,7 +52,7 @@ void expect_equal(const std::vector<Seen>& got, const std::vector<Seen>& expecte
 // With pages for prompts and without, by tokens read together and one by one.
 TEST(Preemption, ChangesNoBitOfAnAnswer) {
   for (const int n : {1, 2, 3}) {
-    run_ranks(n, [](dist::World& world) {
+    run_slowly(n, [](dist::World& world) {
       const Loaded loaded = real_model(world);
       models::attach_adapter(*loaded.model, test::MadeUpAdapters(1, 4), 1);
       SchedulerOptions options;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "tests/models/model_files.h"
+#include "tests/support/run_ranks.h"
 #include "tests/text/byte_vocabulary.h"
 #include "weft/dist/world.h"
 #include "weft/models/config/sources.h"
@@ -27,6 +30,13 @@ struct Loaded {
   std::shared_ptr<models::CausalLM> model;
   text::Tokenizer tokenizer;
 };
+
+/// run_ranks with time for several runs of the model of set-up: three ranks on two cores.
+inline void run_slowly(int n, const std::function<void(dist::World&)>& body) {
+  weft::test::RunOptions options;
+  options.timeout = std::chrono::minutes(10);
+  weft::test::run_ranks(n, body, options);
+}
 
 /// The model of set-up in panels.
 inline Loaded real_model(const dist::World& world) {
