@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -28,10 +29,9 @@ at::Tensor sum_over(const dist::Group& group, at::ArrayRef<double> own) {
 }
 
 // Operations per second of this process's threads.
-double matmul_speed() {
-  constexpr int64_t kSize = 1024;
+double matmul_speed(at::ScalarType dtype, int64_t size) {
   constexpr int kTimes = 5;
-  const at::Tensor a = at::ones({kSize, kSize}, at::kBFloat16), b = at::ones_like(a);
+  const at::Tensor a = at::ones({size, size}, dtype), b = at::ones_like(a);
   double best = 1e9;
   for (int i = 0; i < kTimes; ++i) {
     const auto start = std::chrono::steady_clock::now();
@@ -39,7 +39,16 @@ double matmul_speed() {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     best = std::min(best, taken.count());
   }
-  return 2.0 * kSize * kSize * kSize / best;
+  return 2.0 * std::pow(static_cast<double>(size), 3) / best;
+}
+
+// In the faster of two types. A processor without instructions for bfloat16 takes seconds for a
+// large product in it, so a small one tells first whether it is worth it.
+double best_matmul_speed() {
+  constexpr int64_t kSmall = 128, kLarge = 1024;
+  const double in_float = matmul_speed(at::kFloat, kLarge);
+  if (matmul_speed(at::kBFloat16, kSmall) < in_float / 4) return in_float;
+  return std::max(in_float, matmul_speed(at::kBFloat16, kLarge));
 }
 
 // How many of a mixture's experts a token takes, as a share of them; 1 for all other linears.
@@ -95,7 +104,7 @@ MachineLimits measure_limits(const dist::Group& group) {
   group.barrier();
   const double read = core::read_bytes_per_second(at::get_num_threads());
   group.barrier();
-  const at::Tensor sums = sum_over(group, {read, matmul_speed()});
+  const at::Tensor sums = sum_over(group, {read, best_matmul_speed()});
   return {sums[0].item<double>(), sums[1].item<double>()};
 }
 
@@ -152,7 +161,7 @@ std::string roofline_text(const nlohmann::json& roofline) {
   std::snprintf(lines, sizeof lines,
                 "a token reads %.1f MB, the ranks read %.1f GB/s: at most %.0f tokens/s, %.0f %% "
                 "of them reached\n"
-                "a token of a prompt takes %.2f GFLOP, bfloat16 matmul gives %.0f GFLOP/s: %.0f "
+                "a token of a prompt takes %.2f GFLOP, libtorch's matmul gives %.0f GFLOP/s: %.0f "
                 "tokens/s, %.0f %% of them reached\n",
                 number("token_bytes") / 1e6, number("read_bytes_per_s") / 1e9,
                 number("decode_limit"), 100 * number("decode_share"),

@@ -21,7 +21,7 @@ ModelWork work_of(models::CausalLM& model);
 /// What the machine gives all ranks together when all of them ask at once.
 struct MachineLimits {
   double read_bytes_per_s = 0;
-  /// Of bfloat16 matrices of libtorch's.
+  /// By libtorch, of matrices of float32 or bfloat16, whichever is faster.
   double matmul_flops_per_s = 0;
 };
 /// Takes about half a second. Collective.
