@@ -154,9 +154,10 @@ void check_exact(const ModelOptions& options) {
                      "--exact: with --activations float, expected int16 or int8; add one of them");
   check<ConfigError>(!options.is_exact || options.device != "cuda",
                      "--exact: with --device cuda, expected cpu; leave one of them out");
-  check<ConfigError>(!options.is_exact || options.adapter.empty(),
-                     "--exact: with --adapter, expected a model without, whose products have one "
-                     "order; make one of both with weft fuse, or leave one of them out");
+  check<ConfigError>(
+      !options.is_exact || (options.adapter.empty() && options.named_adapters.empty()),
+      "--exact: with --adapter, expected a model without, whose products have one "
+      "order; make one of both with weft fuse, or leave one of them out");
 }
 
 void check_cache_type(const ModelOptions& options) {

@@ -114,6 +114,8 @@ class Decoder : public CausalLM, public ReadsEach {
     if (!stage.is_last) return;
     const auto head = config.is_tied ? embedding_->inner()
                                      : source.linear(model_name(config, {Part::kHead}), true);
+    source.check_in_order(*head,
+                          model_name(config, {config.is_tied ? Part::kEmbedding : Part::kHead}));
     head_ = register_module("lm_head", nn::VocabParallelHead(head, config.vocab_size, group));
   }
 
@@ -165,6 +167,10 @@ class Decoder : public CausalLM, public ReadsEach {
 
   at::Tensor forward_stage(const TokenBatch& batch, const at::Tensor& x_BTD) override {
     check_batch(batch);
+    // It runs the modules, which know no order of sums.
+    check<ConfigError>(!is_exact_,
+                       "models: the same bits on any number of ranks: a pass over a TokenBatch, "
+                       "expected one with a cache; ask for the usual sums");
     PassContext context{angles_.of(batch), batch.documents_BT, nullptr};
     if (is_training()) context.dropout = {training_.dropout, training_.dropout_seed, 0};
     context.place.step = batch.step;
@@ -349,9 +355,9 @@ class Decoder : public CausalLM, public ReadsEach {
     // Rows of a cut stream are tokens of all sequences, one after the other.
     const at::Tensor wanted = rows_.empty() ? targets_BT : targets_BT.flatten();
     const at::Tensor logits = head(x_BTD);
-    // Of whole rows on every rank, sums over the vocabulary have one order.
+    // Of whole contiguous rows on every rank, sums over the vocabulary have one order.
     const at::Tensor costs =
-        is_exact_ ? nn::vocab_parallel_cross_entropy(head_->gather(logits), wanted,
+        is_exact_ ? nn::vocab_parallel_cross_entropy(head_->gather(logits).contiguous(), wanted,
                                                      {0, config_.vocab_size}, config_.vocab_size,
                                                      dist::Group(), options)
                   : nn::vocab_parallel_cross_entropy(logits, wanted, head_->vocab(),

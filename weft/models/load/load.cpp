@@ -13,6 +13,7 @@
 #include "weft/models/load/plain_latents.h"
 #include "weft/models/load/presharded.h"
 #include "weft/models/registry.h"
+#include "weft/nn/kernels/select.h"
 #ifdef WEFT_HAS_CUDA
 #include "weft/nn/linear/cuda_linear.h"
 #endif
@@ -20,6 +21,7 @@
 #include "weft/nn/linear/half_linear.h"
 #include "weft/nn/linear/panel_linear.h"
 #include "weft/nn/linear/quantized_linear.h"
+#include "weft/quant/kernels/panel_select.h"
 #include "weft/quant/torch_dtype.h"
 
 namespace weft::models {
@@ -162,11 +164,18 @@ LoadPlan make_plan(const io::TensorFile& given, int64_t num_ranks, const LoadOpt
   return LoadPlan(file, rules, num_ranks, plan_options);
 }
 
+// Ranks with other kernels round otherwise, and would even choose other experts.
+std::string exact_terms() {
+  return core::join(", the same bits on any number of ranks by the kernels ",
+                    quant::kernels::active_panel_kernel().name, " and ",
+                    nn::kernels::active_kernel().name);
+}
+
 AgreedModel agree_on(const io::TensorFile& file, const dist::Group& group,
                      const LoadOptions& options) {
   check_place(options);
   const std::string weights = group.size() == 1 ? "" : ", fingerprint " + fingerprint(file);
-  const std::string sums = options.is_exact ? ", the same bits on any number of ranks" : "";
+  const std::string sums = options.is_exact ? exact_terms() : "";
   AgreedModel agreed(read_config(file), make_plan(file, group.size(), options), group,
                      {"model file", core::join(file.tensors().size(), " tensors", weights, sums)});
   check_copied_head(agreed.config(), file, group);

@@ -3,18 +3,20 @@
 #include <ATen/ops/log.h>
 
 #include "weft/core/error.h"
+#include "weft/nn/linear/panel_linear.h"
 #include "weft/quant/kernels/panel_kernel.h"
 
 namespace weft::models {
 namespace {
 
+constexpr const char* kExact = "models: the same bits on any number of ranks: ";
+
 void check_cut(const shard::Layout& layout, const std::string& split, int64_t block) {
-  constexpr const char* kWhere = "models: the same bits on any number of ranks: ";
-  core::check<core::ConfigError>(layout.num_ranks() <= kMostExactRanks, kWhere, layout.num_ranks(),
+  core::check<core::ConfigError>(layout.num_ranks() <= kMostExactRanks, kExact, layout.num_ranks(),
                                  " ranks, expected at most ", kMostExactRanks,
                                  "; ask for the usual sums");
   const int64_t run = layout.common_run(0);
-  core::check<core::ConfigError>(run % block == 0, kWhere, split, " cut at multiples of ", run,
+  core::check<core::ConfigError>(run % block == 0, kExact, split, " cut at multiples of ", run,
                                  " features, expected multiples of ", block,
                                  "; ask for the usual sums or for another number of ranks");
 }
@@ -48,6 +50,15 @@ std::shared_ptr<dist::OrderedSum> WeightSource::ordered_experts(int64_t num_expe
   const int64_t n = plan_.shares_experts() ? group.size() : 1;
   const shard::Layout layout = shard::make_layout({0, {}, 1}, num_experts, n, "experts");
   return sum = sum_over(LoadPlan::sum_order(num_experts), layout, group);
+}
+
+void WeightSource::check_in_order(const nn::LinearLike& linear, const std::string& base) const {
+  if (!is_exact()) return;
+  const auto* panels = dynamic_cast<const nn::PanelLinearImpl*>(&linear);
+  core::check<core::ConfigError>(
+      panels != nullptr && panels->weight.is_exact, kExact, core::quote(base + ".weight"),
+      ", expected rows of whole blocks of 32 columns in any type but one of 8-bit floats; ask for "
+      "the usual sums");
 }
 
 shard::Layout WeightSource::layout(const std::string& base) const {

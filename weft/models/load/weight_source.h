@@ -43,6 +43,10 @@ class WeightSource {
   std::shared_ptr<dist::OrderedSum> ordered_experts(int64_t num_experts,
                                                     const dist::Group& group) const;
 
+  /// Where is_exact, throws ConfigError unless products with this linear, "<base>.weight", have one
+  /// order.
+  void check_in_order(const nn::LinearLike& linear, const std::string& base) const;
+
   /// What every rank holds of "<base>.weight" along its cut dim.
   shard::Layout layout(const std::string& base) const;
   /// The vector, or an undefined tensor if the plan does not have it.

@@ -43,9 +43,10 @@ Pass& PassChoice::otherwise() {
   }
   core::fail<core::ConfigError>(
       kWhere,
-      "weights, or a cache, that the pass for weights in panels does not take, expected "
-      "rows of whole blocks of 32 columns on each rank, and a cache of float16 or float32; "
-      "ask for the usual sums or for another number of ranks");
+      "weights, or a cache, that the pass for weights in panels does not take, expected rows of "
+      "whole blocks of 32 columns on each rank in any type but one of 8-bit floats, a cache of "
+      "float16, float32 or 8 bits, and no gradients; ask for the usual sums or for another number "
+      "of ranks");
 }
 
 // Null where it can't run the model.

@@ -21,6 +21,7 @@ LayerInputs::LayerInputs(const ModelConfig& config, const WeightSource& source,
   projection_ =
       body.register_module(own_name(Part::kInputProjection),
                            nn::PartialLinear(source.linear(name(Part::kInputProjection), true)));
+  source.check_in_order(*projection_->inner(), name(Part::kInputProjection));
   norm_ = body.register_module(own_name(Part::kInputProjectionNorm),
                                norm(config, source, {Part::kInputProjectionNorm}));
 }
