@@ -90,6 +90,8 @@ TEST(Refusals, OfAGpuThatIsNotThereComeOnce) {
   expect_refused({"generate", "-p", "x", "--device", "tpu"}, 2, "--device: tpu not in {cpu,cuda}");
   expect_refused({"bench", "--device", "cuda", "--profile"}, 2,
                  "--profile: with --device cuda, expected cpu");
+  expect_refused({"serve", "--device", "cuda", "--kv-cache-mb", "100"}, 2,
+                 "--kv-cache-mb: with --device cuda, expected cpu");
   if (cuda::has_device()) GTEST_SKIP() << "there is a GPU";
   const std::string part = cuda::is_built()
                                ? "--device: cuda, expected an NVIDIA GPU and its driver, got "

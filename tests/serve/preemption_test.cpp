@@ -72,6 +72,7 @@ TEST(Preemption, ChangesNoBitOfAnAnswer) {
         options.prefix.num_pages = most_again == 1 ? 0 : 5;
         SchedulerState state;
         StepRunner runner(loaded.model, options.context, options.slots);
+        runner.take_memory_in_pieces();
         const auto seen = serve_all(runner, loaded.tokenizer, clients, options, &state);
         EXPECT_LT(runner.num_used_slots(), 3);
         if (world.rank() != 0) continue;

@@ -33,6 +33,30 @@ TEST(KvCache, KeepsEachLayersPositionsInOrder) {
   EXPECT_EQ(cache.length(), 7);
 }
 
+TEST(KvCache, GrowsWithWhatItKeeps) {
+  KvCache cache({.num_layers = 3,
+                 .batch = 1,
+                 .num_kv_heads = 3,
+                 .head_dim = 4,
+                 .capacity = 5,
+                 .states = {{}, {{2, 3}}, {}}});
+  for (const int64_t layer : {0, 2}) cache.append(layer, tokens(5, layer), tokens(5, 10 + layer));
+  cache.advance(5);
+  cache.state(1).front().fill_(7);
+  cache.grow(9);
+  EXPECT_EQ(cache.capacity(), 9);
+  EXPECT_EQ(cache.length(), 5);
+  EXPECT_TRUE(cache.state(1).front().eq(7).all().item<bool>());
+  for (const int64_t layer : {0, 2}) {
+    const auto [k, v] = cache.append(layer, tokens(4, 20 + layer), tokens(4, 30 + layer));
+    expect_close(k, at::cat({tokens(5, layer), tokens(4, 20 + layer)}, 2), "keys", 0);
+    expect_close(v, at::cat({tokens(5, 10 + layer), tokens(4, 30 + layer)}, 2), "values", 0);
+    EXPECT_EQ(cache.keys(layer), k.data_ptr());
+  }
+  EXPECT_EQ(error_text([&] { cache.grow(8); }),
+            "InternalError: nn.KvCache.grow: to 8 positions from 9");
+}
+
 TEST(KvCache, RoundsToItsType) {
   KvCache cache(
       {.num_layers = 1, .num_kv_heads = 3, .head_dim = 4, .capacity = 8, .dtype = at::kHalf});

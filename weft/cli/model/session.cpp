@@ -74,6 +74,11 @@ CheckedAdapters checked_adapters(const ModelOptions& options, const io::TensorFi
   if (options.adapter.empty() && options.named_adapters.empty()) return {};
   const models::LoadPlan plan = checked_plan(options, file);
   CheckedAdapters given{open_adapter(options), open_named_adapters(options)};
+  const bool changes_base = given.all && given.all->run && given.all->run->lora.quantize_bits != 0;
+  check<ConfigError>(!changes_base || given.named.empty(),
+                     "--adapter: ", core::quote(options.adapter),
+                     ": was trained beside a quantized base, expected one beside which those with "
+                     "a name were trained, too; leave one of them out");
   const auto check_one = [&](const GivenAdapter& adapter) {
     models::check_adapter(*adapter.adapters, plan, options.path);
   };

@@ -46,6 +46,12 @@ void add_served_flags(CLI::App& app, ServedOptions& options) {
       ->check(CLI::IsMember({"last", "mean"}));
 }
 
+void check_served(const ServedOptions& options) {
+  check<ConfigError>(options.kv_cache_mb == 0 || options.model.device != "cuda",
+                     "--kv-cache-mb: with --device cuda, expected cpu, as a GPU's caches have a "
+                     "whole context each; leave one of them out");
+}
+
 void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
   app.add_option("--host", options.host,
                  "the address to listen on; any but this machine's own needs --api-key-file "
@@ -186,6 +192,7 @@ std::optional<ServeVerbOptions> parse_serve(const Args& args) {
   add_serve_flags(app, options);
   if (!parse_flags(app, args)) return std::nullopt;
   take_adapters(adapters, options.model);
+  check_served(options);
   check<ConfigError>(is_loopback(options.host) || !options.api_key_file.empty(),
                      "--host: ", options.host,
                      " is open to other machines, expected --api-key-file with it; "
@@ -211,6 +218,7 @@ std::optional<BatchVerbOptions> parse_batch(const Args& args) {
   add_batch_flags(app, options);
   if (!parse_flags(app, args, {"--requests"})) return std::nullopt;
   take_adapters(adapters, options.model);
+  check_served(options);
   check<ConfigError>(options.max_tokens != 0, "--max-tokens: 0, expected 1 or more, or -1");
   check<ConfigError>(!options.resumes || !options.out.empty(),
                      "--resume: without --out, expected the file to go on with");

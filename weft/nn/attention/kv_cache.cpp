@@ -71,11 +71,16 @@ void KvCache::make_group(const Options& options, const KvHeads& heads,
   std::array<int64_t, 5> shape = {static_cast<int64_t>(members.size()), options.batch, heads.count,
                                   capacity_, width_of(dtype_, heads.head_dim)};
   Group& group = groups_.emplace_back();
+  group.members = members;
   group.keys = at::empty(shape, dtype_);
   shape[4] = width_of(dtype_, value_dim);
   group.values = at::empty(shape, dtype_);
-  for (size_t i = 0; i < members.size(); ++i) {
-    Layer& layer = layers_[members[i]];
+  set_layers(group);
+}
+
+void KvCache::set_layers(const Group& group) {
+  for (size_t i = 0; i < group.members.size(); ++i) {
+    Layer& layer = layers_[group.members[i]];
     layer.keys = group.keys.select(0, static_cast<int64_t>(i));
     layer.values = group.values.select(0, static_cast<int64_t>(i));
     layer.keys_data = static_cast<std::byte*>(layer.keys.mutable_data_ptr());
@@ -166,6 +171,23 @@ void KvCache::append_copy(const KvCache& from, int64_t start, int64_t count) {
     own.values.narrow(3, length_, count).copy_(other.values.narrow(3, start, count));
   }
   advance(count);
+}
+
+void KvCache::grow(int64_t capacity) {
+  core::check<core::InternalError>(capacity >= capacity_ && store_ == nullptr,
+                                   "nn.KvCache.grow: to ", capacity, " positions from ", capacity_,
+                                   store_ == nullptr ? "" : " on a GPU");
+  for (Group& group : groups_) {
+    for (at::Tensor* const kept : {&group.keys, &group.values}) {
+      std::vector<int64_t> sizes = kept->sizes().vec();
+      sizes[3] = capacity;
+      const at::Tensor grown = at::empty(sizes, kept->options());
+      grown.narrow(3, 0, length_).copy_(kept->narrow(3, 0, length_));
+      *kept = grown;
+    }
+    set_layers(group);
+  }
+  capacity_ = capacity;
 }
 
 void KvCache::truncate(int64_t length) {

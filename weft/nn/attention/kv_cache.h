@@ -35,7 +35,7 @@ struct KvHeads {
 
 /// What a model's layers keep of all positions so far, for this rank's heads: most of them keys and
 /// values, a recurrent one a state of fixed size. One sequence batch; memory for `capacity`
-/// positions is taken at the start.
+/// positions is taken at the start, and for more by grow().
 class KvCache {
  public:
   struct Options {
@@ -91,6 +91,10 @@ class KvCache {
   /// Takes over positions start to start + count of `from`, behind its own: the same bits. Both are
   /// caches of one model as it is now, of equal batches. Throws ConfigError without room.
   void append_copy(const KvCache& from, int64_t start, int64_t count);
+  /// Makes room for `capacity` positions, at least as many as now, and keeps those that there are,
+  /// with the same bits; memory that keys() and values() named before is gone. Throws InternalError
+  /// for a smaller capacity, and where there is a store.
+  void grow(int64_t capacity);
   /// Forgets all positions from `length` on. Throws InternalError where most_kept(length) says that
   /// it can't.
   void truncate(int64_t length);
@@ -109,8 +113,14 @@ class KvCache {
   int64_t num_bytes() const;
 
  private:
+  /// Of the layers whose heads are alike: [members, B, k, capacity, H].
+  struct Group {
+    std::vector<size_t> members;
+    at::Tensor keys, values;
+  };
   void make_states(const Options& options);
   void make_group(const Options& options, const KvHeads& heads, const std::vector<size_t>& members);
+  void set_layers(const Group& group);
   void clear_states();
   /// Of `kept`, [B, k, capacity, numbers or bytes], `count` positions from `start` on.
   void write(const at::Tensor& kept, int64_t start, const at::Tensor& rows_BkTH) const;
@@ -120,10 +130,6 @@ class KvCache {
   int64_t capacity_;
   int64_t batch_ = 0;
   int64_t length_ = 0;
-  /// Of the layers whose heads are alike: [layers, B, k, capacity, H].
-  struct Group {
-    at::Tensor keys, values;
-  };
   std::vector<Group> groups_;
   /// A layer's part of its group, [B, k, capacity, H], and where it lies; undefined without keys.
   struct Layer {

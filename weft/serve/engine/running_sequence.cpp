@@ -42,15 +42,17 @@ RunningSequence::RunningSequence(uint64_t number, SequenceRequest request, Seque
       sampler_(request_.options.generate.sampler),
       stream_(tokenizer, request_.options) {}
 
-void RunningSequence::begin(std::vector<PieceKey> keys) {
+bool RunningSequence::begin(std::vector<PieceKey> keys) {
   keys_ = std::move(keys);
-  if (!std::exchange(has_begun_, true)) sampler_.begin(request_.prompt);
+  if (std::exchange(has_begun_, true)) return false;
+  sampler_.begin(request_.prompt);
+  return true;
 }
 
 void RunningSequence::lose_slot() {
+  most_read_ = std::max(most_read_, num_read_);
   num_read_ = 0;
   sum_.clear();
-  reads_again_ = true;
 }
 
 int64_t RunningSequence::num_known() const {
@@ -72,7 +74,7 @@ const PieceKey* RunningSequence::next_key() const {
 
 void RunningSequence::skip_piece() {
   num_read_ += kPieceTokens;
-  if (!reads_again_) num_reused_ += kPieceTokens;
+  if (num_read_ > most_read_) num_reused_ += kPieceTokens;
 }
 
 Wanted RunningSequence::wanted() const {

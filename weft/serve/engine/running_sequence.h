@@ -34,8 +34,8 @@ class RunningSequence {
   /// its slot, rather than the last token.
   bool reads_known() const { return num_read_ < num_known(); }
 
-  /// Begins to read, for the first time or again. `keys`: of the prompt's whole pieces, or none.
-  void begin(std::vector<PieceKey> keys);
+  /// Begins to read; true if for the first time. `keys`: of the prompt's whole pieces, or none.
+  bool begin(std::vector<PieceKey> keys);
   /// Forgets what it has read, all of which it reads again: its text goes on as if nothing had
   /// been.
   void lose_slot();
@@ -74,7 +74,9 @@ class RunningSequence {
   int64_t num_read_ = 0;
   int64_t num_reused_ = 0;
   std::vector<int64_t> drawn_;
-  bool has_begun_ = false, reads_again_ = false;
+  bool has_begun_ = false;
+  /// Positions that were read before it lost its slot: what pages have of these saves no more.
+  int64_t most_read_ = 0;
 };
 
 /// `token` and the `count` likeliest tokens with ln of their probabilities by `logits`, finite or

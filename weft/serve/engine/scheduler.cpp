@@ -31,7 +31,8 @@ SchedulerOptions checked_options(const SchedulerOptions& options) {
   check_range("max_queue", options.max_queue, 1, kMost);
   check_range("step_tokens", options.step_tokens, options.slots + kPieceTokens, kMost);
   if (options.kv_pieces != 0) {
-    check_range("kv_pieces", options.kv_pieces, pieces_of(options.context), int64_t{1} << 40);
+    const int64_t least = options.state_pieces + pieces_of(options.context);
+    check_range("kv_pieces", options.kv_pieces, least, int64_t{1} << 40);
   }
   return options;
 }
@@ -120,15 +121,24 @@ void Scheduler::free_slot(int64_t slot) {
   if (options_.kv_pieces != 0) freed_.push_back(slot);
 }
 
-// Whether a sequence that waits has room for all that it is known to read; alone it always has.
+// What a sequence takes that keeps so many positions.
+int64_t Scheduler::pieces_with_state(int64_t positions) const {
+  return positions == 0 ? 0 : options_.state_pieces + pieces_of(positions);
+}
+
+// Whether a sequence that waits has room for all that it is known to read and the token after it,
+// beside those that run; alone it always has.
 bool Scheduler::fits(const RunningSequence& waiting) const {
   if (options_.kv_pieces == 0) return true;
+  const auto wanted = [&](const RunningSequence& sequence) {
+    const int64_t positions = std::max(sequence.num_read(), sequence.num_known()) + 1;
+    return pieces_with_state(std::min(positions, options_.context));
+  };
   int64_t pieces = 0;
   for (const Slot& slot : slots_) {
-    if (slot != nullptr) pieces += pieces_of(std::max(slot->num_read(), slot->num_known()));
+    if (slot != nullptr) pieces += wanted(*slot);
   }
-  const int64_t wanted = pieces_of(std::min(waiting.num_known() + 1, options_.context));
-  return pieces == 0 || pieces + wanted <= options_.kv_pieces;
+  return pieces == 0 || pieces + wanted(waiting) <= options_.kv_pieces;
 }
 
 // Null where nothing waits, or what comes next has no room.
@@ -153,8 +163,8 @@ void Scheduler::fill_slots() {
     if (slot != nullptr) continue;
     slot = take_next();
     if (slot == nullptr) return;
-    slot->begin(prefixes_.keys_of(slot->prompt(), slot->adapter()));
-    prefixes_.count_asked(std::ssize(slot->prompt()));
+    const bool is_first = slot->begin(prefixes_.keys_of(slot->prompt(), slot->adapter()));
+    if (is_first) prefixes_.count_asked(std::ssize(slot->prompt()));
   }
 }
 
@@ -171,7 +181,7 @@ int64_t Scheduler::kept_pieces() const {
   int64_t pieces = 0;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i] == nullptr) continue;
-    pieces += pieces_of(std::max(slots_[i]->num_read(), planned_[i]));
+    pieces += pieces_with_state(std::max(slots_[i]->num_read(), planned_[i]));
   }
   return pieces;
 }
@@ -181,7 +191,7 @@ int64_t Scheduler::kept_pieces() const {
 bool Scheduler::make_room(int64_t slot, int64_t tokens) {
   const auto index = static_cast<size_t>(slot);
   const int64_t before = slots_[index]->num_read();
-  const int64_t more = pieces_of(before + tokens) - pieces_of(before);
+  const int64_t more = pieces_with_state(before + tokens) - pieces_with_state(before);
   while (options_.kv_pieces != 0 && kept_pieces() + more > options_.kv_pieces) {
     const int64_t other = youngest();
     if (other == slot) return false;
@@ -191,13 +201,15 @@ bool Scheduler::make_room(int64_t slot, int64_t tokens) {
   return true;
 }
 
-// It waits before all others, which are younger.
+// It waits before all that are younger.
 void Scheduler::preempt(int64_t slot) {
   Slot lost = std::move(slots_[static_cast<size_t>(slot)]);
   lost->lose_slot();
   free_slot(slot);
   const std::lock_guard lock(mutex_);
-  queue_.push_front(std::move(lost));
+  const auto place = std::ranges::find_if(
+      queue_, [&](const Slot& waiting) { return waiting->number() > lost->number(); });
+  queue_.insert(place, std::move(lost));
   ++state_.num_preempted;
 }
 
@@ -205,20 +217,22 @@ void Scheduler::preempt(int64_t slot) {
 // piece that another one reads in this step, or has no room.
 bool Scheduler::load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan) {
   RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
-  const int64_t start = sequence.num_read();
+  const int64_t start = sequence.num_read(), reused = sequence.num_reused();
   const PieceKey* key = sequence.next_key();
+  bool has_room = true;
   for (; key != nullptr && !being_read.contains(*key); key = sequence.next_key()) {
     const auto page = prefixes_.find(*key);
     if (!page) break;
-    if (!make_room(slot, kPieceTokens)) return false;
+    has_room = make_room(slot, kPieceTokens);
+    if (!has_room) break;
     plan.loads.push_back({slot, sequence.num_read(), *page});
     sequence.skip_piece();
   }
   if (sequence.num_read() > start) {
     prefixes_.use(sequence.keys_to(sequence.num_read() - kPieceTokens));
-    prefixes_.count_saved(sequence.num_read() - start);
+    prefixes_.count_saved(sequence.num_reused() - reused);
   }
-  return key == nullptr || !being_read.contains(*key);
+  return has_room && (key == nullptr || !being_read.contains(*key));
 }
 
 // Reads the next piece of a slot's prompt, if there is room for it, and keeps it. `being_read`:

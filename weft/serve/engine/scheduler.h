@@ -35,6 +35,8 @@ struct SchedulerOptions {
   /// The most pieces of kPieceTokens positions that running sequences keep together, at least those
   /// of one context; 0: as many as there are slots for.
   int64_t kv_pieces = 0;
+  /// What a sequence takes of these beside its positions: recurrent layers' states.
+  int64_t state_pieces = 0;
   /// How many drawn tokens a sequence that has lost its slot reads at once: at most
   /// StepRunner::most_as_alone.
   int64_t most_again = 1;
@@ -110,6 +112,7 @@ class Scheduler {
   void take_cancelled();
   void fill_slots();
   Slot take_next();
+  int64_t pieces_with_state(int64_t positions) const;
   bool fits(const RunningSequence& waiting) const;
   int64_t youngest() const;
   int64_t kept_pieces() const;

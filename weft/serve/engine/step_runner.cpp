@@ -22,11 +22,18 @@ StepRunner::StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context,
                                  " tokens, expected 1 to ", limit, " for this model");
 }
 
-// A slot's cache with its first `length` positions.
-nn::KvCache& StepRunner::cache_of(int64_t slot, int64_t length) {
+void StepRunner::take_memory_in_pieces() {
+  in_pieces_ = model_->config().rope_scaling.type != nn::RopeType::kLongRope;
+}
+
+// A slot's cache with its first `length` positions, and room for `more`.
+nn::KvCache& StepRunner::cache_of(int64_t slot, int64_t length, int64_t more) {
   auto& cache = caches_[static_cast<size_t>(slot)];
-  if (cache == nullptr) cache = std::make_unique<nn::KvCache>(model_->make_cache(1, context_));
+  const int64_t pieces = (length + more + kPieceTokens - 1) / kPieceTokens;
+  const int64_t capacity = in_pieces_ ? std::min(pieces * kPieceTokens, context_) : context_;
+  if (cache == nullptr) cache = std::make_unique<nn::KvCache>(model_->make_cache(1, capacity));
   cache->truncate(length);
+  if (cache->capacity() < capacity) cache->grow(capacity);
   return *cache;
 }
 
@@ -40,15 +47,22 @@ int64_t StepRunner::num_used_slots() const {
   return std::ranges::count_if(caches_, [](const auto& cache) { return cache != nullptr; });
 }
 
-int64_t StepRunner::page_bytes() const {
-  at::Tensor bytes = at::tensor({model_->make_cache(1, kPieceTokens).num_bytes()}, at::kLong);
+// On all ranks together.
+int64_t StepRunner::cache_bytes(int64_t capacity) const {
+  at::Tensor bytes = at::tensor({model_->make_cache(1, capacity).num_bytes()}, at::kLong);
   group().all_reduce(bytes);
   return bytes.item<int64_t>();
 }
 
+int64_t StepRunner::page_bytes() const {
+  return cache_bytes(2 * kPieceTokens) - cache_bytes(kPieceTokens);
+}
+
+int64_t StepRunner::state_bytes() const { return cache_bytes(kPieceTokens) - page_bytes(); }
+
 void StepRunner::load(const PageCopy& copy) {
   const nn::KvCache& page = pages_[static_cast<size_t>(copy.page)];
-  cache_of(copy.slot, copy.start).append_copy(page, 0, kPieceTokens);
+  cache_of(copy.slot, copy.start, kPieceTokens).append_copy(page, 0, kPieceTokens);
 }
 
 void StepRunner::store(const PageCopy& copy) {
@@ -86,7 +100,7 @@ void StepRunner::read_tokens(const StepPlan& plan) {
     indices.push_back(i);
     ids.push_back(plan.parts[i].tokens.front());
     adapters.push_back(plan.parts[i].adapter);
-    caches.push_back(&cache_of(plan.parts[i].slot, plan.parts[i].start));
+    caches.push_back(&cache_of(plan.parts[i].slot, plan.parts[i].start, 1));
   }
   if (ids.empty()) return;
   const at::Tensor x_B1D = read_each(at::tensor(ids, at::kLong), caches, adapters);
@@ -98,7 +112,8 @@ void StepRunner::read_tokens(const StepPlan& plan) {
 void StepRunner::read_piece(const StepPart& part, size_t index) {
   const nn::AdapterScope scope({&part.adapter, 1});
   const at::Tensor ids_1T = at::tensor(part.tokens, at::kLong).unsqueeze(0);
-  const at::Tensor x_1TD = model_->forward(ids_1T, &cache_of(part.slot, part.start));
+  nn::KvCache& cache = cache_of(part.slot, part.start, std::ssize(part.tokens));
+  const at::Tensor x_1TD = model_->forward(ids_1T, &cache);
   last_11D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
   if (part.wanted == Wanted::kHiddenSum) hidden_D_[index] = x_1TD[0].to(at::kFloat).sum(0);
 }

@@ -33,6 +33,10 @@ class StepRunner {
   /// Throws ConfigError unless the model has as many positions.
   StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context, int64_t slots);
 
+  /// From now on slots take memory in pieces of kPieceTokens positions as they need them, instead
+  /// of for a context each; not with longrope, whose angles follow a cache's size. Not collective.
+  void take_memory_in_pieces();
+
   /// One element for each part. Collective: all ranks pass the same plan, in which a page that is
   /// stored has at most the number of those that were stored before it.
   std::vector<PartScores> run(const StepPlan& plan);
@@ -40,8 +44,12 @@ class StepRunner {
   /// The most tokens of a part whose numbers are those of parts of one token each, bit for bit; the
   /// same on all ranks. Not collective.
   int64_t most_as_alone() const;
-  /// What a page takes on all ranks together. Collective.
+  /// What a page takes on all ranks together: keys and values of kPieceTokens positions.
+  /// Collective.
   int64_t page_bytes() const;
+  /// What a sequence takes beside them, recurrent layers' states, on all ranks together.
+  /// Collective.
+  int64_t state_bytes() const;
 
   const dist::Group& group() const { return model_->group(); }
   const models::CausalLM& model() const { return *model_; }
@@ -53,7 +61,8 @@ class StepRunner {
   int64_t num_pages() const { return std::ssize(pages_); }
 
  private:
-  nn::KvCache& cache_of(int64_t slot, int64_t length);
+  nn::KvCache& cache_of(int64_t slot, int64_t length, int64_t more);
+  int64_t cache_bytes(int64_t capacity) const;
   void load(const PageCopy& copy);
   void store(const PageCopy& copy);
   at::Tensor read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches,
@@ -65,6 +74,7 @@ class StepRunner {
 
   std::shared_ptr<models::CausalLM> model_;
   int64_t context_;
+  bool in_pieces_ = false;
   /// Of each slot, once it is used.
   std::vector<std::unique_ptr<nn::KvCache>> caches_;
   /// One piece each, from the first page that was used on.

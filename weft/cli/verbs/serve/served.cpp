@@ -85,17 +85,20 @@ serve::PrefixCacheOptions prefix_options(const ServedOptions& options, const Ses
 }  // namespace
 
 // As many pieces as fit into what was asked for, and room for one sequence. Collective.
-int64_t kv_pieces(const ServedOptions& options, const serve::StepRunner& runner) {
+void bound_memory(const ServedOptions& options, serve::StepRunner& runner,
+                  serve::SchedulerOptions& scheduler) {
   constexpr int64_t kMiB = 1 << 20;
-  if (options.kv_cache_mb == 0) return 0;
+  if (options.kv_cache_mb == 0) return;
   const int64_t bytes = runner.page_bytes();
-  const int64_t pieces = options.kv_cache_mb * kMiB / bytes;
-  const int64_t least = (runner.context() + serve::kPieceTokens - 1) / serve::kPieceTokens;
-  core::check<core::ConfigError>(pieces >= least, "--kv-cache-mb: ", options.kv_cache_mb,
-                                 ", expected 0 or at least ", (least * bytes + kMiB - 1) / kMiB,
-                                 " for one sequence of ", runner.context(),
-                                 " tokens; give more or a smaller --ctx-size");
-  return pieces;
+  scheduler.kv_pieces = options.kv_cache_mb * kMiB / bytes;
+  scheduler.state_pieces = (runner.state_bytes() + bytes - 1) / bytes;
+  const int64_t least =
+      scheduler.state_pieces + (runner.context() + serve::kPieceTokens - 1) / serve::kPieceTokens;
+  core::check<core::ConfigError>(
+      scheduler.kv_pieces >= least, "--kv-cache-mb: ", options.kv_cache_mb,
+      ", expected 0 or at least ", (least * bytes + kMiB - 1) / kMiB, " for one sequence of ",
+      runner.context(), " tokens; give more or a smaller --ctx-size");
+  runner.take_memory_in_pieces();
 }
 
 void ServedFront::open(const ServedOptions& options, const Session& session,
@@ -120,7 +123,7 @@ int run_served(const ServedOptions& options, const ModelOptions& model, const di
     serve::SchedulerOptions scheduler = scheduler_options(options, session);
     serve::StepRunner runner(session.loaded.model, scheduler.context, scheduler.slots);
     scheduler.prefix = prefix_options(options, session, runner);
-    scheduler.kv_pieces = kv_pieces(options, runner);
+    bound_memory(options, runner, scheduler);
     scheduler.most_again = runner.most_as_alone();
     if (front) front->open(options, session, scheduler);
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
