@@ -76,6 +76,18 @@ TEST_F(QuantizedFile, ByAnImatrixGivesTheSameBytesOnAnyNumberOfRanks) {
   }
 }
 
+TEST_F(QuantizedFile, ByProductsIsTheSameOnAnyNumberOfRanks) {
+  const std::string products = dir_.at("products");
+  done(
+      {"imatrix", folder_, "-f", text_, "-o", products, "-c", "60", "--chunks", "2", "--products"});
+  EXPECT_TRUE(models::read_importance(products).has_products("blk.0.attn_v.weight"));
+  for (const std::string tp : {"1", "2"}) {
+    done({"quantize", folder_, dir_.at(tp + ".gguf"), "--imatrix", products, "--bits-per-weight",
+          "4.5", "--tp", tp});
+  }
+  EXPECT_TRUE(dir_.read("2.gguf") == dir_.read("1.gguf"));
+}
+
 TEST_F(QuantizedFile, OfPlainNumbersIsReadAgainWithEachFlagsTypes) {
   done({"quantize", folder_, dir_.at("mixed.gguf"), "--type", "iq4_xs", "--tensor-type",
         "ffn_(up|gate)=Q3_K", "--tensor-type", "attn_k=f16", "--output-tensor-type", "Q8_0",
@@ -105,6 +117,9 @@ TEST_F(QuantizedFile, RefusesFlagsThatDoNotFitTheirForm) {
        "leave it out\n"},
       {{dir_.at("out"), "--imatrix", "x"},
        "--imatrix: OUT is 'DIR/out', expected a name that ends in .gguf; leave it out\n"},
+      {{gguf, "--max-shard-size", "1GB"},
+       "--max-shard-size: OUT is 'DIR/out.gguf', expected a folder: GGUF is one file; leave it "
+       "out\n"},
       {{gguf, "--type", "Q4"},
        "--type: 'Q4', expected one of Q4_0, Q4_1, Q8_0, Q5_0, Q5_1, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, "
        "Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, IQ4_XS\n"},

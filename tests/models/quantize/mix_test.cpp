@@ -33,7 +33,9 @@ class MixLine {
   std::string type(const std::string& tensor, int64_t layer) const {
     const GgufMix& mix = find_mix(fields_.at(1), "test");
     return std::string(
-        core::info(mixed_type(mix, config_, {tensor, layer, fields_.at(2) == "1"})).name);
+        core::info(mixed_type(mix, config_,
+                              {tensor, layer, layer, config_.num_layers, fields_.at(2) == "1"}))
+            .name);
   }
 
   // As the file has them: one type if all layers have the same.
@@ -71,6 +73,27 @@ TEST(Mix, GivesTheTypesOfLlamaCpp) {
     EXPECT_EQ(line.types("ffn_down"), line.field(8));
   }
   EXPECT_EQ(lines, 64);
+}
+
+// Where only some layers have attention, its values are counted, not the layers.
+TEST(Mix, CountsTheTensorsOfValues) {
+  ModelConfig config;
+  config.num_layers = 16;
+  config.width = 256;
+  config.num_heads = config.num_kv_heads = 4;
+  const GgufMix& mix = find_mix("Q4_K_M", "test");
+  std::vector<int64_t> sensitive;
+  const std::vector<int64_t> layers = {2, 5, 8, 10, 12, 14};
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const MixPlace place = {"blk.0.attn_v.weight", layers[i], static_cast<int64_t>(i), 6, false};
+    if (mixed_type(mix, config, place) == core::Dtype::kQ6K) sensitive.push_back(layers[i]);
+  }
+  EXPECT_EQ(sensitive, (std::vector<int64_t>{8, 14}));
+  config.num_layers = 80;
+  EXPECT_EQ(mixed_type(mix, config, {"blk.11.attn_v.weight", 11, 11, 80, false}),
+            core::Dtype::kQ5K);
+  EXPECT_EQ(mixed_type(mix, config, {"blk.11.attn_qkv.weight", 11, 11, 80, false}),
+            core::Dtype::kQ5K);
 }
 
 TEST(Mix, TakesSmallerBlocksWhereRowsAreNoneOf256) {

@@ -142,6 +142,18 @@ TEST_F(QuantizedGguf, GivesBitsToWhatTheLossDependsOn) {
   EXPECT_GT(bits("sensitive"), bits("usual"));
 }
 
+// Those of experts have none, and losses of two kinds can't be compared.
+TEST_F(QuantizedGguf, ChoosesBySquaresWhereProductsAreMissing) {
+  QuantizationOptions wanted = options("Q4_K_M", products_);
+  wanted.importance_path = "FILE";
+  wanted.bits_per_weight = 4.5;
+  wanted.importance.tensors["blk.0.ffn_up.weight"].products = at::Tensor();
+  write(wanted, Group(), "mixed");
+  EXPECT_LE(bits_, 4.5);
+  EXPECT_EQ(notes_, std::vector<std::string>{"FILE: has no products of blk.0.ffn_up.weight, so all "
+                                             "types are chosen by squares"});
+}
+
 TEST_F(QuantizedGguf, SaysWhatItDoesOtherwise) {
   const std::string folder = test::family_with_tokenizer(dir_, "mixtral");
   folder_ = io::TensorFile::open(folder);
@@ -167,6 +179,16 @@ TEST_F(QuantizedGguf, RefusesBudgetsAndImportancesThatDoNotFit) {
   EXPECT_EQ(error_text([&] { write(wanted, Group(), "out"); }),
             "ConfigError: models.quantize: 2 bits per weight, expected at least 2.65626, which the "
             "smallest types take");
+  wanted = options("Q4_K_M");
+  wanted.tensors.push_back({"atn_v", std::regex("atn_v"), core::Dtype::kQ6K});
+  EXPECT_EQ(error_text([&] { write(wanted, Group(), "out"); }),
+            "ConfigError: models.quantize: 'atn_v', expected a part of a matrix's name in GGUF, "
+            "e.g. 'attn_v', got none that has it");
+  wanted = options("Q4_K_M", products_);
+  wanted.importance.tensors["blk.0.attn_q.weight"].products = -at::eye(256);
+  EXPECT_EQ(error_text([&] { write(wanted, Group(), "out"); }),
+            "FormatError: importance matrix: 'blk.0.attn_q.weight': quant.feedback_factor: "
+            "products, expected a positive semidefinite matrix; make it again");
   wanted = options("Q4_K_M");
   wanted.importance.tensors["blk.0.attn_q.weight"] = {at::ones({1, 128}), at::ones({1}), {}};
   EXPECT_EQ(error_text([&] { write(wanted, Group(), "out"); }),

@@ -61,6 +61,7 @@ void check_form(const CLI::App& app, const std::string& out) {
   for (const char* flag : {"--bits", "--group-size", "--mode"}) {
     if (is_gguf) refuse(flag, "a folder: the blocks of GGUF follow from --type");
   }
+  if (is_gguf) refuse("--max-shard-size", "a folder: GGUF is one file");
   for (const char* flag : {"--type", "--imatrix", "--bits-per-weight", "--token-embedding-type",
                            "--output-tensor-type", "--tensor-type"}) {
     if (!is_gguf) refuse(flag, "a name that ends in .gguf");
@@ -121,8 +122,8 @@ std::optional<ImatrixOptions> parse_imatrix(const Args& args) {
       ->check(whole_number(1, 1 << 30));
   app.add_flag("--products", options.takes_products,
                "also sum the products of every two inputs, with which weft quantize rounds columns "
-               "so that later ones make good earlier ones' errors; a file of the size of the "
-               "squares of all widths");
+               "so that later ones make good earlier ones' errors; takes 4 bytes for every two "
+               "inputs of each matrix, in memory and in the file");
   if (!parse_flags(app, args, {"--model", "--file", "--out"})) return std::nullopt;
   return options;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "weft/cli/model/adapter.h"
 #include "weft/cli/model/session.h"
 #include "weft/cli/output.h"
 #include "weft/cli/progress.h"
@@ -62,13 +63,14 @@ int imatrix_on_ranks(const ModelOptions& model, const dist::World& world,
 int run_imatrix(const ImatrixOptions& given) {
   ImatrixOptions options = given;
   [[maybe_unused]] const core::File opened(options.text);
-  Inputs inputs = model_inputs(options.model, options.model.path);
+  const std::string base = base_path(options.model);
+  Inputs inputs = model_inputs(options.model, base);
   inputs.push_back(options.text);
   check_new_file(options.out, options.force, inputs);
   core::check<core::ConfigError>(!options.takes_products || options.model.tp <= 1,
                                  "--products: with --tp ", options.model.tp,
                                  ", expected 1: no rank has all inputs of a matrix cut by columns");
-  const auto config = models::read_config(*io::TensorFile::open(options.model.path));
+  const auto config = models::read_config(*io::TensorFile::open(base));
   if (options.context == 0) options.context = std::min(kDefaultChunk, config.max_positions);
   core::check<core::ConfigError>(options.context <= config.max_positions,
                                  "--ctx-size: ", options.context, ", expected 4 to ",

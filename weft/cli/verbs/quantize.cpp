@@ -63,8 +63,9 @@ models::QuantizationOptions gguf_options(const QuantizeOptions& options) {
     const size_t sign = row.rfind('=');
     check<ConfigError>(sign != std::string::npos && sign > 0, "--tensor-type: ", core::quote(row),
                        ", expected NAME=TYPE, e.g. attn_v=Q6_K");
-    result.tensors.emplace_back(expression(row.substr(0, sign)),
-                                models::block_type_named(row.substr(sign + 1), "--tensor-type"));
+    const std::string text = row.substr(0, sign);
+    result.tensors.push_back(
+        {text, expression(text), models::block_type_named(row.substr(sign + 1), "--tensor-type")});
   }
   result.importance_path = options.importance;
   return result;
@@ -77,7 +78,8 @@ int quantize_to_gguf(const std::string& model, const QuantizeOptions& options,
   models::QuantizationOptions wanted = gguf_options(options);
   const auto file = io::TensorFile::open(model);
   dist::run_together(group, [&] {
-    if (is_root) io::check_finite(*file);
+    // A GGUF file is refused below, before its numbers matter.
+    if (is_root && !file->is_gguf()) io::check_finite(*file);
     if (!options.importance.empty()) {
       wanted.importance = models::read_importance(options.importance);
     }

@@ -122,7 +122,8 @@ class GgufChooser {
         const int64_t first = head * (keys + values);
         const shard::Range rows =
             is_of_keys ? shard::Range{first, keys} : shard::Range{first + keys, values};
-        output.sources.push_back({.weight = &weight, .rows = rows, .is_transposed = is_of_keys});
+        output.sources.push_back(
+            {.weight = &weight, .expert = head, .rows = rows, .is_transposed = is_of_keys});
       }
     }
   }
@@ -156,7 +157,7 @@ class GgufChooser {
     check<ConfigError>(whole.type == output.type,
                        "models.export_gguf: ", core::quote(output.sources[0].weight->rule.name),
                        " is of another type than ", others,
-                       ", which GGUF has in one tensor; give --dtype");
+                       ", which GGUF has in one tensor; write it with weft convert --dtype first");
     whole.sources.insert(whole.sources.end(), output.sources.begin(), output.sources.end());
     std::ranges::stable_sort(whole.sources, {}, &GgufSource::stored_row);
   }

@@ -16,7 +16,7 @@ namespace weft::models {
 /// of its rows.
 struct GgufSource {
   const PlannedWeight* weight = nullptr;
-  /// Of an expert's tensor: which one.
+  /// Of a tensor of several matrices, those of experts or of latent attention's heads: which one.
   int64_t expert = 0;
   /// Heads whose rows GGUF keeps in pairs; 0: rows stay.
   int64_t paired_heads = 0;

@@ -51,12 +51,11 @@ at::Tensor sampled_rows(const GgufOutput& output, const GgufSource& source, cons
   return at::cat(parts);
 }
 
-double loss_of(const at::Tensor& rows, const Rounding& rounding, Dtype type) {
+at::Tensor rounded_to(Dtype type, const at::Tensor& rows, const Rounding& rounding) {
   const at::Tensor blocks = rounding.blocks(type, rows);
   const std::span bytes(static_cast<const std::byte*>(blocks.const_data_ptr()), blocks.nbytes());
-  return rounding.loss(
-      rows, quant::dequantize(quant::from_gguf_blocks(type, bytes, rows.size(0), rows.size(1)),
-                              at::kFloat));
+  return quant::dequantize(quant::from_gguf_blocks(type, bytes, rows.size(0), rows.size(1)),
+                           at::kFloat);
 }
 
 // The choices of one matrix on the lower hull of loss over bits: from each to the next a bit saves
@@ -79,30 +78,30 @@ std::vector<Choice> on_hull(std::vector<Choice> choices) {
 }
 
 // What a matrix loses as each type, float64 [types]; types that don't fit its rows stay 0.
-void measure(const GgufOutput& output, const Importance& importance, const GgufRows& rows,
-             const std::vector<Dtype>& types, double* losses) {
+void measure(const GgufOutput& output, const Importance& importance, bool by_products,
+             const GgufRows& rows, const std::vector<Dtype>& types, double* losses) {
   // Of experts one stands for all: they have the same type.
   const GgufSource& source = output.sources[output.sources.size() / 2];
   const at::Tensor sample = sampled_rows(output, source, rows);
   const Rounding rounding(importance, output.spec.name, source.expert, output.num_columns());
-  // With products the loss is known for each row.
-  const double share = rounding.has_products()
-                           ? static_cast<double>(output.num_elements() / output.num_columns())
-                           : 1;
+  const auto num_rows = static_cast<double>(output.num_elements() / output.num_columns());
   for (size_t t = 0; t < types.size(); ++t) {
-    if (fits(output, types[t])) losses[t] = share * loss_of(sample, rounding, types[t]);
+    if (!fits(output, types[t])) continue;
+    const at::Tensor rounded = rounded_to(types[t], sample, rounding);
+    losses[t] = by_products ? num_rows * rounding.loss(sample, rounded)
+                            : rounding.changed_share(sample, rounded);
   }
 }
 
 // Of the outputs at `places`, float64 [places, types].
 at::Tensor measured(const std::vector<size_t>& places, const std::vector<GgufOutput>& outputs,
-                    const Importance& importance, const GgufRows& rows,
+                    const Importance& importance, bool by_products, const GgufRows& rows,
                     const std::vector<Dtype>& types, const dist::Group& group) {
   const auto width = static_cast<int64_t>(types.size());
   at::Tensor losses = at::zeros({static_cast<int64_t>(places.size()), width}, at::kDouble);
   dist::run_together(group, [&] {
     for (int64_t p = group.rank(); p < losses.size(0); p += group.size()) {
-      measure(outputs[places[static_cast<size_t>(p)]], importance, rows, types,
+      measure(outputs[places[static_cast<size_t>(p)]], importance, by_products, rows, types,
               losses.mutable_data_ptr<double>() + p * width);
     }
   });
@@ -146,17 +145,13 @@ std::map<size_t, Dtype> types_within(double bits, const Importance& importance,
                                      const std::function<bool(const GgufOutput&)>& is_fixed,
                                      const dist::Group& group) {
   const std::vector<Dtype> types = quant::quantizable_block_types();
-  const bool has_products = std::ranges::any_of(
-      importance.tensors, [](const auto& row) { return row.second.products.defined(); });
   std::vector<size_t> places;
   double taken = 0, numbers = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const GgufOutput& output = outputs[i];
     numbers += static_cast<double>(output.num_elements());
-    // Losses with and without products have other units and can't be compared.
     const bool is_free =
         output.is_matrix && !is_fixed(output) &&
-        (!has_products || importance.products_of(output.spec.name).defined()) &&
         std::ranges::any_of(types, [&](const Dtype type) { return fits(output, type); });
     if (is_free) {
       places.push_back(i);
@@ -164,7 +159,10 @@ std::map<size_t, Dtype> types_within(double bits, const Importance& importance,
       taken += bits_of(output, output.spec.dtype);
     }
   }
-  const at::Tensor losses = measured(places, outputs, importance, rows, types, group);
+  // Losses with and without products have other units and can't be compared.
+  const bool by_products = std::ranges::all_of(
+      places, [&](size_t i) { return importance.has_products(outputs[i].spec.name); });
+  const at::Tensor losses = measured(places, outputs, importance, by_products, rows, types, group);
   std::vector<std::vector<Choice>> hulls;
   for (size_t p = 0; p < places.size(); ++p) {
     const GgufOutput& output = outputs[places[p]];

@@ -145,8 +145,22 @@ class Gathering {
     const double ranks = std::max(1.0, sums[-1].item<double>());
     put(place, squares, sums[-2].item<double>() / ranks);
     if (counted.products.defined() && tiled_heads(config_, place.part).is_plain()) {
-      tensors_.at(tensor_name(config_, place)).products = counted.products;
+      add_products(place, counted.products);
     }
+  }
+
+  // Of a tensor of several weights' rows, which read the same, the mean over all rows.
+  void add_products(const PartPlace& place, const at::Tensor& products) {
+    at::Tensor& sums = tensors_.at(tensor_name(config_, place)).products;
+    const FusedRow* fused = fused_row(config_, place.part);
+    if (fused == nullptr || fused->is_apart_in_gguf) {
+      sums = products;
+      return;
+    }
+    const auto rows = static_cast<double>(size_of(config_, weight_row(config_, place).shape.out));
+    const int64_t all_rows = fused_place(config_, *fused, place.part).num_rows;
+    const at::Tensor own = products * (rows / static_cast<double>(all_rows));
+    sums = sums.defined() ? sums + own : own;
   }
 
   void put(const PartPlace& place, const at::Tensor& squares, double count) {
@@ -195,12 +209,18 @@ int64_t count_chunks(const CausalLM& model, std::span<const int64_t> tokens,
   return chunks;
 }
 
-// What each token's logits change the loss by: the mean square of p - 1 at the next token, p at the
-// others.
-at::Tensor logit_gradients(CausalLM& model, const at::Tensor& x_TD, const at::Tensor& next_T) {
-  const at::Tensor p_TV = model.logits(x_TD.unsqueeze(0)).squeeze(0).to(at::kFloat).softmax(-1);
-  const at::Tensor p_T = p_TV.gather(1, next_T.unsqueeze(1)).squeeze(1);
-  return (p_TV.square().sum(-1) - 2 * p_T + 1) / static_cast<double>(p_TV.size(1));
+// The mean square of the loss's gradients by what the head's product gives for each token: of
+// logits p - 1 at the next token and p at the others, which then go back through cap and scale.
+at::Tensor head_gradients(CausalLM& model, const at::Tensor& x_TD, const at::Tensor& next_T) {
+  const ModelConfig& config = model.config();
+  const at::Tensor logits_TV = model.logits(x_TD.unsqueeze(0)).squeeze(0).to(at::kFloat);
+  const at::Tensor minus_TV = at::full_like(next_T, -1, at::kFloat).unsqueeze(1);
+  at::Tensor gradients_TV = logits_TV.softmax(-1).scatter_add(1, next_T.unsqueeze(1), minus_TV);
+  gradients_TV = gradients_TV * config.logits_scale;
+  if (config.logits_cap != 0) {
+    gradients_TV = gradients_TV * (1 - (logits_TV / config.logits_cap).square());
+  }
+  return gradients_TV.square().mean(-1);
 }
 
 void read_chunk(CausalLM& model, const at::Tensor& ids_BT, bool takes_products,
@@ -213,7 +233,7 @@ void read_chunk(CausalLM& model, const at::Tensor& ids_BT, bool takes_products,
   {
     const at::NoGradGuard no_grad;
     const at::Tensor x_TD = read_BTD.detach().squeeze(0);
-    head.add_products(x_TD, logit_gradients(model, x_TD, next_BT.squeeze(0)));
+    head.add_products(x_TD, head_gradients(model, x_TD, next_BT.squeeze(0)));
   }
   model.loss_sum(read_BTD, next_BT).backward();
 }

@@ -20,7 +20,7 @@ using core::FormatError;
 constexpr std::string_view kSquares = ".in_sum2";
 constexpr std::string_view kCounts = ".counts";
 constexpr std::string_view kProducts = ".in_products";
-// The largest tensors' squares of the older form take a few megabytes.
+// The older form has squares alone, less than 2 GB of any model.
 constexpr uint64_t kMostLegacyBytes = uint64_t{4} << 30;
 constexpr int32_t kMostName = 4096;
 
@@ -47,7 +47,6 @@ void add_tensor(const io::TensorFile& file, const io::TensorMeta& squares, Impor
                      ": tensor ", core::quote(name), ", expected a count for each of ",
                      statistics.squares.size(0), " matrices, got ", statistics.counts.numel());
   if (const auto* products = file.find(name + std::string(kProducts))) {
-    statistics.products = read_floats(file, *products);
     const int64_t in = statistics.squares.size(1);
     check<FormatError>(products->shape == std::vector<int64_t>({in, in}), file.path(), ": tensor ",
                        core::quote(products->name), ", expected [", in, ", ", in, "], got ",
@@ -74,6 +73,7 @@ Importance read_gguf(const std::string& path) {
   check<FormatError>(text != nullptr && *text == "imatrix", path, ": general.type, expected ",
                      core::quote("imatrix"), "; give a file of weft imatrix or llama-imatrix");
   Importance importance;
+  importance.file = file;
   for (const io::TensorMeta& meta : file->tensors()) {
     if (meta.name.ends_with(kSquares)) add_tensor(*file, meta, importance);
   }
@@ -175,10 +175,20 @@ at::Tensor Importance::of(const std::string& tensor, int64_t expert, int64_t col
   return squares[row].narrow(0, is_flat && !is_shared ? expert * columns : 0, columns) / count;
 }
 
-at::Tensor Importance::products_of(const std::string& tensor) const {
+bool Importance::has_products(const std::string& tensor) const {
   const auto found = tensors.find(tensor);
-  if (found == tensors.end() || !found->second.products.defined()) return {};
-  return found->second.products / found->second.counts[0].clamp_min(1);
+  if (found == tensors.end()) return false;
+  return found->second.products.defined() ||
+         (file != nullptr && file->find(tensor + std::string(kProducts)) != nullptr);
+}
+
+at::Tensor Importance::products_of(const std::string& tensor) const {
+  if (!has_products(tensor)) return {};
+  const InputStatistics& statistics = tensors.at(tensor);
+  const at::Tensor sums = statistics.products.defined()
+                              ? statistics.products
+                              : read_floats(*file, file->require(tensor + std::string(kProducts)));
+  return sums / statistics.counts[0].clamp_min(1);
 }
 
 Importance read_importance(const std::string& path) {

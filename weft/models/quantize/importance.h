@@ -4,8 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
+
+namespace weft::io {
+class TensorFile;
+}
 
 namespace weft::models {
 
@@ -16,7 +21,8 @@ struct InputStatistics {
   /// Tokens behind them: float32 [matrices].
   at::Tensor counts;
   /// Sums of the products of every two inputs of a token times the mean square of the gradients of
-  /// the text's loss by what the matrix returned for it: float32 [in, in]; undefined: not taken.
+  /// the text's loss by what the matrix returned for it: float32 [in, in]; undefined: not taken, or
+  /// still in the file.
   /// With D the error of a matrix, the trace of D P D^T over twice the tokens is about what the
   /// loss of a token grows by.
   at::Tensor products = {};
@@ -31,12 +37,17 @@ struct Importance {
   int64_t num_chunks = 0;
   /// Tokens of each.
   int64_t chunk_size = 0;
+  /// Where products are read from when they are asked for, because those of all matrices take more
+  /// memory than the model; null: they are in `tensors`.
+  std::shared_ptr<const io::TensorFile> file = nullptr;
 
   /// Mean squares, float32 [in], of one expert's inputs or the only matrix's, in the tensor's order
   /// of columns. Undefined for a tensor that is not there, and for an expert that no token reached.
   /// Throws FormatError for another number of columns, naming the tensor.
   at::Tensor of(const std::string& tensor, int64_t expert, int64_t columns) const;
-  /// Mean products, float32 [in, in]; undefined if they were not taken.
+  bool has_products(const std::string& tensor) const;
+  /// Mean products, float32 [in, in]; undefined if they were not taken. Throws FormatError for a
+  /// file that has others than finite numbers, IoError.
   at::Tensor products_of(const std::string& tensor) const;
 };
 

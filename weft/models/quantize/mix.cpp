@@ -29,6 +29,8 @@ constexpr Dtype kTypes[] = {
 constexpr int64_t kMixtralExperts = 8;
 // Query heads for each kv head from which attn_v is small beside attn_q.
 constexpr int64_t kManyQueryHeads = 4;
+// Llama 2 and 3 of 70 billion numbers, and Qwen2 of 72.
+constexpr int64_t kManyLayers = 80;
 
 std::string upper(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -50,8 +52,7 @@ class MixRule {
     const bool is_embedding = has(tensor, "token_embd.weight");
     if (tensor == "output.weight" || (is_embedding && config_.is_tied)) return of_head();
     if (is_embedding) return base_;
-    if (has(tensor, "attn_v.weight") || has(tensor, "attn_kv_b.weight")) return of_values(base_);
-    if (has(tensor, "attn_qkv.weight")) return of_values(of_joined());
+    if (makes_values(tensor)) return for_many_layers(of_values());
     if (has(tensor, "attn_k.weight")) return is_mixtral() ? Dtype::kQ8_0 : base_;
     if (has(tensor, "attn_output.weight")) return of_attention_output();
     if (has(tensor, "ffn_down")) return of_down();
@@ -66,10 +67,10 @@ class MixRule {
     return config_.num_heads >= kManyQueryHeads * std::max<int64_t>(config_.num_kv_heads, 1);
   }
   bool is_below(int64_t parts) const { return place_.layer < config_.num_layers / parts; }
-  // The first and the last eighth of the layers, and every third between.
-  bool is_sensitive_layer() const {
-    const int64_t n = config_.num_layers, first = n / 8;
-    return place_.layer < first || place_.layer >= 7 * n / 8 || (place_.layer - first) % 3 == 2;
+  // The first and the last eighth of n, and every third between.
+  static bool is_sensitive(int64_t index, int64_t n) {
+    const int64_t first = n / 8;
+    return index < first || index >= 7 * n / 8 || (index - first) % 3 == 2;
   }
 
   Dtype of_head() const {
@@ -77,21 +78,22 @@ class MixRule {
     return base_ == Dtype::kQ8_0 ? base_ : Dtype::kQ6K;
   }
 
-  Dtype of_joined() const {
-    if (is("Q3_K_M") || is("Q3_K_L")) return Dtype::kQ4K;
-    if (is("Q4_K_M")) return Dtype::kQ5K;
-    return is("Q5_K_M") ? Dtype::kQ6K : base_;
+  // A model of so many layers is so large that the values' bits count little.
+  Dtype for_many_layers(Dtype type) const {
+    const bool is_small = type == Dtype::kQ3K || type == Dtype::kQ4K;
+    return config_.num_layers == kManyLayers && is_small ? Dtype::kQ5K : type;
   }
 
-  Dtype of_values(Dtype otherwise) const {
+  Dtype of_values() const {
     if (is_mixtral()) return Dtype::kQ8_0;
     if (is("Q2_K")) return has_many_query_heads() ? Dtype::kQ4K : Dtype::kQ3K;
-    if (is("Q3_K_M")) return place_.layer < 2 ? Dtype::kQ5K : Dtype::kQ4K;
+    if (is("Q3_K_M")) return place_.values_index < 2 ? Dtype::kQ5K : Dtype::kQ4K;
     if (is("Q3_K_L")) return Dtype::kQ5K;
     if (is_iq4() && has_many_query_heads()) return Dtype::kQ5K;
-    if ((is("Q4_K_M") || is("Q5_K_M")) && is_sensitive_layer()) return Dtype::kQ6K;
-    if (is("Q4_K_S") && place_.layer < 4) return Dtype::kQ5K;
-    return otherwise;
+    const bool is_sensitive_one = is_sensitive(place_.values_index, place_.num_values);
+    if ((is("Q4_K_M") || is("Q5_K_M")) && is_sensitive_one) return Dtype::kQ6K;
+    if (is("Q4_K_S") && place_.values_index < 4) return Dtype::kQ5K;
+    return base_;
   }
 
   Dtype of_attention_output() const {
@@ -109,7 +111,8 @@ class MixRule {
     if (is("Q2_K")) return Dtype::kQ3K;
     if (is("Q3_K_M")) return is_below(16) ? Dtype::kQ5K : Dtype::kQ4K;
     if (is("Q3_K_L")) return Dtype::kQ5K;
-    if ((is("Q4_K_M") || is("Q5_K_M")) && is_sensitive_layer()) return Dtype::kQ6K;
+    const bool is_sensitive_layer = is_sensitive(place_.layer, config_.num_layers);
+    if ((is("Q4_K_M") || is("Q5_K_M")) && is_sensitive_layer) return Dtype::kQ6K;
     if (is("Q4_K_S") && is_below(8)) return Dtype::kQ5K;
     if (is_iq4() && is_below(8) && !place_.has_importance) return Dtype::kQ5K;
     if (is("Q4_0") && is_below(8) && place_.has_importance) return Dtype::kQ4_1;
@@ -169,6 +172,11 @@ Dtype block_type_named(const std::string& name, const std::string& where) {
   core::check<core::ConfigError>(found != std::end(kTypes), where, ": ", core::quote(name),
                                  ", expected one of ", names);
   return *found;
+}
+
+bool makes_values(std::string_view tensor) {
+  return has(tensor, "attn_v.weight") || has(tensor, "attn_qkv.weight") ||
+         has(tensor, "attn_kv_b.weight");
 }
 
 Dtype mixed_type(const GgufMix& mix, const ModelConfig& config, const MixPlace& place) {

@@ -32,8 +32,14 @@ core::Dtype block_type_named(const std::string& name, const std::string& where);
 struct MixPlace {
   std::string_view tensor;
   int64_t layer = 0;
+  /// Of the tensors that make attention's values, which one, and how many there are: fewer than
+  /// layers in a model whose other layers mix tokens in another way.
+  int64_t values_index = 0, num_values = 0;
   bool has_importance = false;
 };
+
+/// True for the tensors that MixPlace::values_index counts.
+bool makes_values(std::string_view tensor);
 
 /// The type that a mix gives a tensor: more bits for what llama.cpp found to need them, which are
 /// the head, the values and outputs of attention, and ffn_down of some layers. Source: the types in

@@ -47,41 +47,61 @@ double bits_per_weight(const std::vector<GgufOutput>& outputs) {
   return numbers > 0 ? bits / numbers : 0;
 }
 
-Dtype QuantizedForm::wanted_type(const ModelConfig& config, const GgufOutput& output) const {
-  if (options_.embedding && is_embedding(output)) return *options_.embedding;
+std::optional<Dtype> QuantizedForm::fixed_type(const ModelConfig& config,
+                                               const GgufOutput& output) const {
+  if (options_.embedding && is_embedding(output)) return options_.embedding;
   if (options_.head && (is_head(output) || (config.is_tied && is_embedding(output)))) {
-    return *options_.head;
+    return options_.head;
   }
-  for (const auto& [pattern, type] : options_.tensors) {
-    if (std::regex_search(output.spec.name, pattern)) return type;
+  for (const TensorTypeRule& rule : options_.tensors) {
+    if (std::regex_search(output.spec.name, rule.expression)) return rule.type;
   }
-  const bool has_importance = !options_.importance.tensors.empty();
-  return mixed_type(*options_.mix, config, {output.spec.name, output.place.layer, has_importance});
+  return std::nullopt;
 }
 
-bool QuantizedForm::is_fixed(const GgufOutput& output) const {
-  if (options_.embedding && is_embedding(output)) return true;
-  if (options_.head && is_head(output)) return true;
-  return std::ranges::any_of(options_.tensors, [&](const auto& row) {
-    return std::regex_search(output.spec.name, row.first);
-  });
+void QuantizedForm::check_rules(const std::vector<GgufOutput>& outputs) const {
+  for (const TensorTypeRule& rule : options_.tensors) {
+    const bool is_used = std::ranges::any_of(outputs, [&](const GgufOutput& output) {
+      return output.is_matrix && std::regex_search(output.spec.name, rule.expression);
+    });
+    core::check<core::ConfigError>(is_used, "models.quantize: ", core::quote(rule.text),
+                                   ", expected a part of a matrix's name in GGUF, e.g. ",
+                                   core::quote("attn_v"), ", got none that has it");
+  }
 }
 
 void QuantizedForm::choose_types(const ModelConfig& config, const GgufRows& rows,
                                  std::vector<GgufOutput>& outputs) {
+  check_rules(outputs);
+  const auto is_fixed = [&](const GgufOutput& output) {
+    return fixed_type(config, output).has_value();
+  };
+  const bool has_importance = !options_.importance.tensors.empty();
+  const int64_t num_values = std::ranges::count_if(
+      outputs, [](const GgufOutput& output) { return makes_values(output.spec.name); });
+  int64_t values = 0;
   std::vector<Dtype> wanted;
   for (GgufOutput& output : outputs) {
-    wanted.push_back(output.is_matrix ? wanted_type(config, output) : output.spec.dtype);
-    if (output.is_matrix) set_type(fitting_type(wanted.back(), output.num_columns()), output);
+    const std::string& name = output.spec.name;
+    const MixPlace place = {name, output.place.layer, values, num_values, has_importance};
+    if (makes_values(name)) ++values;
+    if (!output.is_matrix) {
+      wanted.push_back(output.spec.dtype);
+      continue;
+    }
+    wanted.push_back(fixed_type(config, output).value_or(mixed_type(*options_.mix, config, place)));
+    set_type(fitting_type(wanted.back(), output.num_columns()), output);
   }
   if (options_.bits_per_weight > 0) {
-    const auto types = types_within(
-        options_.bits_per_weight, options_.importance, rows, outputs,
-        [this](const GgufOutput& output) { return is_fixed(output); }, group_);
-    for (const auto& [index, type] : types) set_type(type, outputs[index]);
-  } else {
-    note_fallbacks(outputs, wanted);
+    const auto types = types_within(options_.bits_per_weight, options_.importance, rows, outputs,
+                                    is_fixed, group_);
+    for (const auto& [index, type] : types) {
+      set_type(type, outputs[index]);
+      wanted[index] = type;
+    }
+    note_products(outputs, is_fixed);
   }
+  note_fallbacks(outputs, wanted);
   note_importance(outputs);
   bits_per_weight_ = models::bits_per_weight(outputs);
 }
@@ -114,6 +134,21 @@ void QuantizedForm::note_importance(const std::vector<GgufOutput>& outputs) {
   notes_.push_back(core::join(options_.importance_path, ": says nothing of ", without[0],
                               and_others(without.size()),
                               ", which are rounded without importances"));
+}
+
+void QuantizedForm::note_products(const std::vector<GgufOutput>& outputs,
+                                  const std::function<bool(const GgufOutput&)>& is_fixed) {
+  std::vector<std::string> without;
+  bool is_any = false;
+  for (const GgufOutput& output : outputs) {
+    if (!core::info(output.spec.dtype).is_block() || is_fixed(output)) continue;
+    const bool has = options_.importance.has_products(output.spec.name);
+    is_any = is_any || has;
+    if (!has) without.push_back(output.spec.name);
+  }
+  if (without.empty() || !is_any) return;
+  notes_.push_back(core::join(options_.importance_path, ": has no products of ", without[0],
+                              and_others(without.size()), ", so all types are chosen by squares"));
 }
 
 std::vector<GgufKey> QuantizedForm::keys() const {

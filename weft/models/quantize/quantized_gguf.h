@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <regex>
 #include <string>
@@ -14,6 +15,14 @@
 
 namespace weft::models {
 
+/// A type for the tensors in whose names an expression is found.
+struct TensorTypeRule {
+  /// As it was written, for messages.
+  std::string text;
+  std::regex expression;
+  core::Dtype type;
+};
+
 /// How a GGUF file's matrices are quantized.
 struct QuantizationOptions {
   /// With a budget: what the matrices that it leaves alone have.
@@ -22,8 +31,8 @@ struct QuantizationOptions {
   double bits_per_weight = 0;
   /// Of token_embd and output; none: the mix's.
   std::optional<core::Dtype> embedding, head;
-  /// Regular expressions and the type of the tensors in whose names one is found; the first counts.
-  std::vector<std::pair<std::regex, core::Dtype>> tensors;
+  /// The first that is found in a name counts.
+  std::vector<TensorTypeRule> tensors;
   /// Where it was read; empty: none.
   std::string importance_path;
   Importance importance;
@@ -38,7 +47,7 @@ class QuantizedForm : public GgufForm {
       : options_(std::move(options)), group_(group) {}
 
   /// Collective. Throws also FormatError for importances of other columns, ConfigError for a budget
-  /// that is too small.
+  /// that is too small and for an expression that no matrix's name has.
   void choose_types(const ModelConfig& config, const GgufRows& rows,
                     std::vector<GgufOutput>& outputs) override;
   /// general.file_type, general.quantization_version and, with importances, quantize.imatrix.*.
@@ -54,11 +63,14 @@ class QuantizedForm : public GgufForm {
 
  private:
   const Rounding& rounding_of(const GgufOutput& output, const GgufSource& source);
-  core::Dtype wanted_type(const ModelConfig& config, const GgufOutput& output) const;
-  bool is_fixed(const GgufOutput& output) const;
+  /// What the options say of this tensor alone.
+  std::optional<core::Dtype> fixed_type(const ModelConfig& config, const GgufOutput& output) const;
+  void check_rules(const std::vector<GgufOutput>& outputs) const;
   void note_fallbacks(const std::vector<GgufOutput>& outputs,
                       const std::vector<core::Dtype>& wanted);
   void note_importance(const std::vector<GgufOutput>& outputs);
+  void note_products(const std::vector<GgufOutput>& outputs,
+                     const std::function<bool(const GgufOutput&)>& is_fixed);
 
   QuantizationOptions options_;
   dist::Group group_;

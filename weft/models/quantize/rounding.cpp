@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "weft/core/error.h"
+#include "weft/quant/one_thread.h"
 #include "weft/quant/quantizers/feedback.h"
 #include "weft/quant/quantizers/gguf_quantize.h"
 
@@ -25,7 +26,13 @@ Rounding::Rounding(const Importance& importance, const std::string& tensor, int6
                                  "importance matrix: ", core::quote(tensor),
                                  ", expected products of ", columns, " columns, got ",
                                  products_.size(0), "; it is of another model");
-  factor_ = quant::feedback_factor(products_, kDamping);
+  const quant::OneThread one_thread;
+  try {
+    factor_ = quant::feedback_factor(products_, kDamping);
+  } catch (const core::ShapeError& error) {
+    core::fail<core::FormatError>("importance matrix: ", core::quote(tensor), ": ", error.what(),
+                                  "; make it again");
+  }
 }
 
 at::Tensor Rounding::blocks(core::Dtype dtype, const at::Tensor& rows) const {
@@ -37,16 +44,19 @@ at::Tensor Rounding::blocks(core::Dtype dtype, const at::Tensor& rows) const {
 }
 
 double Rounding::loss(const at::Tensor& rows, const at::Tensor& rounded) const {
+  const quant::OneThread one_thread;
   const at::Tensor errors = rounded - rows;
-  if (products_.defined()) {
-    const double sum = (errors.matmul(products_) * errors).sum(at::kDouble).item<double>();
-    return sum / 2 / static_cast<double>(rows.size(0));
-  }
+  const double sum = (errors.matmul(products_) * errors).sum(at::kDouble).item<double>();
+  return sum / 2 / static_cast<double>(rows.size(0));
+}
+
+double Rounding::changed_share(const at::Tensor& rows, const at::Tensor& rounded) const {
+  const quant::OneThread one_thread;
   const at::Tensor counts = squares_.defined() ? squares_ : at::ones({rows.size(1)});
   const auto energy = [&](const at::Tensor& values) {
     return (values.square() * counts).sum(at::kDouble).item<double>();
   };
-  return energy(errors) / std::max(energy(rows), 1e-30);
+  return energy(rounded - rows) / std::max(energy(rows), 1e-30);
 }
 
 }  // namespace weft::models

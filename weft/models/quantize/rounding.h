@@ -10,20 +10,21 @@
 namespace weft::models {
 
 /// How the rows of one tensor are rounded: with error feedback if the importances have products of
-/// its inputs, else by squares alone. The tied embedding is damped more, because its rows are read
-/// as they are, too.
+/// its inputs, else by squares alone. The same on any number of threads.
 class Rounding {
  public:
-  /// `expert` as Importance::of has it. Throws FormatError for importances of other columns.
+  /// `expert` as Importance::of has it. Throws FormatError for importances of other columns, and
+  /// for products that no inputs have.
   Rounding(const Importance& importance, const std::string& tensor, int64_t expert,
            int64_t columns);
 
   /// quant::quantize_to_blocks, or with feedback. Throws as these.
   at::Tensor blocks(core::Dtype dtype, const at::Tensor& rows) const;
   bool has_products() const { return products_.defined(); }
-  /// What `rounded` loses: with products what each row adds to the loss of a token on average, else
-  /// the share of the square of what the rows return that it changes.
+  /// What each row of `rounded` adds to the loss of a token on average, by products.
   double loss(const at::Tensor& rows, const at::Tensor& rounded) const;
+  /// By squares: the share of the square of what the rows return that `rounded` changes.
+  double changed_share(const at::Tensor& rows, const at::Tensor& rounded) const;
 
  private:
   at::Tensor squares_;

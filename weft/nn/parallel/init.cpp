@@ -1,7 +1,6 @@
 #include "weft/nn/parallel/init.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/diagonal.h>
@@ -15,6 +14,7 @@
 
 #include "weft/core/error.h"
 #include "weft/nn/parallel/philox.h"
+#include "weft/quant/one_thread.h"
 
 namespace weft::nn {
 namespace {
@@ -216,21 +216,9 @@ ShardSpec checked_spec(ShardSpec spec) {
   return spec;
 }
 
-class OneThread {
- public:
-  OneThread() : threads_(at::get_num_threads()) { at::set_num_threads(1); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-  ~OneThread() { at::set_num_threads(threads_); }
-
- private:
-  int threads_;
-};
-
 void fill_orthogonal(at::Tensor& whole, double gain, uint64_t seed) {
   const int64_t rows = whole.size(0), columns = whole.numel() / std::max<int64_t>(1, rows);
-  // The sums of a QR depend on the number of threads, which depends on the number of ranks.
-  const OneThread one_thread;
+  const quant::OneThread one_thread;
   at::Tensor normal = make_shard(Init::normal(), {{rows, columns}}, seed);
   if (rows < columns) normal = normal.t();
   auto [q, r] = at::linalg_qr(normal);

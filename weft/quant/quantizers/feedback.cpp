@@ -94,7 +94,10 @@ at::Tensor feedback_factor(const at::Tensor& products, double damping) {
                     "quant.feedback_factor: products, expected finite numbers");
   const double mean = std::max(sums.diagonal().mean().item<double>(), 1e-30);
   sums = sums + at::eye(sums.size(0), sums.options()) * (damping * mean);
-  const at::Tensor inverse = at::cholesky_inverse(at::linalg_cholesky(sums));
+  const auto [lower, failed] = at::linalg_cholesky_ex(sums);
+  check<ShapeError>(failed.item<int>() == 0,
+                    "quant.feedback_factor: products, expected a positive semidefinite matrix");
+  const at::Tensor inverse = at::cholesky_inverse(lower);
   return at::linalg_cholesky(inverse, true).to(at::kFloat).contiguous();
 }
 

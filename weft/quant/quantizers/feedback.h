@@ -10,8 +10,9 @@ namespace weft::quant {
 
 /// What feedback needs of the inputs of a matrix: the upper Cholesky factor of the inverse of their
 /// mean products [in, in], float32. `damping` times the mean square is added to each input's own,
-/// so that inputs that always go together can be told apart. Throws ShapeError unless the products
-/// are a square of finite floating numbers.
+/// so that inputs that always go together can be told apart. Sums depend on the number of threads.
+/// Throws ShapeError unless the products are a square of finite floating numbers and positive
+/// semidefinite.
 at::Tensor feedback_factor(const at::Tensor& products, double damping);
 
 /// As quantize_to_blocks, but each column's error is taken off the columns that come after it, as

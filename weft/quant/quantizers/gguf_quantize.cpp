@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "weft/core/error.h"
+#include "weft/quant/one_thread.h"
 #include "weft/quant/quantize_groups.h"
 #include "weft/quant/quantizers/block_fit.h"
 #include "weft/quant/view.h"
@@ -44,6 +45,7 @@ std::vector<core::Dtype> quantizable_block_types() {
 }
 
 at::Tensor error_weights(const at::Tensor& w, const at::Tensor& importance) {
+  const OneThread one_thread;
   const at::Tensor squares = w.to(at::kFloat).square();
   const at::Tensor weights = (squares + squares.mean(1, true)).sqrt();
   if (!importance.defined()) return weights;

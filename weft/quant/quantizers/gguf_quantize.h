@@ -14,10 +14,10 @@ std::vector<core::Dtype> quantizable_block_types();
 /// The blocks of a matrix [out, in], floating, whose rows are whole blocks of `dtype`: uint8 [out,
 /// bytes of a row]. `importance`, float32 [in] or undefined, says what the square of an error in
 /// each column counts, as the mean square of that column's inputs does. The square of an element's
-/// error counts importance * sqrt(mean square of its row + its own square), because large weights
-/// are rarely wrong in the importance's direction alone. On all threads. Throws InternalError for a
-/// type that is none of quantizable_block_types(), ShapeError for other shapes, numbers that are
-/// not finite, importances below 0, and scales that float16 can't hold.
+/// error counts importance * sqrt(mean square of its row + its own square), so that large weights
+/// keep more of their value. On all threads, with the same result on any number of them. Throws
+/// InternalError for a type that is none of quantizable_block_types(), ShapeError for other shapes,
+/// numbers that are not finite, importances below 0, and scales that float16 can't hold.
 at::Tensor quantize_to_blocks(core::Dtype dtype, const at::Tensor& w, const at::Tensor& importance);
 
 /// The elements' weights in that error: float32 [out, in].
