@@ -168,9 +168,10 @@ class Decoder : public CausalLM, public ReadsEach {
   at::Tensor forward_stage(const TokenBatch& batch, const at::Tensor& x_BTD) override {
     check_batch(batch);
     // It runs the modules, which know no order of sums.
-    check<ConfigError>(!is_exact_,
-                       "models: the same bits on any number of ranks: a pass over a TokenBatch, "
-                       "expected one with a cache; ask for the usual sums");
+    core::check<core::ConfigError>(
+        !is_exact_,
+        "models: the same bits on any number of ranks: a pass over a TokenBatch, "
+        "expected one with a cache; ask for the usual sums");
     PassContext context{angles_.of(batch), batch.documents_BT, nullptr};
     if (is_training()) context.dropout = {training_.dropout, training_.dropout_seed, 0};
     context.place.step = batch.step;
