@@ -77,31 +77,38 @@ std::vector<Choice> on_hull(std::vector<Choice> choices) {
   return hull;
 }
 
+// How matrices are measured.
+struct Measure {
+  const Importance& importance;
+  // Losses by products of inputs, and else by squares.
+  bool by_products;
+  const GgufRows& rows;
+  std::vector<Dtype> types;
+};
+
 // What a matrix loses as each type, float64 [types]; types that don't fit its rows stay 0.
-void measure(const GgufOutput& output, const Importance& importance, bool by_products,
-             const GgufRows& rows, const std::vector<Dtype>& types, double* losses) {
+void measure(const Measure& how, const GgufOutput& output, double* losses) {
   // Of experts one stands for all: they have the same type.
   const GgufSource& source = output.sources[output.sources.size() / 2];
-  const at::Tensor sample = sampled_rows(output, source, rows);
-  const Rounding rounding(importance, output.spec.name, source.expert, output.num_columns());
+  const at::Tensor sample = sampled_rows(output, source, how.rows);
+  const Rounding rounding(how.importance, output.spec.name, source.expert, output.num_columns());
   const auto num_rows = static_cast<double>(output.num_elements() / output.num_columns());
-  for (size_t t = 0; t < types.size(); ++t) {
-    if (!fits(output, types[t])) continue;
-    const at::Tensor rounded = rounded_to(types[t], sample, rounding);
-    losses[t] = by_products ? num_rows * rounding.loss(sample, rounded)
-                            : rounding.changed_share(sample, rounded);
+  for (size_t t = 0; t < how.types.size(); ++t) {
+    if (!fits(output, how.types[t])) continue;
+    const at::Tensor rounded = rounded_to(how.types[t], sample, rounding);
+    losses[t] = how.by_products ? num_rows * rounding.loss(sample, rounded)
+                                : rounding.changed_share(sample, rounded);
   }
 }
 
 // Of the outputs at `places`, float64 [places, types].
-at::Tensor measured(const std::vector<size_t>& places, const std::vector<GgufOutput>& outputs,
-                    const Importance& importance, bool by_products, const GgufRows& rows,
-                    const std::vector<Dtype>& types, const dist::Group& group) {
-  const auto width = static_cast<int64_t>(types.size());
+at::Tensor measured(const Measure& how, const std::vector<size_t>& places,
+                    const std::vector<GgufOutput>& outputs, const dist::Group& group) {
+  const auto width = static_cast<int64_t>(how.types.size());
   at::Tensor losses = at::zeros({static_cast<int64_t>(places.size()), width}, at::kDouble);
   dist::run_together(group, [&] {
     for (int64_t p = group.rank(); p < losses.size(0); p += group.size()) {
-      measure(outputs[places[static_cast<size_t>(p)]], importance, by_products, rows, types,
+      measure(how, outputs[places[static_cast<size_t>(p)]],
               losses.mutable_data_ptr<double>() + p * width);
     }
   });
@@ -162,7 +169,8 @@ std::map<size_t, Dtype> types_within(double bits, const Importance& importance,
   // Losses with and without products have other units and can't be compared.
   const bool by_products = std::ranges::all_of(
       places, [&](size_t i) { return importance.has_products(outputs[i].spec.name); });
-  const at::Tensor losses = measured(places, outputs, importance, by_products, rows, types, group);
+  const at::Tensor losses =
+      measured({importance, by_products, rows, types}, places, outputs, group);
   std::vector<std::vector<Choice>> hulls;
   for (size_t p = 0; p < places.size(); ++p) {
     const GgufOutput& output = outputs[places[p]];
