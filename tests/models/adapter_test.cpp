@@ -8,6 +8,7 @@
 #include "tests/models/model_logits.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/load/load.h"
+#include "weft/nn/adapters/adapter_scope.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/nn/linear/dense_linear.h"
 
@@ -100,6 +101,41 @@ TEST(Adapter, BesideTheWeightsIsTheirSumOnAnyNumberOfRanks) {
     expect_sums(group, "families/llama/model.gguf", llama_layers());
     expect_sums(group, "families/qwen2_moe", experts_layers());
   });
+}
+
+// The logits of a token behind three others.
+at::Tensor logits_of_one(CausalLM& model, int64_t adapter) {
+  const c10::InferenceMode inference;
+  const nn::AdapterScope scope({&adapter, 1});
+  nn::KvCache cache = model.make_cache(1, 8);
+  model.forward(at::tensor({5, 17, 60}, at::kLong).unsqueeze(0), &cache);
+  return model.logits(model.forward(at::full({1, 1}, 2, at::kLong), &cache));
+}
+
+// Latent attention turns what makes keys and values into numbers once, for each adapter its own.
+TEST(Adapter, OfLatentAttentionIsThatOfTheTokensSequence) {
+  const auto make = [] {
+    auto model = load_model(*io::TensorFile::open(model_data("families/deepseek_v2")), {}).model;
+    quant::Scheme scheme;
+    scheme.bits = 8;
+    scheme.group_size = 8;
+    nn::quantize(*model, scheme,
+                 [](const std::string& path) { return path.ends_with("kv_b_proj"); });
+    for (const int64_t number : {1, 2}) {
+      AdapterLayer layer = layer_of("model.layers.1.self_attn.kv_b_proj", 16, 80);
+      layer.scale = number == 1 ? 2 : -3;
+      attach_adapter(*model, MadeUpAdapters({layer}), number);
+    }
+    return model;
+  };
+  std::vector<at::Tensor> expected;
+  for (const int64_t number : {0, 1, 2}) expected.push_back(logits_of_one(*make(), number));
+  EXPECT_GT((expected[1] - expected[0]).abs().max().item<double>(), 1e-3);
+  const auto model = make();
+  for (const int64_t number : {1, 2, 0, 1, 1, 0, 2}) {
+    const at::Tensor got = logits_of_one(*model, number);
+    EXPECT_TRUE(at::equal(got, expected[static_cast<size_t>(number)])) << number;
+  }
 }
 
 TEST(Adapter, OfAnotherModelIsRefusedFromHeadersAlone) {

@@ -142,8 +142,10 @@ class Decoder : public CausalLM, public ReadsEach {
     return passes_->best_for(&cache).takes_each();
   }
 
+  // Angles of dynamic rope follow the last of the tokens that are read together.
   int64_t most_as_alone(const nn::KvCache& cache) override {
-    return passes_->best_for(&cache).most_as_alone();
+    const bool is_dynamic = config_.rope_scaling.type == nn::RopeType::kDynamic;
+    return is_dynamic ? 1 : passes_->best_for(&cache).most_as_alone();
   }
 
   at::Tensor read_each(const at::Tensor& ids_B, std::span<nn::KvCache* const> caches) override {

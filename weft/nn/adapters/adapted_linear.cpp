@@ -92,8 +92,7 @@ int64_t AdaptedLinearImpl::weight_bytes() const {
 }
 
 at::Tensor AdaptedLinearImpl::dense_weight() const {
-  const auto numbers = AdapterScope::current();
-  const LowRank* const adapter = find(numbers.empty() ? 0 : numbers.front());
+  const LowRank* const adapter = find(AdapterScope::only());
   const at::Tensor weight = base_->dense_weight();
   if (adapter == nullptr) return weight;
   return weight + (at::matmul(adapter->b, adapter->a) * adapter->scale).to(weight.scalar_type());

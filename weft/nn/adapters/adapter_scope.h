@@ -18,6 +18,8 @@ class AdapterScope {
 
   /// The innermost's; empty without one.
   static std::span<const int64_t> current();
+  /// The number that all sequences have. Throws InternalError for several.
+  static int64_t only();
 
  private:
   std::span<const int64_t> outer_;

@@ -22,10 +22,6 @@ StepRunner::StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context,
                                  " tokens, expected 1 to ", limit, " for this model");
 }
 
-void StepRunner::take_memory_in_pieces() {
-  in_pieces_ = model_->config().rope_scaling.type != nn::RopeType::kLongRope;
-}
-
 // A slot's cache with its first `length` positions, and room for `more`.
 nn::KvCache& StepRunner::cache_of(int64_t slot, int64_t length, int64_t more) {
   auto& cache = caches_[static_cast<size_t>(slot)];

@@ -34,8 +34,8 @@ class StepRunner {
   StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context, int64_t slots);
 
   /// From now on slots take memory in pieces of kPieceTokens positions as they need them, instead
-  /// of for a context each; not with longrope, whose angles follow a cache's size. Not collective.
-  void take_memory_in_pieces();
+  /// of for a context each. Not for longrope, whose angles follow a cache's size. Not collective.
+  void take_memory_in_pieces() { in_pieces_ = true; }
 
   /// One element for each part. Collective: all ranks pass the same plan, in which a page that is
   /// stored has at most the number of those that were stored before it.

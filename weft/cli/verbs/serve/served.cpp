@@ -90,6 +90,11 @@ void bound_memory(const ServedOptions& options, serve::StepRunner& runner,
   constexpr int64_t kMiB = 1 << 20;
   if (options.kv_cache_mb == 0) return;
   const int64_t bytes = runner.page_bytes();
+  const bool is_long = runner.model().config().rope_scaling.type == nn::RopeType::kLongRope;
+  core::check<core::ConfigError>(
+      bytes > 0 && !is_long, "--kv-cache-mb: of a model ",
+      is_long ? "with longrope, whose angles follow the cache's size" : "without keys and values",
+      ", expected 0; leave it out");
   scheduler.kv_pieces = options.kv_cache_mb * kMiB / bytes;
   scheduler.state_pieces = (runner.state_bytes() + bytes - 1) / bytes;
   const int64_t least =

@@ -8,6 +8,8 @@
 
 #include "weft/core/error.h"
 #include "weft/models/decoder/layer_parts.h"
+#include "weft/nn/adapters/adapted_linear.h"
+#include "weft/nn/adapters/adapter_scope.h"
 #include "weft/nn/attention/rope_scaling.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/ops/collectives.h"
@@ -98,14 +100,17 @@ at::Tensor LatentAttentionLayerImpl::expanded(const at::Tensor& q_BTnH, const at
 }
 
 // A linear whose parameters may change is asked each time: a dense one has its weight at hand. What
-// others hold is turned into numbers once.
+// others hold is turned into numbers once, with adapters again for each other one.
 at::Tensor LatentAttentionLayerImpl::absorbed(const at::Tensor& q_BTnH,
                                               const at::Tensor& kept_BSc) {
   const auto inner = key_value_->inner();
   const bool may_change = !inner->parameters().empty();
-  if (may_change || dense_of_.lock() != inner) {
+  const bool is_adapted = dynamic_cast<const nn::AdaptedLinearImpl*>(inner.get()) != nullptr;
+  const int64_t adapter = is_adapted ? nn::AdapterScope::only() : 0;
+  if (may_change || dense_of_.lock() != inner || dense_adapter_ != adapter) {
     dense_weight_ = inner->dense_weight();
     dense_of_ = inner;
+    dense_adapter_ = adapter;
   }
   const at::Tensor weight_fR = dense_weight_.to(q_BTnH.scalar_type());
   if (may_change) dense_weight_ = at::Tensor();

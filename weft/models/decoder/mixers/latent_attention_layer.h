@@ -53,6 +53,7 @@ class LatentAttentionLayerImpl : public TokenMixerImpl {
   nn::ShardedToAllLinear output_{nullptr};
   // Of key_value_, where its inner linear, this one, has none of its own to share.
   std::weak_ptr<nn::LinearLike> dense_of_;
+  int64_t dense_adapter_ = 0;
   at::Tensor dense_weight_;
 };
 
