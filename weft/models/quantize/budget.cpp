@@ -92,11 +92,11 @@ void measure(const Measure& how, const GgufOutput& output, double* losses) {
   const GgufSource& source = output.sources[output.sources.size() / 2];
   const at::Tensor sample = sampled_rows(output, source, how.rows);
   const Rounding rounding(how.importance, output.spec.name, source.expert, output.num_columns());
-  const auto num_rows = static_cast<double>(output.num_elements() / output.num_columns());
+  const int64_t num_rows = output.num_elements() / output.num_columns();
   for (size_t t = 0; t < how.types.size(); ++t) {
     if (!fits(output, how.types[t])) continue;
     const at::Tensor rounded = rounded_to(how.types[t], sample, rounding);
-    losses[t] = how.by_products ? num_rows * rounding.loss(sample, rounded)
+    losses[t] = how.by_products ? static_cast<double>(num_rows) * rounding.loss(sample, rounded)
                                 : rounding.changed_share(sample, rounded);
   }
 }
