@@ -20,7 +20,6 @@ class Rounding {
 
   /// quant::quantize_to_blocks, or with feedback. Throws as these.
   at::Tensor blocks(core::Dtype dtype, const at::Tensor& rows) const;
-  bool has_products() const { return products_.defined(); }
   /// What each row of `rounded` adds to the loss of a token on average, by products.
   double loss(const at::Tensor& rows, const at::Tensor& rounded) const;
   /// By squares: the share of the square of what the rows return that `rounded` changes.

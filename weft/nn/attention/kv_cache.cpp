@@ -184,8 +184,9 @@ void KvCache::grow(int64_t capacity) {
       const at::Tensor grown = at::empty(sizes, kept->options());
       grown.narrow(3, 0, length_).copy_(kept->narrow(3, 0, length_));
       *kept = grown;
+      // Lets go of the memory that was, before the other tensor takes more.
+      set_layers(group);
     }
-    set_layers(group);
   }
   capacity_ = capacity;
 }

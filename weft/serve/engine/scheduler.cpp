@@ -17,9 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kScheduler = "serve.Scheduler";
 
-// Pieces that so many positions take.
-int64_t pieces_of(int64_t positions) { return (positions + kPieceTokens - 1) / kPieceTokens; }
-
 SchedulerOptions checked_options(const SchedulerOptions& options) {
   const auto check_range = [](const char* name, int64_t value, int64_t low, int64_t high) {
     check<ConfigError>(value >= low && value <= high, kScheduler, ": ", name, ": ", value,

@@ -8,6 +8,10 @@ namespace weft::serve {
 /// Prompts are read in pieces that begin at multiples of so many tokens, whatever else a step has:
 /// how a prompt is cut is part of how its sums are rounded.
 inline constexpr int64_t kPieceTokens = 128;
+/// How many of them so many positions take; the last one may be a part.
+constexpr int64_t pieces_of(int64_t positions) {
+  return (positions + kPieceTokens - 1) / kPieceTokens;
+}
 
 /// What rank 0 wants to know of a part: nothing, what may follow its last token, that one's hidden
 /// state, or the sum of all its tokens'.

@@ -25,8 +25,8 @@ StepRunner::StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context,
 // A slot's cache with its first `length` positions, and room for `more`.
 nn::KvCache& StepRunner::cache_of(int64_t slot, int64_t length, int64_t more) {
   auto& cache = caches_[static_cast<size_t>(slot)];
-  const int64_t pieces = (length + more + kPieceTokens - 1) / kPieceTokens;
-  const int64_t capacity = in_pieces_ ? std::min(pieces * kPieceTokens, context_) : context_;
+  const int64_t in_pieces = std::min(pieces_of(length + more) * kPieceTokens, context_);
+  const int64_t capacity = in_pieces_ ? in_pieces : context_;
   if (cache == nullptr) cache = std::make_unique<nn::KvCache>(model_->make_cache(1, capacity));
   cache->truncate(length);
   if (cache->capacity() < capacity) cache->grow(capacity);

@@ -82,8 +82,6 @@ serve::PrefixCacheOptions prefix_options(const ServedOptions& options, const Ses
   return prefix;
 }
 
-}  // namespace
-
 // As many pieces as fit into what was asked for, and room for one sequence. Collective.
 void bound_memory(const ServedOptions& options, serve::StepRunner& runner,
                   serve::SchedulerOptions& scheduler) {
@@ -97,14 +95,15 @@ void bound_memory(const ServedOptions& options, serve::StepRunner& runner,
       ", expected 0; leave it out");
   scheduler.kv_pieces = options.kv_cache_mb * kMiB / bytes;
   scheduler.state_pieces = (runner.state_bytes() + bytes - 1) / bytes;
-  const int64_t least =
-      scheduler.state_pieces + (runner.context() + serve::kPieceTokens - 1) / serve::kPieceTokens;
+  const int64_t least = scheduler.state_pieces + serve::pieces_of(runner.context());
   core::check<core::ConfigError>(
       scheduler.kv_pieces >= least, "--kv-cache-mb: ", options.kv_cache_mb,
       ", expected 0 or at least ", (least * bytes + kMiB - 1) / kMiB, " for one sequence of ",
       runner.context(), " tokens; give more or a smaller --ctx-size");
   runner.take_memory_in_pieces();
 }
+
+}  // namespace
 
 void ServedFront::open(const ServedOptions& options, const Session& session,
                        const serve::SchedulerOptions& scheduler) {
