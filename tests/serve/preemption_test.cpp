@@ -67,9 +67,9 @@ TEST(Preemption, ChangesNoBitOfAnAnswer) {
       options.kv_pieces = 4;
       const std::vector<int64_t> ways =
           world.size() == 1 ? std::vector<int64_t>{1, 16} : std::vector<int64_t>{16};
-      for (const int64_t most_again : ways) {
-        options.most_again = most_again;
-        options.prefix.num_pages = most_again == 1 ? 0 : 5;
+      for (const int64_t most_as_alone : ways) {
+        options.most_as_alone = most_as_alone;
+        options.prefix.num_pages = most_as_alone == 1 ? 0 : 5;
         SchedulerState state;
         StepRunner runner(loaded.model, options.context, options.slots);
         runner.take_memory_in_pieces();

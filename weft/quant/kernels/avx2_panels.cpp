@@ -222,8 +222,8 @@ constexpr int64_t kHalfRows = kPanelRows / kHalves;
 [[gnu::always_inline]] inline BlockPlace place_of(const PanelForm& form, const uint8_t* panel,
                                                   const uint8_t* block, int64_t shared_block,
                                                   int half, const CodeTable& table) {
-  const auto* const shared = reinterpret_cast<const float*>(panel) +
-                             shared_block / kSharedBlocks * form.shared_numbers();
+  const auto* const shared =
+      reinterpret_cast<const float*>(panel) + shared_block / kSharedBlocks * form.shared_numbers();
   return {block + half * form.scale_bytes() / kHalves,
           block + form.header_bytes() + 4 * kHalfRows * half, shared + kHalfRows * half, table};
 }
