@@ -32,17 +32,6 @@
 namespace weft::models {
 namespace {
 
-// Where the tokens of caches stand, one each; those of a cache that comes again follow one another.
-std::vector<int64_t> positions_of(std::span<nn::KvCache* const> caches) {
-  std::vector<int64_t> positions;
-  for (size_t i = 0; i < caches.size(); ++i) {
-    const bool comes_again = i > 0 && caches[i] == caches[i - 1];
-    positions.push_back(comes_again ? positions.back() + 1 : caches[i]->length());
-    caches[i]->check_room(positions.back() - caches[i]->length() + 1);
-  }
-  return positions;
-}
-
 void check_batch(const TokenBatch& batch) {
   const auto check = [&](const at::Tensor& extra, const char* name) {
     core::check<core::ShapeError>(
