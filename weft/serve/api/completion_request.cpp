@@ -96,7 +96,7 @@ void read_stream(Fields& fields, CompletionRequest& request) {
   const json* const options = fields.get("stream_options");
   if (options == nullptr) return;
   if (!request.is_stream) throw ApiError::invalid("stream_options", "needs stream: true");
-  Fields of_stream(*options);
+  Fields of_stream(*options, "stream_options");
   request.includes_usage = of_stream.boolean("include_usage").value_or(false);
   of_stream.boolean("include_obfuscation");
 }
@@ -194,7 +194,7 @@ std::string read_content(const json& content, const std::string& where) {
   if (!content.is_array()) throw ApiError::invalid(where, "expected a string or a list of parts");
   std::string text;
   for (const json& part : content) {
-    Fields fields(part);
+    Fields fields(part, where);
     const std::string type = fields.string("type").value_or("");
     if (type != "text") {
       throw ApiError::invalid(where, core::join("a part of type ", core::quote(type),
