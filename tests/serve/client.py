@@ -173,6 +173,15 @@ def check_pages():
     assert 0 < numbers("prefix_cache_bytes") <= numbers("prefix_cache_limit_bytes")
 
 
+def check_head():
+    """What load balancers ask with: the same without a body."""
+    connection = connect()
+    for _ in range(2):
+        connection.request("HEAD", "/health")
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.read() == b"" and int(answer.headers["Content-Length"]) > 0
+
+
 def check_slots():
     connection = connect()
     body = json.dumps({"prompt": [1, 2, 3], "max_tokens": 60, "ignore_eos": True, "stream": True})
@@ -238,6 +247,7 @@ check_tools()
 check_responses()
 check_embeddings()
 check_pages()
+check_head()
 check_slots()
 check_refusals()
 check_leaving()

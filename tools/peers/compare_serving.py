@@ -105,7 +105,7 @@ def rows_of(clients, medians):
     rows = []
     for load in LOADS:
         figures = medians[load]
-        rows.append({"name": f"{clients} clients, {load}", "figures": [figures[run] for run in (*WEFT_RUNS, PEER)]})
+        rows.append({"name": f"{clients} client{'s' * (clients > 1)}, {load}", "figures": [figures[run] for run in (*WEFT_RUNS, PEER)]})
     alone = medians["without a server"]
     rows.append({"name": f"{clients} sequences, weft bench -b", "figures": [*(alone[run] for run in WEFT_RUNS), None]})
     return [{**row, "figures": [None if figure is None else round(figure) for figure in row["figures"]]} for row in rows]
