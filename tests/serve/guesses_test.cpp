@@ -13,9 +13,12 @@ namespace weft::serve {
 namespace {
 
 using test::Client;
+using test::expect_equal;
 using test::Loaded;
+using test::read;
 using test::real_model;
 using test::request_of;
+using test::Seen;
 using test::serve_all;
 using test::some_tokens;
 using weft::test::run_ranks;
@@ -26,13 +29,10 @@ TEST(ReadsEach, TakesSeveralTokensOfASequence) {
       const c10::InferenceMode inference;
       const Loaded loaded = real_model(world);
       auto& together = dynamic_cast<models::ReadsEach&>(*loaded.model);
-      const auto read = [&](const std::vector<int64_t>& tokens, nn::KvCache& cache) {
-        return loaded.model->forward(at::tensor(tokens, at::kLong).unsqueeze(0), &cache);
-      };
       nn::KvCache longer = loaded.model->make_cache(1, 50),
                   shorter = loaded.model->make_cache(1, 50);
-      read(some_tokens(40, 1), longer);
-      read(some_tokens(7, 2), shorter);
+      read(*loaded.model, some_tokens(40, 1), longer);
+      read(*loaded.model, some_tokens(7, 2), shorter);
       const std::vector<nn::KvCache*> caches = {&longer, &longer, &longer, &shorter};
       const std::vector<int64_t> ids = some_tokens(4, 5);
       const at::Tensor x_B1D = together.read_each(at::tensor(ids, at::kLong), caches);
@@ -40,7 +40,7 @@ TEST(ReadsEach, TakesSeveralTokensOfASequence) {
       longer.truncate(40);
       shorter.truncate(7);
       for (size_t i = 0; i < ids.size(); ++i) {
-        const at::Tensor alone_11D = read({ids[i]}, *caches[i]);
+        const at::Tensor alone_11D = read(*loaded.model, {ids[i]}, *caches[i]);
         EXPECT_TRUE(at::equal(alone_11D, x_B1D.narrow(0, static_cast<int64_t>(i), 1))) << i;
       }
     });
@@ -83,14 +83,31 @@ TEST(Scheduler, GivesTheSameBitsWithGuesses) {
       if (world.rank() != 0) return;
       EXPECT_GT(state.num_guessed_right, 60);
       EXPECT_GE(state.num_guessed, state.num_guessed_right);
-      for (size_t i = 0; i < clients.size(); ++i) {
-        EXPECT_EQ(guessed[i].text, usual[i].text) << "client " << i;
-        EXPECT_EQ(guessed[i].logprobs, usual[i].logprobs) << "client " << i;
-        EXPECT_EQ(guessed[i].num_drawn, usual[i].num_drawn) << "client " << i;
-        EXPECT_EQ(guessed[i].end, SequenceEnd::kLength) << "client " << i;
-      }
+      expect_equal(guessed, usual);
+      for (const Seen& each : guessed) EXPECT_EQ(each.end, SequenceEnd::kLength);
     });
   }
+}
+
+// Where a step has room for last tokens and one piece.
+TEST(Scheduler, ReadsAPromptThoughAnotherSequenceGuesses) {
+  run_ranks(1, [](dist::World& world) {
+    const Loaded loaded = real_model(world);
+    SchedulerOptions options;
+    options.context = 512;
+    options.slots = 2;
+    options.step_tokens = 2 + kPieceTokens;
+    options.speculate = 15;
+    StepRunner runner(loaded.model, options.context, options.slots);
+    options.most_as_alone = runner.most_as_alone();
+    Client guesses = clients_that_repeat().front(), waits;
+    guesses.request.options.generate.max_tokens = 300;
+    waits.request = request_of(kPieceTokens, 1, 1, 0);
+    waits.first_step = 10;
+    const auto seen = serve_all(runner, loaded.tokenizer, {guesses, waits}, options);
+    EXPECT_EQ(seen[1].last_step, 11);
+    EXPECT_GT(seen[0].last_step, seen[1].last_step);
+  });
 }
 
 }  // namespace

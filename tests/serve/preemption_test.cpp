@@ -13,11 +13,11 @@ namespace weft::serve {
 namespace {
 
 using test::Client;
+using test::expect_equal;
 using test::Loaded;
 using test::real_model;
 using test::request_of;
 using test::run_slowly;
-using test::Seen;
 using test::serve_all;
 using testing::error_text;
 using weft::test::run_ranks;
@@ -36,17 +36,6 @@ std::vector<Client> growing_clients() {
     clients.push_back(client);
   }
   return clients;
-}
-
-void expect_equal(const std::vector<Seen>& got, const std::vector<Seen>& expected) {
-  for (size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i].end, expected[i].end) << "client " << i;
-    if (expected[i].end == SequenceEnd::kCancelled) continue;
-    EXPECT_EQ(got[i].text, expected[i].text) << "client " << i;
-    EXPECT_EQ(got[i].num_drawn, expected[i].num_drawn) << "client " << i;
-    EXPECT_EQ(got[i].logprobs, expected[i].logprobs) << "client " << i;
-    EXPECT_EQ(got[i].embedding, expected[i].embedding) << "client " << i;
-  }
 }
 
 // With pages for prompts and without, by tokens read together and one by one.

@@ -41,12 +41,13 @@ RunningSequence::RunningSequence(uint64_t number, SequenceRequest request, Seque
       sink_(std::move(sink)),
       sampler_(request_.options.generate.sampler),
       stream_(tokenizer, request_.options),
-      lookup_(request_.prompt, request_.pooling ? 0 : most_guesses) {}
+      most_guesses_(request_.pooling ? 0 : most_guesses) {}
 
 bool RunningSequence::begin(std::vector<PieceKey> keys) {
   keys_ = std::move(keys);
   if (std::exchange(has_begun_, true)) return false;
   sampler_.begin(request_.prompt);
+  if (most_guesses_ > 0) lookup_.emplace(request_.prompt, most_guesses_);
   return true;
 }
 
@@ -105,10 +106,11 @@ StepPart RunningSequence::next_part(int64_t slot, int64_t most_at_once) const {
 }
 
 void RunningSequence::add_guesses(int64_t limit, int64_t context, StepPart& part) {
+  if (!lookup_) return;
   // Reading the last token and guesses yields one token more than there are guesses.
   const int64_t room =
       std::min(request_.options.generate.max_tokens - num_drawn(), context - num_read_) - 1;
-  const std::vector<int64_t> guesses = lookup_.guess(std::min(limit, room));
+  const std::vector<int64_t> guesses = lookup_->guess(std::min(limit, room));
   part.num_guessed = std::ssize(guesses);
   part.tokens.insert(part.tokens.end(), guesses.begin(), guesses.end());
   want(part);
@@ -175,11 +177,11 @@ bool RunningSequence::take_tokens(const StepPart& part, const PartScores& scores
     if (row > 0) ++num_read_;
     SequenceEvent event;
     is_over = take_token(draw(part.wanted, scores.row(row), event), context, event);
-    lookup_.add(drawn_.back());
+    if (lookup_) lookup_->add(drawn_.back());
     tell(event);
     is_right = row < guesses.size() && drawn_.back() == guesses[row];
   }
-  lookup_.learn(part.num_guessed, static_cast<int64_t>(row) - 1);
+  if (lookup_) lookup_->learn(part.num_guessed, static_cast<int64_t>(row) - 1);
   return is_over;
 }
 

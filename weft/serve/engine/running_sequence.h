@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,7 +53,7 @@ class RunningSequence {
   /// most `most_at_once` tokens.
   StepPart next_part(int64_t slot, int64_t most_at_once = 1) const;
   /// Adds guesses of what follows to its last token, at most `limit`, none behind `context`
-  /// positions; to be asked for each of its last tokens.
+  /// positions, if it guesses at all; to be asked for each of its last tokens.
   void add_guesses(int64_t limit, int64_t context, StepPart& part);
   /// Takes what its part has given and tells the sink: of guesses those that were right, and one
   /// token more. True if it has ended; `context`: the most positions.
@@ -74,7 +75,9 @@ class RunningSequence {
   SequenceSink sink_;
   generate::Sampler sampler_;
   generate::TextStream stream_;
-  generate::PromptLookup lookup_;
+  int64_t most_guesses_;
+  /// Once it has begun, where tokens are guessed: a sequence that waits needs none.
+  std::optional<generate::PromptLookup> lookup_;
   std::vector<PieceKey> keys_;
   /// With a pooling: hidden states so far.
   std::vector<double> sum_;

@@ -270,8 +270,9 @@ void Scheduler::add_last(int64_t slot, StepPlan& plan, TokensLeft& left) {
   if (!make_room(slot, 1)) return;
   RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
   StepPart part = sequence.next_part(slot);
-  const int64_t limit = std::min({left.any, left.guesses, room_for_guesses(slot)});
-  if (options_.speculate > 0) sequence.add_guesses(limit, options_.context, part);
+  // A prompt's next piece always has room, so that guesses can't hold it up.
+  const int64_t limit = std::min({left.any - kPieceTokens, left.guesses, room_for_guesses(slot)});
+  sequence.add_guesses(limit, options_.context, part);
   left.any -= part.num_guessed;
   left.guesses -= part.num_guessed;
   plan.parts.push_back(std::move(part));

@@ -106,6 +106,17 @@ void bound_memory(const ServedOptions& options, serve::StepRunner& runner,
   runner.take_memory_in_pieces();
 }
 
+// Where a pass takes one token of a sequence, a guess has no place in it.
+void stop_guesses_if_alone(const ServedOptions& options, const dist::World& world,
+                           serve::SchedulerOptions& scheduler) {
+  if (options.speculate == 0 || scheduler.most_as_alone > 1) return;
+  scheduler.speculate = 0;
+  if (world.rank() != 0) return;
+  core::log(core::LogLevel::kWarn, options.model.command.front(),
+            ": --speculate: no tokens are guessed, as this model's passes take one token of a "
+            "sequence");
+}
+
 }  // namespace
 
 void ServedFront::open(const ServedOptions& options, const Session& session,
@@ -132,11 +143,7 @@ int run_served(const ServedOptions& options, const ModelOptions& model, const di
     scheduler.prefix = prefix_options(options, session, runner);
     bound_memory(options, runner, scheduler);
     scheduler.most_as_alone = runner.most_as_alone();
-    if (options.speculate > 0 && scheduler.most_as_alone == 1 && world.rank() == 0) {
-      core::log(core::LogLevel::kWarn, options.model.command.front(),
-                ": --speculate: no tokens are guessed, as this model's passes take one token of a "
-                "sequence");
-    }
+    stop_guesses_if_alone(options, world, scheduler);
     if (front) front->open(options, session, scheduler);
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
                      [&] { front->before_step(); });
