@@ -228,33 +228,6 @@ constexpr int64_t kHalfRows = kPanelRows / kHalves;
           block + form.header_bytes() + 4 * kHalfRows * half, shared + kHalfRows * half, table};
 }
 
-// kPanels panels for the only token.
-template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kPanels>
-void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x, float* y) {
-  const PanelForm form = w.form;
-  const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
-  const int64_t first = w.first_block, end = first + w.num_blocks;
-  const uint8_t* blocks = run.panel + w.shared_bytes() + first * form.block_bytes();
-  __m256 totals[kPanels][kHalves] = {};
-  for (int64_t b = first; b < end; ++b, blocks += form.block_bytes()) {
-    const TokenBlock token = token_block<kIs16>(x, b);
-    for (int p = 0; p < kPanels; ++p) {
-      const int64_t apart = p * run.apart;
-      fetch_ahead<kPanels>(blocks + apart, form.block_bytes());
-      for (int half = 0; half < kHalves; ++half) {
-        const HalfBlock<kNumbers, kGroups, kIs16, kIsShared> own(
-            form, place_of(form, run.panel + apart, blocks + apart, b, half, table));
-        totals[p][half] = own.add_to(token, totals[p][half]);
-      }
-    }
-  }
-  for (int p = 0; p < kPanels; ++p) {
-    for (int half = 0; half < kHalves; ++half) {
-      _mm256_storeu_ps(y + p * run.rows_apart + kHalfRows * half, totals[p][half]);
-    }
-  }
-}
-
 struct Avx2 {
   template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared>
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
@@ -285,7 +258,28 @@ struct Avx2 {
   template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kPanels>
   static void multiply_run(const Panels& w, const PanelRun& run, const RoundedInputs& x,
                            const PanelOutputs& y) {
-    multiply_run_of<kNumbers, kGroups, kIs16, kIsShared, kPanels>(w, run, x, y.data);
+    const PanelForm form = w.form;
+    const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
+    const int64_t first = w.first_block, end = first + w.num_blocks;
+    const uint8_t* blocks = run.panel + w.shared_bytes() + first * form.block_bytes();
+    __m256 totals[kPanels][kHalves] = {};
+    for (int64_t b = first; b < end; ++b, blocks += form.block_bytes()) {
+      const TokenBlock token = token_block<kIs16>(x, b);
+      for (int p = 0; p < kPanels; ++p) {
+        const int64_t apart = p * run.apart;
+        fetch_ahead<kPanels>(blocks + apart, form.block_bytes());
+        for (int half = 0; half < kHalves; ++half) {
+          const HalfBlock<kNumbers, kGroups, kIs16, kIsShared> own(
+              form, place_of(form, run.panel + apart, blocks + apart, b, half, table));
+          totals[p][half] = own.add_to(token, totals[p][half]);
+        }
+      }
+    }
+    for (int p = 0; p < kPanels; ++p) {
+      for (int half = 0; half < kHalves; ++half) {
+        _mm256_storeu_ps(y.data + p * run.rows_apart + kHalfRows * half, totals[p][half]);
+      }
+    }
   }
 };
 
