@@ -21,9 +21,10 @@ import sys
 import time
 import urllib.request
 
+from compare_inference import WEFT_RUNS, output_of
+
 LOADS = {"prompts of 8 words, answers of 128 tokens": ["-p", "8", "-n", "128"],
          "prompts of 256 words, answers of 64 tokens": ["-p", "256", "-n", "64"]}
-WEFT_RUNS = {"weft, 1 rank": ["--tp", "1", "-t", "2"], "weft, 2 ranks": ["--tp", "2", "-t", "1"]}
 PEER = "llama-server"
 CONTEXT = 1024
 
@@ -44,13 +45,6 @@ def wait_until_ready(server, port):
         except OSError:
             time.sleep(0.1)
     sys.exit(f"{server.args[0]}: no answer on port {port} within 60 s")
-
-
-def output_of(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
-    return done.stdout
 
 
 def servers_of(arguments, clients):
@@ -101,13 +95,13 @@ def measure(arguments, clients):
 
 
 def rows_of(clients, medians):
-    """Of weft's two, of the better of llama-server's, and of weft without a server."""
-    rows = []
+    """Of weft's two runs and llama-server, and of weft without a server."""
+    rows, plural = [], "s" * (clients > 1)
     for load in LOADS:
-        figures = medians[load]
-        rows.append({"name": f"{clients} client{'s' * (clients > 1)}, {load}", "figures": [figures[run] for run in (*WEFT_RUNS, PEER)]})
-    alone = medians["without a server"]
-    rows.append({"name": f"{clients} sequences, weft bench -b", "figures": [*(alone[run] for run in WEFT_RUNS), None]})
+        figures = [medians[load][run] for run in (*WEFT_RUNS, PEER)]
+        rows.append({"name": f"{clients} client{plural}, {load}", "figures": figures})
+    alone = [medians["without a server"][run] for run in WEFT_RUNS]
+    rows.append({"name": f"{clients} sequence{plural}, weft bench -b", "figures": [*alone, None]})
     return [{**row, "figures": [None if figure is None else round(figure) for figure in row["figures"]]} for row in rows]
 
 
@@ -139,7 +133,7 @@ def main():
         record = {"title": "Answers of a server beside llama-server's", "date": str(datetime.date.today()),
                   "commit": commit, "machine": arguments.machine,
                   "command": "tools/peers/compare_serving.py " + pathlib.Path(arguments.model).name,
-                  "unit": "tokens/s", "notes": ["llama-server: 2 threads; medians of rounds in turns."],
+                  "unit": "tokens/s", "notes": [f"llama-server: 2 threads; medians of {arguments.rounds} rounds in turns."],
                   "series": [*WEFT_RUNS, PEER], "rows": rows}
         arguments.record.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
