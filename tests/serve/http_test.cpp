@@ -113,6 +113,20 @@ TEST(HttpServer, BeginsAStreamBeforeItsPiecesWhateverThreadWritesThem) {
   EXPECT_TRUE(answer.ends_with("\r\n\r\n3\r\none\r\n0\r\n\r\n")) << answer;
 }
 
+// One piece, an echo of the prompt, may be longer than what may wait.
+TEST(HttpServer, StreamsAPieceOfAnyLengthToAClientThatReads) {
+  HttpOptions options = small_options();
+  options.max_unsent_bytes = 1000;
+  const HttpServer server(options, [](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
+    reply->begin_stream({200, "text/event-stream", "", {}});
+    reply->write(std::string(3'000'000, 'x'));
+    reply->end();
+  });
+  SocketClient client(server);
+  client.send(post("", "Connection: close\r\n"));
+  EXPECT_TRUE(client.read_all().ends_with("xxx\r\n0\r\n\r\n"));
+}
+
 TEST(HttpServer, SaysWhenAClientGoesOrReadsNothing) {
   Kept kept;
   const HttpServer server(small_options(), kept.handler());

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 
@@ -101,6 +102,10 @@ def obeys_commands(folder):
     talk.says("/set max-tokens 3")
     expect(talk.says("/regen"), "The capital of\n")
     expect(talk.says("/set temp hot"), "/set temp: ")
+    talk.says("/set regex [0-9]+")
+    assert re.search(r"regex +\[0-9\]\+", talk.says("/set"))
+    talk.says("/set regex none")
+    assert not re.search(r"regex +\S", talk.says("/set"))
     expect(talk.says("/set ctx-size 12"), "no setting 'ctx-size'")
     talk.says("/set max-tokens -1")
     expect(talk.says("/regen"), PARIS)

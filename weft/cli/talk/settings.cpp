@@ -15,6 +15,7 @@ using core::ConfigError;
 
 // What is decided when the talk begins.
 constexpr std::array<std::string_view, 3> kFixed = {"help", "ctx-size", "json"};
+constexpr std::string_view kNone = "none";
 
 bool is_setting(const CLI::Option& option) {
   const auto& names = option.get_lnames();
@@ -30,6 +31,24 @@ std::vector<std::string> setting_names(const CLI::App& app) {
   return names;
 }
 
+// Takes away what is none by default; false for other settings.
+bool take_away(AnswerOptions& options, const std::string& name) {
+  if (name == "stop") {
+    options.text.stops.clear();
+  } else if (name == "logit-bias") {
+    options.text.generate.sampler.logit_bias.clear();
+  } else if (name == "json-schema" || name == "j") {
+    options.json_schema.clear();
+  } else if (name == "grammar" || name == "grammar-file") {
+    options.grammar.clear();
+  } else if (name == "regex") {
+    options.regex.clear();
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void apply_setting(AnswerOptions& options, const std::string& name, const std::string& value) {
@@ -40,6 +59,7 @@ void apply_setting(AnswerOptions& options, const std::string& name, const std::s
   check<ConfigError>(option != nullptr && is_setting(*option), "/set: no setting ",
                      core::quote(name), core::did_you_mean(name, setting_names(app)),
                      "; /set alone lists them");
+  if (value == kNone && take_away(options, name)) return;
   check<ConfigError>(!value.empty(), "/set ", name, ": no value; expected ",
                      option->get_description());
   try {

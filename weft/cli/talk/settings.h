@@ -6,7 +6,8 @@
 
 namespace weft::cli {
 
-/// Sets what a flag of answers sets, by its name without dashes: "temp". Throws ConfigError for a
+/// Sets what a flag of answers sets, by its name without dashes: "temp"; "none" takes stops, biases
+/// and grammars away. Throws ConfigError for a
 /// name or value that is refused; `options` are then as they were.
 void apply_setting(AnswerOptions& options, const std::string& name, const std::string& value);
 

@@ -40,6 +40,8 @@ class Completions {
                  const std::shared_ptr<HttpReply>& reply);
   /// Logs names of fields that mean nothing here, each of them once.
   void warn_unknown(const std::vector<std::string>& names);
+  /// Grammars that are being compiled are dropped, with their requests. For any thread.
+  void stop() { worker_.stop(); }
 
  private:
   using Tokens = Prompts::Tokens;

@@ -9,18 +9,21 @@ namespace weft::serve {
 Worker::Worker(size_t most)
     : most_(most), thread_(core::start_thread("serve", [this] { run(); })) {}
 
-Worker::~Worker() {
+Worker::~Worker() { stop(); }
+
+void Worker::stop() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
+    jobs_.clear();
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool Worker::post(std::function<void()> job) {
   const std::lock_guard lock(mutex_);
-  if (jobs_.size() >= most_) return false;
+  if (ends_ || jobs_.size() >= most_) return false;
   jobs_.push_back(std::move(job));
   changed_.notify_one();
   return true;

@@ -14,13 +14,15 @@ class Worker {
  public:
   /// `most`: the most jobs that wait. Throws IoError if the system allows no further thread.
   explicit Worker(size_t most);
-  /// Jobs that wait are dropped.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// False if too many wait. A job must not throw.
+  /// False if too many wait, or it has been stopped. A job must not throw.
   bool post(std::function<void()> job);
+  /// Drops the jobs that wait and returns once the one that runs is done. Not to be called by a
+  /// job.
+  void stop();
 
  private:
   void run();

@@ -122,8 +122,9 @@ void Exchange::run_next() {
     actions_.pop_front();
   }
   if (is_gone_ || is_over_ || has_ended_) return;
+  // Before the piece, which by itself may be as long as a prompt that is echoed.
+  if (is_stream_ && unsent_.size() > shared_->options.max_unsent_bytes) return go();
   action(*this);
-  if (unsent_.size() > shared_->options.max_unsent_bytes && is_stream_) return go();
   changed_.cancel();
 }
 

@@ -10,6 +10,7 @@
 #include "weft/core/log.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/fields.h"
+#include "weft/serve/api/submit.h"
 #include "weft/serve/embeddings/embeddings.h"
 #include "weft/serve/page/page.h"
 #include "weft/serve/responses/response_form.h"
@@ -53,6 +54,9 @@ struct Service::Route {
   std::string method, path;
   void (Service::*run)(const HttpRequest& request, const Reply& reply);
   bool needs_key = true;
+
+  // Whether there is a text to read.
+  bool takes_long() const { return method == "POST"; }
 };
 
 const std::vector<Service::Route>& Service::routes() {
@@ -90,10 +94,21 @@ HttpAnswer Service::refusal(int status, const std::string& message) {
   return ApiError(status, error_type_of(status), message).answer();
 }
 
+void Service::stop() {
+  reader_.stop();
+  const std::lock_guard lock(mutex_);
+  if (completions_ != nullptr) completions_->stop();
+}
+
 void Service::handle(const HttpRequest& request, const Reply& reply) noexcept {
+  run(reply, [&] { dispatch(request, reply); });
+}
+
+// Does it, and answers with the error that it throws.
+void Service::run(const Reply& reply, const std::function<void()>& action) noexcept {
   const auto refuse_it = [&](const ApiError& error) { refuse(error, reply, metrics_); };
   try {
-    dispatch(request, reply);
+    action();
   } catch (const ApiError& error) {
     refuse_it(error);
   } catch (const core::ConfigError& error) {
@@ -123,7 +138,14 @@ void Service::dispatch(const HttpRequest& request, const Reply& reply) {
   const bool is_preflight = request.method == "OPTIONS";
   check_access(request, access_, !is_preflight && (found == nullptr || found->needs_key));
   if (is_preflight) return reply->send(preflight_answer());
-  if (found != nullptr) return (this->*found->run)(request, reply);
+  if (found != nullptr && !found->takes_long()) return (this->*found->run)(request, reply);
+  if (found != nullptr) {
+    const auto read_and_answer = [this, found, request, reply] {
+      run(reply, [&] { (this->*found->run)(request, reply); });
+    };
+    if (!reader_.post(read_and_answer)) refuse_queue();
+    return;
+  }
   const int status = knows_path ? 405 : 404;
   throw ApiError(status, error_type_of(status),
                  core::join(core::quote(request.method), " ", core::quote(request.path),

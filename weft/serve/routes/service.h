@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "weft/serve/api/access.h"
 #include "weft/serve/api/completions.h"
 #include "weft/serve/api/metrics.h"
+#include "weft/serve/api/worker.h"
 #include "weft/serve/http/server.h"
 
 namespace weft::serve {
@@ -20,12 +22,16 @@ class Service {
   /// `has_page`: also answers with the chat page, at /. `logs_json`: as Metrics.
   Service(AccessOptions access, bool has_page, bool logs_json);
 
-  /// Answers a request, now or later; never throws.
+  /// Answers a request, now or later; never throws. Clients' texts, which may be long, are read on
+  /// a thread of the service, one request after the other.
   void handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept;
   /// From now on there is a model; before, requests get 503. Once, on any thread.
   void open(ServedModel model);
   /// From now on requests get 503 with this reason. On any thread.
   void set_fault(const std::string& reason);
+  /// Requests that are being read are dropped: nobody is answered any more. To be called before the
+  /// server ends that the answers go to.
+  void stop();
   /// Counts a client with which there is no TLS session. On any thread.
   void count_failed_handshake(const std::string& reason) { metrics_.add_failed_handshake(reason); }
 
@@ -35,10 +41,13 @@ class Service {
  private:
   using Reply = std::shared_ptr<HttpReply>;
   struct Route;
+  /// Requests that wait to be read, whose bodies may each be as long as the server allows.
+  static constexpr size_t kMostUnread = 64;
   static const std::vector<Route>& routes();
 
   std::optional<HttpAnswer> page(const HttpRequest& request) const;
   void dispatch(const HttpRequest& request, const Reply& reply);
+  void run(const Reply& reply, const std::function<void()>& action) noexcept;
   Completions& completions() const;
   const ServedModel& model() const { return completions().model(); }
 
@@ -60,6 +69,8 @@ class Service {
   /// Set once; null until the model is there.
   std::unique_ptr<Completions> completions_;
   std::string fault_;
+  /// Reads requests; ends before what it uses.
+  Worker reader_{kMostUnread};
 };
 
 }  // namespace weft::serve

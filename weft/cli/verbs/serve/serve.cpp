@@ -27,6 +27,7 @@ class Front : public ServedFront {
       : options_(options),
         service_(access_of(options), !options.has_no_page, options.logs_json),
         server_(http_options(options), handler()) {}
+  ~Front() override { service_.stop(); }
 
   // The first signal, which may have come to another rank alone, lets what was asked for be
   // answered; a second one to this rank does not.

@@ -154,9 +154,22 @@ function ask(text) {
   respond();
 }
 
+// What the model is told of the talk. An answer that failed before its first word is left out, and
+// the questions around it become one: many models' templates want questions and answers in turns.
+function historyOf(messages) {
+  const history = [];
+  for (const { role, content, failed } of messages) {
+    if (failed && !content) continue;
+    const last = history.at(-1);
+    if (last && last.role === "user" && role === "user") last.content += `\n\n${content}`;
+    else history.push({ role, content });
+  }
+  return history;
+}
+
 function requestFor(messages) {
   const values = store.settings();
-  const request = { messages: messages.map(({ role, content }) => ({ role, content })) };
+  const request = { messages: historyOf(messages) };
   if (values.system) request.messages.unshift({ role: "system", content: values.system });
   for (const name of NUMBERS) if (values[name] !== undefined) request[name] = values[name];
   return request;
