@@ -116,6 +116,8 @@ void FusedDecoder::run_layers(const Pass& pass) {
       mix(pass, layers_[i]);
     } else if (layers_[i].delta) {
       run_delta(pass, layers_[i], static_cast<int64_t>(i));
+    } else if (layers_[i].latent) {
+      run_latent(pass, layers_[i], static_cast<int64_t>(i));
     } else {
       attend(pass, static_cast<int64_t>(i));
     }

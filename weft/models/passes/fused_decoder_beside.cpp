@@ -69,6 +69,27 @@ void FusedDecoder::run_delta(const Pass& pass, const Layer& layer, int64_t index
   add_product(pass, {"output", own.output, nullptr}, {}, layer.attention_norms.after, layer.o_sum);
 }
 
+// x += latent attention's output.
+void FusedDecoder::run_latent(const Pass& pass, const Layer& layer, int64_t index) {
+  const FusedLatent::Layer& own = *layer.latent;
+  take_normed(pass, layer.attention_norms.before, inputs_);
+  const bool has_latent = own.has_query_latent();
+  multiply("latents", std::array{product(own.kv_latent, latent_.latents),
+                                 has_latent ? product(own.query_latent, latent_.query_latents)
+                                            : product(own.query, latent_.queries)});
+  if (has_latent) {
+    const int64_t features = own.query_norm.size(0);
+    take(pass, features,
+         [&](int64_t row, float* room) { return latent_.normed_query_latent(own, row, room); });
+    multiply("queries", std::array{product(own.query, latent_.queries)});
+  }
+  const float* const heads =
+      latent_.run(own, {pass.batch, pass.tokens, index, &pass.angles().all, pass.caches});
+  const int64_t features = own.num_heads * own.heads.value_dim;
+  take(pass, features, [&](int64_t row, float* /*room*/) { return heads + row * features; });
+  add_product(pass, {"output", own.output, nullptr}, {}, layer.attention_norms.after, layer.o_sum);
+}
+
 // This rank's own rows of x by the layer's factor.
 void FusedDecoder::scale(const Pass& pass, const Layer& layer) const {
   for_rows(pass.own.count, width_, [&](int64_t row) {

@@ -21,6 +21,7 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
                         (parts.group.size() > 1 || parts.is_exact)),
       residual_scale_(static_cast<float>(parts.config.residual_scale)),
       group_(parts.group),
+      latent_(parts.is_exact),
       is_exact_(parts.is_exact),
       whole_q_(static_cast<float>(parts.config.num_heads * parts.config.head_dim)),
       whole_k_(static_cast<float>(parts.config.num_kv_heads * parts.config.head_dim)) {
@@ -53,6 +54,8 @@ bool FusedDecoder::add_mixer(const DecoderBlock& block, Layer& layer) {
   auto* const delta = dynamic_cast<GatedDeltaLayerImpl*>(&mixer);
   if (delta != nullptr && add_delta(*delta, layer)) return true;
   if (delta != nullptr && is_exact_) return false;
+  auto* const latent = dynamic_cast<LatentAttentionLayerImpl*>(&mixer);
+  if (latent != nullptr && add_latent(*latent, layer)) return true;
   layer.mixer = &mixer;
   if (mixer.state_sizes().empty()) cache_options_.dtype = at::kFloat;
   return !is_exact_ || std::ranges::all_of(nn::find_linears(mixer), [](const nn::HeldLinear& each) {
@@ -67,6 +70,23 @@ bool FusedDecoder::add_delta(GatedDeltaLayerImpl& mixer, Layer& layer) {
   layer.o_sum = mixer.parts().output->ordered();
   for (const Linear& linear : layer.delta->linears) {
     if (!keep_linear(linear)) return false;
+    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
+  }
+  return true;
+}
+
+bool FusedDecoder::add_latent(LatentAttentionLayerImpl& mixer, Layer& layer) {
+  layer.latent = latent_.take(mixer, held_);
+  if (!layer.latent) return false;
+  layer.o_sum = mixer.parts().output->ordered();
+  const auto is_kept = [this](const Linear& linear) {
+    return keep_linear(linear) && (!is_exact_ || linear->weight.is_exact);
+  };
+  if (!std::ranges::all_of(layer.latent->linears, is_kept)) {
+    layer.latent.reset();
+    return false;
+  }
+  for (const Linear& linear : layer.latent->linears) {
     inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
   }
   return true;

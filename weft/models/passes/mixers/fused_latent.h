@@ -1,0 +1,125 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "weft/core/memory/scratch.h"
+#include "weft/models/decoder/mixers/latent_attention_layer.h"
+#include "weft/models/passes/float_rows.h"
+#include "weft/models/passes/held_linears.h"
+#include "weft/nn/attention/kv_cache.h"
+#include "weft/nn/attention/latent_attention.h"
+#include "weft/nn/attention/rope.h"
+#include "weft/nn/linear/panel_linear.h"
+#include "weft/quant/panels/panel_matrix.h"
+
+namespace weft::models {
+
+/// The latent attention of a fused pass: what LatentAttentionLayer computes between the products
+/// that make latents and queries and the output's, in memory that the next layer will use again.
+/// The cache keeps what the layer's does. Few tokens read latents as they are
+/// (nn::absorbed_latent_attention), each with the bits that it has alone; many make keys and values
+/// of them (nn::expanded_latent_attention), some heads at a time.
+///
+/// Shape letters: those of nn::LatentHeads; d the queries' latent, c what is kept of a token, R +
+/// P.
+class FusedLatent {
+ public:
+  /// What a pass reads of a layer; valid while the linears live that it was taken from.
+  struct Layer {
+    /// Without a query latent that one has no panels.
+    quant::PanelView query_latent, query, kv_latent, key_value, output;
+    /// What the plain features of a head's query are multiplied by, [n R, N]: its keys' weights the
+    /// other way round.
+    quant::PanelMatrix absorbing;
+    nn::LatentHeads heads;
+    /// This rank's.
+    int64_t num_heads = 0;
+    /// [d], undefined without a query latent; [R].
+    at::Tensor query_norm, kv_norm;
+    std::vector<std::shared_ptr<nn::PanelLinearImpl>> linears;
+
+    bool has_query_latent() const { return query_norm.defined(); }
+  };
+  /// A layer's part of a pass: row b * tokens + t is token t of sequence b.
+  struct Call {
+    int64_t batch = 1;
+    int64_t tokens = 0;
+    int64_t layer = 0;
+    const nn::RopeAngles* angles = nullptr;
+    /// One of all sequences, or one of each: then each has one token, and angles of its own.
+    std::span<nn::KvCache* const> caches;
+
+    int64_t rows() const { return batch * tokens; }
+    bool has_own_caches() const { return caches.size() > 1; }
+    nn::KvCache& cache_of(int64_t sequence) const {
+      return *caches[has_own_caches() ? static_cast<size_t>(sequence) : 0];
+    }
+    /// Of a sequence before this pass.
+    int64_t start(int64_t sequence) const { return cache_of(sequence).length(); }
+    /// With it, of the longest sequence.
+    int64_t positions() const;
+  };
+
+  /// With `is_exact` passes of any length read the cache as those of few tokens do, so that a
+  /// token's output has the same bits in all of them.
+  explicit FusedLatent(bool is_exact) : is_exact_(is_exact) {}
+
+  /// A layer as the passes read it; none if one of its linears is not in panels, or parts of a head
+  /// are no whole panels. Notes in `held` what it takes.
+  std::optional<Layer> take(const LatentAttentionLayerImpl& layer, HeldLinears& held);
+
+  /// Where the products go before run: [rows, d], [rows, n (N + P)] and [rows, c].
+  FloatRows query_latents, queries, latents;
+  /// A row of query_latents, normed, in `room`.
+  const float* normed_query_latent(const Layer& layer, int64_t row, float* room) const;
+
+  /// Norms and turns latents, turns queries, writes latents behind the caches' positions, which the
+  /// caller advances. Returns the rows' outputs, n V each, end to end, until the next call. Not
+  /// collective.
+  const float* run(const Layer& layer, const Call& call);
+
+ private:
+  /// Of an expanded pass: heads [first, first + count) of this rank.
+  struct HeadRun {
+    int64_t first, count;
+  };
+  void turn(const Layer& layer, const Call& call);
+  bool expands(const Layer& layer, const Call& call) const;
+  void absorb_queries(const Layer& layer, const Call& call);
+  void attend_latents(const Layer& layer, const Call& call);
+  void make_values(const Layer& layer, const Call& call);
+  template <class RowOf>
+  void take_by_head(const Layer& layer, const Call& call, int64_t in, quant::PanelInputs& inputs,
+                    RowOf&& row_of);
+
+  void attend_expanded(const Layer& layer, const Call& call);
+  void take_positions(const Layer& layer, const Call& call);
+  int64_t heads_at_once(const Layer& layer, const Call& call) const;
+  void take_tiles(const Layer& layer, const Call& call, const HeadRun& run);
+  void take_tile(const Layer& layer, const Call& call, const HeadRun& run, int64_t index,
+                 int64_t tile);
+  void attend_tiles(const Layer& layer, const Call& call, const HeadRun& run);
+  void attend_tile(const Layer& layer, const Call& call, const HeadRun& run, int64_t index,
+                   int64_t tile);
+
+  bool is_exact_;
+  /// Of queries' plain features by head; of means of latents by head, or of all positions' latents.
+  quant::PanelInputs query_inputs_, latent_inputs_;
+  std::vector<int64_t> starts_;
+  std::vector<quant::PanelProduct> products_;
+  /// [rows, n, c], and means of what is kept in the same places.
+  core::Scratch<float> absorbed_, means_, scores_;
+  /// Of an expanded pass: [B S, P]; keys and values of some heads as products give them, and as
+  /// tiles.
+  core::Scratch<float> turned_keys_, made_, tiles_;
+  core::Scratch<float> out_;
+};
+
+}  // namespace weft::models
