@@ -2,6 +2,7 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -86,7 +87,8 @@ bool FusedDecoder::add_latent(LatentAttentionLayerImpl& mixer, Layer& layer) {
     layer.latent.reset();
     return false;
   }
-  for (const Linear& linear : layer.latent->linears) {
+  // Keys and values are made of inputs that are not these.
+  for (const Linear& linear : std::span(layer.latent->linears).subspan(1)) {
     inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
   }
   return true;

@@ -26,7 +26,7 @@ bool fits_heads(const nn::LatentHeads& heads) {
 }
 
 // Plain numbers stay in their type, codes become what they stand for.
-at::ScalarType type_of(const quant::PanelForm& form) {
+at::ScalarType plain_type_of(const quant::kernels::PanelForm& form) {
   using quant::kernels::PanelNumbers;
   switch (form.numbers) {
     case PanelNumbers::kFloat16:
@@ -46,18 +46,16 @@ quant::PanelMatrix transposed_keys(const quant::PanelMatrix& key_value,
       quant::panel_values(key_value).unflatten(0, {-1, heads.plain_dim + heads.value_dim});
   const at::Tensor keys_nRN = all_neR.narrow(1, 0, heads.plain_dim).transpose(1, 2);
   quant::PanelMatrix matrix = quant::to_panels(
-      keys_nRN.flatten(0, 1).to(type_of(key_value.form)).contiguous(),
+      keys_nRN.flatten(0, 1).to(plain_type_of(key_value.form)).contiguous(),
       key_value.is_exact ? quant::HalfPanels::kPlain : quant::HalfPanels::kShortest);
   matrix.is_exact = key_value.is_exact;
   return matrix;
 }
 
-const nn::kernels::ElementKernel& elements() { return nn::kernels::active_kernel().float32; }
-
-void norm_to(const at::Tensor& weight, const float* x, float* y) {
+void norm_latent(const at::Tensor& weight, const float* x, float* y) {
   float scale = 0;
-  elements().norm({1, weight.size(0), static_cast<float>(kLatentNormEps), x,
-                   weight.const_data_ptr<float>(), y, &scale});
+  nn::kernels::active_kernel().float32.norm({1, weight.size(0), static_cast<float>(kLatentNormEps),
+                                             x, weight.const_data_ptr<float>(), y, &scale});
 }
 
 }  // namespace
@@ -85,16 +83,16 @@ std::optional<FusedLatent::Layer> FusedLatent::take(const LatentAttentionLayerIm
     taken.linears.push_back(linear);
     return true;
   };
+  bool has_all =
+      take_linear(parts.key_value, taken.key_value) && take_linear(parts.query, taken.query) &&
+      take_linear(parts.kv_latent, taken.kv_latent) && take_linear(parts.output, taken.output);
   if (!parts.query_latent.is_empty()) {
-    if (!take_linear(parts.query_latent, taken.query_latent)) return std::nullopt;
+    has_all = has_all && take_linear(parts.query_latent, taken.query_latent);
     taken.query_norm = floats(parts.query_norm);
   }
-  const bool has_all =
-      take_linear(parts.query, taken.query) && take_linear(parts.kv_latent, taken.kv_latent) &&
-      take_linear(parts.output, taken.output) && take_linear(parts.key_value, taken.key_value);
   if (!has_all) return std::nullopt;
   taken.kv_norm = floats(parts.kv_norm);
-  const quant::PanelMatrix& key_value = taken.linears.back()->weight;
+  const quant::PanelMatrix& key_value = taken.linears.front()->weight;
   taken.num_heads = key_value.out_features / (parts.heads.plain_dim + parts.heads.value_dim);
   taken.absorbing = transposed_keys(key_value, parts.heads);
   query_inputs_.add_wants(quant::PanelInputs::Wants::of(taken.absorbing));
@@ -103,7 +101,7 @@ std::optional<FusedLatent::Layer> FusedLatent::take(const LatentAttentionLayerIm
 }
 
 const float* FusedLatent::normed_query_latent(const Layer& layer, int64_t row, float* room) const {
-  norm_to(layer.query_norm, query_latents.row(row), room);
+  norm_latent(layer.query_norm, query_latents.row(row), room);
   return room;
 }
 
@@ -149,7 +147,7 @@ void FusedLatent::turn(const Layer& layer, const Call& call) {
       turns.apply(angle, q + head * H + heads.plain_dim);
     }
     for (int64_t i = 0; i < features; ++i) q[i] *= scale;
-    norm_to(layer.kv_norm, kept, kept);
+    norm_latent(layer.kv_norm, kept, kept);
     turns.apply(angle, kept + heads.rank);
     LatentRows(call, sequence, heads).write(kept, call.start(sequence) + token);
   });

@@ -43,6 +43,7 @@ class FusedLatent {
     int64_t num_heads = 0;
     /// [d], undefined without a query latent; [R].
     at::Tensor query_norm, kv_norm;
+    /// What makes keys and values is the first.
     std::vector<std::shared_ptr<nn::PanelLinearImpl>> linears;
 
     bool has_query_latent() const { return query_norm.defined(); }

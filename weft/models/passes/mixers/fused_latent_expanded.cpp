@@ -20,7 +20,7 @@ using nn::kernels::kTile;
 constexpr int64_t kMostMade = int64_t{1} << 22;
 
 // The kernel of tiles takes whole vectors; zeros fill them up.
-int64_t padded(int64_t dim) {
+int64_t whole_vectors(int64_t dim) {
   constexpr int64_t kVector = 16;
   return (dim + kVector - 1) / kVector * kVector;
 }
@@ -28,7 +28,7 @@ int64_t padded(int64_t dim) {
 // Of a head of a sequence: tiles of keys, [H, kTile] each, and behind them values, [S, V].
 struct HeadTiles {
   HeadTiles(const nn::LatentHeads& heads, int64_t positions)
-      : key_dim(padded(heads.key_dim())),
+      : key_dim(whole_vectors(heads.key_dim())),
         keys(num_tiles(positions) * kTile * key_dim),
         floats(keys + num_tiles(positions) * kTile * heads.value_dim) {}
 
