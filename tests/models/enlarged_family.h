@@ -62,7 +62,7 @@ inline std::shared_ptr<models::CausalLM> enlarged_family(const std::string& name
   const auto model = agreed.make(models::InitialWeights(agreed, group.rank(), options),
                                  options.layers, /*is_trainable=*/false);
   nn::quantize(*model, {quant::Mode::kAffine, 4, 32});
-  nn::put_in_panels(*model);
+  nn::put_in_panels(*model, 16);
   return model;
 }
 
