@@ -79,6 +79,12 @@ TEST(AnswerParser, ReadsCallsOfLlamaAndMistral) {
             "||f({})g({})");
   EXPECT_EQ(told(llama, "{\"a\": 1}"), "|{\"a\": 1}|");
   EXPECT_EQ(told(llama, "Hi {you}"), "|Hi {you}|");
+  const std::string person = "{\"name\": \"Bob\", \"age\": 3}";
+  const AnswerParser::Options of_f{
+      .format = ToolFormat::kLlama, .parses_calls = true, .functions = {"f"}};
+  EXPECT_EQ(told(of_f, person), "|" + person + "|");
+  EXPECT_EQ(told(of_f, "{\"name\": \"f\"}"), "||f({})");
+  EXPECT_EQ(told(of_f, "<|python_tag|>" + person), "||Bob({})");
   const AnswerParser::Options mistral{.format = ToolFormat::kMistral, .parses_calls = true};
   EXPECT_EQ(told(mistral,
                  "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"x\": 1}}, "

@@ -166,8 +166,20 @@ def check_pages():
     answers = [json.loads(ask("/v1/completions", body)[1]) for _ in range(2)]
     assert answers[0]["choices"] == answers[1]["choices"], answers
     assert answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"] == 256, answers[1]["usage"]
+    several = json.loads(ask("/v1/completions", {**body, "n": 3})[1])["usage"]
+    assert several["prompt_tokens_details"]["cached_tokens"] == 256, several
+    assert several["prompt_tokens"] == answers[1]["usage"]["prompt_tokens"], several
     assert numbers("prefix_cache_hits_total") >= saved + 256
     assert 0 < numbers("prefix_cache_bytes") <= numbers("prefix_cache_limit_bytes")
+
+
+def check_head():
+    """What load balancers ask with: the same without a body."""
+    connection = connect()
+    for _ in range(2):
+        connection.request("HEAD", "/health")
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.read() == b"" and int(answer.headers["Content-Length"]) > 0
 
 
 def check_slots():
@@ -235,6 +247,7 @@ check_tools()
 check_responses()
 check_embeddings()
 check_pages()
+check_head()
 check_slots()
 check_refusals()
 check_leaving()

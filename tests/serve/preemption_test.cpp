@@ -13,11 +13,11 @@ namespace weft::serve {
 namespace {
 
 using test::Client;
+using test::expect_equal;
 using test::Loaded;
 using test::real_model;
 using test::request_of;
 using test::run_slowly;
-using test::Seen;
 using test::serve_all;
 using testing::error_text;
 using weft::test::run_ranks;
@@ -38,17 +38,6 @@ std::vector<Client> growing_clients() {
   return clients;
 }
 
-void expect_equal(const std::vector<Seen>& got, const std::vector<Seen>& expected) {
-  for (size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i].end, expected[i].end) << "client " << i;
-    if (expected[i].end == SequenceEnd::kCancelled) continue;
-    EXPECT_EQ(got[i].text, expected[i].text) << "client " << i;
-    EXPECT_EQ(got[i].num_drawn, expected[i].num_drawn) << "client " << i;
-    EXPECT_EQ(got[i].logprobs, expected[i].logprobs) << "client " << i;
-    EXPECT_EQ(got[i].embedding, expected[i].embedding) << "client " << i;
-  }
-}
-
 // With pages for prompts and without, by tokens read together and one by one.
 TEST(Preemption, ChangesNoBitOfAnAnswer) {
   for (const int n : {1, 3}) {
@@ -67,9 +56,9 @@ TEST(Preemption, ChangesNoBitOfAnAnswer) {
       options.kv_pieces = 4;
       const std::vector<int64_t> ways =
           world.size() == 1 ? std::vector<int64_t>{1, 16} : std::vector<int64_t>{16};
-      for (const int64_t most_again : ways) {
-        options.most_again = most_again;
-        options.prefix.num_pages = most_again == 1 ? 0 : 5;
+      for (const int64_t most_as_alone : ways) {
+        options.most_as_alone = most_as_alone;
+        options.prefix.num_pages = most_as_alone == 1 ? 0 : 5;
         SchedulerState state;
         StepRunner runner(loaded.model, options.context, options.slots);
         runner.take_memory_in_pieces();

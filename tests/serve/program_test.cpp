@@ -110,7 +110,14 @@ TEST(Serve, NamesALostRankToItsClientsAndStartsTheRanksAgain) {
   ASSERT_TRUE(server.wait_for_output("weft serve: starting the ranks again"));
   EXPECT_EQ(test::run_command({"python3", "-c", kWaitForHealth, port}).status, 0);
   EXPECT_EQ(test::run_command(answer("5")).status, 0);
+  test::BackgroundCommand cut(answer("3500"));
+  std::this_thread::sleep_for(std::chrono::seconds(2));
   server.signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  server.signal(SIGTERM);
+  const test::CommandResult half = cut.finish();
+  EXPECT_EQ(half.status, 1);
+  EXPECT_NE(half.err.find("the server was told to end at once"), std::string::npos) << half.err;
   const test::CommandResult result = server.finish();
   EXPECT_EQ(result.status, 143) << result.err;
 }

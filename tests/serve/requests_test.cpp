@@ -193,6 +193,12 @@ TEST(CompletionRequest, RefusesWrongValuesByTheNameOfTheField) {
   EXPECT_EQ(chat_refusal({{"model", json::array()}}), "400 model model: got [], expected a string");
   EXPECT_EQ(chat_refusal({{"top_logprobs", 3}}),
             "400 top_logprobs top_logprobs: needs logprobs: true");
+  EXPECT_EQ(chat_refusal({{"stream", true}, {"stream_options", 5}}),
+            "400 stream_options stream_options: expected an object");
+  EXPECT_EQ(chat_refusal({{"tool_choice", {{"function", {{"name", 5}}}}}}),
+            "400 tool_choice tool_choice: expected an object with a function's name");
+  EXPECT_EQ(chat_refusal({{"messages", {{{"role", "user"}, {"content", {5}}}}}}),
+            "400 messages[0].content messages[0].content: expected an object");
   EXPECT_EQ(chat_refusal({{"messages", "Hi"}}),
             "400 messages messages: expected a list of 1 to 4096 messages");
   EXPECT_EQ(chat_refusal({{"messages", {{{"role", "robot"}, {"content", ""}}}}}),

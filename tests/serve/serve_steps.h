@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,6 +60,12 @@ inline std::vector<int64_t> some_tokens(int64_t count, int64_t first) {
   return tokens;
 }
 
+/// Reads tokens behind what a cache has.
+inline at::Tensor read(models::CausalLM& model, const std::vector<int64_t>& tokens,
+                       nn::KvCache& cache) {
+  return model.forward(at::tensor(tokens, at::kLong).unsqueeze(0), &cache);
+}
+
 /// What a sequence's client has seen.
 struct Seen {
   std::string text;
@@ -67,6 +74,8 @@ struct Seen {
   std::optional<SequenceEnd> end;
   int64_t num_drawn = 0;
   int64_t num_reused = 0;
+  /// The step before which the last event came.
+  int64_t last_step = 0;
 };
 
 /// Rank 0's clients: what each asks for, and at which step.
@@ -107,13 +116,14 @@ inline std::vector<Seen> serve_all(StepRunner& runner, const text::Tokenizer& to
   run_steps(runner, &scheduler, options, [&] {
     for (size_t i = 0; i < clients.size(); ++i) {
       if (clients[i].first_step == step) {
-        const auto sink = [&seen, i](const SequenceEvent& event) {
+        const auto sink = [&seen, &step, i](const SequenceEvent& event) {
           seen[i].text += event.text;
           if (event.token) seen[i].logprobs.push_back(event.token->drawn.logprob);
           seen[i].embedding = event.embedding;
           seen[i].end = event.end;
           seen[i].num_drawn = event.num_drawn;
           seen[i].num_reused = event.num_reused;
+          seen[i].last_step = step;
         };
         const auto given = scheduler.submit({{clients[i].request, sink}});
         ASSERT_TRUE(given.has_value());
@@ -125,6 +135,18 @@ inline std::vector<Seen> serve_all(StepRunner& runner, const text::Tokenizer& to
   });
   if (state != nullptr) *state = scheduler.state();
   return seen;
+}
+
+/// The same answers, but for clients that went.
+inline void expect_equal(const std::vector<Seen>& got, const std::vector<Seen>& expected) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].end, expected[i].end) << "client " << i;
+    if (expected[i].end == SequenceEnd::kCancelled) continue;
+    EXPECT_EQ(got[i].text, expected[i].text) << "client " << i;
+    EXPECT_EQ(got[i].num_drawn, expected[i].num_drawn) << "client " << i;
+    EXPECT_EQ(got[i].logprobs, expected[i].logprobs) << "client " << i;
+    EXPECT_EQ(got[i].embedding, expected[i].embedding) << "client " << i;
+  }
 }
 
 }  // namespace weft::serve::test

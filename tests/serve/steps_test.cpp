@@ -18,6 +18,7 @@ namespace {
 
 using test::Client;
 using test::Loaded;
+using test::read;
 using test::real_model;
 using test::request_of;
 using test::Seen;
@@ -25,10 +26,6 @@ using test::serve_all;
 using test::some_tokens;
 using testing::error_text;
 using weft::test::run_ranks;
-
-at::Tensor read(models::CausalLM& model, const std::vector<int64_t>& tokens, nn::KvCache& cache) {
-  return model.forward(at::tensor(tokens, at::kLong).unsqueeze(0), &cache);
-}
 
 TEST(ReadsEach, GivesEachSequenceWhatItGetsAloneBitForBit) {
   for (const int n : {1, 2, 3}) {

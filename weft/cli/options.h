@@ -126,8 +126,10 @@ struct ServedOptions {
   int64_t context = 0;
   int64_t slots = 8;
   int64_t max_queue = 128;
-  /// 0: room for every sequence's next token and four pieces of prompts.
+  /// 0: room for every sequence's next token, guesses and four pieces of prompts.
   int64_t step_tokens = 0;
+  /// How many tokens are guessed at a time.
+  int64_t speculate = 0;
   /// Of all ranks together; 0: no keys and values are kept for other prompts.
   int64_t prefix_cache_mb = 1024;
   /// Of all ranks together, for keys and values of sequences that run; 0: a context for each slot.

@@ -19,9 +19,10 @@ class ReadsEach {
   /// bits that it gives it alone; at least 1.
   virtual int64_t most_as_alone(const nn::KvCache& cache) = 0;
   /// Reads ids_B (int64, equal on all ranks) behind the positions of caches of one sequence each,
-  /// which take them up, each with the adapter that nn::AdapterScope names for it. Returns hidden
-  /// states x_B1D after the last norm: bit for bit what forward gives each token with its cache
-  /// alone. Throws ConfigError where a cache has no room. Collective.
+  /// which take them up, each with the adapter that nn::AdapterScope names for it. A cache may come
+  /// most_as_alone times in a row: its tokens follow one another. Returns hidden states x_B1D after
+  /// the last norm: bit for bit what forward gives each token with its cache alone. Throws
+  /// ConfigError where a cache has no room. Collective.
   virtual at::Tensor read_each(const at::Tensor& ids_B, std::span<nn::KvCache* const> caches) = 0;
 };
 

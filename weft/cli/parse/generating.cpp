@@ -26,10 +26,12 @@ void add_served_flags(CLI::App& app, ServedOptions& options) {
       ->check(whole_number(1, INT32_MAX));
   app.add_option("--parallel,--np", options.slots, "sequences that run at once (default: 8)")
       ->check(whole_number(1, 1024));
-  app.add_option("--step-tokens", options.step_tokens,
-                 "the most tokens that are read in a step: every running sequence's next one, then "
-                 "prompts in pieces of 128 (default: --parallel + 512)")
+  app.add_option(
+         "--step-tokens", options.step_tokens,
+         "the most tokens that are read in a step: every running sequence's next one, then "
+         "prompts in pieces of 128 (default: --parallel + 512, and 15 more with --speculate)")
       ->check(whole_number(1, 1 << 20));
+  add_speculate_flag(app, options.speculate);
   app.add_option(
          "--prefix-cache-mb,--cache-ram", options.prefix_cache_mb,
          "MiB of all ranks together for keys and values of prompts, from which prompts that "

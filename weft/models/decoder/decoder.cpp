@@ -149,12 +149,9 @@ class Decoder : public CausalLM, public ReadsEach {
   }
 
   at::Tensor read_each(const at::Tensor& ids_B, std::span<nn::KvCache* const> caches) override {
-    std::vector<int64_t> starts;
-    for (const nn::KvCache* cache : caches) {
-      cache->check_room(1);
-      starts.push_back(cache->length());
-    }
-    PassContext context{angles_.each(starts, caches.front()->capacity()), {}, nullptr, caches};
+    const std::vector<int64_t> starts = positions_of(caches);
+    PassContext context{
+        angles_.each(starts, caches.front()->capacity()), {}, nullptr, caches, starts};
     context.num_sequences = ids_B.size(0);
     rows_.clear();
     const core::Profiled profiled("embedding, rest");

@@ -6,8 +6,6 @@
 #include <ATen/ops/log1p.h>
 #include <ATen/ops/tensor.h>
 
-#include <vector>
-
 #include "weft/core/error.h"
 #include "weft/models/config/config_rope.h"
 
@@ -109,6 +107,16 @@ LayerAngles PositionAngles::near(int64_t start, int64_t tokens, int64_t context)
   if (windowed_) angles.windowed = windowed_->near(start, tokens);
   if (query_growth_ != 0) angles.query_factors = query_factors(at::arange(start, start + tokens));
   return angles;
+}
+
+std::vector<int64_t> positions_of(std::span<nn::KvCache* const> caches) {
+  std::vector<int64_t> positions;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const bool comes_again = i > 0 && caches[i] == caches[i - 1];
+    positions.push_back(comes_again ? positions.back() + 1 : caches[i]->length());
+    caches[i]->check_room(positions.back() - caches[i]->length() + 1);
+  }
+  return positions;
 }
 
 LayerAngles PositionAngles::each(std::span<const int64_t> positions, int64_t context) {

@@ -7,10 +7,12 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "weft/models/config/config.h"
 #include "weft/models/load/weight_source.h"
 #include "weft/models/model.h"
+#include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
 
 namespace weft::models {
@@ -49,6 +51,10 @@ class NearAngles {
   /// Of runs of neighbouring positions, by their first.
   std::map<int64_t, nn::RopeAngles> near_;
 };
+
+/// Where tokens stand that are read behind the positions of caches, one for each; those of a cache
+/// that comes several times in a row follow one another. Throws ConfigError where one has no room.
+std::vector<int64_t> positions_of(std::span<nn::KvCache* const> caches);
 
 /// Rope's angles for the passes of one decoder.
 class PositionAngles {

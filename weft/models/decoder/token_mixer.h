@@ -33,6 +33,9 @@ struct PassContext {
   nn::KvCache* cache = nullptr;
   /// Of each sequence, one token of which is read; for passes that take_each.
   std::span<nn::KvCache* const> caches = {};
+  /// The position of each of these tokens. Where a cache comes several times in a row, its tokens
+  /// follow one another.
+  std::span<const int64_t> starts = {};
   /// Of the residual stream; layer numbers are the users'.
   nn::DropoutDraw dropout = {};
   /// Where the tokens stand, and those of this rank's residual stream.

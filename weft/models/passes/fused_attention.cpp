@@ -59,10 +59,7 @@ int64_t first_tile(int64_t start, int64_t window) {
 }  // namespace
 
 int64_t FusedAttention::Call::positions() const {
-  const auto is_shorter = [](const nn::KvCache* a, const nn::KvCache* b) {
-    return a->length() < b->length();
-  };
-  return (*std::ranges::max_element(caches, is_shorter))->length() + tokens;
+  return (has_own_caches() ? std::ranges::max(starts) : start(0)) + tokens;
 }
 
 // What the kernel needs for a tile of one head's queries, this thread's until its next one; lines

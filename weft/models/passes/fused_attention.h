@@ -46,8 +46,9 @@ class FusedAttention {
     /// heads there are.
     bool has_keys = false;
     /// One of all sequences, or one of each, all of one type: then each has one token, and angles
-    /// of its own.
+    /// and a position of its own.
     std::span<nn::KvCache* const> caches;
+    std::span<const int64_t> starts;
 
     int64_t rows() const { return batch * tokens; }
     bool has_own_caches() const { return caches.size() > 1; }
@@ -55,7 +56,9 @@ class FusedAttention {
       return *caches[has_own_caches() ? static_cast<size_t>(sequence) : 0];
     }
     /// The positions of a sequence before this pass.
-    int64_t start(int64_t sequence) const { return cache_of(sequence).length(); }
+    int64_t start(int64_t sequence) const {
+      return has_own_caches() ? starts[static_cast<size_t>(sequence)] : caches.front()->length();
+    }
     /// Null: there are none.
     const float* sinks() const {
       return spec->sinks.defined() ? spec->sinks.const_data_ptr<float>() : nullptr;

@@ -194,6 +194,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.layer = layer.kv_layer;
   call.has_keys = layer.kv_layer != index;
   call.caches = pass.caches;
+  call.starts = pass.context->starts;
   {
     const core::Profiled profiled("attention");
     const int64_t out = layer.heads * layer.head_dim;

@@ -54,7 +54,7 @@ class Pass {
   /// Whether run takes the cache, or null, in the present grad mode.
   virtual bool takes(const nn::KvCache* cache) const = 0;
   /// Whether run also takes one token each of sequences with caches of their own that it takes
-  /// (PassContext::caches).
+  /// (PassContext::caches), and up to most_as_alone tokens of each.
   virtual bool takes_each() const { return false; }
   /// A pass of at most so many tokens of one sequence gives each the bits that a pass of its own
   /// gives it.

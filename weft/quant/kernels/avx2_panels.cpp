@@ -50,17 +50,6 @@ __m256i add_products(__m256i sums, __m256i nibbles, __m256i x) {
 
 __m256i add_neighbours(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
 
-// Products of codes of 6 bits, four neighbouring columns added: two steps' pairs stay below
-// 63 * 127 * 2 * 2, which 16 bits hold.
-[[gnu::always_inline]] inline __m256i six_products(const uint8_t* codes, const __m256i* x) {
-  constexpr int kFours = 4;
-  __m256i steps[kFours];
-  load_sixes(codes, steps);
-  const __m256i first = add_products(_mm256_maddubs_epi16(steps[0], x[0]), steps[1], x[1]);
-  const __m256i second = add_products(_mm256_maddubs_epi16(steps[2], x[2]), steps[3], x[3]);
-  return _mm256_add_epi32(add_neighbours(first), add_neighbours(second));
-}
-
 // What codes are read with: of kTable4, the low and the high half of the code of each index.
 struct CodeTable {
   __m256i low = _mm256_setzero_si256(), high = low;
@@ -74,86 +63,83 @@ struct CodeTable {
   }
 };
 
-// Sums of products with the low and with the high half of codes of 8 bits.
-struct HalfSums {
-  __m256i low = _mm256_setzero_si256(), high = _mm256_setzero_si256();
-
-  [[gnu::always_inline]] void add(__m256i low_codes, __m256i high_codes, __m256i x) {
-    low = add_products(low, low_codes, x);
-    high = add_products(high, high_codes, x);
-  }
-  [[gnu::always_inline]] __m256 total() const {
-    const __m256i sixteens = _mm256_slli_epi32(add_neighbours(high), 4);
-    return _mm256_cvtepi32_ps(_mm256_add_epi32(add_neighbours(low), sixteens));
-  }
-};
-
-// Nibbles of step `step`.
-[[gnu::always_inline]] inline __m256i nibbles_of(const uint8_t* codes, int step) {
-  const __m256i both = load(codes + 4 * kPanelRows * (step % (kSteps / 2)));
-  return step < kSteps / 2 ? low_nibbles(both) : high_nibbles(both);
+// Four columns of a token for every row.
+[[gnu::always_inline]] inline __m256i columns(const int8_t* x) {
+  int four;
+  __builtin_memcpy(&four, x, sizeof(four));
+  return _mm256_set1_epi32(four);
 }
 
-// Eight rows' products of steps [kFirst, kFirst + kCount) with four columns of x at a time; `codes`
-// are their bytes of the block's first step.
-template <PanelNumbers kNumbers, int kFirst, int kCount>
-[[gnu::always_inline]] inline __m256 products(const uint8_t* codes, const CodeTable& table,
-                                              const __m256i* x) {
-  if constexpr (kNumbers == PanelNumbers::kCodes4) {
-    __m256i sums = _mm256_setzero_si256();
-#pragma GCC unroll 8
-    for (int j = kFirst; j < kFirst + kCount; ++j) {
-      sums = add_products(sums, nibbles_of(codes, j), x[j]);
+// A block's codes of eight rows as products take them, in steps of four columns; those of 8 bits by
+// their low and high halves.
+template <PanelNumbers kNumbers>
+struct Steps {
+  static constexpr bool kHasHalves =
+      kNumbers == PanelNumbers::kCodes8 || kNumbers == PanelNumbers::kTable4;
+  __m256i low[kSteps], high[kHasHalves ? kSteps : 1];
+
+  [[gnu::always_inline]] Steps(const uint8_t* codes, const CodeTable& table) {
+    if constexpr (kNumbers == PanelNumbers::kCodes6) {
+      load_sixes(codes, low);
+      load_sixes(codes + 3 * kPanelRows * kSteps / 2, low + kSteps / 2);
+      return;
     }
-    return _mm256_cvtepi32_ps(add_neighbours(sums));
-  } else if constexpr (kNumbers == PanelNumbers::kCodes6) {
-    __m256i sums = _mm256_setzero_si256();
-    for (int j = kFirst; j < kFirst + kCount; j += 4) {
-      sums = _mm256_add_epi32(sums, six_products(codes + 3 * kPanelRows * j, x + j));
-    }
-    return _mm256_cvtepi32_ps(sums);
-  } else {
-    HalfSums sums;
 #pragma GCC unroll 8
-    for (int j = kFirst; j < kFirst + kCount; ++j) {
-      if constexpr (kNumbers == PanelNumbers::kTable4) {
-        const __m256i indices = nibbles_of(codes, j);
-        sums.add(_mm256_shuffle_epi8(table.low, indices), _mm256_shuffle_epi8(table.high, indices),
-                 x[j]);
-      } else {
+    for (int j = 0; j < kSteps; ++j) {
+      if constexpr (kNumbers == PanelNumbers::kCodes8) {
         const __m256i both = load(codes + 4 * kPanelRows * j);
-        sums.add(low_nibbles(both), high_nibbles(both), x[j]);
+        low[j] = low_nibbles(both);
+        high[j] = high_nibbles(both);
+        continue;
+      }
+      const __m256i both = load(codes + 4 * kPanelRows * (j % (kSteps / 2)));
+      const __m256i nibbles = j < kSteps / 2 ? low_nibbles(both) : high_nibbles(both);
+      if constexpr (kHasHalves) {
+        low[j] = _mm256_shuffle_epi8(table.low, nibbles);
+        high[j] = _mm256_shuffle_epi8(table.high, nibbles);
+      } else {
+        low[j] = nibbles;
       }
     }
-    return sums.total();
   }
-}
 
-// A block of one token, four columns for every row.
-struct Columns {
-  __m256i fours[kSteps];
-
-  explicit Columns(const int8_t* codes) {
-    for (int j = 0; j < kSteps; ++j) {
-      int four;
-      __builtin_memcpy(&four, codes + 4 * j, sizeof(four));
-      fours[j] = _mm256_set1_epi32(four);
+  // Eight rows' products of steps [kFirst, kFirst + kCount) with a token's block.
+  template <int kFirst, int kCount>
+  [[gnu::always_inline]] __m256i product(const int8_t* x) const {
+    if constexpr (kNumbers == PanelNumbers::kCodes6) {
+      // Two steps' pairs stay below 63 * 127 * 2 * 2, which 16 bits hold.
+      __m256i sums = _mm256_setzero_si256();
+#pragma GCC unroll 8
+      for (int j = kFirst; j < kFirst + kCount; j += 2) {
+        const __m256i pairs = _mm256_maddubs_epi16(low[j], columns(x + 4 * j));
+        sums = _mm256_add_epi32(
+            sums, add_neighbours(add_products(pairs, low[j + 1], columns(x + 4 * j + 4))));
+      }
+      return sums;
     }
+    __m256i sums = _mm256_setzero_si256(), sixteens = sums;
+#pragma GCC unroll 8
+    for (int j = kFirst; j < kFirst + kCount; ++j) {
+      const __m256i fours = columns(x + 4 * j);
+      sums = add_products(sums, low[j], fours);
+      if constexpr (kHasHalves) sixteens = add_products(sixteens, high[j], fours);
+    }
+    if constexpr (!kHasHalves) return add_neighbours(sums);
+    return _mm256_add_epi32(add_neighbours(sums), _mm256_slli_epi32(add_neighbours(sixteens), 4));
   }
 };
 
-// One token's block: `upper` alone with 8 bits.
+// One token's block; of codes of 8 bits there is no `lower`.
 struct TokenBlock {
-  Columns upper, lower;
+  const int8_t *upper, *lower;
   float scale;
   const float* sums;
 };
 
 template <bool kIs16>
-TokenBlock token_block(const RoundedInputs& x, int64_t at) {
-  return {Columns(x.codes + at * kBlockColumns),
-          Columns((kIs16 ? x.lower_codes : x.codes) + at * kBlockColumns), x.scales[at],
-          x.sums + 2 * at};
+[[gnu::always_inline]] inline TokenBlock token_block(const RoundedInputs& x, int64_t at) {
+  return {x.codes + at * kBlockColumns, kIs16 ? x.lower_codes + at * kBlockColumns : nullptr,
+          x.scales[at], x.sums + 2 * at};
 }
 
 __m256 widen_bytes(const uint8_t* bytes) {
@@ -192,84 +178,108 @@ template <bool kIsShared>
   return {scales, load_scales<kIsShared>(form, from + form.scale_bytes(), w.shared + kPanelRows)};
 }
 
-// total += steps [kFirst, kFirst + kCount), which have one scale; `sum` is that of their codes.
-template <PanelNumbers kNumbers, int kFirst, int kCount, bool kIs16>
-[[gnu::always_inline]] inline __m256 add_steps(const BlockPlace& w, const TokenBlock& x, float sum,
-                                               const Scales& numbers, __m256 total) {
-  __m256 product = products<kNumbers, kFirst, kCount>(w.codes, w.table, x.upper.fours);
-  if constexpr (kIs16) {
-    product = _mm256_fmadd_ps(product, _mm256_set1_ps(kUpper),
-                              products<kNumbers, kFirst, kCount>(w.codes, w.table, x.lower.fours));
-  }
-  total = _mm256_fmadd_ps(product, _mm256_mul_ps(numbers.scales, _mm256_set1_ps(x.scale)), total);
-  return _mm256_fmadd_ps(numbers.offsets, _mm256_set1_ps(sum), total);
-}
-
-// total += a block's eight rows.
+// Eight rows of a block, taken apart once for all tokens.
 template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared>
-[[gnu::always_inline]] inline __m256 add_half(const PanelForm& form, const BlockPlace& w,
-                                              const TokenBlock& x, __m256 total) {
-  if constexpr (kGroups == 1) {
-    return add_steps<kNumbers, 0, kSteps, kIs16>(w, x, x.sums[0], scales_of<kIsShared>(form, w, 0),
-                                                 total);
-  } else {
-    total = add_steps<kNumbers, 0, kSteps / 2, kIs16>(w, x, x.sums[0] - x.sums[1],
-                                                      scales_of<kIsShared>(form, w, 0), total);
-    return add_steps<kNumbers, kSteps / 2, kSteps / 2, kIs16>(
-        w, x, x.sums[1], scales_of<kIsShared>(form, w, 1), total);
-  }
-}
+struct HalfBlock {
+  Steps<kNumbers> steps;
+  Scales groups[kGroups];
 
-// kPanels panels for one token: its row's first block is number `at`, the next ones each `stride`
-// further.
-template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kPanels>
-void multiply_run_of(const Panels& w, const PanelRun& run, const RoundedInputs& x, int64_t at,
-                     int64_t stride, float* y) {
-  const PanelForm form = w.form;
-  constexpr int64_t kHalfRows = kPanelRows / kHalves;
-  const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
-  const int64_t first = w.first_block, end = first + w.num_blocks;
-  const uint8_t* blocks = run.panel + w.shared_bytes() + first * form.block_bytes();
-  at += first * stride;
-  __m256 totals[kPanels][kHalves] = {};
-  for (int64_t b = first; b < end; ++b, blocks += form.block_bytes(), at += stride) {
-    const auto* const shared =
-        reinterpret_cast<const float*>(run.panel) + b / kSharedBlocks * form.shared_numbers();
-    const TokenBlock token = token_block<kIs16>(x, at);
-    for (int p = 0; p < kPanels; ++p) {
-      const uint8_t* const own = blocks + p * run.apart;
-      if (stride == 1) fetch_ahead<kPanels>(own, form.block_bytes());
-      for (int half = 0; half < kHalves; ++half) {
-        const BlockPlace place{own + half * form.scale_bytes() / kHalves,
-                               own + form.header_bytes() + 4 * kHalfRows * half,
-                               shared + p * run.apart / 4 + kHalfRows * half, table};
-        totals[p][half] =
-            add_half<kNumbers, kGroups, kIs16, kIsShared>(form, place, token, totals[p][half]);
-      }
+  [[gnu::always_inline]] HalfBlock(const PanelForm& form, const BlockPlace& w)
+      : steps(w.codes, w.table) {
+    for (int group = 0; group < kGroups; ++group) {
+      groups[group] = scales_of<kIsShared>(form, w, group);
     }
   }
-  for (int p = 0; p < kPanels; ++p) {
-    for (int half = 0; half < kHalves; ++half) {
-      _mm256_storeu_ps(y + p * run.rows_apart + kHalfRows * half, totals[p][half]);
+
+  // total += steps [kFirst, kFirst + kCount), which have one scale; `sum` is that of their codes.
+  // A sum of both parts is whole, so that only its way to float32 rounds.
+  template <int kFirst, int kCount>
+  [[gnu::always_inline]] __m256 add_steps(const TokenBlock& x, float sum, const Scales& numbers,
+                                          __m256 total) const {
+    __m256i product = steps.template product<kFirst, kCount>(x.upper);
+    if constexpr (kIs16) {
+      product = _mm256_add_epi32(_mm256_slli_epi32(product, 7),
+                                 steps.template product<kFirst, kCount>(x.lower));
+    }
+    const __m256 scales = _mm256_mul_ps(numbers.scales, _mm256_set1_ps(x.scale));
+    total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), scales, total);
+    return _mm256_fmadd_ps(numbers.offsets, _mm256_set1_ps(sum), total);
+  }
+
+  [[gnu::always_inline]] __m256 add_to(const TokenBlock& x, __m256 total) const {
+    if constexpr (kGroups == 1) {
+      return add_steps<0, kSteps>(x, x.sums[0], groups[0], total);
+    } else {
+      total = add_steps<0, kSteps / 2>(x, x.sums[0] - x.sums[1], groups[0], total);
+      return add_steps<kSteps / 2, kSteps / 2>(x, x.sums[1], groups[1], total);
     }
   }
+};
+
+constexpr int64_t kHalfRows = kPanelRows / kHalves;
+
+// Where half number `half` of block `block` of `panel` lies.
+[[gnu::always_inline]] inline BlockPlace place_of(const PanelForm& form, const uint8_t* panel,
+                                                  const uint8_t* block, int64_t shared_block,
+                                                  int half, const CodeTable& table) {
+  const auto* const shared =
+      reinterpret_cast<const float*>(panel) + shared_block / kSharedBlocks * form.shared_numbers();
+  return {block + half * form.scale_bytes() / kHalves,
+          block + form.header_bytes() + 4 * kHalfRows * half, shared + kHalfRows * half, table};
 }
 
 struct Avx2 {
   template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared>
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
-    const int64_t tokens = x.tile_tokens(first);
+    const PanelForm form = w.form;
+    const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
+    const int64_t tokens = x.tile_tokens(first), end = w.first_block + w.num_blocks;
+    const uint8_t* block = panel + w.shared_bytes() + w.first_block * form.block_bytes();
+    int64_t at = first * w.blocks_of_row() + w.first_block * tokens;
+    __m256 totals[kTileTokens][kHalves] = {};
+    for (int64_t b = w.first_block; b < end; ++b, block += form.block_bytes(), at += tokens) {
+      if (first == 0) fetch_ahead<1>(block, form.block_bytes());
+      for (int half = 0; half < kHalves; ++half) {
+        const HalfBlock<kNumbers, kGroups, kIs16, kIsShared> own(
+            form, place_of(form, panel, block, b, half, table));
+        for (int64_t t = 0; t < tokens; ++t) {
+          totals[t][half] = own.add_to(token_block<kIs16>(x, at + t), totals[t][half]);
+        }
+      }
+    }
     for (int64_t t = 0; t < tokens; ++t) {
-      multiply_run_of<kNumbers, kGroups, kIs16, kIsShared, 1>(
-          w, {panel}, x, first * w.blocks_of_row() + t, tokens, y.data + (first + t) * y.stride);
+      for (int half = 0; half < kHalves; ++half) {
+        _mm256_storeu_ps(y.data + (first + t) * y.stride + kHalfRows * half, totals[t][half]);
+      }
     }
   }
 
   template <PanelNumbers kNumbers, int kGroups, bool kIs16, bool kIsShared, int kPanels>
   static void multiply_run(const Panels& w, const PanelRun& run, const RoundedInputs& x,
                            const PanelOutputs& y) {
-    multiply_run_of<kNumbers, kGroups, kIs16, kIsShared, kPanels>(w, run, x, 0, 1, y.data);
+    const PanelForm form = w.form;
+    const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
+    const int64_t first = w.first_block, end = first + w.num_blocks;
+    const uint8_t* blocks = run.panel + w.shared_bytes() + first * form.block_bytes();
+    __m256 totals[kPanels][kHalves] = {};
+    for (int64_t b = first; b < end; ++b, blocks += form.block_bytes()) {
+      const TokenBlock token = token_block<kIs16>(x, b);
+      for (int p = 0; p < kPanels; ++p) {
+        const int64_t apart = p * run.apart;
+        fetch_ahead<kPanels>(blocks + apart, form.block_bytes());
+        for (int half = 0; half < kHalves; ++half) {
+          const HalfBlock<kNumbers, kGroups, kIs16, kIsShared> own(
+              form, place_of(form, run.panel + apart, blocks + apart, b, half, table));
+          totals[p][half] = own.add_to(token, totals[p][half]);
+        }
+      }
+    }
+    for (int p = 0; p < kPanels; ++p) {
+      for (int half = 0; half < kHalves; ++half) {
+        _mm256_storeu_ps(y.data + p * run.rows_apart + kHalfRows * half, totals[p][half]);
+      }
+    }
   }
 };
 

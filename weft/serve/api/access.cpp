@@ -98,7 +98,7 @@ HttpAnswer preflight_answer() {
   answer.status = 204;
   answer.content_type.clear();
   answer.fields = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-                   {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+                   {"Access-Control-Allow-Headers", "Authorization, Content-Type, *"},
                    {"Access-Control-Max-Age", "600"}};
   return answer;
 }

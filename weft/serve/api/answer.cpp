@@ -46,7 +46,8 @@ Answer::Answer(const CompletionRequest& request, std::unique_ptr<ReplyForm> form
       context_(context),
       is_chat_(request.is_chat),
       is_stream_(request.is_stream),
-      tells_logprobs_(request.num_logprobs >= 0) {}
+      tells_logprobs_(request.num_logprobs >= 0),
+      num_choices_(static_cast<size_t>(request.num_choices)) {}
 
 std::vector<uint64_t> Answer::start(const std::vector<std::string>& first_texts, const Usage& usage,
                                     const std::function<std::vector<uint64_t>()>& submit) {
@@ -91,7 +92,8 @@ void Answer::take(size_t choice, const SequenceEvent& event) {
   }
   if (!event.end) return;
   own.end = event.end;
-  usage_.num_reused += event.num_reused;
+  // The choices of a prompt have it in common.
+  if (choice % num_choices_ == 0) usage_.num_reused += event.num_reused;
   if (!event.error.empty()) error_ = event.error;
   if (++num_ended_ == choices_.size()) finish();
 }

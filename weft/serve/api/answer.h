@@ -53,6 +53,8 @@ class Answer {
   std::shared_ptr<HttpReply> reply_;
   Context context_;
   bool is_chat_, is_stream_, tells_logprobs_;
+  /// Of each prompt.
+  size_t num_choices_;
   Clock::time_point start_ = Clock::now();
 
   std::mutex mutex_;

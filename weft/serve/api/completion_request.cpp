@@ -96,7 +96,7 @@ void read_stream(Fields& fields, CompletionRequest& request) {
   const json* const options = fields.get("stream_options");
   if (options == nullptr) return;
   if (!request.is_stream) throw ApiError::invalid("stream_options", "needs stream: true");
-  Fields of_stream(*options);
+  Fields of_stream(*options, "stream_options");
   request.includes_usage = of_stream.boolean("include_usage").value_or(false);
   of_stream.boolean("include_obfuscation");
 }
@@ -111,8 +111,7 @@ std::string ordered(const std::string& text, const std::vector<std::string>& pat
 std::optional<grammar::Source> read_response_format(Fields& fields, const std::string& text) {
   const json* const format = fields.get("response_format");
   if (format == nullptr) return std::nullopt;
-  if (!format->is_object()) throw ApiError::invalid("response_format", "expected an object");
-  Fields of_format(*format);
+  Fields of_format(*format, "response_format");
   const std::string type = of_format.string("type").value_or("");
   if (type == "text") return std::nullopt;
   if (type == "json_object") return grammar::Source{grammar::Form::kJsonObject, ""};
@@ -139,8 +138,7 @@ std::vector<grammar::Source> read_other_grammars(Fields& fields, const std::stri
   }
   const json* const outputs = fields.get("structured_outputs");
   if (outputs == nullptr) return sources;
-  if (!outputs->is_object()) throw ApiError::invalid("structured_outputs", "expected an object");
-  Fields of_outputs(*outputs);
+  Fields of_outputs(*outputs, "structured_outputs");
   if (const json* const schema = of_outputs.get("json")) {
     const bool is_text = schema->is_string();
     sources.push_back({grammar::Form::kJsonSchema,
@@ -194,7 +192,7 @@ std::string read_content(const json& content, const std::string& where) {
   if (!content.is_array()) throw ApiError::invalid(where, "expected a string or a list of parts");
   std::string text;
   for (const json& part : content) {
-    Fields fields(part);
+    Fields fields(part, where);
     const std::string type = fields.string("type").value_or("");
     if (type != "text") {
       throw ApiError::invalid(where, core::join("a part of type ", core::quote(type),
@@ -207,8 +205,7 @@ std::string read_content(const json& content, const std::string& where) {
 
 text::Message read_message(const json& message, size_t index) {
   const std::string where = core::join("messages[", index, "]");
-  if (!message.is_object()) throw ApiError::invalid(where, "expected an object");
-  Fields fields(message);
+  Fields fields(message, where);
   std::string role = fields.string("role").value_or("");
   if (role == "developer") role = "system";
   constexpr std::array kRoles = {"system", "user", "assistant", "tool"};

@@ -88,6 +88,7 @@ AnswerParser::Options Completions::parsing_of(const CompletionRequest& request) 
   if (!request.is_chat) return parsing;
   parsing.format = tool_format_;
   parsing.parses_calls = !request.tools.empty();
+  for (const Tool& tool : request.tools) parsing.functions.push_back(tool.name);
   parsing.begins_in_calls =
       parsing.parses_calls && request.tool_choice.kind == ToolChoice::Kind::kRequired;
   if (!model_.chat_template->mentions("<think>")) return parsing;

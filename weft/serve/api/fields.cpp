@@ -20,8 +20,10 @@ constexpr size_t kShownBytes = 60;
 
 }  // namespace
 
-Fields::Fields(const nlohmann::json& object) : object_(object) {
-  if (!object.is_object()) throw ApiError::invalid("", "the body is no JSON object");
+Fields::Fields(const nlohmann::json& object, const std::string& where) : object_(object) {
+  if (object.is_object()) return;
+  throw ApiError::invalid(where,
+                          where.empty() ? "the body is no JSON object" : "expected an object");
 }
 
 const nlohmann::json* Fields::get(const std::string& name) {

@@ -13,8 +13,9 @@ namespace weft::serve {
 /// 400, naming the field, for a value of another type or out of range.
 class Fields {
  public:
-  /// `object` must outlive this.
-  explicit Fields(const nlohmann::json& object);
+  /// `object`, which must outlive this, is what `where` names; empty: the whole body. Throws
+  /// ApiError, 400, if it is none.
+  explicit Fields(const nlohmann::json& object, const std::string& where = "");
 
   /// Null if it is absent.
   const nlohmann::json* get(const std::string& name);

@@ -138,6 +138,8 @@ std::string Metrics::text(const SchedulerState& state, const SchedulerOptions& o
          single("num_requests_waiting", "gauge", state.num_waiting) +
          single("kv_cache_usage_perc", "gauge", kept) +
          single("num_preemptions_total", "counter", state.num_preempted) +
+         single("spec_decode_num_draft_tokens_total", "counter", state.num_guessed) +
+         single("spec_decode_num_accepted_tokens_total", "counter", state.num_guessed_right) +
          single("prompt_tokens_total", "counter", prompt_tokens_) +
          single("prompt_tokens_cached_total", "counter", reused_tokens_) +
          prefix_text(state.prefix, options.prefix) +

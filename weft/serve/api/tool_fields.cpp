@@ -66,7 +66,11 @@ void read_choice(Fields& fields, CompletionRequest& request) {
   if (given->is_object()) {
     const json function = given->value("function", json::object());
     choice.kind = ToolChoice::Kind::kRequired;
-    choice.name = function.is_object() ? function.value("name", "") : "";
+    const bool has_name = function.is_object() && function.contains("name");
+    if (!has_name || !function["name"].is_string()) {
+      throw ApiError::invalid("tool_choice", "expected an object with a function's name");
+    }
+    choice.name = function["name"].get<std::string>();
     const bool is_known = std::ranges::any_of(
         request.tools, [&](const Tool& tool) { return tool.name == choice.name; });
     if (is_known) return;

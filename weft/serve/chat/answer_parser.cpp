@@ -212,6 +212,16 @@ void AnswerParser::end_call(std::string_view body, AnswerPiece& piece) {
   }
 }
 
+// Objects without a mark may be an answer in words.
+bool AnswerParser::are_meant(std::string_view text,
+                             const std::vector<text::ToolCall>& calls) const {
+  if (options_.format != ToolFormat::kLlama || options_.functions.empty()) return true;
+  if (stripped(text).starts_with(kPythonTag)) return true;
+  return std::ranges::all_of(calls, [&](const text::ToolCall& call) {
+    return std::ranges::find(options_.functions, call.name) != options_.functions.end();
+  });
+}
+
 AnswerPiece AnswerParser::finish() {
   AnswerPiece piece;
   std::string rest = std::exchange(pending_, {});
@@ -222,6 +232,7 @@ AnswerPiece AnswerParser::finish() {
     if (!is_space || !has_calls_) piece.content = std::move(rest);
   } else {
     piece.calls = parse_calls(options_.format, rest);
+    if (!are_meant(rest, piece.calls)) piece.calls.clear();
     const bool had_marker = options_.format != ToolFormat::kLlama && !options_.begins_in_calls;
     if (piece.calls.empty()) {
       piece.content = (had_marker ? std::string(begin_marker(options_.format)) : "") + rest;

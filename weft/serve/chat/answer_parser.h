@@ -28,6 +28,8 @@ class AnswerParser {
     /// The prompt has begun the reasoning, or the answer is calls alone.
     bool begins_in_reasoning = false;
     bool begins_in_calls = false;
+    /// The functions of which an object that no mark tells from words is a call; none: any.
+    std::vector<std::string> functions = {};
   };
   explicit AnswerParser(const Options& options);
 
@@ -44,6 +46,7 @@ class AnswerParser {
   bool step_words(AnswerPiece& piece);
   bool step_call(AnswerPiece& piece);
   void end_call(std::string_view body, AnswerPiece& piece);
+  bool are_meant(std::string_view text, const std::vector<text::ToolCall>& calls) const;
 
   Options options_;
   State state_ = State::kBegin;

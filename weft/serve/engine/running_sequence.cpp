@@ -35,17 +35,19 @@ DrawnToken logprobs_of(std::span<const float> logits, int64_t token, int64_t cou
 }
 
 RunningSequence::RunningSequence(uint64_t number, SequenceRequest request, SequenceSink sink,
-                                 const text::Tokenizer& tokenizer)
+                                 const text::Tokenizer& tokenizer, int64_t most_guesses)
     : number_(number),
       request_(std::move(request)),
       sink_(std::move(sink)),
       sampler_(request_.options.generate.sampler),
-      stream_(tokenizer, request_.options) {}
+      stream_(tokenizer, request_.options),
+      most_guesses_(request_.pooling ? 0 : most_guesses) {}
 
 bool RunningSequence::begin(std::vector<PieceKey> keys) {
   keys_ = std::move(keys);
   if (std::exchange(has_begun_, true)) return false;
   sampler_.begin(request_.prompt);
+  if (most_guesses_ > 0) lookup_.emplace(request_.prompt, most_guesses_);
   return true;
 }
 
@@ -85,13 +87,13 @@ Wanted RunningSequence::wanted() const {
   return needs_logits || request_.num_logprobs >= 0 ? Wanted::kLogits : Wanted::kLikeliest;
 }
 
-StepPart RunningSequence::next_part(int64_t slot, int64_t most_again) const {
+StepPart RunningSequence::next_part(int64_t slot, int64_t most_at_once) const {
   const auto& prompt = request_.prompt;
   const int64_t num_prompt = std::ssize(prompt);
   StepPart part{slot, num_read_, Wanted::kNothing, {}, request_.adapter};
   if (num_read_ >= num_prompt) {
     const int64_t first = num_read_ - num_prompt;
-    const int64_t count = reads_known() ? std::min(num_known() - num_read_, most_again) : 1;
+    const int64_t count = reads_known() ? std::min(num_known() - num_read_, most_at_once) : 1;
     part.tokens.assign(drawn_.begin() + first, drawn_.begin() + first + count);
     if (!reads_known()) want(part);
     return part;
@@ -103,14 +105,28 @@ StepPart RunningSequence::next_part(int64_t slot, int64_t most_again) const {
   return part;
 }
 
+void RunningSequence::add_guesses(int64_t limit, int64_t context, StepPart& part) {
+  if (!lookup_) return;
+  // Reading the last token and guesses yields one token more than there are guesses.
+  const int64_t room =
+      std::min(request_.options.generate.max_tokens - num_drawn(), context - num_read_) - 1;
+  const std::vector<int64_t> guesses = lookup_->guess(std::min(limit, room));
+  part.num_guessed = std::ssize(guesses);
+  part.tokens.insert(part.tokens.end(), guesses.begin(), guesses.end());
+  want(part);
+}
+
 void RunningSequence::want(StepPart& part) const {
   part.wanted = wanted();
-  if (part.wanted == Wanted::kLikeliest) part.num_likeliest = sampler_.num_likeliest();
+  if (part.wanted != Wanted::kLikeliest) return;
+  part.num_likeliest = sampler_.num_likeliest();
+  // For a token that is drawn the sampler counts up to two more that penalties change.
+  if (sampler_.needs_logits()) part.num_likeliest += 2 * part.num_guessed;
 }
 
 // Throws ConfigError if the logits are none.
-int64_t RunningSequence::draw(const PartScores& scores, SequenceEvent& event) {
-  if (wanted() == Wanted::kLikeliest) return sampler_.sample_likeliest(scores.likeliest);
+int64_t RunningSequence::draw(Wanted wanted, const PartScores& scores, SequenceEvent& event) {
+  if (wanted == Wanted::kLikeliest) return sampler_.sample_likeliest(scores.likeliest);
   const int64_t token = sampler_.sample(scores.logits);
   if (request_.num_logprobs >= 0) {
     event.token = logprobs_of(scores.logits, token, request_.num_logprobs);
@@ -151,13 +167,31 @@ bool RunningSequence::take_hidden(std::span<const float> hidden, SequenceEvent& 
   return true;
 }
 
+// Row i follows guess i - 1: it is drawn from only if all guesses before it were. The state of the
+// cache behind a wrong one is forgotten by the next part's start.
+bool RunningSequence::take_tokens(const StepPart& part, const PartScores& scores, int64_t context) {
+  const auto guesses = std::span(part.tokens).last(static_cast<size_t>(part.num_guessed));
+  bool is_over = false, is_right = true;
+  size_t row = 0;
+  for (; is_right && !is_over; ++row) {
+    if (row > 0) ++num_read_;
+    SequenceEvent event;
+    is_over = take_token(draw(part.wanted, scores.row(row), event), context, event);
+    if (lookup_) lookup_->add(drawn_.back());
+    tell(event);
+    is_right = row < guesses.size() && drawn_.back() == guesses[row];
+  }
+  if (lookup_) lookup_->learn(part.num_guessed, static_cast<int64_t>(row) - 1);
+  return is_over;
+}
+
 bool RunningSequence::take(const StepPart& part, const PartScores& scores, int64_t context) {
-  num_read_ += std::ssize(part.tokens);
+  num_read_ += std::ssize(part.tokens) - part.num_guessed;
   if (part.wanted == Wanted::kNothing) return false;
-  SequenceEvent event;
   try {
-    const bool is_over = request_.pooling ? take_hidden(scores.hidden, event)
-                                          : take_token(draw(scores, event), context, event);
+    if (!request_.pooling) return take_tokens(part, scores, context);
+    SequenceEvent event;
+    const bool is_over = take_hidden(scores.hidden, event);
     tell(event);
     return is_over;
   } catch (const core::Error& error) {

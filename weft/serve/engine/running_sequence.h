@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "weft/generate/prompt_lookup.h"
 #include "weft/generate/sampler.h"
 #include "weft/generate/text_stream.h"
 #include "weft/serve/engine/prefix_cache.h"
@@ -16,9 +18,10 @@ namespace weft::serve {
 /// A sequence from its request to its end: what it has read and drawn, and its text.
 class RunningSequence {
  public:
-  /// `tokenizer` must outlive this. Throws ConfigError as TextStream and Sampler.
+  /// `tokenizer` must outlive this. At most `most_guesses` tokens are guessed at a time. Throws
+  /// ConfigError as TextStream and Sampler.
   RunningSequence(uint64_t number, SequenceRequest request, SequenceSink sink,
-                  const text::Tokenizer& tokenizer);
+                  const text::Tokenizer& tokenizer, int64_t most_guesses = 0);
 
   uint64_t number() const { return number_; }
   size_t client() const { return request_.client; }
@@ -47,10 +50,13 @@ class RunningSequence {
   /// Goes on behind that piece, which a page has.
   void skip_piece();
   /// What it reads next: its last token, or the next piece of its prompt, or of what was drawn at
-  /// most `most_again` tokens.
-  StepPart next_part(int64_t slot, int64_t most_again = 1) const;
-  /// Takes what its part has given and tells the sink. True if it has ended; `context`: the most
-  /// positions.
+  /// most `most_at_once` tokens.
+  StepPart next_part(int64_t slot, int64_t most_at_once = 1) const;
+  /// Adds guesses of what follows to its last token, at most `limit`, none behind `context`
+  /// positions, if it guesses at all; to be asked for each of its last tokens.
+  void add_guesses(int64_t limit, int64_t context, StepPart& part);
+  /// Takes what its part has given and tells the sink: of guesses those that were right, and one
+  /// token more. True if it has ended; `context`: the most positions.
   bool take(const StepPart& part, const PartScores& scores, int64_t context);
   /// Tells the sink that it is over.
   void end(SequenceEnd end, const std::string& error);
@@ -58,7 +64,8 @@ class RunningSequence {
  private:
   Wanted wanted() const;
   void want(StepPart& part) const;
-  int64_t draw(const PartScores& scores, SequenceEvent& event);
+  int64_t draw(Wanted wanted, const PartScores& scores, SequenceEvent& event);
+  bool take_tokens(const StepPart& part, const PartScores& scores, int64_t context);
   bool take_token(int64_t token, int64_t context, SequenceEvent& event);
   bool take_hidden(std::span<const float> hidden, SequenceEvent& event);
   void tell(SequenceEvent& event);
@@ -68,6 +75,9 @@ class RunningSequence {
   SequenceSink sink_;
   generate::Sampler sampler_;
   generate::TextStream stream_;
+  int64_t most_guesses_;
+  /// Once it has begun, where tokens are guessed: a sequence that waits needs none.
+  std::optional<generate::PromptLookup> lookup_;
   std::vector<PieceKey> keys_;
   /// With a pooling: hidden states so far.
   std::vector<double> sum_;

@@ -26,6 +26,7 @@ SchedulerOptions checked_options(const SchedulerOptions& options) {
   check_range("context", options.context, 1, kMost);
   check_range("slots", options.slots, 1, 1024);
   check_range("max_queue", options.max_queue, 1, kMost);
+  check_range("speculate", options.speculate, 0, generate::kMostGuesses);
   check_range("step_tokens", options.step_tokens, options.slots + kPieceTokens, kMost);
   if (options.kv_pieces != 0) {
     const int64_t least = options.state_pieces + pieces_of(options.context);
@@ -61,8 +62,8 @@ std::optional<std::vector<uint64_t>> Scheduler::submit(
                                                &RunningSequence::client) >= options_.max_queue;
   if (state_.is_draining || is_full) return std::nullopt;
   for (auto& [request, sink] : sequences) {
-    made.push_back(std::make_unique<RunningSequence>(last_number_ + 1, std::move(request),
-                                                     std::move(sink), tokenizer_));
+    made.push_back(std::make_unique<RunningSequence>(
+        last_number_ + 1, std::move(request), std::move(sink), tokenizer_, options_.speculate));
     numbers.push_back(++last_number_);
   }
   std::ranges::move(made, std::back_inserter(queue_));
@@ -198,6 +199,14 @@ bool Scheduler::make_room(int64_t slot, int64_t tokens) {
   return true;
 }
 
+// How many guesses the slot's sequence may read behind what is planned of it: for these no other
+// one loses its slot.
+int64_t Scheduler::room_for_guesses(int64_t slot) const {
+  const int64_t planned = planned_[static_cast<size_t>(slot)];
+  return options_.kv_pieces == 0 ? generate::kMostGuesses
+                                 : pieces_of(planned) * kPieceTokens - planned;
+}
+
 // It waits before all that are younger.
 void Scheduler::preempt(int64_t slot) {
   Slot lost = std::move(slots_[static_cast<size_t>(slot)]);
@@ -238,7 +247,7 @@ void Scheduler::add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan
                           int64_t& left) {
   if (!load_pages(slot, being_read, plan)) return;
   const RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
-  StepPart part = sequence.next_part(slot, std::min(left, options_.most_again));
+  StepPart part = sequence.next_part(slot, std::min(left, options_.most_as_alone));
   const int64_t tokens = std::ssize(part.tokens);
   if (tokens > left) {
     left = 0;
@@ -256,17 +265,32 @@ void Scheduler::add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan
   plan.parts.push_back(std::move(part));
 }
 
-// The oldest first: the others make room for it.
+// Reads the last token of a slot's sequence and guesses of what follows it, if there is room.
+void Scheduler::add_last(int64_t slot, StepPlan& plan, TokensLeft& left) {
+  if (!make_room(slot, 1)) return;
+  RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
+  StepPart part = sequence.next_part(slot);
+  // A prompt's next piece always has room, so that guesses can't hold it up.
+  const int64_t limit = std::min({left.any - kPieceTokens, left.guesses, room_for_guesses(slot)});
+  sequence.add_guesses(limit, options_.context, part);
+  left.any -= part.num_guessed;
+  left.guesses -= part.num_guessed;
+  plan.parts.push_back(std::move(part));
+}
+
+// The oldest first: the others make room for it. Last tokens come before prompts.
 StepPlan Scheduler::make_plan() {
   StepPlan plan;
-  int64_t left = options_.step_tokens;
+  TokensLeft left{options_.step_tokens, options_.most_as_alone};
   std::vector<int64_t> running;
   std::ranges::fill(planned_, 0);
   for (int64_t i = 0; i < std::ssize(slots_); ++i) {
     const Slot& slot = slots_[static_cast<size_t>(i)];
     if (slot == nullptr) continue;
     running.push_back(i);
-    if (!slot->reads_known()) --left;
+    if (slot->reads_known()) continue;
+    --left.any;
+    --left.guesses;
   }
   std::ranges::sort(running, {},
                     [this](int64_t slot) { return slots_[static_cast<size_t>(slot)]->number(); });
@@ -275,9 +299,9 @@ StepPlan Scheduler::make_plan() {
     const Slot& slot = slots_[static_cast<size_t>(i)];
     if (slot == nullptr) continue;
     if (slot->reads_known()) {
-      if (left > 0) add_piece(i, being_read, plan, left);
-    } else if (make_room(i, 1)) {
-      plan.parts.push_back(slot->next_part(i));
+      if (left.any > 0) add_piece(i, being_read, plan, left.any);
+    } else {
+      add_last(i, plan, left);
     }
   }
   plan.freed = std::exchange(freed_, {});
@@ -300,12 +324,19 @@ StepPlan Scheduler::next_plan(std::chrono::milliseconds most) {
 }
 
 void Scheduler::take(const StepPlan& plan, const std::vector<PartScores>& scores) {
+  int64_t num_guessed = 0, num_right = 0;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const StepPart& part = plan.parts[i];
     Slot& slot = slots_[static_cast<size_t>(part.slot)];
-    if (slot->take(part, scores[i], options_.context)) free_slot(part.slot);
+    const int64_t drawn = slot->num_drawn();
+    const bool is_over = slot->take(part, scores[i], options_.context);
+    num_guessed += part.num_guessed;
+    num_right += std::max<int64_t>(slot->num_drawn() - drawn - 1, 0);
+    if (is_over) free_slot(part.slot);
   }
   const std::lock_guard lock(mutex_);
+  state_.num_guessed += num_guessed;
+  state_.num_guessed_right += num_right;
   step_start_.reset();
 }
 

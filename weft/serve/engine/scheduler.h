@@ -37,9 +37,11 @@ struct SchedulerOptions {
   int64_t kv_pieces = 0;
   /// What a sequence takes of these beside its positions: recurrent layers' states.
   int64_t state_pieces = 0;
-  /// How many drawn tokens a sequence that has lost its slot reads at once: at most
-  /// StepRunner::most_as_alone.
-  int64_t most_again = 1;
+  /// How many drawn tokens a sequence that has lost its slot reads at once, and how many last
+  /// tokens of sequences a step reads with guesses: at most StepRunner::most_as_alone.
+  int64_t most_as_alone = 1;
+  /// How many tokens are guessed at a time, 0 to generate::kMostGuesses.
+  int64_t speculate = 0;
   /// Keys and values of prompts that are kept for others.
   PrefixCacheOptions prefix = {};
 };
@@ -63,6 +65,9 @@ struct SchedulerState {
   int64_t num_kept = 0;
   /// How often a sequence lost its slot to an older one.
   int64_t num_preempted = 0;
+  /// Tokens that were guessed, and those of them that became answers'.
+  int64_t num_guessed = 0;
+  int64_t num_guessed_right = 0;
   /// How long the step takes that runs now; 0: none.
   double step_seconds = 0;
   bool is_draining = false;
@@ -108,6 +113,10 @@ class Scheduler {
 
  private:
   using Slot = std::unique_ptr<RunningSequence>;
+  /// What a step that is planned has room for: tokens of any kind, and of them guesses.
+  struct TokensLeft {
+    int64_t any, guesses;
+  };
 
   void take_cancelled();
   void fill_slots();
@@ -117,9 +126,11 @@ class Scheduler {
   int64_t youngest() const;
   int64_t kept_pieces() const;
   bool make_room(int64_t slot, int64_t tokens);
+  int64_t room_for_guesses(int64_t slot) const;
   void preempt(int64_t slot);
   void free_slot(int64_t slot);
   StepPlan make_plan();
+  void add_last(int64_t slot, StepPlan& plan, TokensLeft& left);
   void add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan, int64_t& left);
   bool load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan);
   void note_state();

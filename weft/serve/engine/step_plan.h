@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 namespace weft::serve {
@@ -29,6 +30,12 @@ struct StepPart {
   int64_t adapter = 0;
   /// Of the likeliest tokens that may follow, how many are wanted.
   int64_t num_likeliest = 1;
+  /// How many of the tokens, at the end, are guesses of what is drawn next. Then they follow the
+  /// sequence's last token alone, and what rank 0 wants to know it wants of each of them as well.
+  int64_t num_guessed = 0;
+
+  /// Whether it reads on where everything before is read, rather than several known tokens.
+  bool reads_last() const { return std::ssize(tokens) == 1 + num_guessed; }
 };
 
 /// Keys and values of one piece, which go from a page to a slot or back.

@@ -11,7 +11,7 @@
 #include "weft/models/reads_each.h"
 #include "weft/nn/adapters/adapter_scope.h"
 
-// Shape letters: B sequences, T tokens, D width, V vocabulary.
+// Shape letters: B sequences or rows, N rows of a part, T tokens, D width, V vocabulary.
 
 namespace weft::serve {
 
@@ -85,23 +85,25 @@ at::Tensor StepRunner::read_each(const at::Tensor& ids_B, const std::vector<nn::
   return at::cat(rows);
 }
 
-// One token of each sequence that reads no more, together.
+// The last token of each sequence that has read all others, with its guesses, together.
 void StepRunner::read_tokens(const StepPlan& plan) {
   std::vector<int64_t> ids;
-  std::vector<size_t> indices;
   std::vector<nn::KvCache*> caches;
   std::vector<int64_t> adapters;
-  for (size_t i = 0; i < plan.parts.size(); ++i) {
-    if (plan.parts[i].tokens.size() != 1) continue;
-    indices.push_back(i);
-    ids.push_back(plan.parts[i].tokens.front());
-    adapters.push_back(plan.parts[i].adapter);
-    caches.push_back(&cache_of(plan.parts[i].slot, plan.parts[i].start, 1));
+  for (const StepPart& part : plan.parts) {
+    if (!part.reads_last()) continue;
+    ids.insert(ids.end(), part.tokens.begin(), part.tokens.end());
+    adapters.resize(ids.size(), part.adapter);
+    caches.resize(ids.size(), &cache_of(part.slot, part.start, std::ssize(part.tokens)));
   }
   if (ids.empty()) return;
   const at::Tensor x_B1D = read_each(at::tensor(ids, at::kLong), caches, adapters);
-  for (size_t row = 0; row < indices.size(); ++row) {
-    last_11D_[indices[row]] = x_B1D.narrow(0, static_cast<int64_t>(row), 1);
+  int64_t row = 0;
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    if (!plan.parts[i].reads_last()) continue;
+    const int64_t count = std::ssize(plan.parts[i].tokens);
+    last_N1D_[i] = x_B1D.narrow(0, row, count);
+    row += count;
   }
 }
 
@@ -110,38 +112,41 @@ void StepRunner::read_piece(const StepPart& part, size_t index) {
   const at::Tensor ids_1T = at::tensor(part.tokens, at::kLong).unsqueeze(0);
   nn::KvCache& cache = cache_of(part.slot, part.start, std::ssize(part.tokens));
   const at::Tensor x_1TD = model_->forward(ids_1T, &cache);
-  last_11D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
+  last_N1D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
   if (part.wanted == Wanted::kHiddenSum) hidden_D_[index] = x_1TD[0].to(at::kFloat).sum(0);
 }
 
 void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores) {
-  std::vector<at::Tensor> rows;
+  std::vector<at::Tensor> last_N1D;
   std::vector<size_t> indices;
   std::vector<int64_t> adapters;
+  int64_t num_likeliest = 1;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
-    if (plan.parts[i].wanted != wanted) continue;
-    adapters.push_back(plan.parts[i].adapter);
-    rows.push_back(last_11D_[i]);
+    const StepPart& part = plan.parts[i];
+    if (part.wanted != wanted) continue;
+    last_N1D.push_back(last_N1D_[i]);
     indices.push_back(i);
+    scores[i].num_rows = static_cast<size_t>(last_N1D_[i].size(0));
+    adapters.insert(adapters.end(), scores[i].num_rows, part.adapter);
+    num_likeliest = std::max(num_likeliest, part.num_likeliest);
   }
-  if (rows.empty()) return;
-  const at::Tensor x_B1D = at::cat(rows);
+  if (indices.empty()) return;
+  const at::Tensor x_B1D = at::cat(last_N1D);
   const nn::AdapterScope scope(adapters);
-  if (wanted == Wanted::kLikeliest) {
-    int64_t count = 1;
-    for (const size_t i : indices) count = std::max(count, plan.parts[i].num_likeliest);
-    likeliest_ = model_->likeliest(x_B1D, count);
-    const auto size = static_cast<size_t>(count);
-    for (size_t row = 0; row < rows.size(); ++row) {
-      scores[indices[row]].likeliest = std::span(likeliest_).subspan(row * size, size);
+  const auto give = [&](auto all, auto PartScores::*place) {
+    const size_t size = all.size() / adapters.size();
+    for (const size_t i : indices) {
+      scores[i].*place = all.first(scores[i].num_rows * size);
+      all = all.subspan(scores[i].num_rows * size);
     }
-    return;
+  };
+  if (wanted == Wanted::kLikeliest) {
+    likeliest_ = model_->likeliest(x_B1D, num_likeliest);
+    return give(std::span<const nn::Largest>(likeliest_), &PartScores::likeliest);
   }
   logits_BV_ = model_->logits(x_B1D).select(1, 0).to(at::kFloat).contiguous();
-  const auto size = static_cast<size_t>(logits_BV_.size(1));
-  for (size_t row = 0; row < rows.size(); ++row) {
-    scores[indices[row]].logits = {logits_BV_.const_data_ptr<float>() + row * size, size};
-  }
+  give(std::span(logits_BV_.const_data_ptr<float>(), static_cast<size_t>(logits_BV_.numel())),
+       &PartScores::logits);
 }
 
 void StepRunner::tell_hidden(const StepPlan& plan, std::vector<PartScores>& scores) {
@@ -150,20 +155,20 @@ void StepRunner::tell_hidden(const StepPlan& plan, std::vector<PartScores>& scor
     if (wanted != Wanted::kHidden && wanted != Wanted::kHiddenSum) continue;
     at::Tensor& hidden_D = hidden_D_[i];
     // The sum of one token's.
-    if (!hidden_D.defined()) hidden_D = last_11D_[i].flatten().to(at::kFloat).contiguous();
+    if (!hidden_D.defined()) hidden_D = last_N1D_[i].flatten().to(at::kFloat).contiguous();
     scores[i].hidden = {hidden_D.const_data_ptr<float>(), static_cast<size_t>(hidden_D.numel())};
   }
 }
 
 std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   const c10::InferenceMode inference;
-  last_11D_.assign(plan.parts.size(), {});
+  last_N1D_.assign(plan.parts.size(), {});
   hidden_D_.assign(plan.parts.size(), {});
   for (const int64_t slot : plan.freed) caches_[static_cast<size_t>(slot)].reset();
   for (const PageCopy& copy : plan.loads) load(copy);
   read_tokens(plan);
   for (size_t i = 0; i < plan.parts.size(); ++i) {
-    if (plan.parts[i].tokens.size() > 1) read_piece(plan.parts[i], i);
+    if (!plan.parts[i].reads_last()) read_piece(plan.parts[i], i);
   }
   for (const PageCopy& copy : plan.stores) store(copy);
   std::vector<PartScores> scores(plan.parts.size());

@@ -14,19 +14,29 @@
 
 namespace weft::serve {
 
-/// What is known of a part; which, its plan says.
+/// What is known of a part, until the runner's next step; which, its plan says.
 struct PartScores {
-  /// At least as many as its plan wants (nn::largest), until the runner's next step.
+  /// At least as many as its plan wants (nn::largest).
   std::span<const nn::Largest> likeliest = {};
-  /// Of the whole vocabulary, until the runner's next step.
+  /// Of the whole vocabulary.
   std::span<const float> logits = {};
-  /// As wide as the model, until the runner's next step.
+  /// As wide as the model.
   std::span<const float> hidden = {};
+  /// Of how many of the part's tokens, the last ones, likeliest or logits are, end to end.
+  size_t num_rows = 1;
+
+  /// Of one of them.
+  PartScores row(size_t index) const {
+    const auto of_row = [&](auto all) {
+      return all.subspan(index * (all.size() / num_rows), all.size() / num_rows);
+    };
+    return {of_row(likeliest), of_row(logits), hidden};
+  }
 };
 
-/// Runs steps of several sequences through a model that is cut over ranks. Parts of one token go
-/// through the model together, each longer one by itself: a sequence's numbers are the same, bit
-/// for bit, whatever others are in its steps.
+/// Runs steps of several sequences through a model that is cut over ranks. Sequences' last tokens
+/// go through the model together, with guesses of what follows them, each longer part by itself: a
+/// sequence's numbers are the same, bit for bit, whatever others are in its steps.
 class StepRunner {
  public:
   /// `context`: the most positions of a sequence; `slots`: the most sequences. Not collective.
@@ -79,8 +89,8 @@ class StepRunner {
   std::vector<std::unique_ptr<nn::KvCache>> caches_;
   /// One piece each, from the first page that was used on.
   std::vector<nn::KvCache> pages_;
-  /// Of the step's parts: the last token's hidden state, [1, 1, D].
-  std::vector<at::Tensor> last_11D_;
+  /// Of the step's parts: the hidden states of the last token and of guesses before it, [N, 1, D].
+  std::vector<at::Tensor> last_N1D_;
   /// Of parts whose hidden states are wanted.
   std::vector<at::Tensor> hidden_D_;
   at::Tensor logits_BV_;

@@ -196,15 +196,24 @@ class Connection {
     });
   }
 
+  // A client may take its time for a long text as long as it goes on reading. False if it has not.
+  asio::awaitable<bool> write_in_slices(const std::string& text) {
+    constexpr size_t kSlice = 64 << 10;
+    for (size_t at = 0; at < text.size(); at += kSlice) {
+      watchdog_.allow(shared_->options.write_timeout);
+      const error_code error = co_await stream_.write(std::string_view(text).substr(at, kSlice));
+      watchdog_.allow_any();
+      if (error) co_return false;
+    }
+    co_return true;
+  }
+
   // False if the client has gone.
   asio::awaitable<bool> write_out(Exchange& exchange) {
     while (!exchange.is_gone()) {
       if (exchange.has_unsent()) {
         const std::string text = exchange.take_unsent();
-        watchdog_.allow(shared_->options.write_timeout);
-        const error_code error = co_await stream_.write(text);
-        watchdog_.allow_any();
-        if (error) co_return false;
+        if (!co_await write_in_slices(text)) co_return false;
       } else if (exchange.has_ended()) {
         co_return true;
       } else {

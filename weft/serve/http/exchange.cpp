@@ -40,13 +40,16 @@ Exchange::Exchange(const asio::any_io_executor& executor, std::shared_ptr<HttpSh
       shared_(std::move(shared)),
       fields_(shared_->options.fields ? shared_->options.fields(request) : Fields()),
       keeps_alive_(keeps_alive && is_chunked),
-      is_chunked_(is_chunked) {
+      is_chunked_(is_chunked),
+      has_body_(request.method != "HEAD") {
   ++shared_->num_exchanges;
 }
 
 void Exchange::send(HttpAnswer answer) {
   on_thread([answer = with_fields(std::move(answer))](Exchange& self) {
-    self.add(whole_text(answer, self.keeps_alive_));
+    std::string text = whole_text(answer, self.keeps_alive_);
+    if (!self.has_body_) text.resize(text.size() - answer.body.size());
+    self.add(text);
     self.has_ended_ = true;
   });
 }

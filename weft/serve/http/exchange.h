@@ -68,6 +68,8 @@ class Exchange : public HttpReply, public std::enable_shared_from_this<Exchange>
   Fields fields_;
   bool keeps_alive_;
   bool is_chunked_;
+  /// Of HEAD the answer's is not sent.
+  bool has_body_;
   bool is_stream_ = false;
   bool has_ended_ = false;
   bool is_gone_ = false;

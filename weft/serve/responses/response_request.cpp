@@ -161,13 +161,11 @@ std::string written(const std::string& text, const std::vector<std::string>& pat
 std::string chat_format(Fields& fields, const std::string& text) {
   const json* const given = fields.get("text");
   if (given == nullptr) return "";
-  if (!given->is_object()) throw ApiError::invalid("text", "expected an object");
-  Fields of_text(*given);
+  Fields of_text(*given, "text");
   of_text.refuse_unless("verbosity", "medium");
   const json* const format = of_text.get("format");
   if (format == nullptr) return "";
-  if (!format->is_object()) throw ApiError::invalid("text.format", "expected an object");
-  Fields of_format(*format);
+  Fields of_format(*format, "text.format");
   const std::string type = of_format.string("type").value_or("");
   if (type == "text") return "";
   if (type == "json_object") return R"({"type": "json_object"})";
@@ -186,8 +184,7 @@ std::string chat_format(Fields& fields, const std::string& text) {
 
 // A chat's tool has all but the type in a member of its own.
 std::string chat_tool(const json& tool, const std::string& text, const std::string& where) {
-  if (!tool.is_object()) throw ApiError::invalid(where, "expected an object");
-  Fields fields(tool);
+  Fields fields(tool, where);
   const std::string type = fields.string("type").value_or("");
   if (type != "function") {
     throw ApiError::invalid(where + ".type", core::join("got ", core::quote(type),

@@ -44,6 +44,9 @@ int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
+// HEAD is GET whose body is not sent.
+std::string_view answered_as(std::string_view method) { return method == "HEAD" ? "GET" : method; }
+
 }  // namespace
 
 struct Service::Route {
@@ -102,7 +105,7 @@ void Service::handle(const HttpRequest& request, const Reply& reply) noexcept {
 
 // The page itself needs no key: it asks for one.
 std::optional<HttpAnswer> Service::page(const HttpRequest& request) const {
-  if (!has_page_ || request.method != "GET") return std::nullopt;
+  if (!has_page_ || answered_as(request.method) != "GET") return std::nullopt;
   return page_answer(request.path);
 }
 
@@ -115,7 +118,7 @@ void Service::dispatch(const HttpRequest& request, const Reply& reply) {
   bool knows_path = false;
   for (const Route& route : routes()) {
     knows_path |= route.path == request.path;
-    if (route.path == request.path && route.method == request.method) found = &route;
+    if (route.path == request.path && route.method == answered_as(request.method)) found = &route;
   }
   const bool is_preflight = request.method == "OPTIONS";
   check_access(request, access_, !is_preflight && (found == nullptr || found->needs_key));

@@ -33,7 +33,7 @@ class Front : public ServedFront {
   void before_step() override {
     if (caught_signal() == 0) return;
     scheduler()->drain();
-    if (num_signals() > 1) scheduler()->end_all("");
+    if (num_signals() > 1) scheduler()->end_all("the server was told to end at once");
   }
 
   void fail(const std::string& reason) override {

@@ -54,8 +54,11 @@ serve::SchedulerOptions scheduler_options(const ServedOptions& options, const Se
   scheduler.context = options.context != 0 ? options.context : context;
   scheduler.slots = options.slots;
   scheduler.max_queue = options.max_queue;
-  scheduler.step_tokens = options.step_tokens != 0 ? options.step_tokens
-                                                   : options.slots + kPieces * serve::kPieceTokens;
+  scheduler.speculate = options.speculate;
+  const int64_t guesses = options.speculate > 0 ? generate::kMostGuesses : 0;
+  scheduler.step_tokens = options.step_tokens != 0
+                              ? options.step_tokens
+                              : options.slots + guesses + kPieces * serve::kPieceTokens;
   return scheduler;
 }
 
@@ -103,6 +106,17 @@ void bound_memory(const ServedOptions& options, serve::StepRunner& runner,
   runner.take_memory_in_pieces();
 }
 
+// Where a pass takes one token of a sequence, a guess has no place in it.
+void stop_guesses_if_alone(const ServedOptions& options, const dist::World& world,
+                           serve::SchedulerOptions& scheduler) {
+  if (options.speculate == 0 || scheduler.most_as_alone > 1) return;
+  scheduler.speculate = 0;
+  if (world.rank() != 0) return;
+  core::log(core::LogLevel::kWarn, options.model.command.front(),
+            ": --speculate: no tokens are guessed, as this model's passes take one token of a "
+            "sequence");
+}
+
 }  // namespace
 
 void ServedFront::open(const ServedOptions& options, const Session& session,
@@ -128,7 +142,8 @@ int run_served(const ServedOptions& options, const ModelOptions& model, const di
     serve::StepRunner runner(session.loaded.model, scheduler.context, scheduler.slots);
     scheduler.prefix = prefix_options(options, session, runner);
     bound_memory(options, runner, scheduler);
-    scheduler.most_again = runner.most_as_alone();
+    scheduler.most_as_alone = runner.most_as_alone();
+    stop_guesses_if_alone(options, world, scheduler);
     if (front) front->open(options, session, scheduler);
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
                      [&] { front->before_step(); });
