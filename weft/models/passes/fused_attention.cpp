@@ -58,10 +58,6 @@ int64_t first_tile(int64_t start, int64_t window) {
 
 }  // namespace
 
-int64_t FusedAttention::Call::positions() const {
-  return (has_own_caches() ? std::ranges::max(starts) : start(0)) + tokens;
-}
-
 // What the kernel needs for a tile of one head's queries, this thread's until its next one; lines
 // of the cache, which tiles of bfloat16 are read by.
 struct FusedAttention::TileMemory {

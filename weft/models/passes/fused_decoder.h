@@ -22,6 +22,7 @@
 #include "weft/models/passes/mixers/fused_delta.h"
 #include "weft/models/passes/mixers/fused_latent.h"
 #include "weft/models/passes/pass.h"
+#include "weft/models/passes/pass_caches.h"
 #include "weft/models/passes/row_cut.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
@@ -132,11 +133,8 @@ class FusedDecoder : public Pass {
     Vector plain_after, experts_before, experts_after, router_norm;
   };
   /// The rows of a pass: row b * tokens + t.
-  struct Pass {
-    int64_t batch, tokens;
+  struct Pass : PassCaches {
     const PassContext* context;
-    /// One of all sequences, or one of each.
-    std::span<nn::KvCache* const> caches;
     /// Contiguous, of float32; x is where its numbers lie.
     at::Tensor* x_BTD;
     float* x;
@@ -144,7 +142,6 @@ class FusedDecoder : public Pass {
     RowCut own;
     /// Layers' own inputs, float32 [B, T, layers, P]; undefined: there are none.
     at::Tensor layer_inputs_BTLP = {};
-    int64_t rows() const { return batch * tokens; }
     const LayerAngles& angles() const { return context->angles; }
   };
   /// Writes this rank's part of what a layer adds to its rows, [rows, D].
@@ -155,7 +152,8 @@ class FusedDecoder : public Pass {
   }
 
   bool add(const DecoderBlock& block);
-  bool keep_linear(const Linear& linear);
+  bool keep_linears(std::span<const Linear> linears);
+  void add_wants(std::span<const Linear> linears);
   Linear panels_of(const std::shared_ptr<nn::LinearLike>& linear,
                    const nn::AdaptedLinearImpl*& adapters);
   bool add_attention(const DecoderBlock& block, Layer& layer);

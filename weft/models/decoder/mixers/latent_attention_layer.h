@@ -19,13 +19,17 @@ namespace weft::models {
 
 /// What the layer is made of; without a query latent `query` reads the layer's input.
 struct LatentAttentionParts {
-  /// Of this rank's heads.
+  /// The sizes of each head.
   nn::LatentHeads heads;
+  /// What makes the queries' latent and norms it, whole on every rank; empty without one.
   nn::PartialLinear query_latent{nullptr};
   nn::RMSNorm query_norm{nullptr};
+  /// This rank's heads.
   nn::AllToShardedLinear query{nullptr};
+  /// What makes the latent of keys and values with the turned features beside it, whole; its norm.
   nn::PartialLinear kv_latent{nullptr};
   nn::RMSNorm kv_norm{nullptr};
+  /// Keys and values of this rank's heads, of the latent.
   nn::AllToShardedLinear key_value{nullptr};
   nn::ShardedToAllLinear output{nullptr};
 };

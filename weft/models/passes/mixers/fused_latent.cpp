@@ -3,8 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <array>
-#include <initializer_list>
 #include <utility>
 
 #include "weft/core/profile.h"
@@ -19,9 +17,10 @@ namespace {
 using quant::kernels::kBlockColumns;
 using quant::kernels::kPanelRows;
 
-// Parts of heads have to be whole panels as rows and whole blocks as columns.
+// Parts of heads have to be whole panels as rows and whole blocks as columns, whichever heads a
+// rank has: all ranks choose the same way.
 bool fits_heads(const nn::LatentHeads& heads) {
-  return heads.plain_dim % kBlockColumns == 0 && heads.value_dim % kPanelRows == 0 &&
+  return heads.plain_dim % kBlockColumns == 0 && heads.value_dim % kBlockColumns == 0 &&
          heads.rank % kBlockColumns == 0 && heads.rope_dim % 2 == 0;
 }
 
@@ -39,7 +38,8 @@ at::ScalarType plain_type_of(const quant::kernels::PanelForm& form) {
   }
 }
 
-// [n R, N] of what makes [n (N + V)] of R, which it is beside while the model lives.
+// The keys' part of key_value [n (N + V), R], the other way round: [n R, N]. A copy, which the
+// model's memory has beside the matrix.
 quant::PanelMatrix transposed_keys(const quant::PanelMatrix& key_value,
                                    const nn::LatentHeads& heads) {
   const at::Tensor all_neR =
@@ -52,6 +52,10 @@ quant::PanelMatrix transposed_keys(const quant::PanelMatrix& key_value,
   return matrix;
 }
 
+at::Tensor floats_of(const at::Tensor& weight) {
+  return weight.detach().to(at::kFloat).contiguous();
+}
+
 void norm_latent(const at::Tensor& weight, const float* x, float* y) {
   float scale = 0;
   nn::kernels::active_kernel().float32.norm({1, weight.size(0), static_cast<float>(kLatentNormEps),
@@ -60,10 +64,15 @@ void norm_latent(const at::Tensor& weight, const float* x, float* y) {
 
 }  // namespace
 
-int64_t FusedLatent::Call::positions() const {
-  int64_t most = 0;
-  for (const nn::KvCache* cache : caches) most = std::max(most, cache->length());
-  return most + tokens;
+void FusedLatent::Layer::take_heads(const nn::LatentHeads& own,
+                                    std::shared_ptr<nn::PanelLinearImpl> linear,
+                                    const at::Tensor& weight) {
+  heads = own;
+  key_value_linear = std::move(linear);
+  key_value = quant::PanelView(key_value_linear->weight);
+  num_heads = key_value_linear->out_features() / (heads.plain_dim + heads.value_dim);
+  absorbing = transposed_keys(key_value_linear->weight, heads);
+  kv_norm = floats_of(weight);
 }
 
 std::optional<FusedLatent::Layer> FusedLatent::take(const LatentAttentionLayerImpl& layer,
@@ -71,33 +80,35 @@ std::optional<FusedLatent::Layer> FusedLatent::take(const LatentAttentionLayerIm
   const LatentAttentionParts& parts = layer.parts();
   if (!fits_heads(parts.heads)) return std::nullopt;
   Layer taken;
-  taken.heads = parts.heads;
-  const auto floats = [](const nn::RMSNorm& norm) {
-    return norm->whole_weight().detach().to(at::kFloat).contiguous();
-  };
   // Null where it is not in panels.
+  const auto panels_of = [&](const auto& module) {
+    auto linear = held.take_any<nn::PanelLinearImpl>(*module);
+    return linear == nullptr || linear->bias.defined() ? nullptr : std::move(linear);
+  };
   const auto take_linear = [&](const auto& module, quant::PanelView& view) {
-    const auto linear = held.take_any<nn::PanelLinearImpl>(*module);
-    if (linear == nullptr || linear->bias.defined()) return false;
+    const auto linear = panels_of(module);
+    if (linear == nullptr) return false;
     view = quant::PanelView(linear->weight);
     taken.linears.push_back(linear);
     return true;
   };
-  bool has_all =
-      take_linear(parts.key_value, taken.key_value) && take_linear(parts.query, taken.query) &&
-      take_linear(parts.kv_latent, taken.kv_latent) && take_linear(parts.output, taken.output);
+  auto key_value = panels_of(parts.key_value);
+  bool has_all = key_value != nullptr && !parts.output->bias.defined() &&
+                 take_linear(parts.query, taken.query) &&
+                 take_linear(parts.kv_latent, taken.kv_latent) &&
+                 take_linear(parts.output, taken.output);
   if (!parts.query_latent.is_empty()) {
     has_all = has_all && take_linear(parts.query_latent, taken.query_latent);
-    taken.query_norm = floats(parts.query_norm);
+    taken.query_norm = floats_of(parts.query_norm->whole_weight());
   }
   if (!has_all) return std::nullopt;
-  taken.kv_norm = floats(parts.kv_norm);
-  const quant::PanelMatrix& key_value = taken.linears.front()->weight;
-  taken.num_heads = key_value.out_features / (parts.heads.plain_dim + parts.heads.value_dim);
-  taken.absorbing = transposed_keys(key_value, parts.heads);
-  query_inputs_.add_wants(quant::PanelInputs::Wants::of(taken.absorbing));
-  latent_inputs_.add_wants(quant::PanelInputs::Wants::of(key_value));
+  taken.take_heads(parts.heads, std::move(key_value), parts.kv_norm->whole_weight());
   return taken;
+}
+
+void FusedLatent::add_wants(const Layer& layer) {
+  query_inputs_.add_wants(quant::PanelInputs::Wants::of(layer.absorbing));
+  latent_inputs_.add_wants(quant::PanelInputs::Wants::of(layer.key_value_linear->weight));
 }
 
 const float* FusedLatent::normed_query_latent(const Layer& layer, int64_t row, float* room) const {
@@ -121,8 +132,8 @@ const float* FusedLatent::run(const Layer& layer, const Call& call) {
   return out_.data();
 }
 
-// Keys and values cost a product with each position's latent, and save more the more queries there
-// are: multiplications of both ways, for a head.
+// Making keys and values costs a product with each position's latent, and each query then reads
+// fewer numbers of a position: the multiplications of both ways for a head.
 bool FusedLatent::expands(const Layer& layer, const Call& call) const {
   if (is_exact_ || call.tokens <= FusedAttention::kFewTokens) return false;
   const nn::LatentHeads& heads = layer.heads;
@@ -138,7 +149,7 @@ void FusedLatent::turn(const Layer& layer, const Call& call) {
   const nn::LatentHeads& heads = layer.heads;
   const Turns turns(call.angles);
   const int64_t H = heads.key_dim(), features = layer.num_heads * H;
-  const auto scale = static_cast<float>(heads.scale);
+  const auto scale = static_cast<float>(heads.score_scale());
   for_rows(call.rows(), features + heads.kept_dim(), [&](int64_t row) {
     const int64_t sequence = row / call.tokens, token = row % call.tokens;
     const int64_t angle = call.has_own_caches() ? sequence : token;
@@ -163,7 +174,6 @@ void FusedLatent::take_by_head(const Layer& layer, const Call& call, int64_t in,
   inputs.take(quant::kernels::active_panel_kernel(),
               {layer.num_heads * rows, in, call.tokens, 0, starts_},
               [&](int64_t i, float* /*room*/) { return row_of(i % rows, i / rows); });
-  products_.clear();
 }
 
 // The queries' plain features become features of latents.
@@ -175,6 +185,7 @@ void FusedLatent::absorb_queries(const Layer& layer, const Call& call) {
   take_by_head(layer, call, heads.plain_dim, query_inputs_,
                [&](int64_t row, int64_t head) { return queries.row(row) + head * H; });
   const quant::PanelView all(layer.absorbing);
+  products_.clear();
   for (int64_t head = 0; head < n; ++head) {
     products_.push_back(
         {all.rows(head * heads.rank, heads.rank), absorbed + head * c, n * c, head});
@@ -222,6 +233,7 @@ void FusedLatent::make_values(const Layer& layer, const Call& call) {
   const int64_t c = heads.kept_dim(), V = heads.value_dim, n = layer.num_heads;
   take_by_head(layer, call, heads.rank, latent_inputs_,
                [&](int64_t row, int64_t head) { return means_.data() + (row * n + head) * c; });
+  products_.clear();
   for (int64_t head = 0; head < n; ++head) {
     const int64_t first = head * (heads.plain_dim + V) + heads.plain_dim;
     products_.push_back({layer.key_value.rows(first, V), out_.data() + head * V, n * V, head});

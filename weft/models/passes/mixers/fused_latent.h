@@ -6,14 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "weft/core/memory/scratch.h"
 #include "weft/models/decoder/mixers/latent_attention_layer.h"
 #include "weft/models/passes/float_rows.h"
 #include "weft/models/passes/held_linears.h"
-#include "weft/nn/attention/kv_cache.h"
+#include "weft/models/passes/pass_caches.h"
 #include "weft/nn/attention/latent_attention.h"
 #include "weft/nn/attention/rope.h"
 #include "weft/nn/linear/panel_linear.h"
@@ -23,9 +22,10 @@ namespace weft::models {
 
 /// The latent attention of a fused pass: what LatentAttentionLayer computes between the products
 /// that make latents and queries and the output's, in memory that the next layer will use again.
-/// The cache keeps what the layer's does. Few tokens read latents as they are
-/// (nn::absorbed_latent_attention), each with the bits that it has alone; many make keys and values
-/// of them (nn::expanded_latent_attention), some heads at a time.
+/// The cache keeps what the layer's does. Tokens read latents as they are
+/// (nn::absorbed_latent_attention); a few have the bits then that each has alone. Where many tokens
+/// stand behind so few others that it costs less, keys and values are made of the latents
+/// (nn::expanded_latent_attention), some heads at a time.
 ///
 /// Shape letters: those of nn::LatentHeads; d the queries' latent, c what is kept of a token, R +
 /// P.
@@ -43,29 +43,22 @@ class FusedLatent {
     int64_t num_heads = 0;
     /// [d], undefined without a query latent; [R].
     at::Tensor query_norm, kv_norm;
-    /// What makes keys and values is the first.
+    /// What key_value is a view of, and what the others are.
+    std::shared_ptr<nn::PanelLinearImpl> key_value_linear;
     std::vector<std::shared_ptr<nn::PanelLinearImpl>> linears;
 
+    /// Whether queries are made of a latent of their own rather than of the layer's input.
     bool has_query_latent() const { return query_norm.defined(); }
+    /// What lies between the projections: takes heads, key_value and what follows from them, and
+    /// kv_norm. `weight` is of [R], `linear` has n (N + V) rows of R.
+    void take_heads(const nn::LatentHeads& own, std::shared_ptr<nn::PanelLinearImpl> linear,
+                    const at::Tensor& weight);
   };
-  /// A layer's part of a pass: row b * tokens + t is token t of sequence b.
-  struct Call {
-    int64_t batch = 1;
-    int64_t tokens = 0;
+  /// A layer's part of a pass.
+  struct Call : PassCaches {
     int64_t layer = 0;
+    /// What turns the last features of queries and of what is kept.
     const nn::RopeAngles* angles = nullptr;
-    /// One of all sequences, or one of each: then each has one token, and angles of its own.
-    std::span<nn::KvCache* const> caches;
-
-    int64_t rows() const { return batch * tokens; }
-    bool has_own_caches() const { return caches.size() > 1; }
-    nn::KvCache& cache_of(int64_t sequence) const {
-      return *caches[has_own_caches() ? static_cast<size_t>(sequence) : 0];
-    }
-    /// Of a sequence before this pass.
-    int64_t start(int64_t sequence) const { return cache_of(sequence).length(); }
-    /// With it, of the longest sequence.
-    int64_t positions() const;
   };
 
   /// With `is_exact` passes of any length read the cache as those of few tokens do, so that a
@@ -74,7 +67,9 @@ class FusedLatent {
 
   /// A layer as the passes read it; none if one of its linears is not in panels, or parts of a head
   /// are no whole panels. Notes in `held` what it takes.
-  std::optional<Layer> take(const LatentAttentionLayerImpl& layer, HeldLinears& held);
+  static std::optional<Layer> take(const LatentAttentionLayerImpl& layer, HeldLinears& held);
+  /// Passes will run this layer.
+  void add_wants(const Layer& layer);
 
   /// Where the products go before run: [rows, d], [rows, n (N + P)] and [rows, c].
   FloatRows query_latents, queries, latents;
@@ -116,7 +111,9 @@ class FusedLatent {
   std::vector<int64_t> starts_;
   std::vector<quant::PanelProduct> products_;
   /// [rows, n, c], and means of what is kept in the same places.
-  core::Scratch<float> absorbed_, means_, scores_;
+  core::Scratch<float> absorbed_, means_;
+  /// Of each thread.
+  core::Scratch<float> scores_;
   /// Of an expanded pass: [B S, P]; keys and values of some heads as products give them, and as
   /// tiles.
   core::Scratch<float> turned_keys_, made_, tiles_;

@@ -15,8 +15,8 @@ namespace {
 
 using nn::kernels::kTile;
 
-// Of keys and values that are made at once, as products and as tiles: some stay in the processor's
-// caches, and a long context needs no room for those of all heads.
+// Floats of keys and values that are made at once, as products and as tiles, if one head takes no
+// more: some stay in the processor's caches, and a long context needs no room for all heads'.
 constexpr int64_t kMostMade = int64_t{1} << 22;
 
 // The kernel of tiles takes whole vectors; zeros fill them up.
@@ -62,13 +62,11 @@ void FusedLatent::take_positions(const Layer& layer, const Call& call) {
                       });
 }
 
-// As many for each thread.
 int64_t FusedLatent::heads_at_once(const Layer& layer, const Call& call) const {
   const nn::LatentHeads& heads = layer.heads;
   const int64_t made = call.positions() * (heads.plain_dim + heads.value_dim);
   const int64_t each = call.batch * (made + HeadTiles(heads, call.positions()).floats);
-  const int64_t threads = at::get_num_threads();
-  return std::max(kMostMade / each / threads, int64_t{1}) * threads;
+  return std::max(kMostMade / each, int64_t{1});
 }
 
 void FusedLatent::take_tiles(const Layer& layer, const Call& call, const HeadRun& run) {
