@@ -52,9 +52,10 @@ inline models::ModelConfig enlarged_config(const std::string& name) {
 }
 
 /// A random model of a golden checkpoint's family, enlarged, with all its linears in panels of 4
-/// bits. Collective over `group`.
+/// bits, which read activations of so many. Collective over `group`.
 inline std::shared_ptr<models::CausalLM> enlarged_family(const std::string& name,
-                                                         const dist::Group& group) {
+                                                         const dist::Group& group,
+                                                         int64_t activation_bits = 8) {
   models::InitOptions options;
   options.std = 0.05;
   options.seed = 1;
@@ -62,7 +63,7 @@ inline std::shared_ptr<models::CausalLM> enlarged_family(const std::string& name
   const auto model = agreed.make(models::InitialWeights(agreed, group.rank(), options),
                                  options.layers, /*is_trainable=*/false);
   nn::quantize(*model, {quant::Mode::kAffine, 4, 32});
-  nn::put_in_panels(*model);
+  nn::put_in_panels(*model, activation_bits);
   return model;
 }
 

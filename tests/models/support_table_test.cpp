@@ -65,7 +65,7 @@ bool has_published_logits(const std::string& name, const std::string& form) {
 // gives what the modules give.
 bool has_fast_pass(const std::string& name) {
   const c10::InferenceMode inference;
-  const auto model = test::enlarged_family(name, {});
+  const auto model = test::enlarged_family(name, {}, 16);
   // The modules don't.
   if (!dynamic_cast<ReadsEach&>(*model).reads_each(model->make_cache(1, 1))) return false;
   const at::Tensor ids_BT = at::arange(2 * 9).mul(31).remainder(61).view({2, 9});

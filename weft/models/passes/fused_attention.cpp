@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "weft/models/passes/attention_rows.h"
 #include "weft/nn/kernels/select.h"
 #include "weft/quant/view.h"
 
@@ -15,49 +16,13 @@ namespace {
 
 using nn::kernels::kTile;
 
-int64_t num_tiles(int64_t rows) { return (rows + kTile - 1) / kTile; }
-
-// Cosines and sines of a pass's tokens.
-struct Turns {
-  const float* cos = nullptr;
-  const float* sin = nullptr;
-  int64_t dim = 0;
-  bool are_neighbours = false;
-
-  // Null: they turn nothing.
-  explicit Turns(const nn::RopeAngles* angles) {
-    if (angles == nullptr) return;
-    cos = angles->cos().const_data_ptr<float>();
-    sin = angles->sin().const_data_ptr<float>();
-    dim = angles->cos().size(-1);
-    are_neighbours = angles->turns_neighbours();
-  }
-
-  void apply(int64_t token, float* x) const {
-    if (dim == 0) return;
-    if (are_neighbours) return turn_neighbours(cos + token * dim, sin + token * dim, x);
-    nn::kernels::active_kernel().rotate(x, cos + token * dim, sin + token * dim, dim, 1);
-  }
-
- private:
-  void turn_neighbours(const float* c, const float* s, float* x) const {
-    for (int64_t i = 0; i < dim / 2; ++i) {
-      const float a = x[2 * i], b = x[2 * i + 1];
-      x[2 * i] = a * c[i] - b * s[i];
-      x[2 * i + 1] = b * c[i] + a * s[i];
-    }
-  }
-};
-
 at::ScalarType cache_type(const FusedAttention::Call& call) { return call.caches.front()->dtype(); }
 
 // Whether keys and values are read as they lie.
 bool is_float(const FusedAttention::Call& call) { return cache_type(call) == at::kFloat; }
 
 const nn::kernels::CacheKernel& cache_kernel(const FusedAttention::Call& call) {
-  const nn::kernels::Kernel& kernel = nn::kernels::active_kernel();
-  if (cache_type(call) == at::kHalf) return kernel.float16_cache;
-  return cache_type(call) == at::kChar ? kernel.byte_cache : kernel.float32_cache;
+  return cache_kernel_of(cache_type(call));
 }
 
 // Keys and values of a sequence in a layer.
@@ -91,19 +56,7 @@ int64_t first_tile(int64_t start, int64_t window) {
   return window == 0 ? 0 : std::max<int64_t>(0, start + 1 - window) / kTile;
 }
 
-// [kTile, H] to [H, kTile]: `count` rows, zeros for the others.
-void transpose(const float* rows, int64_t count, int64_t dim, float* tile) {
-  for (int64_t h = 0; h < dim; ++h, tile += kTile) {
-    for (int64_t c = 0; c < count; ++c) tile[c] = rows[c * dim + h];
-    std::fill(tile + count, tile + kTile, 0.F);
-  }
-}
-
 }  // namespace
-
-int64_t FusedAttention::Call::positions() const {
-  return (has_own_caches() ? std::ranges::max(starts) : start(0)) + tokens;
-}
 
 // What the kernel needs for a tile of one head's queries, this thread's until its next one; lines
 // of the cache, which tiles of bfloat16 are read by.
@@ -238,7 +191,7 @@ void FusedAttention::take_tile(const Call& call, int64_t sequence, int64_t kv, i
   const float* keys = in_float(held.key(kv, first), room);
   const int64_t at = first * head_dim_;
   if (packed_ == nullptr) {
-    transpose(keys, count, head_dim_, key_tiles(call, sequence, kv) + at);
+    to_key_tile(keys, count, head_dim_, key_tiles(call, sequence, kv) + at);
     in_float(held.value(kv, first), value_rows(call, sequence, kv) + at);
     return;
   }

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "weft/core/memory/scratch.h"
+#include "weft/models/passes/pass_caches.h"
 #include "weft/nn/attention/attention_spec.h"
-#include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
 #include "weft/nn/kernels/kernel.h"
 
@@ -21,8 +21,7 @@ class FusedAttention {
   /// bit. Longer ones go by tiles of queries.
   static constexpr int64_t kFewTokens = 16;
 
-  /// Heads of all rows, one head after the other in each; rows are `stride` apart. Row b * tokens +
-  /// t is token t of sequence b.
+  /// Heads of all rows, one head after the other in each; rows are `stride` apart.
   struct Heads {
     float* data = nullptr;
     int64_t stride = 0;
@@ -30,9 +29,7 @@ class FusedAttention {
     float* row(int64_t index) const { return data + index * stride; }
   };
   /// A layer's part of a pass.
-  struct Call {
-    int64_t batch = 1;
-    int64_t tokens = 0;
+  struct Call : PassCaches {
     /// As the products gave them: rope turns queries and keys where they lie.
     Heads q, k, v;
     /// Null: nothing is turned.
@@ -45,26 +42,11 @@ class FusedAttention {
     /// The layer's keys and values of this pass are in the cache already: k and v only say how many
     /// heads there are.
     bool has_keys = false;
-    /// One of all sequences, or one of each, all of one type: then each has one token, and angles
-    /// and a position of its own.
-    std::span<nn::KvCache* const> caches;
-    std::span<const int64_t> starts;
 
-    int64_t rows() const { return batch * tokens; }
-    bool has_own_caches() const { return caches.size() > 1; }
-    nn::KvCache& cache_of(int64_t sequence) const {
-      return *caches[has_own_caches() ? static_cast<size_t>(sequence) : 0];
-    }
-    /// The positions of a sequence before this pass.
-    int64_t start(int64_t sequence) const {
-      return has_own_caches() ? starts[static_cast<size_t>(sequence)] : caches.front()->length();
-    }
     /// Null: there are none.
     const float* sinks() const {
       return spec->sinks.defined() ? spec->sinks.const_data_ptr<float>() : nullptr;
     }
-    /// With it, of the longest sequence.
-    int64_t positions() const;
   };
 
   static bool reads_cache_of(at::ScalarType dtype) {

@@ -66,9 +66,11 @@ bool FusedDecoder::takes(const nn::KvCache* cache) const {
 }
 
 int64_t FusedDecoder::most_as_alone() const {
-  const bool has_mixers =
-      std::ranges::any_of(layers_, [](const Layer& layer) { return layer.mixer != nullptr; });
-  return has_mixers ? 1 : std::min(FusedAttention::kFewTokens, quant::PanelInputs::kExactRows);
+  // Modules read a sequence's tokens together, and a state cannot go back by one.
+  const bool goes_on_alone = std::ranges::any_of(layers_, [](const Layer& layer) {
+    return layer.mixer != nullptr || layer.delta.has_value();
+  });
+  return goes_on_alone ? 1 : std::min(FusedAttention::kFewTokens, quant::PanelInputs::kExactRows);
 }
 
 nn::KvCache FusedDecoder::make_cache(const CacheRequest& request) const {
@@ -93,7 +95,11 @@ at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context
   at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
   x.copy_(x_BTD);
   make_sums(own);
-  Pass pass = {x.size(0), x.size(1), &context, caches, &x, x.mutable_data_ptr<float>(), own};
+  Pass pass = {{x.size(0), x.size(1), caches, context.starts},
+               &context,
+               &x,
+               x.mutable_data_ptr<float>(),
+               own};
   if (context.layer_inputs_BTLP.defined()) {
     pass.layer_inputs_BTLP = context.layer_inputs_BTLP.to(at::kFloat).contiguous();
   }
@@ -116,6 +122,8 @@ void FusedDecoder::run_layers(const Pass& pass) {
       mix(pass, layers_[i]);
     } else if (layers_[i].delta) {
       run_delta(pass, layers_[i], static_cast<int64_t>(i));
+    } else if (layers_[i].latent) {
+      run_latent(pass, layers_[i], static_cast<int64_t>(i));
     } else {
       attend(pass, static_cast<int64_t>(i));
     }
@@ -180,8 +188,7 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   low_rank_.add(layer.adapters.v, v_.row(0), v_.stride());
   norm_heads(pass, layer);
   FusedAttention::Call call;
-  call.batch = pass.batch;
-  call.tokens = pass.tokens;
+  static_cast<PassCaches&>(call) = pass;
   call.q = {q_.row(0), q_.stride(), layer.heads};
   call.k = {k_.row(0), k_.stride(), layer.kv_heads};
   call.v = {v_.row(0), v_.stride(), layer.kv_heads};
@@ -191,8 +198,6 @@ void FusedDecoder::attend(const Pass& pass, int64_t index) {
   call.spec = &layer.attention;
   call.layer = layer.kv_layer;
   call.has_keys = layer.kv_layer != index;
-  call.caches = pass.caches;
-  call.starts = pass.context->starts;
   {
     const core::Profiled profiled("attention");
     const int64_t out = layer.heads * layer.head_dim;

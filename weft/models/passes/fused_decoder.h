@@ -20,7 +20,9 @@
 #include "weft/models/passes/held_linears.h"
 #include "weft/models/passes/low_rank_rows.h"
 #include "weft/models/passes/mixers/fused_delta.h"
+#include "weft/models/passes/mixers/fused_latent.h"
 #include "weft/models/passes/pass.h"
+#include "weft/models/passes/pass_caches.h"
 #include "weft/models/passes/row_cut.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/attention/rope.h"
@@ -35,8 +37,8 @@ namespace weft::models {
 /// A decoder's pass over a cache for inference on the CPU: what the modules compute, by a few
 /// kernels per layer, without dispatch or new memory. For blocks whose linears are all in panels
 /// (nn::put_in_panels), also with adapters beside those of attention and dense feed-forward layers.
-/// Token mixers of other kinds than attention and gated delta nets run as modules between these
-/// kernels.
+/// Token mixers of other kinds than attention, latent attention and gated delta nets run as modules
+/// between these kernels.
 class FusedDecoder : public Pass {
  public:
   /// Holds the modules' weights; not collective.
@@ -87,9 +89,10 @@ class FusedDecoder : public Pass {
   /// What a pass reads of a block, side by side: weights have pushed it out of the caches when the
   /// next token comes.
   struct Layer {
-    /// Null where the tokens are mixed here, by attention or a gated delta net.
+    /// Null where the tokens are mixed here, by attention, a gated delta net or latent attention.
     TokenMixerImpl* mixer = nullptr;
     std::optional<FusedDelta::Layer> delta;
+    std::optional<FusedLatent::Layer> latent;
     quant::PanelView q, k, v, o, gate, up, down;
     Adapters adapters;
     Norms attention_norms, ffn_norms;
@@ -130,11 +133,8 @@ class FusedDecoder : public Pass {
     Vector plain_after, experts_before, experts_after, router_norm;
   };
   /// The rows of a pass: row b * tokens + t.
-  struct Pass {
-    int64_t batch, tokens;
+  struct Pass : PassCaches {
     const PassContext* context;
-    /// One of all sequences, or one of each.
-    std::span<nn::KvCache* const> caches;
     /// Contiguous, of float32; x is where its numbers lie.
     at::Tensor* x_BTD;
     float* x;
@@ -142,7 +142,6 @@ class FusedDecoder : public Pass {
     RowCut own;
     /// Layers' own inputs, float32 [B, T, layers, P]; undefined: there are none.
     at::Tensor layer_inputs_BTLP = {};
-    int64_t rows() const { return batch * tokens; }
     const LayerAngles& angles() const { return context->angles; }
   };
   /// Writes this rank's part of what a layer adds to its rows, [rows, D].
@@ -153,12 +152,14 @@ class FusedDecoder : public Pass {
   }
 
   bool add(const DecoderBlock& block);
-  bool keep_linear(const Linear& linear);
+  bool keep_linears(std::span<const Linear> linears);
+  void add_wants(std::span<const Linear> linears);
   Linear panels_of(const std::shared_ptr<nn::LinearLike>& linear,
                    const nn::AdaptedLinearImpl*& adapters);
   bool add_attention(const DecoderBlock& block, Layer& layer);
   bool add_mixer(const DecoderBlock& block, Layer& layer);
   bool add_delta(GatedDeltaLayerImpl& mixer, Layer& layer);
+  bool add_latent(LatentAttentionLayerImpl& mixer, Layer& layer);
   void take_head_norms(const AttentionParts& parts, Layer& layer);
   std::vector<CountedHead> counted_heads(const nn::ShardedRMSNorm& norm, int64_t head_dim,
                                          int64_t first) const;
@@ -180,6 +181,7 @@ class FusedDecoder : public Pass {
   void mix(const Pass& pass, const Layer& layer);
   at::Tensor normed_stream(const Pass& pass, const Vector& weight) const;
   void run_delta(const Pass& pass, const Layer& layer, int64_t index);
+  void run_latent(const Pass& pass, const Layer& layer, int64_t index);
   void take_gates(const Layer& layer, int64_t row);
   void norm_heads(const Pass& pass, const Layer& layer);
   void scale(const Pass& pass, const Layer& layer) const;
@@ -223,6 +225,7 @@ class FusedDecoder : public Pass {
   LowRankRows low_rank_;
   FusedExperts experts_;
   FusedDelta delta_;
+  FusedLatent latent_;
   FloatRows q_, k_, v_, gate_, up_, plain_;
   at::Tensor sum_, own_sum_;
   /// Sums have one order for any number of ranks: those of layers, in the modules.

@@ -61,11 +61,30 @@ void FusedDecoder::run_delta(const Pass& pass, const Layer& layer, int64_t index
                       product(own.rates, delta_.rates), product(own.decays, delta_.decays)});
   {
     const core::Profiled profiled("delta rule");
-    const float* const heads =
-        delta_.run(own, {pass.batch, pass.tokens, index, norm_eps_, pass.caches});
+    const float* const heads = delta_.run(own, {pass, index, norm_eps_});
     const int64_t features = own.heads.value_features();
     take(pass, features, [&](int64_t row, float* /*room*/) { return heads + row * features; });
   }
+  add_product(pass, {"output", own.output, nullptr}, {}, layer.attention_norms.after, layer.o_sum);
+}
+
+// x += latent attention's output.
+void FusedDecoder::run_latent(const Pass& pass, const Layer& layer, int64_t index) {
+  const FusedLatent::Layer& own = *layer.latent;
+  take_normed(pass, layer.attention_norms.before, inputs_);
+  const bool has_latent = own.has_query_latent();
+  multiply("latents", std::array{product(own.kv_latent, latent_.latents),
+                                 has_latent ? product(own.query_latent, latent_.query_latents)
+                                            : product(own.query, latent_.queries)});
+  if (has_latent) {
+    const int64_t features = own.query_norm.size(0);
+    take(pass, features,
+         [&](int64_t row, float* room) { return latent_.normed_query_latent(own, row, room); });
+    multiply("queries", std::array{product(own.query, latent_.queries)});
+  }
+  const float* const heads = latent_.run(own, {pass, index, &pass.angles().all});
+  const int64_t features = own.num_heads * own.heads.value_dim;
+  take(pass, features, [&](int64_t row, float* /*room*/) { return heads + row * features; });
   add_product(pass, {"output", own.output, nullptr}, {}, layer.attention_norms.after, layer.o_sum);
 }
 

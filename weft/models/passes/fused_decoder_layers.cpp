@@ -2,6 +2,7 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@ FusedDecoder::FusedDecoder(const PassParts& parts)
                         (parts.group.size() > 1 || parts.is_exact)),
       residual_scale_(static_cast<float>(parts.config.residual_scale)),
       group_(parts.group),
+      latent_(parts.is_exact),
       is_exact_(parts.is_exact),
       whole_q_(static_cast<float>(parts.config.num_heads * parts.config.head_dim)),
       whole_k_(static_cast<float>(parts.config.num_kv_heads * parts.config.head_dim)) {
@@ -53,6 +55,8 @@ bool FusedDecoder::add_mixer(const DecoderBlock& block, Layer& layer) {
   auto* const delta = dynamic_cast<GatedDeltaLayerImpl*>(&mixer);
   if (delta != nullptr && add_delta(*delta, layer)) return true;
   if (delta != nullptr && is_exact_) return false;
+  auto* const latent = dynamic_cast<LatentAttentionLayerImpl*>(&mixer);
+  if (latent != nullptr && add_latent(*latent, layer)) return true;
   layer.mixer = &mixer;
   if (mixer.state_sizes().empty()) cache_options_.dtype = at::kFloat;
   return !is_exact_ || std::ranges::all_of(nn::find_linears(mixer), [](const nn::HeldLinear& each) {
@@ -62,13 +66,27 @@ bool FusedDecoder::add_mixer(const DecoderBlock& block, Layer& layer) {
 }
 
 bool FusedDecoder::add_delta(GatedDeltaLayerImpl& mixer, Layer& layer) {
-  layer.delta = FusedDelta::take(mixer, held_);
-  if (!layer.delta) return false;
+  auto taken = FusedDelta::take(mixer, held_);
+  if (!taken || !keep_linears(taken->linears)) return false;
+  add_wants(taken->linears);
+  layer.delta = std::move(taken);
   layer.o_sum = mixer.parts().output->ordered();
-  for (const Linear& linear : layer.delta->linears) {
-    if (!keep_linear(linear)) return false;
-    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
-  }
+  return true;
+}
+
+bool FusedDecoder::add_latent(LatentAttentionLayerImpl& mixer, Layer& layer) {
+  auto taken = latent_.take(mixer, held_);
+  if (!taken) return false;
+  std::vector<Linear> all = taken->linears;
+  all.push_back(taken->key_value_linear);
+  const auto rounds = [](const Linear& linear) { return !linear->weight.is_exact; };
+  if (is_exact_ && std::ranges::any_of(all, rounds)) return false;
+  if (!keep_linears(all)) return false;
+  // Keys and values are made of the latents' own inputs.
+  add_wants(taken->linears);
+  latent_.add_wants(*taken);
+  layer.latent = std::move(taken);
+  layer.o_sum = mixer.parts().output->ordered();
   return true;
 }
 
@@ -85,10 +103,8 @@ bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   if (!parts.v_proj.is_empty()) own.push_back(linears.v);
   layer.num_projections = own.size();
   own.push_back(linears.o);
-  for (const Linear& linear : own) {
-    if (!keep_linear(linear)) return false;
-    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
-  }
+  if (!keep_linears(own)) return false;
+  add_wants(own);
   layer.q = quant::PanelView(linears.q->weight);
   // Of those that there are not the views are of the ones before: they are multiplied by none.
   layer.k = linears.k == nullptr ? layer.q : quant::PanelView(linears.k->weight);
@@ -150,10 +166,9 @@ bool FusedDecoder::add_feed_forward(const DecoderBlock& block, Layer& layer) {
   const FeedForwardPanels linears = {panels_of(held.gate, adapters.gate),
                                      panels_of(held.up, adapters.up),
                                      panels_of(held.down, adapters.down)};
-  for (const Linear& linear : {linears.gate, linears.up, linears.down}) {
-    if (!keep_linear(linear)) return false;
-    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
-  }
+  const std::array own = {linears.gate, linears.up, linears.down};
+  if (!keep_linears(own)) return false;
+  add_wants(own);
   layer.gate = quant::PanelView(linears.gate->weight);
   layer.up = quant::PanelView(linears.up->weight);
   layer.down = quant::PanelView(linears.down->weight);
@@ -177,17 +192,15 @@ bool FusedDecoder::add_experts(const DecoderBlock& block, Layer& layer) {
     layer.experts->routes_apart = true;
   }
   experts_.add_wants(*layer.experts);
-  return std::ranges::all_of(layer.experts->linears,
-                             [this](const Linear& linear) { return keep_linear(linear); });
+  return keep_linears(layer.experts->linears);
 }
 
 bool FusedDecoder::add_input(const InputParts& input, Layer& layer) {
   const Linear gate = held_.take_partial<nn::PanelLinearImpl>(input.gate);
   const Linear out = held_.take_partial<nn::PanelLinearImpl>(input.out);
-  for (const Linear& linear : {gate, out}) {
-    if (!keep_linear(linear)) return false;
-    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
-  }
+  const std::array own = {gate, out};
+  if (!keep_linears(own)) return false;
+  add_wants(own);
   layer.input_gate = quant::PanelView(gate->weight);
   layer.input_out = quant::PanelView(out->weight);
   layer.input_norm = keep(input.norm->whole_weight());
@@ -216,14 +229,25 @@ FusedDecoder::Linear FusedDecoder::panels_of(const std::shared_ptr<nn::LinearLik
                                                                             : linear);
 }
 
-// False if it isn't in panels, or wants codes of other bits than those before.
-bool FusedDecoder::keep_linear(const Linear& linear) {
-  if (linear == nullptr) return false;
-  const int64_t bits = quant::PanelInputs::Wants::of(linear->weight).code_bits;
-  if (bits != 0 && code_bits_ != 0 && bits != code_bits_) return false;
-  code_bits_ = std::max(code_bits_, bits);
-  linears_.push_back(linear);
+// All of them; none, and false, if one isn't in panels or wants codes of other bits than the rest.
+bool FusedDecoder::keep_linears(std::span<const Linear> linears) {
+  int64_t all_bits = code_bits_;
+  for (const Linear& linear : linears) {
+    if (linear == nullptr) return false;
+    const int64_t bits = quant::PanelInputs::Wants::of(linear->weight).code_bits;
+    if (bits != 0 && all_bits != 0 && bits != all_bits) return false;
+    all_bits = std::max(all_bits, bits);
+  }
+  code_bits_ = all_bits;
+  linears_.insert(linears_.end(), linears.begin(), linears.end());
   return true;
+}
+
+// What these read is among inputs_.
+void FusedDecoder::add_wants(std::span<const Linear> linears) {
+  for (const Linear& linear : linears) {
+    inputs_.add_wants(quant::PanelInputs::Wants::of(linear->weight));
+  }
 }
 
 }  // namespace weft::models

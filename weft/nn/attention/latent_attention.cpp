@@ -44,8 +44,7 @@ void check_absorbed(const at::Tensor& q_BTnH, const at::Tensor& kept_BSc,
 AttentionSpec spec_of(const LatentHeads& heads, std::vector<int64_t> kv_of_head) {
   AttentionSpec spec;
   spec.kv_of_head = std::move(kv_of_head);
-  const double own = 1 / std::sqrt(static_cast<double>(heads.key_dim()));
-  spec.scale = heads.scale != 0 ? heads.scale : own;
+  spec.scale = heads.score_scale();
   return spec;
 }
 

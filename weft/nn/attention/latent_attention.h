@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
 #include <cstdint>
 
 namespace weft::nn {
@@ -21,6 +22,9 @@ struct LatentHeads {
   double scale = 0;
 
   int64_t key_dim() const { return plain_dim + rope_dim; }
+  double score_scale() const {
+    return scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(key_dim()));
+  }
   /// Of a latent and the turned features beside it.
   int64_t kept_dim() const { return rank + rope_dim; }
 };

@@ -53,6 +53,11 @@ struct Tile {
   return hidden <= 0 ? 0 : hidden / kTile * kTile;
 }
 
+/// Numbers of a value.
+[[gnu::always_inline]] inline int64_t value_dim(const AttentionHead& head) {
+  return head.value_dim == 0 ? head.head_dim : head.value_dim;
+}
+
 /// Products of a head's rows in float32, as they are.
 template <class V>
 class FloatProducts {
@@ -71,9 +76,9 @@ class FloatProducts {
   void score_gradients(const Tile& tile, float* d) const { product(head_.d_o, head_.vt, tile, d); }
   /// o += p v.
   void add_output(const Tile& tile, int64_t columns, const float* p) const {
-    const int64_t H = head_.head_dim;
-    multiply<V, true>(as_rows(p), Factor<float>{head_.v + tile.first_column * H, H}, tile.rows, H,
-                      columns, {head_.o + tile.first_row * H, H});
+    const int64_t dim = value_dim(head_);
+    multiply<V, true>(as_rows(p), Factor<float>{head_.v + tile.first_column * dim, dim}, tile.rows,
+                      dim, columns, {head_.o + tile.first_row * dim, dim});
   }
   /// d_v += p^T d_o, d_k += d^T q, d_q += d k.
   void add_gradients(const Tile& tile, int64_t columns, const float* p, const float* d) const {
@@ -130,7 +135,7 @@ struct RunningRow {
 
 /// Turns a row of scores into exp(score - max) and brings max, sum and the output up to date.
 template <class V>
-[[gnu::always_inline]] inline void soften_row(float* s, float* o, int64_t head_dim,
+[[gnu::always_inline]] inline void soften_row(float* s, float* o, int64_t dim,
                                               RunningRow& running) {
   auto most = V::all(running.max);
   for (int64_t c = 0; c < kTile; c += V::kWidth) most = V::max(V::load(s + c), most);
@@ -148,13 +153,13 @@ template <class V>
   const float kept = V::exp(V::all(running.max - max))[0];
   running.sum = running.sum * kept + V::sum(sums);
   running.max = max;
-  if (kept != 1) scale_by<V>(kept, o, head_dim);
+  if (kept != 1) scale_by<V>(kept, o, dim);
 }
 
 /// Kernel::attend: the outputs and log sums of a head.
 template <class V, class Products = FloatProducts<V>>
 void attend(const AttentionHead& head, float* scratch) {
-  const int64_t H = head.head_dim;
+  const int64_t dim = value_dim(head);
   float* s = scratch;
   const auto products = Products::forward(head, scratch + kTile * kTile);
   for (int64_t first = 0; first < head.tokens; first += kTile) {
@@ -162,19 +167,19 @@ void attend(const AttentionHead& head, float* scratch) {
     RunningRow running[kTile];
     const float sink_share = head.sink == -__builtin_inff() ? 0.0F : 1.0F;
     for (auto& row : running) row = {head.sink, sink_share};
-    float* o = head.o + first * H;
-    clear<V>(o, rows * H);
+    float* o = head.o + first * dim;
+    clear<V>(o, rows * dim);
     const int64_t end = head.before + first + rows;
     for (int64_t column = first_tile(head, first); column < end; column += kTile) {
       const Tile tile{first, rows, column, head.before};
       score_tile<V>(head, products, tile, s);
       for (int64_t row = 0; row < rows; ++row) {
-        soften_row<V>(s + row * kTile, o + row * H, H, running[row]);
+        soften_row<V>(s + row * kTile, o + row * dim, dim, running[row]);
       }
       products.add_output(tile, keys_from(head, column), s);
     }
     for (int64_t row = 0; row < rows; ++row) {
-      scale_by<V>(1 / running[row].sum, o + row * H, H);
+      scale_by<V>(1 / running[row].sum, o + row * dim, dim);
       if (head.lse == nullptr) continue;
       head.lse[first + row] = running[row].max + __builtin_logf(running[row].sum);
     }

@@ -161,15 +161,16 @@ template <class V, class T, int kQueries>
     const float sink = head.sinks == nullptr ? -__builtin_inff() : head.sinks[j];
     factors[j] = soften<V>(scores + j * head.positions, head.positions, sink);
   }
+  const int64_t dim = head.value_dim == 0 ? H : head.value_dim;
   int64_t at = 0;
-  for (; at + kMost * V::kWidth <= H; at += kMost * V::kWidth) {
+  for (; at + kMost * V::kWidth <= dim; at += kMost * V::kWidth) {
     mix_part<V, T, kQueries, kMost>(head, scores, factors, at);
   }
-  for (; at + V::kWidth <= H; at += V::kWidth) {
+  for (; at + V::kWidth <= dim; at += V::kWidth) {
     mix_part<V, T, kQueries, 1>(head, scores, factors, at);
   }
   if constexpr (!kIsBlock<T>) {
-    for (; at < H; ++at) {
+    for (; at < dim; ++at) {
       for (int j = 0; j < kQueries; ++j) {
         head.o[j * H + at] = mix_one<V, T>(head, scores + j * head.positions, factors[j], at);
       }

@@ -18,6 +18,9 @@ struct AttentionHead {
   /// values include them: they are [before + tokens, H]. 0 everywhere else.
   int64_t before = 0;
   int64_t head_dim = 0;
+  /// In the forward of FloatProducts, H of v and o, a multiple of 16, where values are of another
+  /// size than keys. 0 everywhere else: as keys.
+  int64_t value_dim = 0;
   /// How many positions a query sees, including its own; before + tokens or more means all before
   /// it.
   int64_t window = 0;
@@ -69,6 +72,8 @@ struct CachedHead {
   /// Those that the token sees, its own included.
   int64_t positions = 0;
   int64_t head_dim = 0;
+  /// The outputs' numbers that are computed, the first ones; 0: all H.
+  int64_t value_dim = 0;
   /// As AttentionHead has them; a sink for each query, or null.
   float cap = 0;
   const float* sinks = nullptr;

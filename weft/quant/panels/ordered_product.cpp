@@ -55,6 +55,8 @@ void check_fit(const PanelInputs& x, const PanelView& w, const shard::SumPlan& p
   check<ShapeError>(has_form && x.in_features() == w.in_features(),
                     "quant.multiply_ordered: rows of ", x.in_features(), ", expected ",
                     w.in_features(), " in the form that an exact matrix wants");
+  check<ShapeError>(w.first_panel == 0, "quant.multiply_ordered: rows from panel ", w.first_panel,
+                    " on, expected a whole matrix");
   for (const shard::Range& piece : plan.pieces) {
     check<ShapeError>(piece.start % kBlockColumns == 0 && piece.length % kBlockColumns == 0,
                       "quant.multiply_ordered: a piece of ", piece.length, " columns from ",

@@ -39,8 +39,18 @@ struct PanelView {
   explicit PanelView(const PanelMatrix& w);
 
   kernels::Panels panels;
+  /// Of the matrix's panels those that are multiplied.
+  int64_t first_panel = 0;
   int64_t num_panels = 0;
   const ShortBFloat16* short_numbers = nullptr;
+
+  /// Of this view's rows those from `first` on, both whole panels: for quant::multiply.
+  PanelView rows(int64_t first, int64_t count) const {
+    PanelView some = *this;
+    some.first_panel += first / kernels::kPanelRows;
+    some.num_panels = count / kernels::kPanelRows;
+    return some;
+  }
 
   int64_t in_features() const { return panels.num_blocks * kernels::kBlockColumns; }
   /// The least stride of a product's rows: whole panels, in which columns beyond `out` get zeros.

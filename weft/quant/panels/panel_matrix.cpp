@@ -91,12 +91,13 @@ void multiply_short(const kernels::PanelKernel& kernel, const Rows& rows, const 
   w.short_numbers->add_exceptions(first, count, numbers, y);
 }
 
-// Panels [first, first + count) of a product.
+// Panels [own, own + count) of a product.
 void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
-                     const PanelProduct& product, int64_t first, int64_t count) {
+                     const PanelProduct& product, int64_t own, int64_t count) {
   const PanelView& w = product.w;
   const Rows rows{x, product.group};
-  const kernels::PanelOutputs y{product.y + first * kPanelRows, product.stride};
+  const kernels::PanelOutputs y{product.y + own * kPanelRows, product.stride};
+  const int64_t first = w.first_panel + own;
   if (w.short_numbers != nullptr) return multiply_short(kernel, rows, w, first, count, y);
   if (w.panels.form.is_dense()) return multiply_plain(kernel, rows, w.panels, first, count, y);
   if (!x.has_codes()) return multiply_unpacked(kernel, rows, w, first, count, y);

@@ -17,6 +17,23 @@
 
 namespace weft::models {
 
+/// What the layer is made of; without a query latent `query` reads the layer's input.
+struct LatentAttentionParts {
+  /// The sizes of each head.
+  nn::LatentHeads heads;
+  /// What makes the queries' latent and norms it, whole on every rank; empty without one.
+  nn::PartialLinear query_latent{nullptr};
+  nn::RMSNorm query_norm{nullptr};
+  /// This rank's heads.
+  nn::AllToShardedLinear query{nullptr};
+  /// What makes the latent of keys and values with the turned features beside it, whole; its norm.
+  nn::PartialLinear kv_latent{nullptr};
+  nn::RMSNorm kv_norm{nullptr};
+  /// Keys and values of this rank's heads, of the latent.
+  nn::AllToShardedLinear key_value{nullptr};
+  nn::ShardedToAllLinear output{nullptr};
+};
+
 /// A layer's latent attention (LatentConfig), cut by heads: one all-reduce forward, one or two
 /// backward. What makes the latents is whole on all ranks, and so are the latents, which are all
 /// that a cache keeps: [B, 1, S, R + P] as keys, without values. A single token reads them as they
@@ -27,6 +44,7 @@ class LatentAttentionLayerImpl : public TokenMixerImpl {
                            const dist::Group& group);
   /// x_BTD, whole. Throws ConfigError where the residual stream is cut.
   at::Tensor forward(const at::Tensor& x_BTD, const PassContext& pass) override;
+  const LatentAttentionParts& parts() const { return parts_; }
 
  private:
   // What this rank's heads are computed of: the input of their queries, and what is kept.
@@ -42,16 +60,9 @@ class LatentAttentionLayerImpl : public TokenMixerImpl {
   at::Tensor absorbed(const at::Tensor& q_BTnH, const at::Tensor& kept_BSc);
 
   int64_t layer_;
-  nn::LatentHeads heads_;
   dist::Group group_;
-  nn::PartialLinear query_latent_{nullptr};
-  nn::RMSNorm query_norm_{nullptr};
-  nn::AllToShardedLinear query_{nullptr};
-  nn::PartialLinear kv_latent_{nullptr};
-  nn::RMSNorm kv_norm_{nullptr};
-  nn::AllToShardedLinear key_value_{nullptr};
-  nn::ShardedToAllLinear output_{nullptr};
-  // Of key_value_, where its inner linear, this one, has none of its own to share.
+  LatentAttentionParts parts_;
+  // Of its keys and values, where their inner linear, this one, has none of its own to share.
   std::weak_ptr<nn::LinearLike> dense_of_;
   int64_t dense_adapter_ = 0;
   at::Tensor dense_weight_;

@@ -113,9 +113,8 @@ void FusedDelta::run_head(const Layer& layer, const Call& call, int64_t sequence
                           const Room& thread) {
   const nn::DeltaHeads& heads = layer.heads;
   const int64_t num_past = layer.taps.size(0) - 1;
-  const bool has_own = call.caches.size() > 1;
-  const auto& state = call.caches[has_own ? static_cast<size_t>(sequence) : 0]->state(call.layer);
-  const int64_t place = has_own ? 0 : sequence;
+  const auto& state = call.cache_of(sequence).state(call.layer);
+  const int64_t place = call.has_own_caches() ? 0 : sequence;
   Room room = thread;
   room.past = state[0].mutable_data_ptr<float>() + place * num_past * heads.num_channels();
   room.state = state[1].mutable_data_ptr<float>() +

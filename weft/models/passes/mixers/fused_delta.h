@@ -41,15 +41,11 @@ class FusedDelta {
     bool take_net(const nn::DeltaHeads& own, const nn::GatedDeltaParts& parts);
   };
   static constexpr int64_t kMaxTaps = 16;
-  /// A layer's part of a pass: row b * tokens + t is token t of sequence b.
-  struct Call {
-    int64_t batch = 1;
-    int64_t tokens = 0;
+  /// A layer's part of a pass. No cache twice: a state goes on from token to token.
+  struct Call : PassCaches {
     int64_t layer = 0;
     /// Of the values' norm.
     float norm_eps = 0;
-    /// One of all sequences, or one of each.
-    std::span<nn::KvCache* const> caches;
   };
 
   /// A layer as the passes read it; none if one of its linears is not in panels. Notes in `held`
