@@ -47,7 +47,8 @@ template <int kStreams, class Use>
                                                       Use&& use) {
   const int64_t bytes = w.panel_bytes(), each = count / kStreams;
   const uint8_t* const panels = w.data + first * bytes;
-  if (each > 0) fetch_first<kStreams>(panels, each * bytes);
+  // Later columns of a row come ahead of time with those before them.
+  if (each > 0 && w.first_block == 0) fetch_first<kStreams>(panels, each * bytes);
   for (int64_t i = 0; i < each; ++i) {
     const PanelRun run{panels + i * bytes, each * bytes, each * kPanelRows};
     use.template operator()<kStreams>(run, i * kPanelRows);

@@ -1,5 +1,6 @@
 #include "weft/serve/http/exchange.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/status.hpp>
 #include <string_view>
@@ -82,6 +83,7 @@ void Exchange::on_gone(std::function<void()> action) {
 
 void Exchange::add_piece(const std::string& piece) {
   if (piece.empty()) return;
+  longest_ = std::max(longest_, piece.size());
   add(is_chunked_ ? core::join(std::hex, piece.size(), "\r\n", piece, "\r\n") : piece);
 }
 
@@ -122,9 +124,8 @@ void Exchange::run_next() {
     actions_.pop_front();
   }
   if (is_gone_ || is_over_ || has_ended_) return;
-  // Before the piece, which by itself may be as long as a prompt that is echoed.
-  if (is_stream_ && unsent_.size() > shared_->options.max_unsent_bytes) return go();
   action(*this);
+  if (is_stream_ && unsent_.size() > shared_->options.max_unsent_bytes + longest_) return go();
   changed_.cancel();
 }
 

@@ -75,6 +75,8 @@ class Exchange : public HttpReply, public std::enable_shared_from_this<Exchange>
   bool is_gone_ = false;
   bool is_over_ = false;
   std::string unsent_;
+  /// Bytes of the longest piece, an echo of the prompt perhaps, which may wait beside others.
+  size_t longest_ = 0;
   std::function<void()> on_gone_;
 
   std::mutex mutex_;

@@ -67,7 +67,8 @@ struct HttpOptions {
   TlsFiles tls = {};
   size_t max_header_bytes = size_t{16} << 10;
   size_t max_body_bytes = size_t{8} << 20;
-  /// What may wait to be read by a client; more, and it counts as gone when the next piece comes.
+  /// What may wait to be read by a client beside one piece of a stream; more, and it counts as
+  /// gone.
   size_t max_unsent_bytes = size_t{1} << 20;
   /// Further clients wait until one of these goes.
   size_t max_connections = 2000;
