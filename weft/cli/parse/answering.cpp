@@ -78,6 +78,7 @@ void read_grammar(AnswerOptions& options) {
   check<ConfigError>(count <= 1,
                      "--json-schema, --grammar and --regex: more than one is given, expected one");
   auto& grammar = options.text.grammar;
+  grammar.reset();
   if (!options.json_schema.empty()) {
     grammar = {grammar::Form::kJsonSchema, schema_text(options.json_schema)};
   } else if (!options.grammar.empty()) {

@@ -59,7 +59,11 @@ void apply_setting(AnswerOptions& options, const std::string& name, const std::s
   check<ConfigError>(option != nullptr && is_setting(*option), "/set: no setting ",
                      core::quote(name), core::did_you_mean(name, setting_names(app)),
                      "; /set alone lists them");
-  if (value == kNone && take_away(options, name)) return;
+  if (value == kNone && take_away(changed, name)) {
+    check_answer_flags(changed);
+    options = changed;
+    return;
+  }
   check<ConfigError>(!value.empty(), "/set ", name, ": no value; expected ",
                      option->get_description());
   try {
