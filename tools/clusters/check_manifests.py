@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks deploy/*.yaml against published schemas: tools/clusters/check_manifests.py
+"""Checks deploy/*.yaml against published schemas, and that bash reads the scripts: tools/clusters/check_manifests.py
 
-Pod templates and Jobs against Kubernetes' own (PyPI: kubernetes-validate), the JobSet against the models of Kubeflow's
+Pod templates, Jobs, Deployments and Services against Kubernetes' own (PyPI: kubernetes-validate), the JobSet against the models of Kubeflow's
 trainer (PyPI: kubeflow-trainer-api). No package has the schemas of LeaderWorkerSet and MPIJob; their keys and words are
 compared with the tables below, which follow leaderworkerset.x-k8s.io/v1 (LeaderWorkerSetSpec) and kubeflow.org/v2beta1
 (MPIJobSpec).
@@ -9,6 +9,7 @@ compared with the tables below, which follow leaderworkerset.x-k8s.io/v1 (Leader
 
 import copy
 import pathlib
+import subprocess
 import sys
 
 import kubernetes_validate
@@ -43,7 +44,7 @@ TABLES = {
     },
 }
 VERSIONS = {"LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1", "MPIJob": "kubeflow.org/v2beta1",
-            "JobSet": "jobset.x-k8s.io/v1alpha2"}
+            "JobSet": "jobset.x-k8s.io/v1alpha2", "Deployment": "apps/v1", "Service": "v1"}
 
 
 def check_pod(template, where):
@@ -84,16 +85,43 @@ def check_jobset(document, where):
         validate({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job["name"]}, **job["template"]}, where)
 
 
+def check_document(document, where):
+    kind = document["kind"]
+    require(document["apiVersion"] == VERSIONS[kind], where, VERSIONS[kind], document["apiVersion"])
+    if kind == "JobSet":
+        check_jobset(document, where)
+    elif kind in TABLES:
+        check_table(document["spec"], TABLES[kind], f"{where}: spec")
+    else:
+        validate(document, where)
+    print(f"{where}: {kind} as its schema has it")
+
+
+def labels_of_pods(document):
+    """Of each pod that the document starts."""
+    spec = document["spec"]
+    group = spec.get("leaderWorkerTemplate", {})
+    templates = [spec.get("template"), group.get("leaderTemplate"), group.get("workerTemplate")]
+    return [template.get("metadata", {}).get("labels", {}) for template in templates if template]
+
+
+def check_services(documents, where):
+    """A Service that finds no pod is right by its schema."""
+    pods = [labels for document in documents for labels in labels_of_pods(document)]
+    for service in [document for document in documents if document["kind"] == "Service"]:
+        wanted = service["spec"]["selector"].items()
+        require(sum(wanted <= labels.items() for labels in pods) == 1, where, f"one kind of pods with {dict(wanted)}", pods)
+
+
 def main():
     for path in sorted(DEPLOY.glob("*.yaml")):
-        document = yaml.safe_load(path.read_text())
-        kind = document["kind"]
-        require(document["apiVersion"] == VERSIONS[kind], path.name, VERSIONS[kind], document["apiVersion"])
-        if kind == "JobSet":
-            check_jobset(document, path.name)
-        else:
-            check_table(document["spec"], TABLES[kind], f"{path.name}: spec")
-        print(f"{path.name}: {kind} as its schema has it")
+        documents = list(yaml.safe_load_all(path.read_text()))
+        for document in documents:
+            check_document(document, path.name)
+        check_services(documents, path.name)
+    for path in sorted([*DEPLOY.glob("*.sh"), *DEPLOY.glob("*.sbatch")]):
+        subprocess.run(["bash", "-n", path], check=True)
+        print(f"{path.name}: as bash reads it")
 
 
 if __name__ == "__main__":
