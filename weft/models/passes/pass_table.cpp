@@ -82,7 +82,10 @@ constexpr OptionSet kCudaKnows = {
     Option::kLayersWithoutRope, Option::kEmbeddingScale,  Option::kAttentionScale,
     Option::kResidualScale,     Option::kLogitsScale,     Option::kGelu,
     Option::kClampedGate,       Option::kExperts,         Option::kRouterBias,
-    Option::kExpertBias,        Option::kSigmoidRouting,  Option::kUngatedSharedExpert};
+    Option::kExpertBias,        Option::kSigmoidRouting,  Option::kUngatedSharedExpert,
+    Option::kScoreCap,          Option::kLogitsCap,       Option::kNormsBeforeAndAfter,
+    Option::kRopeOfWindows,     Option::kQueryGrowth,     Option::kTurnsNeighbours,
+    Option::kSinks};
 #endif
 
 }  // namespace
