@@ -27,19 +27,23 @@ class OneLayer {
         head_dim_(head_dim),
         spec_{{0, 0, 0, 0, 1, 1}, window, scale},
         rope_(rope_dim == 0 ? head_dim : rope_dim, 10000, 512),
-        attention_(head_dim),
+        attention_(head_dim, {}),
         cache_({1, batch, 2, head_dim, 512, cache_type}) {}
 
   void leave_out_rope() { turns_ = false; }
+  void round_scores() {
+    rounds_scores_ = true;
+    attention_ = FusedAttention(head_dim_, {.rounds_scores = true});
+  }
 
   // A pass of so many tokens, against libtorch's attention over all so far as the cache has it.
   void check(int64_t tokens) {
     const at::Tensor q = rows(tokens, 6), k = rows(tokens, 2), v = rows(tokens, 2);
     const nn::RopeAngles angles =
         turns_ ? rope_.angles(cache_.length(), tokens) : nn::RopeAngles::none(tokens);
-    const bool rounds = rounds_to_bfloat16(tokens);
-    const auto taken = [&](const at::Tensor& x) {
-      return (rounds ? x.to(at::kBFloat16).to(at::kFloat) : x).transpose(1, 2);
+    const bool packs = packs_tiles(tokens);
+    const auto taken = [&](const at::Tensor& x, bool rounds) {
+      return (packs && rounds ? x.to(at::kBFloat16).to(at::kFloat) : x).transpose(1, 2);
     };
     const std::string what =
         core::join(tokens, " behind ", cache_.length(), ", head dim ", head_dim_, ", window ",
@@ -47,7 +51,8 @@ class OneLayer {
     keys_.push_back(as_kept(angles.apply(k)));
     values_.push_back(as_kept(v));
     const at::Tensor expected = nn::grouped_query_attention(
-        taken(angles.apply(q)), taken(at::cat(keys_, 1)), taken(at::cat(values_, 1)), spec_);
+        taken(angles.apply(q), rounds_scores_), taken(at::cat(keys_, 1), rounds_scores_),
+        taken(at::cat(values_, 1), true), spec_);
     const at::Tensor q_ = q.clone(), k_ = k.clone();
     FusedAttention::Call call;
     call.batch = batch_;
@@ -61,12 +66,12 @@ class OneLayer {
     call.caches = {&cache, 1};
     const float* out = attention_.run(call);
     expect_close(at::from_blob(const_cast<float*>(out), expected.sizes()), expected, what,
-                 tolerance(rounds));
+                 tolerance(packs));
     cache_.advance(tokens);
   }
 
  private:
-  bool rounds_to_bfloat16(int64_t tokens) const {
+  bool packs_tiles(int64_t tokens) const {
     return nn::kernels::active_packed_attention() != nullptr &&
            tokens > FusedAttention::kFewTokens && nn::kernels::can_pack(head_dim_);
   }
@@ -78,8 +83,8 @@ class OneLayer {
   }
   // Rope's own rounding may be another step of the cache's type, probabilities are rounded to
   // bfloat16.
-  double tolerance(bool rounds) const {
-    if (rounds) return 3e-3;
+  double tolerance(bool packs) const {
+    if (packs) return 3e-3;
     if (cache_.dtype() == at::kChar) return 5e-3;
     return cache_.dtype() == at::kHalf ? 5e-4 : 1e-5;
   }
@@ -96,7 +101,7 @@ class OneLayer {
   FusedAttention attention_;
   nn::KvCache cache_;
   std::vector<at::Tensor> keys_, values_;
-  bool turns_ = true;
+  bool turns_ = true, rounds_scores_ = false;
   uint64_t seed_ = 0;
 };
 
@@ -118,6 +123,15 @@ TEST(FusedAttention, GivesWhatLibtorchGives) {
         }
       }
     }
+  }
+}
+
+TEST(FusedAttention, RoundsQueriesAndKeysWhereItMay) {
+  const c10::InferenceMode inference;
+  for (const at::ScalarType cache_type : {at::kFloat, at::kHalf, at::kChar}) {
+    OneLayer layer(2, 64, 70, cache_type);
+    layer.round_scores();
+    for (const int64_t tokens : {3, 60, 17, 200}) layer.check(tokens);
   }
 }
 

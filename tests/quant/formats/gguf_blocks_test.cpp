@@ -84,13 +84,15 @@ TEST_P(GgufBlocks, AreMultipliedInPanelsAsTheirValues) {
       at::Tensor x = at::randint(-most, most + 1, {tokens, kColumns}).to(at::kFloat);
       x.view({tokens, -1, 32}).select(2, 5).fill_(-most);
       for (const auto* kernel : kernels::runnable_panel_kernels()) {
-        const bool rounds = tokens > PanelInputs::kExactRows && kernel->unpack_codes != nullptr;
+        const bool splits = tokens > PanelInputs::kExactRows && kernel->unpack_codes != nullptr;
+        const bool rounds = splits && bits == 8;
         const auto taken = [&](const at::Tensor& t) {
           return (rounds ? t.to(at::kBFloat16) : t).to(at::kDouble);
         };
         weft::test::expect_close(
             panel_matmul_on(*kernel, x, panels), at::matmul(taken(x), taken(values).t()),
-            core::join(kernel->name, ", activations of ", bits, ", ", tokens, " tokens"), 1e-6);
+            core::join(kernel->name, ", activations of ", bits, ", ", tokens, " tokens"),
+            splits && !rounds ? 1e-5 : 1e-6);
       }
     }
   }

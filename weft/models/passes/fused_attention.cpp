@@ -72,8 +72,8 @@ struct FusedAttention::TileMemory {
   float *q, *o, *scratch;
 };
 
-FusedAttention::FusedAttention(int64_t head_dim, bool is_exact)
-    : head_dim_(head_dim), is_exact_(is_exact) {
+FusedAttention::FusedAttention(int64_t head_dim, const Options& options)
+    : head_dim_(head_dim), options_(options) {
   if (nn::kernels::can_pack(head_dim)) packed_ = nn::kernels::active_packed_attention();
 }
 
@@ -82,7 +82,7 @@ const float* FusedAttention::run(const Call& call) {
   turn(call);
   // The kernel of tiles takes whole vectors.
   constexpr int64_t kVector = 16;
-  if (is_exact_ || call.tokens <= kFewTokens || head_dim_ % kVector != 0) {
+  if (options_.is_exact || call.tokens <= kFewTokens || head_dim_ % kVector != 0) {
     attend_each(call);
   } else {
     attend_tiles(call);
@@ -153,11 +153,17 @@ void FusedAttention::attend_each(const Call& call) {
   });
 }
 
+// Of its keys, or values, with those that fill up the last tile.
+int64_t FusedAttention::numbers_of_head(const Call& call) const {
+  return num_tiles(call.positions()) * kTile * head_dim_;
+}
+
 // Tiles that are not of float32 have a place for their values in float32, which the kernel of
-// float32 reads.
+// float32 reads. Packed numbers take half a float each.
 int64_t FusedAttention::floats_of_head(const Call& call) const {
-  const int64_t keys = num_tiles(call.positions()) * kTile * head_dim_;
-  return packed_ == nullptr && !is_float(call) ? 2 * keys : keys;
+  const int64_t numbers = numbers_of_head(call);
+  if (packed_ != nullptr) return (options_.rounds_scores ? 2 : 3) * numbers / 2;
+  return is_float(call) ? numbers : 2 * numbers;
 }
 
 float* FusedAttention::key_tiles(const Call& call, int64_t sequence, int64_t kv) const {
@@ -173,8 +179,15 @@ uint32_t* FusedAttention::packed_keys(const Call& call, int64_t sequence, int64_
   return reinterpret_cast<uint32_t*>(key_tiles(call, sequence, kv));
 }
 
+// Null where it is lost.
+uint32_t* FusedAttention::packed_low_keys(const Call& call, int64_t sequence, int64_t kv) const {
+  if (options_.rounds_scores) return nullptr;
+  return packed_keys(call, sequence, kv) + numbers_of_head(call) / 2;
+}
+
 uint32_t* FusedAttention::packed_values(const Call& call, int64_t sequence, int64_t kv) const {
-  return packed_keys(call, sequence, kv) + floats_of_head(call) / 2;
+  const int64_t keys = options_.rounds_scores ? 1 : 2;
+  return packed_keys(call, sequence, kv) + keys * numbers_of_head(call) / 2;
 }
 
 // One tile of the cache's positions as the kernel wants it.
@@ -195,7 +208,9 @@ void FusedAttention::take_tile(const Call& call, int64_t sequence, int64_t kv, i
     in_float(held.value(kv, first), value_rows(call, sequence, kv) + at);
     return;
   }
-  packed_->pack_keys(keys, count, head_dim_, packed_keys(call, sequence, kv) + at / 2);
+  uint32_t* const low = packed_low_keys(call, sequence, kv);
+  packed_->pack_keys(keys, count, head_dim_, packed_keys(call, sequence, kv) + at / 2,
+                     low == nullptr ? nullptr : low + at / 2);
   packed_->pack_values(in_float(held.value(kv, first), room), count, head_dim_,
                        packed_values(call, sequence, kv) + at / 2);
 }
@@ -249,6 +264,7 @@ void FusedAttention::attend_tile(const Call& call, int64_t sequence, int64_t hea
     nn::kernels::active_kernel().attend(one, memory.scratch);
   } else {
     one.packed_k = packed_keys(call, sequence, kv);
+    one.packed_k_low = packed_low_keys(call, sequence, kv);
     one.packed_v = packed_values(call, sequence, kv);
     packed_->attend(one, memory.scratch);
   }

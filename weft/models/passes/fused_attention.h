@@ -53,9 +53,14 @@ class FusedAttention {
     return dtype == at::kFloat || dtype == at::kHalf || dtype == at::kChar;
   }
 
-  /// With `is_exact` passes of any length read the cache as those of few tokens do, so that a
-  /// token's output has the same bits in all of them.
-  explicit FusedAttention(int64_t head_dim, bool is_exact = false);
+  struct Options {
+    /// Passes of any length read the cache as those of few tokens do, so that a token's output has
+    /// the same bits in all of them.
+    bool is_exact = false;
+    /// Passes of many tokens may round queries and keys to bfloat16 where that is faster.
+    bool rounds_scores = false;
+  };
+  FusedAttention(int64_t head_dim, const Options& options);
   /// Writes keys and values behind the cache's positions, which the caller advances. Returns the
   /// rows' outputs, q.count * head_dim each, end to end, until the next call. Not collective.
   const float* run(const Call& call);
@@ -75,11 +80,13 @@ class FusedAttention {
   int64_t floats_of_head(const Call& call) const;
   float* key_tiles(const Call& call, int64_t sequence, int64_t kv) const;
   float* value_rows(const Call& call, int64_t sequence, int64_t kv) const;
+  int64_t numbers_of_head(const Call& call) const;
   uint32_t* packed_keys(const Call& call, int64_t sequence, int64_t kv) const;
+  uint32_t* packed_low_keys(const Call& call, int64_t sequence, int64_t kv) const;
   uint32_t* packed_values(const Call& call, int64_t sequence, int64_t kv) const;
 
   int64_t head_dim_;
-  bool is_exact_;
+  Options options_;
   /// What multiplies tiles of bfloat16; null: they stay float32.
   const nn::kernels::PackedAttention* packed_ = nullptr;
   core::Scratch<float> out_;

@@ -92,7 +92,6 @@ bool FusedDecoder::add_latent(LatentAttentionLayerImpl& mixer, Layer& layer) {
 
 bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   layer.head_dim = kv_heads_[layers_.size()].head_dim;
-  layer.kernel = &attentions_.try_emplace(layer.head_dim, layer.head_dim, is_exact_).first->second;
   const auto held = held_.take_attention<nn::LinearLike>(block);
   Adapters& adapters = layer.adapters;
   const AttentionPanels linears = {panels_of(held.q, adapters.q), panels_of(held.k, adapters.k),
@@ -105,6 +104,8 @@ bool FusedDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   own.push_back(linears.o);
   if (!keep_linears(own)) return false;
   add_wants(own);
+  const FusedAttention::Options options = {is_exact_, linears.q->weight.activation_bits == 8};
+  layer.kernel = &attentions_.try_emplace(layer.head_dim, layer.head_dim, options).first->second;
   layer.q = quant::PanelView(linears.q->weight);
   // Of those that there are not the views are of the ones before: they are multiplied by none.
   layer.k = linears.k == nullptr ? layer.q : quant::PanelView(linears.k->weight);

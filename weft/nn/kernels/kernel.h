@@ -37,8 +37,10 @@ struct AttentionHead {
   /// behind the last. Backward alone reads vt.
   const float* kt = nullptr;
   const float* vt = nullptr;
-  /// Tiles of keys and values as PackedAttention packs them.
+  /// Tiles of keys and values as PackedAttention packs them; of keys also what that takes away, or
+  /// null: then it is lost, as of queries.
   const uint32_t* packed_k = nullptr;
+  const uint32_t* packed_k_low = nullptr;
   const uint32_t* packed_v = nullptr;
   /// [tokens, H], and log of the sum of exponentials of each row's scores. Forward writes, backward
   /// reads; forward alone needs no lse.
@@ -248,8 +250,10 @@ struct HalfAttention {
 struct PackedAttention {
   bool (*runs_here)();
   /// A tile of keys [count, H], count <= kTile, as [H / 2, kTile] pairs of a position's neighbours,
-  /// zeros behind the last.
-  void (*pack_keys)(const float* keys, int64_t count, int64_t head_dim, uint32_t* tile);
+  /// zeros behind the last. What rounding takes away, rounded, goes to `low` in the same form,
+  /// unless that is null. Source: Henry et al. 2019, arXiv:1904.06376.
+  void (*pack_keys)(const float* keys, int64_t count, int64_t head_dim, uint32_t* tile,
+                    uint32_t* low);
   /// A tile of values [count, H] as [kTile / 2, H] pairs of neighbouring positions'.
   void (*pack_values)(const float* values, int64_t count, int64_t head_dim, uint32_t* tile);
   /// Reads packed_k and packed_v instead of k, v and kt. `scratch` holds packed_attend_scratch
@@ -266,7 +270,7 @@ inline constexpr int64_t kPackedHeadDim = 256;
 
 /// Floats that PackedAttention::attend needs beside its arguments.
 [[gnu::always_inline]] inline int64_t packed_attend_scratch(int64_t tokens, int64_t head_dim) {
-  return kTile * kTile + kTile * kTile / 2 + tokens * head_dim / 2;
+  return kTile * kTile + kTile * kTile / 2 + tokens * head_dim;
 }
 
 #if defined(__x86_64__)

@@ -8,19 +8,41 @@
 /// pair_products.h, with Session, which holds for as long as products are made.
 namespace weft::nn::kernels {
 
+/// out: what rounding takes away from `count` numbers, a multiple of the width, rounded as they
+/// are.
+template <class V>
+void pack_rests(const float* x, int64_t count, Pair* out) {
+  auto* const to = reinterpret_cast<uint16_t*>(out);
+  for (int64_t i = 0; i < count; i += V::kWidth) {
+    const auto values = V::load(x + i);
+    const auto bits = __builtin_convertvector(V::narrow(values), typename V::U) << 16;
+    V::store(values - reinterpret_cast<typename V::F>(bits), to + i);
+  }
+}
+
+/// Positions first … first + V::kWidth of a tile, `left` of which are rows [., H / 2].
+template <class V>
+void write_columns(const Pair* rows, int64_t left, int64_t words, Pair* tile) {
+  for (int64_t w = 0; w < words; ++w) {
+    for (int64_t c = 0; c < V::kWidth; ++c) {
+      tile[w * kTile + c] = c < left ? rows[c * words + w] : 0;
+    }
+  }
+}
+
 /// PackedAttention::pack_keys.
 template <class V>
-void pack_keys(const float* keys, int64_t count, int64_t head_dim, Pair* tile) {
+void pack_keys(const float* keys, int64_t count, int64_t head_dim, Pair* tile, Pair* low) {
   const int64_t words = head_dim / 2;
   alignas(64) Pair rows[V::kWidth * kPackedHeadDim / 2];
   for (int64_t first = 0; first < kTile; first += V::kWidth) {
     const int64_t left = count - first < V::kWidth ? count - first : V::kWidth;
-    if (left > 0) pack_rows<V>(keys + first * head_dim, left, head_dim, rows);
-    for (int64_t w = 0; w < words; ++w) {
-      for (int64_t c = 0; c < V::kWidth; ++c) {
-        tile[w * kTile + first + c] = c < left ? rows[c * words + w] : 0;
-      }
-    }
+    const float* const own = keys + first * head_dim;
+    if (left > 0) pack_rows<V>(own, left, head_dim, rows);
+    write_columns<V>(rows, left, words, tile + first);
+    if (low == nullptr) continue;
+    if (left > 0) pack_rests<V>(own, left * head_dim, rows);
+    write_columns<V>(rows, left, words, low + first);
   }
 }
 
@@ -31,7 +53,9 @@ void pack_values(const float* values, int64_t count, int64_t head_dim, Pair* til
   for (int64_t i = (count + 1) / 2 * head_dim; i < kTile / 2 * head_dim; ++i) tile[i] = 0;
 }
 
-/// Queries, rounded to bfloat16, times a packed cache.
+/// Queries, rounded to bfloat16, times a packed cache. Scores go through an exponential, so that
+/// what rounding takes away from queries and keys counts more than that of weights and values,
+/// which is lost.
 template <class V>
 class PackedProducts {
  public:
@@ -42,9 +66,10 @@ class PackedProducts {
 
   /// As FloatProducts has them.
   void scores(const Tile& tile, float* s) const {
-    multiply<V, false>(Operand<Pair>{queries_ + tile.first_row * words_, words_, 1},
-                       Factor<Pair>{head_.packed_k + tile.first_column * words_, kTile}, tile.rows,
-                       kTile, words_, {s, kTile});
+    if (head_.packed_k_low == nullptr) return score<false>(queries_, head_.packed_k, tile, s);
+    score<false>(low_queries_, head_.packed_k, tile, s);
+    score<true>(queries_, head_.packed_k_low, tile, s);
+    score<true>(queries_, head_.packed_k, tile, s);
   }
   void add_output(const Tile& tile, int64_t /*columns*/, const float* p) const {
     const int64_t H = head_.head_dim;
@@ -59,14 +84,25 @@ class PackedProducts {
       : head_(head),
         words_(head.head_dim / 2),
         tile_(reinterpret_cast<Pair*>(scratch)),
-        queries_(tile_ + kTile * kTile / 2) {
+        queries_(tile_ + kTile * kTile / 2),
+        low_queries_(queries_ + head.tokens * words_) {
     pack_rows<V>(head.q, head.tokens, head.head_dim, queries_);
+    if (head.packed_k_low == nullptr) return;
+    pack_rests<V>(head.q, head.tokens * head.head_dim, low_queries_);
+  }
+
+  template <bool kAdds>
+  void score(const Pair* queries, const Pair* keys, const Tile& tile, float* s) const {
+    multiply<V, kAdds>(Operand<Pair>{queries + tile.first_row * words_, words_, 1},
+                       Factor<Pair>{keys + tile.first_column * words_, kTile}, tile.rows, kTile,
+                       words_, {s, kTile});
   }
 
   const AttentionHead& head_;
   int64_t words_;
   Pair* tile_;
   Pair* queries_;
+  Pair* low_queries_;
   [[no_unique_address]] typename V::Session session_;
 };
 

@@ -31,6 +31,7 @@ std::shared_ptr<LinearLike> in_panels(quant::PanelMatrix weight, const at::Tenso
 
 std::shared_ptr<LinearLike> in_panels(const LinearLike& linear, const PanelOptions& options) {
   const auto made = [&](quant::PanelMatrix weight, const at::Tensor& bias) {
+    weight.activation_bits = options.activation_bits;
     weight.is_exact = options.is_exact;
     return in_panels(std::move(weight), bias);
   };

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "weft/quant/kernels/avx512_parts.h"
 #include "weft/quant/kernels/panel_kernel.h"
 
 namespace weft::quant::kernels {
@@ -27,13 +28,14 @@ __m512bh broadcast_pair(const uint16_t* from) {
   return as_pairs(_mm512_set1_epi32(pair));
 }
 
-template <int kPanels, int kCount>
+template <int kPanels, int kCount, bool kHasLow>
 void multiply_tile(const Group& group, const BFloat16Inputs& x, const PanelOutputs& y) {
   __m512 sums[kCount][kPanels];
   for (auto& token : sums) {
     for (auto& sum : token) sum = _mm512_setzero_ps();
   }
   const uint16_t* pairs = x.data;
+  const int64_t to_low = kHasLow ? x.low - x.data : 0;
   const uint8_t* panel = group.first;
   for (int64_t b = 0; b < group.num_blocks; ++b, pairs += (kCount - 1) * kBlockColumns) {
     for (int64_t i = 0; i < kBlockColumns / 2; ++i, pairs += 2, panel += 64) {
@@ -44,7 +46,13 @@ void multiply_tile(const Group& group, const BFloat16Inputs& x, const PanelOutpu
       }
 #pragma GCC unroll 8
       for (int t = 0; t < kCount; ++t) {
-        const __m512bh pair = broadcast_pair(pairs + t * kBlockColumns);
+        const uint16_t* from = pairs + t * kBlockColumns;
+        if constexpr (kHasLow) {
+          const __m512bh low = broadcast_pair(from + to_low);
+#pragma GCC unroll 4
+          for (int p = 0; p < kPanels; ++p) sums[t][p] = _mm512_dpbf16_ps(sums[t][p], w[p], low);
+        }
+        const __m512bh pair = broadcast_pair(from);
 #pragma GCC unroll 4
         for (int p = 0; p < kPanels; ++p) sums[t][p] = _mm512_dpbf16_ps(sums[t][p], w[p], pair);
       }
@@ -63,7 +71,9 @@ void multiply_tile(const Group& group, const BFloat16Inputs& x, const PanelOutpu
 template <int kPanels, int kMost>
 void multiply_tokens(const Group& group, const BFloat16Inputs& x, const PanelOutputs& y) {
   if (kMost == 1 || x.tokens == kMost) {
-    multiply_tile<kPanels, kMost>(group, x, y);
+    const auto multiply_own = x.low == nullptr ? multiply_tile<kPanels, kMost, false>
+                                               : multiply_tile<kPanels, kMost, true>;
+    multiply_own(group, x, y);
   } else if constexpr (kMost > 1) {
     multiply_tokens<kPanels, kMost - 1>(group, x, y);
   }
@@ -73,19 +83,25 @@ template <int kPanels>
 void multiply_group(const Group& group, const BFloat16Inputs& x, const PanelOutputs& y) {
   for (int64_t t = 0; t < x.tokens; t += kTokens) {
     const int64_t tokens = x.tokens - t < kTokens ? x.tokens - t : kTokens;
-    multiply_tokens<kPanels, kTokens>(group,
-                                      {x.data + t * group.num_blocks * kBlockColumns, tokens},
-                                      {y.data + t * y.stride, y.stride});
+    const int64_t first = t * group.num_blocks * kBlockColumns;
+    multiply_tokens<kPanels, kTokens>(
+        group, {x.data + first, tokens, x.low == nullptr ? nullptr : x.low + first},
+        {y.data + t * y.stride, y.stride});
   }
 }
 
 }  // namespace
 
-void round_bfloat16_avx512(const float* x, int64_t num_blocks, uint16_t* to, int64_t stride) {
+void round_bfloat16_avx512(const float* x, int64_t num_blocks, const BFloat16Parts& to,
+                           int64_t stride) {
   static_assert(kBlockColumns == 32);
-  for (int64_t b = 0; b < num_blocks; ++b, x += kBlockColumns, to += stride * kBlockColumns) {
-    const __m512bh rounded = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x));
-    std::memcpy(to, &rounded, sizeof(rounded));
+  for (int64_t b = 0; b < num_blocks; ++b, x += kBlockColumns) {
+    const __m512 first = _mm512_loadu_ps(x), second = _mm512_loadu_ps(x + 16);
+    const __m512bh rounded = _mm512_cvtne2ps_pbh(second, first);
+    std::memcpy(to.high + b * stride * kBlockColumns, &rounded, sizeof(rounded));
+    if (to.low == nullptr) continue;
+    const __m512bh low = low_parts(first, second, rounded);
+    std::memcpy(to.low + b * stride * kBlockColumns, &low, sizeof(low));
   }
 }
 

@@ -90,6 +90,8 @@ struct Panels {
   int64_t num_blocks = 0;
   /// Of kShortBFloat16: 16 upper bytes by index.
   const uint8_t* upper_bytes = nullptr;
+  /// Of kBFloat16: numbers in the same places that are to be added to these, or null.
+  const uint8_t* low = nullptr;
   /// Where these are some columns of a matrix: the first of their blocks, and the blocks of a row
   /// of it and of the tokens that it is multiplied by. 0 blocks: these are all.
   int64_t first_block = 0;
@@ -164,6 +166,16 @@ struct DenseInputs {
 struct BFloat16Inputs {
   const uint16_t* data = nullptr;
   int64_t tokens = 0;
+  /// What rounding has taken away, rounded, in the same places; null: it is lost.
+  const uint16_t* low = nullptr;
+};
+
+/// Where numbers as bfloat16 go: to `high`, and what rounding takes away to `low` unless that is
+/// null. Both parts together have 16 of a float32's 24 bits. Source: Henry, Tang and Heinecke 2019,
+/// arXiv:1904.06376.
+struct BFloat16Parts {
+  uint16_t* high = nullptr;
+  uint16_t* low = nullptr;
 };
 
 /// Rows of the result, token t at data + t * stride; room for whole panels.
@@ -190,14 +202,14 @@ struct PanelKernel {
   void (*unpack_short)(const Panels& w, int64_t panel, uint16_t* to);
   /// Where the processor multiplies pairs of bfloat16, null elsewhere: rounds a token's blocks to
   /// nearest, ties to even, and writes block b at b * stride blocks; and the product of bfloat16
-  /// panels, summed in float32.
-  void (*round_bfloat16)(const float* x, int64_t num_blocks, uint16_t* to,
+  /// panels, summed in float32, without those of two low parts.
+  void (*round_bfloat16)(const float* x, int64_t num_blocks, const BFloat16Parts& to,
                          int64_t stride) = nullptr;
   void (*multiply_bfloat16)(const Panels& w, int64_t first, int64_t count, const BFloat16Inputs& x,
                             const PanelOutputs& y) = nullptr;
   /// Where such products are faster than those of codes, null elsewhere: a panel of codes as one of
   /// bfloat16, its numbers rounded to nearest, ties to even.
-  void (*unpack_codes)(const Panels& w, int64_t panel, uint16_t* to) = nullptr;
+  void (*unpack_codes)(const Panels& w, int64_t panel, const BFloat16Parts& to) = nullptr;
   /// Panels that multiply_bfloat16 takes together.
   int64_t bfloat16_panels = 1;
   /// Tokens of a tile of BFloat16Inputs.
@@ -223,7 +235,8 @@ void round_codes_avx512(const float* x, int64_t num_blocks, const RoundedToken& 
 void multiply_codes_avx512(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                            const PanelOutputs& y);
 /// PanelKernel::round_bfloat16, multiply_bfloat16 and bfloat16_panels for AVX512_BF16.
-void round_bfloat16_avx512(const float* x, int64_t num_blocks, uint16_t* to, int64_t stride);
+void round_bfloat16_avx512(const float* x, int64_t num_blocks, const BFloat16Parts& to,
+                           int64_t stride);
 /// See round_bfloat16_avx512.
 void multiply_bfloat16_avx512(const Panels& w, int64_t first, int64_t count,
                               const BFloat16Inputs& x, const PanelOutputs& y);

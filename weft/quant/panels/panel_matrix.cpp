@@ -57,8 +57,9 @@ void multiply_plain(const kernels::PanelKernel& kernel, const Rows& rows, const 
 }
 
 // Panel `index` as one of bfloat16.
-void unpack(const kernels::PanelKernel& kernel, const PanelView& w, int64_t index, uint16_t* to) {
-  if (w.short_numbers != nullptr) return w.short_numbers->read(kernel, w.panels, index, to);
+void unpack(const kernels::PanelKernel& kernel, const PanelView& w, int64_t index,
+            const kernels::BFloat16Parts& to) {
+  if (w.short_numbers != nullptr) return w.short_numbers->read(kernel, w.panels, index, to.high);
   kernel.unpack_codes(w.panels, index, to);
 }
 
@@ -68,15 +69,20 @@ void multiply_unpacked(const kernels::PanelKernel& kernel, const Rows& rows, con
   thread_local core::Scratch<uint16_t> memory;
   const int64_t numbers = kPanelRows * w.in_features();
   const int64_t most = rows.x.is_bfloat16() ? kernel.bfloat16_panels : 1;
-  uint16_t* const unpacked = memory.make_room(most * numbers);
+  // Numbers of 12 bits are bfloat16 exactly.
+  const bool has_low = rows.x.wants().both_parts && w.short_numbers == nullptr;
+  uint16_t* const unpacked = memory.make_room((has_low ? 2 : 1) * most * numbers);
+  uint16_t* const low = has_low ? unpacked + most * numbers : nullptr;
   kernels::Panels whole;
+  whole.low = reinterpret_cast<const uint8_t*>(low);
   whole.data = reinterpret_cast<const uint8_t*>(unpacked);
   whole.form.numbers = PanelNumbers::kBFloat16;
   whole.num_blocks = w.panels.num_blocks;
   for (int64_t i = 0; i < count; i += most) {
     const int64_t some = std::min(most, count - i);
     for (int64_t p = 0; p < some; ++p) {
-      unpack(kernel, w, first + i + p, unpacked + p * numbers);
+      unpack(kernel, w, first + i + p,
+             {unpacked + p * numbers, has_low ? low + p * numbers : nullptr});
     }
     multiply_plain(kernel, rows, whole, 0, some, {y.data + i * kPanelRows, y.stride});
   }
@@ -107,14 +113,15 @@ void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
 }  // namespace
 
 PanelInputs::Wants PanelInputs::Wants::of(const PanelMatrix& w) {
-  if (!w.form.is_dense()) return {w.activation_bits, false, false, w.is_exact};
+  const bool both_parts = w.activation_bits != 8;
+  if (!w.form.is_dense()) return {w.activation_bits, false, false, both_parts, w.is_exact};
   const bool is_bfloat16 = quant::is_bfloat16(PanelView(w));
-  return {0, !is_bfloat16, is_bfloat16, w.is_exact};
+  return {0, !is_bfloat16, is_bfloat16, is_bfloat16 && both_parts, w.is_exact};
 }
 
 PanelInputs::Wants PanelInputs::Wants::operator|(const Wants& other) const {
   return {std::max(code_bits, other.code_bits), numbers || other.numbers,
-          bfloat16 || other.bfloat16, exact || other.exact};
+          bfloat16 || other.bfloat16, both_parts || other.both_parts, exact || other.exact};
 }
 
 kernels::RoundedInputs PanelInputs::codes(int64_t group) const {
@@ -138,7 +145,9 @@ void PanelInputs::take_row(const kernels::PanelKernel& kernel, const float* x, i
   const int64_t blocks = in_ / kBlockColumns;
   if (is_bfloat16_) {
     const Place at = place_of(row, kernel.bfloat16_tile);
-    kernel.round_bfloat16(x, blocks, bfloat16_.data() + at.first * kBlockColumns, at.stride);
+    const int64_t first = at.first * kBlockColumns;
+    uint16_t* const low = wants_.both_parts ? bfloat16_low_.data() + first : nullptr;
+    kernel.round_bfloat16(x, blocks, {bfloat16_.data() + first, low}, at.stride);
   }
   if (!has_codes_) return;
   const Place at = place_of(row, kernels::kTileTokens);
@@ -182,6 +191,7 @@ void PanelInputs::set_groups(int64_t rows, std::span<const int64_t> starts) {
 bool PanelInputs::has_forms_of(const PanelInputs& other) const {
   return (has_codes_ || !other.has_codes_) && (is_bfloat16_ || !other.is_bfloat16_) &&
          (has_numbers() || !other.has_numbers()) &&
+         (!other.is_bfloat16_ || wants_.both_parts || !other.wants_.both_parts) &&
          (!other.has_codes_ || wants_.code_bits == other.wants_.code_bits);
 }
 
@@ -219,8 +229,12 @@ void PanelInputs::copy_row(const kernels::PanelKernel& kernel, const PanelInputs
     std::copy_n(from.numbers_.data() + from_row * in_, in_, numbers_.data() + row * in_);
   }
   if (is_bfloat16_) {
-    copy.template operator()<kBlockColumns>(kernel.bfloat16_tile, from.bfloat16_.data(),
-                                            bfloat16_.data());
+    const int64_t tile = kernel.bfloat16_tile;
+    copy.template operator()<kBlockColumns>(tile, from.bfloat16_.data(), bfloat16_.data());
+    if (wants_.both_parts) {
+      copy.template operator()<kBlockColumns>(tile, from.bfloat16_low_.data(),
+                                              bfloat16_low_.data());
+    }
   }
   if (!has_codes_) return;
   constexpr int64_t kTile = kernels::kTileTokens;
@@ -240,6 +254,7 @@ std::vector<PanelInputs::Memory> PanelInputs::memory() const {
     all.push_back({reinterpret_cast<std::byte*>(scratch.data()), numbers * bytes});
   };
   if (is_bfloat16_) add(bfloat16_, in_);
+  if (is_bfloat16_ && wants_.both_parts) add(bfloat16_low_, in_);
   if (has_numbers()) add(numbers_, in_);
   if (!has_codes_) return all;
   add(codes_, in_);
@@ -257,6 +272,7 @@ void PanelInputs::make_room(const kernels::PanelKernel& kernel, int64_t rows) {
   has_codes_ = wants_.code_bits != 0 && !rounds_codes;
   const int64_t numbers = rows * in_, blocks = numbers / kBlockColumns;
   if (is_bfloat16_) bfloat16_.make_room(numbers);
+  if (is_bfloat16_ && wants_.both_parts) bfloat16_low_.make_room(numbers);
   if (has_numbers()) numbers_.make_room(numbers);
   if (!has_codes_) return;
   codes_.make_room(numbers);

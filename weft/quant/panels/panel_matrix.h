@@ -27,6 +27,8 @@ class PanelInputs {
     /// Numbers for matrices of bfloat16: long sequences are rounded to it where the kernel has such
     /// products.
     bool bfloat16 = false;
+    /// With what rounding to bfloat16 takes away as a second number.
+    bool both_parts = false;
     /// PanelMatrix::is_exact.
     bool exact = false;
 
@@ -89,7 +91,9 @@ class PanelInputs {
     return {numbers_.data() + start_of(group) * in_, in_, num_rows(group)};
   }
   kernels::BFloat16Inputs bfloat16(int64_t group = 0) const {
-    return {bfloat16_.data() + start_of(group) * in_, num_rows(group)};
+    const int64_t first = start_of(group) * in_;
+    return {bfloat16_.data() + first, num_rows(group),
+            wants_.both_parts ? bfloat16_low_.data() + first : nullptr};
   }
   /// Whether each sequence has the bits that it has alone.
   bool is_exact() const { return is_exact_; }
@@ -124,6 +128,7 @@ class PanelInputs {
   core::Scratch<float> sums_;
   core::Scratch<float> numbers_;
   core::Scratch<uint16_t> bfloat16_;
+  core::Scratch<uint16_t> bfloat16_low_;
   bool is_exact_ = true;
   bool is_bfloat16_ = false;
   bool has_codes_ = false;
