@@ -74,7 +74,7 @@ TEST(PanelInputs, GroupsAreMultipliedAsIfAlone) {
           matrices.push_back(type == at::kByte ? to_panels(quantize_affine(w, 4, 32, at::kHalf), 16)
                                                : to_panels(w.to(type)));
         }
-        PanelInputs all(PanelInputs::Wants{16, true, true});
+        PanelInputs all(PanelInputs::Wants{16, true, true, true});
         PanelInputs groups(PanelInputs::Wants::of(matrices.front())), alone(groups.wants());
         const auto row_of = [&](int64_t row) { return x.const_data_ptr<float>() + row * kIn; };
         all.take(*kernel, {kRows, kIn, tokens}, [&](int64_t row, float*) { return row_of(row); });

@@ -273,7 +273,8 @@ TEST(PanelMatrix, RoundsManyRowsToBFloat16WhereTheProcessorMultipliesIt) {
 
 TEST(PanelMatrix, RowsServeMatricesOfAllKinds) {
   const PanelMatrix coded = to_panels(make_weight({4, true, 32, 32, 64}), 16);
-  const PanelMatrix plain = to_panels(plain_weight(16, 64, at::kBFloat16));
+  PanelMatrix plain = to_panels(plain_weight(16, 64, at::kBFloat16));
+  plain.activation_bits = 16;
   const PanelMatrix wide = to_panels(plain_weight(16, 64, at::kFloat));
   const auto& kernel = kernels::active_panel_kernel();
   const at::Tensor x = seeded({19, 64}, 1, at::kFloat);
