@@ -18,8 +18,8 @@ struct PanelMatrix {
   int64_t in_features = 0;
   kernels::PanelForm form;
   /// What activations are rounded to on their way into a product with codes: 8 or 16 bits. Where
-  /// bfloat16 takes the place of codes, 16 stand for two such numbers (kernels::BFloat16Parts) and 8
-  /// for one; plain numbers are multiplied so, too.
+  /// bfloat16 takes the place of codes, 16 stand for two such numbers (kernels::BFloat16Parts) and
+  /// 8 for one; plain numbers are multiplied so, too.
   int64_t activation_bits = 8;
   /// Long sequences are not rounded to bfloat16 where that is faster: a row's product has the same
   /// bits in a sequence of any length.
