@@ -47,7 +47,8 @@ class Service {
 
   std::optional<HttpAnswer> page(const HttpRequest& request) const;
   void dispatch(const HttpRequest& request, const Reply& reply);
-  void run(const Reply& reply, const std::function<void()>& action) noexcept;
+  void run(const HttpRequest& request, const Reply& reply,
+           const std::function<void()>& action) noexcept;
   Completions& completions() const;
   const ServedModel& model() const { return completions().model(); }
 
