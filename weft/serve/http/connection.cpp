@@ -180,7 +180,8 @@ class Connection {
     }
     if (error == http::error::end_of_stream) co_return false;
     if (error) {
-      co_await refuse(status_of(error), error.message());
+      const int status = status_of(error);
+      co_await refuse(status, refusal_of(status, error));
       co_return false;
     }
     const std::string_view encoding = parser.get()[http::field::content_encoding];
@@ -229,6 +230,18 @@ class Connection {
     if (error == http::error::body_limit) return 413;
     if (error == http::error::header_limit) return 431;
     return 400;
+  }
+
+  std::string refusal_of(int status, const error_code& error) const {
+    if (status == 413) {
+      return core::join("a body of more than ", shared_->options.max_body_bytes,
+                        " bytes; send a shorter one");
+    }
+    if (status == 431) {
+      return core::join("a head of more than ", shared_->options.max_header_bytes,
+                        " bytes; send shorter or fewer fields");
+    }
+    return core::join("no request of HTTP/1.1: ", error.message());
   }
 
   asio::awaitable<bool> answer(http::request<http::string_body> message) {
