@@ -91,6 +91,7 @@ void Service::set_fault(const std::string& reason) {
 }
 
 HttpAnswer Service::refusal(int status, const std::string& message) {
+  metrics_.add_refused(status, message, "");
   return ApiError(status, error_type_of(status), message).answer();
 }
 

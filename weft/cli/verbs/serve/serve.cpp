@@ -69,7 +69,9 @@ class Front : public ServedFront {
     http.on_failed_handshake = [this](const std::string& reason) {
       service_.count_failed_handshake(reason);
     };
-    http.refusal = serve::Service::refusal;
+    http.refusal = [this](int status, const std::string& message) {
+      return service_.refusal(status, message);
+    };
     http.fields = [access = access_of(options)](const serve::HttpRequest& request) {
       return serve::answer_fields(request, access);
     };

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "weft/cli/streams.h"
@@ -133,6 +134,14 @@ void stop_guesses_if_alone(const ServedOptions& options, const dist::World& worl
             "sequence");
 }
 
+// Why ranks are lost, as those say it that saw it first. This one may have stood still itself, and
+// then sees only that the others have ended for it.
+std::string reason_of(const std::exception& error) {
+  const std::string first = dist::first_words();
+  constexpr std::string_view kLead = "weft: CommError: ";
+  return first.starts_with(kLead) ? first.substr(kLead.size()) : error.what();
+}
+
 }  // namespace
 
 void ServedFront::open(const ServedOptions& options, const Session& session,
@@ -164,7 +173,7 @@ int run_served(const ServedOptions& options, const ModelOptions& model, const di
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
                      [&] { front->before_step(); });
   } catch (const std::exception& error) {
-    if (front) front->fail(error.what());
+    if (front) front->fail(reason_of(error));
     throw;
   }
   if (front) front->finish();
