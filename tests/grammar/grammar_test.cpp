@@ -69,6 +69,9 @@ TEST(Grammar, RefusesWhatIsWrong) {
   EXPECT_TRUE(
       fixture.refusal(Form::kEbnf, "first ::= \"a\"").starts_with("ConfigError: grammar: "));
   EXPECT_TRUE(fixture.refusal(Form::kJsonSchema, "{").starts_with("ConfigError: schema: "));
+  EXPECT_EQ(fixture.refusal(Form::kEbnf, "root ::= a\na ::= b\nb ::= a"),
+            "ConfigError: grammar: no text begins it, expected one that can be written; look for "
+            "rules that refer to themselves alone");
   EXPECT_EQ(fixture.refusal(Form::kRegex, std::string(70'000, 'a')),
             "ConfigError: grammar: 70000 bytes, expected at most 65536");
   EXPECT_TRUE(fixture.refusal(Form::kJsonSchema, R"({"$ref": "#/$defs/none"})")

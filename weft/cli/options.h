@@ -152,6 +152,8 @@ struct ServeVerbOptions : ServedOptions {
   bool has_no_page = false;
   /// A line of JSON for each request rather than words.
   bool logs_json = false;
+  /// Further clients wait until one goes.
+  int64_t max_connections = 2000;
   /// Start ranks again where one is lost.
   bool restarts = true;
 };

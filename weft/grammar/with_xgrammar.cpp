@@ -213,6 +213,26 @@ struct Compiler::Impl {
 
 bool is_available() { return true; }
 
+namespace {
+
+// Of rules that only refer to one another there is no text, which would be noticed when one is
+// drawn.
+void check_beginning(const std::shared_ptr<const Grammar>& grammar, int64_t vocab_size) {
+  constexpr int64_t kWordBits = 32;
+  Matcher matcher(grammar);
+  const std::span<const int32_t> allowed = matcher.allowed();
+  bool is_any = false;
+  for (int64_t id = 0; id < vocab_size && !is_any; ++id) {
+    const auto word = static_cast<uint32_t>(allowed[static_cast<size_t>(id / kWordBits)]);
+    is_any = (word >> (id % kWordBits) & 1) != 0;
+  }
+  core::check<core::ConfigError>(is_any,
+                                 "grammar: no text begins it, expected one that can be written; "
+                                 "look for rules that refer to themselves alone");
+}
+
+}  // namespace
+
 Grammar::Grammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 Grammar::~Grammar() = default;
 
@@ -231,6 +251,7 @@ std::shared_ptr<const Grammar> Compiler::compile(const Source& source) {
   std::shared_ptr<const Grammar> grammar;
   try {
     grammar = impl_->compile(source);
+    check_beginning(grammar, impl_->vocab_size);
   } catch (const core::Error&) {
     throw;
   } catch (const std::exception& error) {

@@ -79,6 +79,9 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
   app.add_option("--max-queue", options.max_queue,
                  "sequences that wait; further requests are refused with 429 (default: 128)")
       ->check(whole_number(1, 1 << 20));
+  app.add_option("--max-connections", options.max_connections,
+                 "clients at a time; others wait until one goes (default: 2000)")
+      ->check(whole_number(1, 1 << 16));
   app.add_flag("--restart,!--no-restart", options.restarts,
                "with --tp: when a rank is lost, start all of them again (default: on)");
 }

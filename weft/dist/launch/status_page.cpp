@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "weft/core/error.h"
+#include "weft/core/terminal/printable.h"
 #include "weft/dist/rendezvous/rank_info.h"
 
 namespace weft::dist {
@@ -255,6 +256,21 @@ bool should_report(std::string_view message) {
 std::string last_words(const RankStatus& status) {
   const uint32_t length = status.error_length.load(std::memory_order_acquire);
   return {status.error.data(), std::min<size_t>(length, RankStatus::kErrorBytes)};
+}
+
+std::string first_words() {
+  const StatusPage* const page = shared_status_page();
+  std::string first;
+  int64_t time = INT64_MAX;
+  for (int rank = 0; page != nullptr && rank < page->num_ranks(); ++rank) {
+    const RankStatus& status = page->rank(rank);
+    std::string words = last_words(status);
+    const int64_t left = status.error_time.load(std::memory_order_relaxed);
+    if (words.empty() || left >= time) continue;
+    time = left;
+    first = core::printable(words);
+  }
+  return first;
 }
 
 }  // namespace weft::dist

@@ -147,4 +147,8 @@ bool should_report(std::string_view message);
 /// What should_report left there, or nothing.
 std::string last_words(const RankStatus& status);
 
+/// Of the last words that ranks of this host have left, those that were left first, on one line;
+/// empty: none has left any. A rank that stood still itself learns from them why the others ended.
+std::string first_words();
+
 }  // namespace weft::dist

@@ -90,7 +90,16 @@ size_t client_of(const HttpRequest& request, const AccessOptions& options) {
 std::vector<std::pair<std::string, std::string>> cors_fields(const HttpRequest& request,
                                                              const AccessOptions& options) {
   if (request.origin.empty() || !is_allowed_origin(request.origin, options)) return {};
-  return {{"Access-Control-Allow-Origin", request.origin}, {"Vary", "Origin"}};
+  return {{"Access-Control-Allow-Origin", request.origin},
+          {"Access-Control-Expose-Headers", "Retry-After, X-Request-Id"},
+          {"Vary", "Origin"}};
+}
+
+std::vector<std::pair<std::string, std::string>> answer_fields(const HttpRequest& request,
+                                                               const AccessOptions& options) {
+  auto fields = cors_fields(request, options);
+  fields.emplace_back("X-Request-Id", request.id);
+  return fields;
 }
 
 HttpAnswer preflight_answer() {

@@ -31,6 +31,10 @@ size_t client_of(const HttpRequest& request, const AccessOptions& options);
 std::vector<std::pair<std::string, std::string>> cors_fields(const HttpRequest& request,
                                                              const AccessOptions& options);
 
+/// The header fields of every answer: the request's id, and cors_fields.
+std::vector<std::pair<std::string, std::string>> answer_fields(const HttpRequest& request,
+                                                               const AccessOptions& options);
+
 /// The answer to a browser that asks whether its page may ask.
 HttpAnswer preflight_answer();
 

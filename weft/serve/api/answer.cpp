@@ -145,9 +145,9 @@ void Answer::send(size_t choice, const Choice& news) {
 
 void Answer::finish() {
   usage_.num_drawn = std::accumulate(num_drawn_.begin(), num_drawn_.end(), int64_t{0});
-  context_.metrics.add_request({form_->id(), usage_.num_prompt, usage_.num_reused, usage_.num_drawn,
-                                first_token_seconds_, core::seconds_since(start_),
-                                name_of(*choices_.front().end)});
+  context_.metrics.add_request({form_->id(), context_.request_id, usage_.num_prompt,
+                                usage_.num_reused, usage_.num_drawn, first_token_seconds_,
+                                core::seconds_since(start_), name_of(*choices_.front().end)});
   is_stream_ ? finish_stream() : finish_whole();
 }
 

@@ -27,6 +27,8 @@ class Answer {
     Metrics& metrics;
     /// Of a chat's choices.
     AnswerParser::Options parsing = {};
+    /// As RequestRecord has it.
+    std::string request_id = {};
   };
   Answer(const CompletionRequest& request, std::unique_ptr<ReplyForm> form,
          std::shared_ptr<HttpReply> reply, const Context& context);

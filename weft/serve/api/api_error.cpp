@@ -1,5 +1,6 @@
 #include "weft/serve/api/api_error.h"
 
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -8,26 +9,34 @@
 namespace weft::serve {
 
 ApiError::ApiError(int status, std::string type, const std::string& message, std::string param,
-                   std::string code)
+                   std::string code, Numbers numbers)
     : std::runtime_error(message),
       status_(status),
       type_(std::move(type)),
       param_(std::move(param)),
-      code_(std::move(code)) {}
+      code_(std::move(code)),
+      numbers_(std::move(numbers)) {}
 
 ApiError ApiError::invalid(const std::string& param, const std::string& message) {
   return {400, error_type_of(400), param.empty() ? message : param + ": " + message, param};
+}
+
+ApiError ApiError::unexpected(const std::exception& error) {
+  const bool lacks_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  if (!lacks_memory) return {500, error_type_of(500), error.what()};
+  return {503, error_type_of(503), "no memory for this request; come back later"};
 }
 
 nlohmann::json ApiError::json() const {
   const auto text_or_null = [](const std::string& text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
   };
-  return {{"error",
-           {{"message", what()},
-            {"type", type_},
-            {"param", text_or_null(param_)},
-            {"code", text_or_null(code_)}}}};
+  nlohmann::json error = {{"message", what()},
+                          {"type", type_},
+                          {"param", text_or_null(param_)},
+                          {"code", text_or_null(code_)}};
+  for (const auto& [name, number] : numbers_) error[name] = number;
+  return {{"error", std::move(error)}};
 }
 
 HttpAnswer ApiError::answer() const {

@@ -16,8 +16,9 @@ namespace weft::serve {
 /// What /v1/chat/completions and /v1/completions are asked for.
 struct CompletionRequest {
   bool is_chat = false;
-  /// As SequenceRequest has it; not the body's.
+  /// As SequenceRequest and HttpRequest have them; not the body's.
   size_t client = 0;
+  std::string request_id;
   /// As Prompts::adapter_of takes it.
   std::string model;
   /// Of a chat.

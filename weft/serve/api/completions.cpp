@@ -32,8 +32,9 @@ uint64_t seed_of(const CompletionRequest& request, int64_t choice) {
 
 }  // namespace
 
-void refuse(const ApiError& error, const std::shared_ptr<HttpReply>& reply, Metrics& metrics) {
-  metrics.add_refused(error.status(), error.what());
+void refuse(const ApiError& error, const std::string& request_id,
+            const std::shared_ptr<HttpReply>& reply, Metrics& metrics) {
+  metrics.add_refused(error.status(), error.what(), request_id);
   reply->send(error.answer());
 }
 
@@ -166,8 +167,9 @@ void Completions::warn_unknown(const std::vector<std::string>& names) {
 void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpReply>& reply) {
   const char* const prefix = request.is_chat ? "chatcmpl-" : "cmpl-";
   const std::string& name = prompts_.model_name(prompts_.adapter_of(request.model));
-  auto form = completion_form(new_reply_head(prefix, request.is_chat, name), request.includes_usage,
-                              model_.tokenizer);
+  ReplyHead head = new_reply_head(prefix, request.is_chat, name);
+  head.fingerprint = model_.fingerprint;
+  auto form = completion_form(std::move(head), request.includes_usage, model_.tokenizer);
   answer_as(std::move(form), std::move(request), reply);
 }
 
@@ -192,8 +194,10 @@ Completions::Job Completions::job_of(std::unique_ptr<ReplyForm> form,
   const int64_t adapter = prompts_.adapter_of(request.model);
   const std::vector<Tokens> prompts = prompts_of(request);
   Job job;
-  job.answer = std::make_shared<Answer>(request, std::move(form), reply,
-                                        Answer::Context{metrics_, parsing_of(request)});
+  job.request_id = request.request_id;
+  job.answer =
+      std::make_shared<Answer>(request, std::move(form), reply,
+                               Answer::Context{metrics_, parsing_of(request), request.request_id});
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Tokens& prompt = prompts[i];
     job.usage.num_prompt += std::ssize(prompt);
@@ -221,6 +225,9 @@ void Completions::submit_with_grammar(Job job, const std::string& field,
                                       const std::shared_ptr<HttpReply>& reply) {
   const auto compile_and_submit = [this, reply, field,
                                    job = std::make_shared<Job>(std::move(job))] {
+    const auto refuse_it = [&](const ApiError& error) {
+      refuse(error, job->request_id, reply, metrics_);
+    };
     try {
       const auto grammar = grammars_.compile(*job->sequences.front().first.options.grammar);
       for (auto& [sequence, sink] : job->sequences) {
@@ -228,11 +235,11 @@ void Completions::submit_with_grammar(Job job, const std::string& field,
       }
       submit(std::move(*job), reply);
     } catch (const ApiError& error) {
-      refuse(error, reply, metrics_);
+      refuse_it(error);
     } catch (const core::ConfigError& error) {
-      refuse(ApiError::invalid(field, error.what()), reply, metrics_);
+      refuse_it(ApiError::invalid(field, error.what()));
     } catch (const std::exception& error) {
-      refuse(ApiError(500, error_type_of(500), error.what()), reply, metrics_);
+      refuse_it(ApiError::unexpected(error));
     }
   };
   if (!worker_.post(compile_and_submit)) refuse_queue();

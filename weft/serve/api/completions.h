@@ -20,8 +20,9 @@
 
 namespace weft::serve {
 
-/// Answers a request with an error, and counts it.
-void refuse(const ApiError& error, const std::shared_ptr<HttpReply>& reply, Metrics& metrics);
+/// Answers the request of that id with an error, and counts it.
+void refuse(const ApiError& error, const std::string& request_id,
+            const std::shared_ptr<HttpReply>& reply, Metrics& metrics);
 
 /// Makes sequences of requests and answers of sequences. Its methods are for one thread.
 class Completions {
@@ -57,6 +58,7 @@ class Completions {
   /// What is queued for a request, and who tells its client.
   struct Job {
     std::shared_ptr<Answer> answer;
+    std::string request_id;
     std::vector<std::string> first_texts;
     Usage usage;
     std::vector<std::pair<SequenceRequest, SequenceSink>> sequences;

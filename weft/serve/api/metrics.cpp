@@ -48,8 +48,14 @@ nlohmann::json json_of(const RequestRecord& record) {
                          {"completion_tokens", record.num_drawn},
                          {"seconds", record.seconds},
                          {"finish_reason", record.end}};
+  if (!record.request_id.empty()) line["request_id"] = record.request_id;
   if (record.first_token_seconds) line["first_token_seconds"] = *record.first_token_seconds;
   return line;
+}
+
+// How a line of words names a request.
+std::string of_request(const std::string& id) {
+  return id.empty() ? "" : core::join(" (request ", id, ")");
 }
 
 // `time`: seconds since 1970.
@@ -95,18 +101,23 @@ void Metrics::add_request(const RequestRecord& record) {
     }
   }
   if (logs_json_) return write_json_line(json_of(record));
-  core::log(core::LogLevel::kInfo, "serve: ", record.id, ": ", record.num_prompt,
-            " tokens of prompt, ", record.num_reused, " of them reused, ", record.num_drawn,
-            " new in ", record.seconds, " s: ", record.end);
+  core::log(core::LogLevel::kInfo, "serve: ", record.id, of_request(record.request_id), ": ",
+            record.num_prompt, " tokens of prompt, ", record.num_reused, " of them reused, ",
+            record.num_drawn, " new in ", record.seconds, " s: ", record.end);
 }
 
-void Metrics::add_refused(int status, const std::string& message) {
+void Metrics::add_refused(int status, const std::string& message, const std::string& request_id) {
   {
     const std::lock_guard lock(mutex_);
     ++refused_[status];
   }
-  if (logs_json_) return write_json_line({{"status", status}, {"error", message}});
-  core::log(core::LogLevel::kInfo, "serve: refused with ", status, ": ", core::quote(message));
+  if (logs_json_) {
+    nlohmann::json line = {{"status", status}, {"error", message}};
+    if (!request_id.empty()) line["request_id"] = request_id;
+    return write_json_line(std::move(line));
+  }
+  core::log(core::LogLevel::kInfo, "serve: refused", of_request(request_id), " with ", status, ": ",
+            core::quote(message));
 }
 
 void Metrics::add_failed_handshake(const std::string& reason) {

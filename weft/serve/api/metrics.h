@@ -28,7 +28,8 @@ class Histogram {
 
 /// A request that is over.
 struct RequestRecord {
-  std::string id;
+  /// The answer's, and the request's own; the latter is empty where it came by no connection.
+  std::string id, request_id;
   int64_t num_prompt = 0;
   int64_t num_reused = 0;
   int64_t num_drawn = 0;
@@ -49,7 +50,7 @@ class Metrics {
   /// Counts and logs a request that was taken, once it is over.
   void add_request(const RequestRecord& record);
   /// The same of one that got an error.
-  void add_refused(int status, const std::string& message);
+  void add_refused(int status, const std::string& message, const std::string& request_id);
   /// The same of a client with which there is no TLS session.
   void add_failed_handshake(const std::string& reason);
   void add_first_token(double seconds);

@@ -22,10 +22,12 @@ PromptInput read_input(const json& value, const std::string& name) {
   throw ApiError::invalid(name, "expected a string, token ids, or a list of either");
 }
 
-[[noreturn]] void refuse_length(size_t got, const char* unit, int64_t context) {
+// `got` as the message has it: tokens, or bytes where these are too many already.
+[[noreturn]] void refuse_length(const std::string& got, size_t num_tokens, int64_t context) {
   throw ApiError(400, "exceed_context_size_error",
-                 core::join("a prompt of ", got, unit, ", expected at most ", context, " tokens"),
-                 "", "context_length_exceeded");
+                 core::join("a prompt of ", got, ", expected at most ", context, " tokens"), "",
+                 "context_length_exceeded",
+                 {{"n_prompt_tokens", static_cast<int64_t>(num_tokens)}, {"n_ctx", context}});
 }
 
 }  // namespace
@@ -68,14 +70,17 @@ const std::string& Prompts::model_name(int64_t adapter) const {
 void Prompts::check_bytes(size_t num_bytes) const {
   const int64_t context = model_.scheduler->options().context;
   if (num_bytes > static_cast<size_t>(context) * longest_token_) {
-    refuse_length(num_bytes, " bytes", context);
+    const size_t least = (num_bytes + longest_token_ - 1) / longest_token_;
+    refuse_length(core::join(num_bytes, " bytes"), least, context);
   }
 }
 
 void Prompts::check(const Tokens& tokens, const std::string& field) const {
   const int64_t context = model_.scheduler->options().context;
   if (tokens.empty()) throw ApiError::invalid(field, "no tokens, expected at least one");
-  if (std::ssize(tokens) > context) refuse_length(tokens.size(), " tokens", context);
+  if (std::ssize(tokens) > context) {
+    refuse_length(core::join(tokens.size(), " tokens"), tokens.size(), context);
+  }
   for (const int64_t token : tokens) {
     if (token >= 0 && token < model_.vocab_size) continue;
     throw ApiError::invalid(field,

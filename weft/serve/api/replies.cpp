@@ -1,6 +1,8 @@
 #include "weft/serve/api/replies.h"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
@@ -15,11 +17,19 @@ namespace {
 using nlohmann::json;
 
 json base_json(const ReplyHead& head, const char* chat_object) {
-  return {{"id", head.id},
-          {"object", head.is_chat ? chat_object : "text_completion"},
-          {"created", head.created},
-          {"model", head.model},
-          {"choices", json::array()}};
+  json reply = {{"id", head.id},
+                {"object", head.is_chat ? chat_object : "text_completion"},
+                {"created", head.created},
+                {"model", head.model},
+                {"choices", json::array()}};
+  if (!head.fingerprint.empty()) reply["system_fingerprint"] = head.fingerprint;
+  return reply;
+}
+
+// Of UTF-8: bytes that begin one.
+size_t num_characters(const std::string& text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; }));
 }
 
 std::string text_of(const TokenLogprob& token, const text::Tokenizer& tokenizer) {
@@ -48,10 +58,15 @@ json chat_logprobs(const Choice& choice, const text::Tokenizer& tokenizer) {
   return {{"content", std::move(content)}};
 }
 
-json completion_logprobs(const Choice& choice, const text::Tokenizer& tokenizer) {
+// `offset`: of the text's characters before these tokens; becomes that after them.
+json completion_logprobs(const Choice& choice, const text::Tokenizer& tokenizer, size_t& offset) {
   json tokens = json::array(), logprobs = json::array(), tops = json::array();
+  json offsets = json::array();
   for (const DrawnToken& token : choice.tokens) {
-    tokens.push_back(text_of(token.drawn, tokenizer));
+    const std::string text = text_of(token.drawn, tokenizer);
+    offsets.push_back(offset);
+    offset += num_characters(text);
+    tokens.push_back(text);
     logprobs.push_back(token.drawn.logprob);
     json top = json::object();
     for (const TokenLogprob& likely : token.likeliest) {
@@ -59,7 +74,10 @@ json completion_logprobs(const Choice& choice, const text::Tokenizer& tokenizer)
     }
     tops.push_back(std::move(top));
   }
-  return {{"tokens", tokens}, {"token_logprobs", logprobs}, {"top_logprobs", tops}};
+  return {{"tokens", tokens},
+          {"token_logprobs", logprobs},
+          {"top_logprobs", tops},
+          {"text_offset", offsets}};
 }
 
 json calls_json(const Choice& choice, bool has_index) {
@@ -96,18 +114,6 @@ json delta_json(const Choice& news, bool is_first) {
   return delta;
 }
 
-json choice_json(const ReplyHead& head, size_t index, const Choice& choice,
-                 const text::Tokenizer& tokenizer) {
-  json logprobs;
-  if (choice.tells_logprobs) {
-    logprobs =
-        head.is_chat ? chat_logprobs(choice, tokenizer) : completion_logprobs(choice, tokenizer);
-  }
-  return {{"index", index},
-          {"logprobs", std::move(logprobs)},
-          {"finish_reason", finish_reason_json(choice)}};
-}
-
 class CompletionForm : public ReplyForm {
  public:
   CompletionForm(ReplyHead head, bool includes_usage, const text::Tokenizer& tokenizer)
@@ -141,7 +147,7 @@ class CompletionForm : public ReplyForm {
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) override {
     json reply = base_json(head_, "chat.completion");
     for (size_t i = 0; i < choices.size(); ++i) {
-      json choice = choice_json(head_, i, choices[i], tokenizer_);
+      json choice = choice_json(i, choices[i]);
       if (head_.is_chat) {
         choice["message"] = message_json(choices[i]);
       } else {
@@ -160,9 +166,9 @@ class CompletionForm : public ReplyForm {
 
   // chat.completion.chunk or text_completion of what is new in one choice. `is_first`: it says the
   // role, too.
-  json chunk(size_t index, const Choice& news, bool is_first) const {
+  json chunk(size_t index, const Choice& news, bool is_first) {
     json reply = base_json(head_, "chat.completion.chunk");
-    json choice = choice_json(head_, index, news, tokenizer_);
+    json choice = choice_json(index, news);
     if (head_.is_chat) {
       choice["delta"] = delta_json(news, is_first);
     } else {
@@ -170,6 +176,17 @@ class CompletionForm : public ReplyForm {
     }
     reply["choices"].push_back(std::move(choice));
     return reply;
+  }
+
+  json choice_json(size_t index, const Choice& choice) {
+    json logprobs;
+    if (choice.tells_logprobs) {
+      logprobs = head_.is_chat ? chat_logprobs(choice, tokenizer_)
+                               : completion_logprobs(choice, tokenizer_, offsets_[index]);
+    }
+    return {{"index", index},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", finish_reason_json(choice)}};
   }
 
   // Without choices.
@@ -182,6 +199,8 @@ class CompletionForm : public ReplyForm {
   ReplyHead head_;
   bool includes_usage_;
   const text::Tokenizer& tokenizer_;
+  /// Of each choice: characters of the tokens that were told.
+  std::map<size_t, size_t> offsets_;
 };
 
 }  // namespace

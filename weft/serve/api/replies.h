@@ -20,6 +20,8 @@ struct ReplyHead {
   std::string id;
   int64_t created = 0;
   std::string model;
+  /// As ServedModel has it.
+  std::string fingerprint = {};
 };
 
 /// That of a new answer; `prefix` begins its id.

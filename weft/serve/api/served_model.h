@@ -29,6 +29,9 @@ struct ServedModel {
   Pooling pooling = Pooling::kLast;
   /// Names of adapters that requests may ask for: the first is number 1 (nn::AdapterScope).
   std::vector<std::string> adapters = {};
+  /// Another one whenever the model, the program or what the answers' bits depend on is another;
+  /// empty: none is told.
+  std::string fingerprint = {};
   /// What keeps the ranks from going on; empty: nothing. For any thread. None: nobody looks.
   std::function<std::string()> standstill = nullptr;
 };

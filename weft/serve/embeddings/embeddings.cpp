@@ -52,6 +52,7 @@ class Collected {
             std::shared_ptr<HttpReply> reply)
       : is_base64_(request.is_base64),
         id_(new_reply_head("embd-", false, model).id),
+        request_id_(request.request_id),
         model_(std::move(model)),
         metrics_(metrics),
         reply_(std::move(reply)),
@@ -71,8 +72,8 @@ class Collected {
  private:
   void finish() {
     const char* const end = is_cancelled_ ? "cancelled" : error_.empty() ? "stop" : "failed";
-    metrics_.add_request(
-        {id_, num_tokens_, num_reused_, 0, std::nullopt, core::seconds_since(start_), end});
+    metrics_.add_request({id_, request_id_, num_tokens_, num_reused_, 0, std::nullopt,
+                          core::seconds_since(start_), end});
     if (is_cancelled_ && error_.empty()) error_ = "the server is about to end";
     HttpAnswer answer;
     if (error_.empty()) {
@@ -99,7 +100,7 @@ class Collected {
   }
 
   bool is_base64_;
-  std::string id_, model_;
+  std::string id_, request_id_, model_;
   Metrics& metrics_;
   std::shared_ptr<HttpReply> reply_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -14,8 +14,9 @@ namespace weft::serve {
 
 /// What /v1/embeddings is asked for.
 struct EmbeddingRequest {
-  /// As SequenceRequest has it; not the body's.
+  /// As SequenceRequest and HttpRequest have them; not the body's.
   size_t client = 0;
+  std::string request_id;
   /// Empty: whichever is served.
   std::string model;
   std::vector<PromptInput> inputs;

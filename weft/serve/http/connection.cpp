@@ -1,5 +1,6 @@
 #include "weft/serve/http/connection.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -8,6 +9,9 @@
 #include <boost/beast/core/read_size.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <new>
+#include <random>
+#include <string_view>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -25,6 +29,60 @@ using boost::system::error_code;
 constexpr auto kWaits = asio::as_tuple(asio::use_awaitable);
 // For what a refused client still sends.
 constexpr std::chrono::milliseconds kLingering{2000};
+
+// The client's own name for its request, or a new one: what stands in a log is no place for any
+// bytes.
+std::string request_id(std::string_view given) {
+  constexpr size_t kMostBytes = 128;
+  const auto is_fit = [](char c) {
+    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    return is_letter || (c >= '0' && c <= '9') ||
+           std::string_view(".-_:/+=@").find(c) != std::string_view::npos;
+  };
+  if (!given.empty() && given.size() <= kMostBytes && std::ranges::all_of(given, is_fit)) {
+    return std::string(given);
+  }
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  return core::join("req-", std::hex, random());
+}
+
+HttpRequest request_of(http::request<http::string_body> message) {
+  const auto field = [&](http::field name) { return std::string(message[name]); };
+  const std::string target(message.target());
+  HttpRequest request;
+  request.method = std::string(message.method_string());
+  request.path = target.substr(0, target.find('?'));
+  request.authorization = field(http::field::authorization);
+  request.host = field(http::field::host);
+  request.origin = field(http::field::origin);
+  request.id = request_id(message["X-Request-Id"]);
+  request.body = std::move(message.body());
+  return request;
+}
+
+// One connection more while it lives.
+class Counted {
+ public:
+  explicit Counted(HttpShared& shared) : shared_(shared) { ++shared_.num_connections; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { --shared_.num_connections; }
+
+ private:
+  HttpShared& shared_;
+};
+
+// Ends an exchange however its connection ends.
+class Finished {
+ public:
+  explicit Finished(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
+  Finished(const Finished&) = delete;
+  Finished& operator=(const Finished&) = delete;
+  ~Finished() { exchange_->finish(); }
+
+ private:
+  std::shared_ptr<Exchange> exchange_;
+};
 
 // Closes a socket when a wait has taken too long.
 class Watchdog {
@@ -109,10 +167,21 @@ class Connection {
       if (gone) co_return false;
     }
     watchdog_.allow(shared_->options.request_timeout);
-    const error_code error = co_await read(parser);
+    error_code error;
+    bool has_memory = true;
+    try {
+      error = co_await read(parser);
+    } catch (const std::bad_alloc&) {
+      has_memory = false;
+    }
+    if (!has_memory) {
+      co_await refuse(503, "no memory for this request; come back later");
+      co_return false;
+    }
     if (error == http::error::end_of_stream) co_return false;
     if (error) {
-      co_await refuse(status_of(error), error.message());
+      const int status = status_of(error);
+      co_await refuse(status, refusal_of(status, error));
       co_return false;
     }
     const std::string_view encoding = parser.get()[http::field::content_encoding];
@@ -121,7 +190,7 @@ class Connection {
                                       ", expected none; send the body as it is"));
       co_return false;
     }
-    co_return co_await answer(parser.get());
+    co_return co_await answer(parser.release());
   }
 
   asio::awaitable<error_code> read(Parser& parser) {
@@ -163,27 +232,38 @@ class Connection {
     return 400;
   }
 
-  asio::awaitable<bool> answer(const http::request<http::string_body>& message) {
-    const auto field = [&](http::field name) { return std::string(message[name]); };
-    const std::string target(message.target());
-    HttpRequest request;
-    request.method = std::string(message.method_string());
-    request.path = target.substr(0, target.find('?'));
-    request.body = message.body();
-    request.authorization = field(http::field::authorization);
-    request.host = field(http::field::host);
-    request.origin = field(http::field::origin);
-    const auto exchange =
-        std::make_shared<Exchange>(stream_.socket().get_executor(), shared_, request,
-                                   message.keep_alive(), message.version() >= 11);
-    watchdog_.allow_any();
-    watch_for_end(exchange);
-    shared_->handler(request, exchange);
+  std::string refusal_of(int status, const error_code& error) const {
+    if (status == 413) {
+      return core::join("a body of more than ", shared_->options.max_body_bytes,
+                        " bytes; send a shorter one");
+    }
+    if (status == 431) {
+      return core::join("a head of more than ", shared_->options.max_header_bytes,
+                        " bytes; send shorter or fewer fields");
+    }
+    return core::join("no request of HTTP/1.1: ", error.message());
+  }
+
+  asio::awaitable<bool> answer(http::request<http::string_body> message) {
+    const bool keeps_alive = message.keep_alive(), knows_chunks = message.version() >= 11;
+    const auto exchange = begin(request_of(std::move(message)), keeps_alive, knows_chunks);
+    const Finished finished(exchange);
     const bool is_complete = co_await write_out(*exchange);
     exchange->finish();
     error_code ignored;
     stream_.socket().cancel(ignored);
     co_return is_complete && exchange->keeps_alive();
+  }
+
+  // Hands the request on. Of its bytes nothing is left here, as an answer may take long.
+  std::shared_ptr<Exchange> begin(const HttpRequest& request, bool keeps_alive, bool knows_chunks) {
+    auto exchange = std::make_shared<Exchange>(stream_.socket().get_executor(), shared_, request,
+                                               keeps_alive, knows_chunks);
+    if (buffer_.size() == 0) buffer_.shrink_to_fit();
+    watchdog_.allow_any();
+    watch_for_end(exchange);
+    shared_->handler(request, exchange);
+    return exchange;
   }
 
   // A client that closes its side wants no answer; one that sends its next request early waits.
@@ -254,10 +334,13 @@ asio::awaitable<void> serve_connection(tcp::socket socket, std::shared_ptr<HttpS
     shared->tls->refresh();
     session = std::make_unique<TlsSession>(*shared->tls, socket.native_handle());
   }
-  ++shared->num_connections;
-  Connection connection(std::move(socket), std::move(session), shared);
-  co_await connection.run();
-  --shared->num_connections;
+  const Counted counted(*shared);
+  try {
+    Connection connection(std::move(socket), std::move(session), shared);
+    co_await connection.run();
+  } catch (const std::bad_alloc&) {
+    // This client goes; what it asked for is ended with it.
+  }
 }
 
 }  // namespace weft::serve

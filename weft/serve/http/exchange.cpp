@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/status.hpp>
+#include <new>
 #include <string_view>
 
 #include "weft/core/error.h"
@@ -124,7 +125,11 @@ void Exchange::run_next() {
     actions_.pop_front();
   }
   if (is_gone_ || is_over_ || has_ended_) return;
-  action(*this);
+  try {
+    action(*this);
+  } catch (const std::bad_alloc&) {
+    return go();
+  }
   if (is_stream_ && unsent_.size() > shared_->options.max_unsent_bytes + longest_) return go();
   changed_.cancel();
 }

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <future>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -67,8 +68,20 @@ struct HttpServer::Impl {
     sigset_t all, former;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &former);
-    thread = std::thread([this] { context.run(); });
+    thread = std::thread([this] { run(); });
     pthread_sigmask(SIG_SETMASK, &former, nullptr);
+  }
+
+  // What there is no memory for is dropped, and the rest goes on.
+  void run() {
+    while (true) {
+      try {
+        context.run();
+        return;
+      } catch (const std::bad_alloc&) {
+        continue;
+      }
+    }
   }
 
   void listen() {
@@ -97,9 +110,19 @@ struct HttpServer::Impl {
         co_await pause();
         continue;
       }
+      if (!serve(std::move(socket))) co_await pause();
+    }
+  }
+
+  // False where there is no memory for one client more.
+  bool serve(tcp::socket socket) {
+    try {
       error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
       asio::co_spawn(context, serve_connection(std::move(socket), shared), asio::detached);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
     }
   }
 

@@ -20,6 +20,8 @@ struct HttpRequest {
   std::string authorization;
   std::string host;
   std::string origin;
+  /// X-Request-Id where it is fit for a log: 1 to 128 letters, digits and .-_:/+=@; else a new one.
+  std::string id;
 };
 
 /// A whole answer.

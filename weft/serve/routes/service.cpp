@@ -91,6 +91,7 @@ void Service::set_fault(const std::string& reason) {
 }
 
 HttpAnswer Service::refusal(int status, const std::string& message) {
+  metrics_.add_refused(status, message, "");
   return ApiError(status, error_type_of(status), message).answer();
 }
 
@@ -101,12 +102,13 @@ void Service::stop() {
 }
 
 void Service::handle(const HttpRequest& request, const Reply& reply) noexcept {
-  run(reply, [&] { dispatch(request, reply); });
+  run(request, reply, [&] { dispatch(request, reply); });
 }
 
 // Does it, and answers with the error that it throws.
-void Service::run(const Reply& reply, const std::function<void()>& action) noexcept {
-  const auto refuse_it = [&](const ApiError& error) { refuse(error, reply, metrics_); };
+void Service::run(const HttpRequest& request, const Reply& reply,
+                  const std::function<void()>& action) noexcept {
+  const auto refuse_it = [&](const ApiError& error) { refuse(error, request.id, reply, metrics_); };
   try {
     action();
   } catch (const ApiError& error) {
@@ -114,7 +116,7 @@ void Service::run(const Reply& reply, const std::function<void()>& action) noexc
   } catch (const core::ConfigError& error) {
     refuse_it(ApiError(400, error_type_of(400), error.what()));
   } catch (const std::exception& error) {
-    refuse_it(ApiError(500, error_type_of(500), error.what()));
+    refuse_it(ApiError::unexpected(error));
   }
 }
 
@@ -140,8 +142,9 @@ void Service::dispatch(const HttpRequest& request, const Reply& reply) {
   if (is_preflight) return reply->send(preflight_answer());
   if (found != nullptr && !found->takes_long()) return (this->*found->run)(request, reply);
   if (found != nullptr) {
-    const auto read_and_answer = [this, found, request, reply] {
-      run(reply, [&] { (this->*found->run)(request, reply); });
+    const auto shared = std::make_shared<const HttpRequest>(request);
+    const auto read_and_answer = [this, found, shared, reply] {
+      run(*shared, reply, [&] { (this->*found->run)(*shared, reply); });
     };
     if (!reader_.post(read_and_answer)) refuse_queue();
     return;
@@ -255,6 +258,7 @@ void Service::chat(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
   CompletionRequest wanted = read_chat_request(body_of(request), request.body);
   wanted.client = client_of(request, access_);
+  wanted.request_id = request.id;
   own.answer(std::move(wanted), reply);
 }
 
@@ -262,6 +266,7 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
   CompletionRequest wanted = read_completion_request(body_of(request), request.body);
   wanted.client = client_of(request, access_);
+  wanted.request_id = request.id;
   own.answer(std::move(wanted), reply);
 }
 
@@ -269,6 +274,7 @@ void Service::embed(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
   EmbeddingRequest wanted = read_embedding_request(body_of(request));
   wanted.client = client_of(request, access_);
+  wanted.request_id = request.id;
   own.warn_unknown(wanted.unknown);
   answer_embeddings(wanted, own.model(), own.prompts(), metrics_, reply);
 }
@@ -277,6 +283,7 @@ void Service::respond(const HttpRequest& request, const Reply& reply) {
   Completions& own = completions();
   ResponseRequest wanted = read_response_request(body_of(request), request.body);
   wanted.completion.client = client_of(request, access_);
+  wanted.completion.request_id = request.id;
   const Prompts& prompts = own.prompts();
   const std::string& name = prompts.model_name(prompts.adapter_of(wanted.completion.model));
   auto form = response_form(new_reply_head("resp_", true, name), wanted.echo);

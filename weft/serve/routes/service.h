@@ -35,8 +35,8 @@ class Service {
   /// Counts a client with which there is no TLS session. On any thread.
   void count_failed_handshake(const std::string& reason) { metrics_.add_failed_handshake(reason); }
 
-  /// The answer to a request that is refused.
-  static HttpAnswer refusal(int status, const std::string& message);
+  /// The answer to a request that the server refuses by itself, which is counted. On any thread.
+  HttpAnswer refusal(int status, const std::string& message);
 
  private:
   using Reply = std::shared_ptr<HttpReply>;
@@ -47,7 +47,8 @@ class Service {
 
   std::optional<HttpAnswer> page(const HttpRequest& request) const;
   void dispatch(const HttpRequest& request, const Reply& reply);
-  void run(const Reply& reply, const std::function<void()>& action) noexcept;
+  void run(const HttpRequest& request, const Reply& reply,
+           const std::function<void()>& action) noexcept;
   Completions& completions() const;
   const ServedModel& model() const { return completions().model(); }
 

@@ -65,12 +65,15 @@ class Front : public ServedFront {
     http.host = options.host;
     http.port = static_cast<uint16_t>(options.port);
     http.tls = {options.certificate_file, options.key_file};
+    http.max_connections = static_cast<size_t>(options.max_connections);
     http.on_failed_handshake = [this](const std::string& reason) {
       service_.count_failed_handshake(reason);
     };
-    http.refusal = serve::Service::refusal;
+    http.refusal = [this](int status, const std::string& message) {
+      return service_.refusal(status, message);
+    };
     http.fields = [access = access_of(options)](const serve::HttpRequest& request) {
-      return serve::cors_fields(request, access);
+      return serve::answer_fields(request, access);
     };
     return http;
   }

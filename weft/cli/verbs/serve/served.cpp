@@ -1,18 +1,24 @@
 #include "weft/cli/verbs/serve/served.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "weft/cli/streams.h"
+#include "weft/cli/version.h"
 #include "weft/core/error.h"
 #include "weft/core/log.h"
+#include "weft/core/sha256.h"
 #include "weft/dist/launch/status_page.h"
 #include "weft/generate/text_generator.h"
 #include "weft/models/config/sources.h"
+#include "weft/models/load/fingerprint.h"
 #include "weft/serve/engine/run_steps.h"
 #include "weft/serve/engine/step_runner.h"
 
@@ -29,6 +35,17 @@ std::string standstill() {
   constexpr std::chrono::seconds kLimit{10};
   const dist::StatusPage* const page = dist::shared_status_page();
   return page == nullptr || page->num_ranks() == 1 ? "" : dist::standstill(*page, kLimit);
+}
+
+// Of what an answer's bits depend on beside its request and the machine.
+std::string fingerprint_of(const ServedOptions& options, const Session& session) {
+  constexpr size_t kDigits = 12;
+  const ModelOptions& model = options.model;
+  const std::string facts = core::join(
+      version_text(), models::fingerprint(*session.file), '\n', session.group().size(), ' ',
+      at::get_num_threads(), ' ', model.is_exact, ' ', model.activations, ' ', model.cache_type,
+      ' ', model.device, ' ', model.expert_split, ' ', model.head_split, ' ', model.adapter);
+  return "fp_" + core::hex_text(core::sha256(facts)).substr(0, kDigits);
 }
 
 std::vector<std::string> adapter_names(const ServedOptions& options) {
@@ -117,6 +134,14 @@ void stop_guesses_if_alone(const ServedOptions& options, const dist::World& worl
             "sequence");
 }
 
+// Why ranks are lost, as those say it that saw it first. This one may have stood still itself, and
+// then sees only that the others have ended for it.
+std::string reason_of(const std::exception& error) {
+  const std::string first = dist::first_words();
+  constexpr std::string_view kLead = "weft: CommError: ";
+  return first.starts_with(kLead) ? first.substr(kLead.size()) : error.what();
+}
+
 }  // namespace
 
 void ServedFront::open(const ServedOptions& options, const Session& session,
@@ -127,7 +152,7 @@ void ServedFront::open(const ServedOptions& options, const Session& session,
   open_model({name_of(options, session.path), scheduler_.get(), std::move(tokenizer),
               models::load_chat_template(*session.file), config.vocab_size, config.width,
               options.pooling == "mean" ? serve::Pooling::kMean : serve::Pooling::kLast,
-              adapter_names(options), standstill});
+              adapter_names(options), fingerprint_of(options, session), standstill});
 }
 
 int run_served(const ServedOptions& options, const ModelOptions& model, const dist::World& world,
@@ -148,7 +173,7 @@ int run_served(const ServedOptions& options, const ModelOptions& model, const di
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
                      [&] { front->before_step(); });
   } catch (const std::exception& error) {
-    if (front) front->fail(error.what());
+    if (front) front->fail(reason_of(error));
     throw;
   }
   if (front) front->finish();
