@@ -28,6 +28,14 @@ __m512bh broadcast_pair(const uint16_t* from) {
   return as_pairs(_mm512_set1_epi32(pair));
 }
 
+// sums += two columns of each panel times a token's two numbers.
+template <int kPanels>
+[[gnu::always_inline]] inline void add_pair(const __m512bh (&w)[kPanels], __m512bh pair,
+                                            __m512 (&sums)[kPanels]) {
+#pragma GCC unroll 4
+  for (int p = 0; p < kPanels; ++p) sums[p] = _mm512_dpbf16_ps(sums[p], w[p], pair);
+}
+
 template <int kPanels, int kCount, bool kHasLow>
 void multiply_tile(const Group& group, const BFloat16Inputs& x, const PanelOutputs& y) {
   __m512 sums[kCount][kPanels];
@@ -47,14 +55,8 @@ void multiply_tile(const Group& group, const BFloat16Inputs& x, const PanelOutpu
 #pragma GCC unroll 8
       for (int t = 0; t < kCount; ++t) {
         const uint16_t* from = pairs + t * kBlockColumns;
-        if constexpr (kHasLow) {
-          const __m512bh low = broadcast_pair(from + to_low);
-#pragma GCC unroll 4
-          for (int p = 0; p < kPanels; ++p) sums[t][p] = _mm512_dpbf16_ps(sums[t][p], w[p], low);
-        }
-        const __m512bh pair = broadcast_pair(from);
-#pragma GCC unroll 4
-        for (int p = 0; p < kPanels; ++p) sums[t][p] = _mm512_dpbf16_ps(sums[t][p], w[p], pair);
+        if constexpr (kHasLow) add_pair(w, broadcast_pair(from + to_low), sums[t]);
+        add_pair(w, broadcast_pair(from), sums[t]);
       }
     }
   }
