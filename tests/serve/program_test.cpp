@@ -122,6 +122,28 @@ TEST(Serve, NamesALostRankToItsClientsAndStartsTheRanksAgain) {
   EXPECT_EQ(result.status, 143) << result.err;
 }
 
+// Its peers give it up; woken to end, it sees only that they have ended, and tells what they saw.
+TEST(Serve, NamesTheFirstRankToItsClientsWhereThatWasStopped) {
+  const std::string port = free_port();
+  test::BackgroundCommand server(
+      weft_command({"serve", "--tp", "2", "--port", port, "--alias", "model"}), with_model());
+  ASSERT_TRUE(server.wait_for_output("weft serve: model on http://127.0.0.1:" + port));
+  const int first = ranks_of(server.pid()).at("0");
+  test::BackgroundCommand client({"python3", WEFT_SOURCE_DIR "/bench/serve/load.py", "--url",
+                                  "http://127.0.0.1:" + port + "/v1", "--clients", "1",
+                                  "--requests", "1", "--tokens", "3500"});
+  // It streams by then.
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  ::kill(first, SIGSTOP);
+  const test::CommandResult told = client.finish();
+  EXPECT_NE(told.err.find("rank 0 (pid " + std::to_string(first)), std::string::npos) << told.err;
+  EXPECT_NE(told.err.find("stopped or stuck"), std::string::npos) << told.err;
+  ASSERT_TRUE(server.wait_for_output("weft serve: starting the ranks again"));
+  EXPECT_EQ(test::run_command({"python3", "-c", kWaitForHealth, port}).status, 0);
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.finish().status, 143);
+}
+
 // Asks until the server's health has this status, for half a minute, and prints the answer.
 constexpr char kHealth[] = R"(
 import sys, time, urllib.error, urllib.request
