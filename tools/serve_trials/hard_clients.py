@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 
-from server import Server
+from asking import Server
 
 PROMPT = {"prompt": "One, two, three,", "temperature": 0, "ignore_eos": True}
 LONG = {**PROMPT, "max_tokens": 4000, "stream": True}
