@@ -45,7 +45,10 @@ std::optional<TrainOptions> parse_run(const char* verb, const char* about, const
   add_mesh_flag(app, "--backend", "mesh.backend", dist::backend_choices(), options);
   add_mesh_flag(app, "--steps", "train.steps", "optimizer steps", options);
   app.add_flag_callback(
-      "--exact", [&options] { options.given.push_back({"train.exact", "true", "--exact"}); },
+      "--exact",
+      [&options] {
+        options.given.push_back({"train.exact", "true", "--exact"});
+      },
       "the same bits on every mesh and with any number of microbatches");
   app.add_flag("--resume{newest}", options.resume,
                "go on from the newest checkpoint; --resume=auto begins where there is none, "

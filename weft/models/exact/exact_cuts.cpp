@@ -17,10 +17,10 @@ using nn::ordered::LinearRows;
 constexpr const char* kExactTraining = "models: training with the same bits on any number of ranks";
 
 constexpr OptionSet kTrainsExactlyWith = {
-    Option::kWindows,         Option::kQkvBias,           Option::kOutputBias,
-    Option::kMlpBias,         Option::kNormsOfEachHead,   Option::kPartialRope,
+    Option::kWindows,           Option::kQkvBias,         Option::kOutputBias,
+    Option::kMlpBias,           Option::kNormsOfEachHead, Option::kPartialRope,
     Option::kLayersWithoutRope, Option::kEmbeddingScale,  Option::kAttentionScale,
-    Option::kResidualScale,   Option::kLogitsScale,       Option::kRopeOfWindows,
+    Option::kResidualScale,     Option::kLogitsScale,     Option::kRopeOfWindows,
     Option::kQueryGrowth,
 };
 

@@ -39,11 +39,11 @@ std::optional<ExactCuts> exact_cuts(const ModelConfig& config, const LoadPlan& p
 nn::ordered::HeadCut head_cut(const ModelConfig& config, const ExactCut& heads,
                               const dist::Group& group);
 
-/// How the gradient of the input is summed, of q, k and v (in this order): keys and values belong to
-/// the piece of the first query head that reads them.
-std::shared_ptr<const nn::ordered::InputSum> input_of_heads(
-    const ModelConfig& config, const nn::ordered::HeadCut& cut,
-    std::shared_ptr<dist::OrderedSum> sum);
+/// How the gradient of the input is summed, of q, k and v (in this order): keys and values belong
+/// to the piece of the first query head that reads them.
+std::shared_ptr<const nn::ordered::InputSum> input_of_heads(const ModelConfig& config,
+                                                            const nn::ordered::HeadCut& cut,
+                                                            std::shared_ptr<dist::OrderedSum> sum);
 /// The same of `count` linears that are cut alike.
 std::shared_ptr<const nn::ordered::InputSum> input_of_alike(size_t count,
                                                             std::shared_ptr<dist::OrderedSum> sum);

@@ -8,6 +8,7 @@
 #include "weft/nn/layers/checkpoint.h"
 #include "weft/nn/layers/swiglu.h"
 #include "weft/nn/linear/dense_linear.h"
+#include "weft/nn/ordered/ordered_cross_entropy.h"
 
 namespace weft::models {
 namespace {
@@ -56,8 +57,9 @@ ExactDecoder::ExactDecoder(PassParts parts, nn::VocabParallelHead head, const Ex
   dense_of(*head_->inner());
   for (const DecoderBlock& block : parts_.blocks) {
     const AttentionParts& attention = block->attention()->parts();
-    for (const auto& linear : {attention.q_proj, attention.k_proj, attention.v_proj,
-                               block->feed_forward()->gate_proj(), block->feed_forward()->up_proj()}) {
+    for (const auto& linear :
+         {attention.q_proj, attention.k_proj, attention.v_proj, block->feed_forward()->gate_proj(),
+          block->feed_forward()->up_proj()}) {
       dense_of(*linear->inner());
     }
     dense_of(*attention.o_proj->inner());
@@ -66,8 +68,9 @@ ExactDecoder::ExactDecoder(PassParts parts, nn::VocabParallelHead head, const Ex
 }
 
 at::Tensor ExactDecoder::run(const at::Tensor& x_1TD, const PassContext& context) {
-  core::check<core::ShapeError>(x_1TD.size(0) == 1, "models: training with the same bits: ",
-                                x_1TD.size(0), " sequences at once, expected 1");
+  core::check<core::ShapeError>(x_1TD.size(0) == 1,
+                                "models: training with the same bits: ", x_1TD.size(0),
+                                " sequences at once, expected 1");
   // A zero's sign is lost where others add their zeros.
   at::Tensor y_1TD = x_1TD + 0.0;
   for (size_t i = 0; i < parts_.blocks.size(); ++i) {
@@ -92,8 +95,8 @@ at::Tensor ExactDecoder::run_block(DecoderBlock& block, const at::Tensor& x_1TD,
                                    const PassContext& context) const {
   nn::RMSNorm attention_norm = block->attention_norms().before;
   nn::RMSNorm ffn_norm = block->ffn_norms().before;
-  const at::Tensor h_1TD = added(
-      x_1TD, attended(block->attention()->parts(), attention_norm->forward(x_1TD), context));
+  const at::Tensor h_1TD =
+      added(x_1TD, attended(block->attention()->parts(), attention_norm->forward(x_1TD), context));
   return added(h_1TD, fed(block->feed_forward(), ffn_norm->forward(h_1TD)));
 }
 
@@ -123,11 +126,10 @@ at::Tensor ExactDecoder::attended(const AttentionParts& parts, const at::Tensor&
   const at::Tensor v_1TnH = nn::ordered::copied_to_heads(heads({}, made[2], true), head_cut_);
   nn::AttentionSpec spec = parts.spec;
   std::iota(spec.kv_of_head.begin(), spec.kv_of_head.end(), int64_t{0});
-  const nn::RopeAngles angles = parts.has_rope ? context.angles.of(spec.window != 0)
-                                               : nn::RopeAngles::none(x_1TD.size(1));
-  return reduced(
-      nn::rotary_attention(q_1TnH, k_1TnH, v_1TnH, angles, spec, context.documents_BT),
-      parts.o_proj, heads_sum_);
+  const nn::RopeAngles angles =
+      parts.has_rope ? context.angles.of(spec.window != 0) : nn::RopeAngles::none(x_1TD.size(1));
+  return reduced(nn::rotary_attention(q_1TnH, k_1TnH, v_1TnH, angles, spec, context.documents_BT),
+                 parts.o_proj, heads_sum_);
 }
 
 at::Tensor ExactDecoder::fed(const FeedForwardLayer& layer, const at::Tensor& x_1TD) const {

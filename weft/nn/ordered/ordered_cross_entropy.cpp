@@ -67,8 +67,9 @@ class Rows {
 at::Tensor largest_of_rows(const Rows& rows, int64_t tokens, const dist::Group& group) {
   at::Tensor max_T = at::empty({tokens}, at::kFloat);
   auto* max = max_T.mutable_data_ptr<float>();
-  rows.for_each(
-      [&](int64_t row) { max[row] = rows.kernel().row_max({rows.at(row), rows.size(), 0}); });
+  rows.for_each([&](int64_t row) {
+    max[row] = rows.kernel().row_max({rows.at(row), rows.size(), 0});
+  });
   group.all_reduce(max_T, dist::ReduceOp::kMax);
   return max_T;
 }
@@ -98,8 +99,8 @@ at::Tensor log_sums(const Rows& rows, const at::Tensor& max_T, dist::OrderedSum&
 }
 
 // Each target's logit less the largest, on all ranks: one has it, the others' zeros add nothing.
-at::Tensor logits_of_targets(const Rows& rows, const at::Tensor& targets_T,
-                             const at::Tensor& max_T, const dist::Group& group) {
+at::Tensor logits_of_targets(const Rows& rows, const at::Tensor& targets_T, const at::Tensor& max_T,
+                             const dist::Group& group) {
   at::Tensor own_T = at::zeros({max_T.size(0)}, at::kFloat);
   const auto* target = targets_T.const_data_ptr<int64_t>();
   for (int64_t row = 0; row < max_T.size(0); ++row) {
@@ -114,8 +115,7 @@ at::Tensor logits_of_targets(const Rows& rows, const at::Tensor& targets_T,
 
 struct LossFunction : torch::autograd::Function<LossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits_Tv,
-                            const at::Tensor& targets_T,
-                            const c10::intrusive_ptr<LossCall>& call) {
+                            const at::Tensor& targets_T, const c10::intrusive_ptr<LossCall>& call) {
     const Rows rows(logits_Tv, call->vocab);
     const at::Tensor max_T = largest_of_rows(rows, logits_Tv.size(0), call->group);
     const at::Tensor log_T = log_sums(rows, max_T, *call->sum);

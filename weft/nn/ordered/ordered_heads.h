@@ -25,15 +25,13 @@ struct HeadCut {
 
   int64_t heads_per_kv() const { return num_heads / num_kv_heads; }
   /// Whether this rank is the first that holds a kv head, of the whole.
-  bool is_first_with(int64_t kv_head) const {
-    return own.heads.start <= kv_head * heads_per_kv();
-  }
+  bool is_first_with(int64_t kv_head) const { return own.heads.start <= kv_head * heads_per_kv(); }
   /// Some kv head is on several ranks: the same on all ranks.
   bool shares_kv_heads() const;
 };
 
-/// A copy of each kv head for each query head that reads it, [B, T, n, H]. The gradient of a kv head
-/// is the sum over its query heads of the whole, in their order, on every rank that holds it.
+/// A copy of each kv head for each query head that reads it, [B, T, n, H]. The gradient of a kv
+/// head is the sum over its query heads of the whole, in their order, on every rank that holds it.
 /// x_BTkH: float32. Collective in backward where kv heads are shared.
 at::Tensor copied_to_heads(const at::Tensor& x_BTkH, const HeadCut& cut);
 

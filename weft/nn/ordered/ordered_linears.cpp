@@ -75,7 +75,8 @@ void check_no_graph() {
                            "without create_graph");
 }
 
-// What a pass's backward needs of the forward call: neither is an IValue, so both travel in holders.
+// What a pass's backward needs of the forward call: neither is an IValue, so both travel in
+// holders.
 struct InputCall : torch::CustomClassHolder {
   explicit InputCall(std::shared_ptr<const InputSum> i) : input(std::move(i)) {}
   std::shared_ptr<const InputSum> input;
@@ -87,8 +88,7 @@ struct SumCall : torch::CustomClassHolder {
 
 struct LinearsFunction : Function<LinearsFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
-                               at::TensorList weights,
-                               const c10::intrusive_ptr<InputCall>& call) {
+                               at::TensorList weights, const c10::intrusive_ptr<InputCall>& call) {
     const at::Tensor x_TD = as_rows(x);
     variable_list outputs, saved = {x};
     for (const at::Tensor& weight : weights) {
@@ -147,8 +147,8 @@ struct LinearsFunction : Function<LinearsFunction> {
 };
 
 struct ReducedFunction : Function<ReducedFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& weight, const c10::intrusive_ptr<SumCall>& call) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const c10::intrusive_ptr<SumCall>& call) {
     context->save_for_backward({x, weight});
     const at::Tensor x_Tn = as_rows(x), own = announced(weight);
     Product product{x_Tn.size(0), own.size(0), {}};
@@ -201,8 +201,8 @@ std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<at::Tenso
                       "nn.ordered: input ", core::list_text(x.sizes()), " for a weight ",
                       core::list_text(weight.sizes()), ", expected as many features");
   }
-  std::vector<at::Tensor> outputs = LinearsFunction::apply(
-      x, at::TensorList(weights), c10::make_intrusive<InputCall>(input));
+  std::vector<at::Tensor> outputs =
+      LinearsFunction::apply(x, at::TensorList(weights), c10::make_intrusive<InputCall>(input));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (biases[i].defined()) outputs[i] = with_bias(outputs[i], biases[i]);
   }

@@ -8,8 +8,8 @@ namespace weft::train {
 
 /// The sum of squares of numbers in any order and in any parts, always with the same bits: each
 /// square is cut at places that depend on the largest number alone, so that what is above and
-/// between the cuts adds up in float64 without rounding. What is below the last cut is dropped: less
-/// than 2^-44 of the largest square for each number. Source: Demmel and Nguyen 2013, "Fast
+/// between the cuts adds up in float64 without rounding. What is below the last cut is dropped:
+/// less than 2^-44 of the largest square for each number. Source: Demmel and Nguyen 2013, "Fast
 /// Reproducible Floating-Point Summation".
 class ExactSquares {
  public:

@@ -9,8 +9,8 @@ namespace weft::train {
 
 /// The tree over a step's sequences, by their place in the step, in which their gradients are added
 /// with train.exact. It is cut wherever some number of data ranks cuts the sequences, so that each
-/// rank adds up whole subtrees and few sums cross ranks. Throws ConfigError unless there is at least
-/// one.
+/// rank adds up whole subtrees and few sums cross ranks. Throws ConfigError unless there is at
+/// least one.
 shard::SumOrder sequence_order(int64_t sequences);
 
 /// What each of so many data ranks has of them: as many. Throws ConfigError unless ranks divide
