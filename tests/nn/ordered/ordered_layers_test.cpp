@@ -22,7 +22,7 @@ namespace {
 using shard::Layout;
 using shard::SumOrder;
 
-constexpr int64_t kTokens = 19, kWidth = 45, kFfn = 70, kVocab = 83;
+constexpr int64_t kOrderedTokens = 19, kOrderedWidth = 45, kOrderedFfn = 70, kOrderedVocab = 83;
 constexpr int64_t kHeads = 6, kKvHeads = 2, kHeadDim = 10;
 constexpr int kMostRanks = 6;
 
@@ -90,14 +90,14 @@ struct Found {
 using Computed = std::vector<Found>;
 
 Computed feed_forward(const Side& side) {
-  const std::vector<Layout> cuts = even_layouts(kFfn);
+  const std::vector<Layout> cuts = even_layouts(kOrderedFfn);
   const Layout& own = cuts[static_cast<size_t>(side.group.size() - 1)];
-  at::Tensor x = wide({1, kTokens, kWidth}, 1).set_requires_grad(true);
-  const at::Tensor gate = side.part(wide({kFfn, kWidth}, 2), own, 0);
-  const at::Tensor up = side.part(wide({kFfn, kWidth}, 3), own, 0);
-  const at::Tensor up_bias = side.part(wide({kFfn}, 4), own, 0);
-  const at::Tensor down = side.part(wide({kWidth, kFfn}, 5), own, 1);
-  at::Tensor bias = wide({kWidth}, 6).set_requires_grad(true);
+  at::Tensor x = wide({1, kOrderedTokens, kOrderedWidth}, 1).set_requires_grad(true);
+  const at::Tensor gate = side.part(wide({kOrderedFfn, kOrderedWidth}, 2), own, 0);
+  const at::Tensor up = side.part(wide({kOrderedFfn, kOrderedWidth}, 3), own, 0);
+  const at::Tensor up_bias = side.part(wide({kOrderedFfn}, 4), own, 0);
+  const at::Tensor down = side.part(wide({kOrderedWidth, kOrderedFfn}, 5), own, 1);
+  at::Tensor bias = wide({kOrderedWidth}, 6).set_requires_grad(true);
   const auto made = linears(x, {gate, up}, {{}, up_bias}, side.input(2, cuts));
   const at::Tensor y = with_bias(reduced(swiglu(made[0], made[1]), down, side.sum(cuts)), bias);
   y.backward(wide(y.sizes(), 7));
@@ -115,7 +115,7 @@ HeadCut heads_of(const Side& side) {
   cut.group = side.group;
   cut.num_heads = kHeads;
   cut.num_kv_heads = kKvHeads;
-  const Layout& own = query_layouts()[static_cast<size_t>(side.group.size() - 1)];
+  const Layout own = query_layouts()[static_cast<size_t>(side.group.size() - 1)];
   for (const int64_t length : own.lengths()) cut.heads_of_rank.push_back(length / kHeadDim);
   cut.own = shard::shard_heads(kHeads, kKvHeads, side.group.size(), side.group.rank());
   return cut;
@@ -149,11 +149,11 @@ Computed attention(const Side& side) {
     kv_cuts.push_back(shard::head_layouts(kHeads, kKvHeads, kHeadDim, n).kv);
   }
   const Layout& own_kv = kv_cuts[static_cast<size_t>(side.group.size() - 1)];
-  at::Tensor x = wide({1, kTokens, kWidth}, 11).set_requires_grad(true);
-  const at::Tensor q = side.part(wide({kHeads * kHeadDim, kWidth}, 12), own, 0);
-  const at::Tensor k = side.part(wide({kKvHeads * kHeadDim, kWidth}, 13), own_kv, 0);
-  const at::Tensor v = side.part(wide({kKvHeads * kHeadDim, kWidth}, 14), own_kv, 0);
-  const at::Tensor o = side.part(wide({kWidth, kHeads * kHeadDim}, 15), own, 1);
+  at::Tensor x = wide({1, kOrderedTokens, kOrderedWidth}, 11).set_requires_grad(true);
+  const at::Tensor q = side.part(wide({kHeads * kHeadDim, kOrderedWidth}, 12), own, 0);
+  const at::Tensor k = side.part(wide({kKvHeads * kHeadDim, kOrderedWidth}, 13), own_kv, 0);
+  const at::Tensor v = side.part(wide({kKvHeads * kHeadDim, kOrderedWidth}, 14), own_kv, 0);
+  const at::Tensor o = side.part(wide({kOrderedWidth, kHeads * kHeadDim}, 15), own, 1);
   at::Tensor q_norm = wide({kHeadDim}, 16).set_requires_grad(true);
   at::Tensor k_norm = wide({kHeadDim}, 17).set_requires_grad(true);
   const auto made = linears(x, {q, k, v}, {{}, {}, {}}, input_of(side, cut));
@@ -161,10 +161,11 @@ Computed attention(const Side& side) {
   AttentionSpec spec;
   spec.kv_of_head.resize(static_cast<size_t>(cut.own.heads.length));
   std::iota(spec.kv_of_head.begin(), spec.kv_of_head.end(), 0);
-  const at::Tensor mixed = rotary_attention(
-      normed_heads(heads(made[0]), q_norm, 1e-5, cut, false),
-      copied_to_heads(normed_heads(heads(made[1]), k_norm, 1e-5, cut, true), cut),
-      copied_to_heads(heads(made[2]), cut), Rope(kHeadDim, 1e4, kTokens).angles(0, kTokens), spec);
+  const at::Tensor mixed =
+      rotary_attention(normed_heads(heads(made[0]), q_norm, 1e-5, cut, false),
+                       copied_to_heads(normed_heads(heads(made[1]), k_norm, 1e-5, cut, true), cut),
+                       copied_to_heads(heads(made[2]), cut),
+                       Rope(kHeadDim, 1e4, kOrderedTokens).angles(0, kOrderedTokens), spec);
   const at::Tensor y = reduced(mixed, o, side.sum(cuts));
   y.backward(wide(y.sizes(), 18));
   return {{"y", y.detach()},           {"x", x.grad()},
@@ -174,16 +175,16 @@ Computed attention(const Side& side) {
 }
 
 Computed loss(const Side& side) {
-  const std::vector<Layout> cuts = even_layouts(kVocab);
+  const std::vector<Layout> cuts = even_layouts(kOrderedVocab);
   const Layout& own = cuts[static_cast<size_t>(side.group.size() - 1)];
-  at::Tensor x = wide({kTokens, kWidth}, 21).set_requires_grad(true);
-  const at::Tensor head = side.part(wide({kVocab, kWidth}, 22), own, 0);
-  at::Tensor targets = (at::arange(kTokens, at::kLong) * 31).remainder(kVocab);
+  at::Tensor x = wide({kOrderedTokens, kOrderedWidth}, 21).set_requires_grad(true);
+  const at::Tensor head = side.part(wide({kOrderedVocab, kOrderedWidth}, 22), own, 0);
+  at::Tensor targets = (at::arange(kOrderedTokens, at::kLong) * 31).remainder(kOrderedVocab);
   targets[3] = -100;
   const auto input = side.input(1, cuts);
   const at::Tensor logits = linears(x, {head}, {{}}, input).front();
   const at::Tensor sum = cross_entropy_sum(logits, targets, own.of(side.group.rank()).front(),
-                                           kVocab, side.group, input->sum);
+                                           kOrderedVocab, side.group, input->sum);
   sum.backward();
   return {{"loss", sum.detach().view({1})}, {"x", x.grad()}, {"head", head.grad(), cuts, 0}};
 }
@@ -232,9 +233,10 @@ TEST(OrderedLayers, FeedForwardIsThatOfTorch) {
   const auto leaf = [](at::IntArrayRef sizes, uint64_t seed) {
     return wide(sizes, seed).to(at::kDouble).set_requires_grad(true);
   };
-  at::Tensor x = leaf({1, kTokens, kWidth}, 1), gate = leaf({kFfn, kWidth}, 2);
-  at::Tensor up = leaf({kFfn, kWidth}, 3), up_bias = leaf({kFfn}, 4);
-  at::Tensor down = leaf({kWidth, kFfn}, 5), bias = leaf({kWidth}, 6);
+  at::Tensor x = leaf({1, kOrderedTokens, kOrderedWidth}, 1),
+             gate = leaf({kOrderedFfn, kOrderedWidth}, 2);
+  at::Tensor up = leaf({kOrderedFfn, kOrderedWidth}, 3), up_bias = leaf({kOrderedFfn}, 4);
+  at::Tensor down = leaf({kOrderedWidth, kOrderedFfn}, 5), bias = leaf({kOrderedWidth}, 6);
   const at::Tensor y =
       at::linear(at::silu(at::linear(x, gate)) * at::linear(x, up, up_bias), down, bias);
   y.backward(wide(y.sizes(), 7).to(at::kDouble));
@@ -252,9 +254,10 @@ TEST(OrderedLayers, FeedForwardIsThatOfTorch) {
 
 TEST(OrderedLayers, LossIsThatOfTorch) {
   const Computed got = loss(Side{});
-  at::Tensor x = wide({kTokens, kWidth}, 21).to(at::kDouble).set_requires_grad(true);
-  at::Tensor head = wide({kVocab, kWidth}, 22).to(at::kDouble).set_requires_grad(true);
-  at::Tensor targets = (at::arange(kTokens, at::kLong) * 31).remainder(kVocab);
+  at::Tensor x = wide({kOrderedTokens, kOrderedWidth}, 21).to(at::kDouble).set_requires_grad(true);
+  at::Tensor head =
+      wide({kOrderedVocab, kOrderedWidth}, 22).to(at::kDouble).set_requires_grad(true);
+  at::Tensor targets = (at::arange(kOrderedTokens, at::kLong) * 31).remainder(kOrderedVocab);
   targets[3] = -100;
   const at::Tensor sum =
       at::cross_entropy_loss(at::linear(x, head), targets, {}, at::Reduction::Sum, -100);
@@ -266,8 +269,9 @@ TEST(OrderedLayers, LossIsThatOfTorch) {
 
 // The test can fail: pieces of one cut alone have other sums than those of all cuts.
 TEST(OrderedLayers, OtherPiecesGiveOtherBits) {
-  const at::Tensor x = wide({kTokens, kFfn}, 31), w = wide({kWidth, kFfn}, 32);
-  const std::vector<Layout> all = even_layouts(kFfn), one = {even_layout(kFfn, 1)};
+  const at::Tensor x = wide({kOrderedTokens, kOrderedFfn}, 31),
+                   w = wide({kOrderedWidth, kOrderedFfn}, 32);
+  const std::vector<Layout> all = even_layouts(kOrderedFfn), one = {even_layout(kOrderedFfn, 1)};
   const Side side;
   EXPECT_FALSE(at::equal(reduced(x, w, side.sum(all)), reduced(x, w, side.sum(one))));
 }

@@ -62,9 +62,10 @@ void divide_gradients(ShardedModule& sharded, double divisor) {
   for (const OwnedPart& part : sharded.owned_parts()) part.gradient.div_(divisor);
 }
 
-double evaluate_exactly(const StageModel& model, const std::vector<Microbatch>& microbatches,
-                        int64_t microbatch, const dist::Group& batch) {
+double evaluate_exactly(ShardedModule& sharded, const StageModel& model,
+                        const std::vector<Microbatch>& microbatches, int64_t microbatch) {
   const at::NoGradGuard no_grad;
+  const dist::Group& batch = sharded.groups().batch;
   const auto rounds = std::ssize(microbatches);
   at::Tensor losses = at::zeros({rounds * batch.size() * microbatch}, at::kDouble);
   for (int64_t round = 0; round < rounds; ++round) {
@@ -73,6 +74,7 @@ double evaluate_exactly(const StageModel& model, const std::vector<Microbatch>& 
       losses[place++] = model.forward(one, {}).item<double>();
     }
   }
+  sharded.release();
   return total_in_order(losses, batch);
 }
 

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <vector>
 
-#include "weft/dist/group.h"
 #include "weft/train/pipeline/pipeline.h"
 #include "weft/train/psdp/sharded_module.h"
 
@@ -31,9 +28,10 @@ StepLosses run_exact_step(ShardedModule& sharded, const StageModel& model,
 /// Divides the finished gradients. Not collective.
 void divide_gradients(ShardedModule& sharded, double divisor);
 
-/// Forward alone of an evaluation, whose microbatches of at most `microbatch` sequences the ranks
-/// of `batch` take in turns: the sum of all losses, in the order of the sequences. Collective.
-double evaluate_exactly(const StageModel& model, const std::vector<Microbatch>& microbatches,
-                        int64_t microbatch, const dist::Group& batch);
+/// Forward alone of an evaluation, whose microbatches of at most `microbatch` sequences the data
+/// ranks take in turns: the sum of all losses, in the order of the sequences. Releases the module.
+/// Collective over the mesh.
+double evaluate_exactly(ShardedModule& sharded, const StageModel& model,
+                        const std::vector<Microbatch>& microbatches, int64_t microbatch);
 
 }  // namespace weft::train

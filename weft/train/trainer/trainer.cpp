@@ -120,10 +120,8 @@ double Trainer::evaluated_sum(const std::vector<Microbatch>& microbatches) {
   const MeshGroups& groups = sharded_->groups();
   const StageModel stage = language_model_stage(*model_, groups.pipe);
   if (config_.train.exact) {
-    const double sum = evaluate_exactly(
-        stage, microbatches, std::max<int64_t>(1, plan_batch(config_).microbatch), groups.batch);
-    sharded_->release();
-    return sum;
+    return evaluate_exactly(*sharded_, stage, microbatches,
+                            std::max<int64_t>(1, plan_batch(config_).microbatch));
   }
   at::Tensor sum = at::full({1}, evaluate_pipeline(stage, microbatches, groups.pipe), at::kDouble);
   sharded_->release();
