@@ -174,9 +174,10 @@ TEST(CheckConfig, RefusesWhatHasNoOneOrderOfSums) {
     return complaint({{"train.exact", "true", "--exact"}, other});
   };
   EXPECT_EQ(exact({"mesh.dp", "2", "--dp"}), "no error");
-  EXPECT_EQ(exact({"mesh.pipe", "2", "--pipe"}),
-            "ConfigError: --pipe: mesh.pipe: expected 1 with train.exact, got 2; change it or leave "
-            "train.exact out");
+  EXPECT_EQ(
+      exact({"mesh.pipe", "2", "--pipe"}),
+      "ConfigError: --pipe: mesh.pipe: expected 1 with train.exact, got 2; change it or leave "
+      "train.exact out");
   EXPECT_EQ(exact({"mesh.tp", "9", "--tp"}),
             "ConfigError: --tp: mesh.tp: expected at most 8 with train.exact, got 9; change it or "
             "leave train.exact out");

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "weft/core/error.h"
-#include "weft/train/exact/exact_step.h"
+#include "weft/train/trainer/exact_step.h"
 
 namespace weft::train {
 namespace {

@@ -10,8 +10,8 @@
 #include "weft/core/error.h"
 #include "weft/models/trains_exactly.h"
 #include "weft/train/config/check_config.h"
-#include "weft/train/exact/exact_step.h"
 #include "weft/train/metrics/flops.h"
+#include "weft/train/trainer/exact_step.h"
 #include "weft/train/trainer/run_flops.h"
 #include "weft/train/trainer/run_optimizer.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "weft/models/exact/exact_cuts.h"
+#include "weft/models/decoder/exact/exact_cuts.h"
 #include "weft/models/passes/pass.h"
 #include "weft/nn/parallel/vocab_parallel.h"
 

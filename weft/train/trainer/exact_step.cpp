@@ -1,4 +1,4 @@
-#include "weft/train/exact/exact_step.h"
+#include "weft/train/trainer/exact_step.h"
 
 #include <ATen/ops/zeros.h>
 

@@ -1,4 +1,4 @@
-#include "weft/models/exact/exact_decoder.h"
+#include "weft/models/decoder/exact/exact_decoder.h"
 
 #include <numeric>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "weft/models/exact/exact_cuts.h"
+#include "weft/models/decoder/exact/exact_cuts.h"
 
 #include <string>
 #include <utility>
