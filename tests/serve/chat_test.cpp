@@ -22,7 +22,7 @@ std::string told(const AnswerParser::Options& options, const std::string& text,
   const auto add = [&](const AnswerPiece& piece) {
     all.content += piece.content;
     all.reasoning += piece.reasoning;
-    all.calls.insert(all.calls.end(), piece.calls.begin(), piece.calls.end());
+    add_calls(piece.calls, all.calls);
   };
   for (size_t begin = 0; begin < text.size(); begin += piece_bytes) {
     add(parser.push(std::string_view(text).substr(begin, piece_bytes)));

@@ -11,6 +11,7 @@ import pathlib
 import struct
 import sys
 
+from answer_fuzz_seeds import answer_seeds
 from grammar_fuzz_seeds import grammar_seeds
 from train_fuzz_seeds import token_store_seeds, train_document_seeds
 
@@ -389,9 +390,8 @@ def main():
                           "tensor_cache": tensor_cache_seeds, "shard_info": shard_info_seeds, "tokenizer_json": tokenizer_json_seeds,
                           "tokenizer_config": tokenizer_config_seeds, "chat_template": chat_template_seeds,
                           "token_store": token_store_seeds, "train_document": train_document_seeds,
-                          "json": json_seeds, "request": request_seeds, "grammar": grammar_seeds}.items():
-        folder = out / target
-        folder.mkdir(parents=True, exist_ok=True)
+                          "json": json_seeds, "request": request_seeds, "grammar": grammar_seeds, "answer": answer_seeds}.items():
+        (folder := out / target).mkdir(parents=True, exist_ok=True)
         for name, data in seeds():
             (folder / name).write_bytes(data)
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -58,6 +59,35 @@ constexpr int kMostRecursion = 500;
 
 bool has_control(std::string_view bytes) {
   return std::ranges::any_of(bytes, [](unsigned char c) { return c < 0x20 && c != '\n'; });
+}
+
+// Special tokens that a structural tag names: the members "token" of its formats.
+void add_tokens(const nlohmann::json& format, std::set<int64_t>& tokens) {
+  if (!format.is_structured()) return;
+  const bool is_token = format.is_object() && format.value("type", nlohmann::json()) == "token";
+  if (is_token && format.contains("token") && format["token"].is_number_integer()) {
+    tokens.insert(format["token"].get<int64_t>());
+  }
+  for (const auto& [name, child] : format.items()) {
+    if (name != "json_schema") add_tokens(child, tokens);
+  }
+}
+
+std::set<int64_t> tokens_of(const Source& source) {
+  std::set<int64_t> tokens;
+  if (source.form != Form::kStructuralTag) return tokens;
+  add_tokens(nlohmann::json::parse(source.text, nullptr, false), tokens);
+  return tokens;
+}
+
+// Gives special tokens texts that stand in no grammar, so that xgrammar takes them where a format
+// names them and nowhere else: 0xFF is in no character.
+void name_special(const std::set<int64_t>& tokens, std::vector<std::string>& texts) {
+  for (const int64_t token : tokens) {
+    if (token < 0 || token >= std::ssize(texts)) continue;
+    std::string& text = texts[static_cast<size_t>(token)];
+    if (text.empty()) text = core::join("\xFF", token);
+  }
 }
 
 // Texts of tokens; empty for those that only a grammar's end allows, or nothing does. In JSON these
@@ -147,17 +177,23 @@ struct Compiler::Impl {
   text::Tokenizer tokenizer;
   int64_t vocab_size;
   std::mutex mutex = {};
-  /// Of any text, and of JSON.
-  std::array<std::optional<xgrammar::TokenizerInfo>, 2> infos = {};
+  /// Of any text, of JSON, and of the last structural tag that names tokens, which are `named`.
+  std::array<std::optional<xgrammar::TokenizerInfo>, 3> infos = {};
+  std::set<int64_t> named = {};
   /// The last ones, the newest first.
   std::deque<std::pair<Source, std::shared_ptr<const Grammar>>> kept = {};
 
-  const xgrammar::TokenizerInfo& tokenizer_info(Form form) {
-    const bool is_json = form != Form::kRegex && form != Form::kEbnf;
-    auto& info = infos[is_json ? 1 : 0];
+  const xgrammar::TokenizerInfo& tokenizer_info(const Source& source) {
+    const bool is_json = source.form != Form::kRegex && source.form != Form::kEbnf;
+    const std::set<int64_t> tokens = tokens_of(source);
+    auto& info = infos[tokens.empty() ? (is_json ? 1 : 0) : 2];
+    if (!tokens.empty() && tokens != named) info.reset();
     if (!info) {
-      info.emplace(texts_of(tokenizer, vocab_size, is_json), xgrammar::VocabType::RAW,
-                   static_cast<int>(vocab_size), ends_of(tokenizer, vocab_size));
+      std::vector<std::string> texts = texts_of(tokenizer, vocab_size, is_json);
+      name_special(tokens, texts);
+      if (!tokens.empty()) named = tokens;
+      info.emplace(texts, xgrammar::VocabType::RAW, static_cast<int>(vocab_size),
+                   ends_of(tokenizer, vocab_size));
     }
     return *info;
   }
@@ -169,7 +205,7 @@ struct Compiler::Impl {
     core::check<core::ConfigError>(xgrammar::first_warning.empty(),
                                    "grammar: ", on_one_line(xgrammar::first_warning),
                                    "; what would be left out is refused");
-    xgrammar::GrammarCompiler compiler(tokenizer_info(source.form), 1, false);
+    xgrammar::GrammarCompiler compiler(tokenizer_info(source), 1, false);
     return std::make_shared<Grammar>(std::make_unique<Grammar::Impl>(
         Grammar::Impl{compiler.CompileGrammar(parsed), vocab_size}));
   }

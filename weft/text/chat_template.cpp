@@ -17,7 +17,9 @@ struct ChatTemplate::Impl {
   jinja::Body body;
   std::string where;
   std::string source;
-  uint64_t source_hash;
+  uint64_t source_hash = 0;
+
+  bool mentions(std::string_view words) const { return source.find(words) != std::string::npos; }
 };
 
 namespace {
@@ -40,7 +42,15 @@ jinja::Value arguments_value(const std::string& arguments) {
   }
 }
 
-jinja::Value calls_value(const std::vector<ToolCall>& calls) {
+// What a template wants of a message with calls.
+struct CallStyle {
+  // It joins arguments to texts, which an object can't be.
+  bool has_text_arguments = false;
+  // It asks whether there is no content, and that is so of a message of calls alone.
+  bool may_have_no_content = false;
+};
+
+jinja::Value calls_value(const std::vector<ToolCall>& calls, const CallStyle& style) {
   const auto key = [](const char* name) { return jinja::Value::text(name); };
   std::vector<jinja::Value> items;
   for (const ToolCall& call : calls) {
@@ -48,18 +58,23 @@ jinja::Value calls_value(const std::vector<ToolCall>& calls) {
         {{key("id"), input_text(call.id, true)},
          {key("type"), key("function")},
          {key("function"),
-          jinja::Value::dict({{key("name"), input_text(call.name, true)},
-                              {key("arguments"), arguments_value(call.arguments)}})}}));
+          jinja::Value::dict(
+              {{key("name"), input_text(call.name, true)},
+               {key("arguments"), style.has_text_arguments ? input_text(call.arguments, true)
+                                                           : arguments_value(call.arguments)}})}}));
   }
   return jinja::Value::list(std::move(items));
 }
 
-jinja::Value message_value(const Message& message) {
+jinja::Value message_value(const Message& message, const CallStyle& style) {
   const bool known = std::find(std::begin(kKnownRoles), std::end(kKnownRoles), message.role) !=
                      std::end(kKnownRoles);
+  const bool has_no_content =
+      style.may_have_no_content && message.content.empty() && !message.tool_calls.empty();
   std::vector<std::pair<jinja::Value, jinja::Value>> members = {
       {jinja::Value::text("role"), input_text(message.role, !known)},
-      {jinja::Value::text("content"), input_text(message.content, true)}};
+      {jinja::Value::text("content"),
+       has_no_content ? jinja::Value(jinja::None{}) : input_text(message.content, true)}};
   const auto add = [&](const char* name, const std::string& text) {
     if (!text.empty()) members.emplace_back(jinja::Value::text(name), input_text(text, true));
   };
@@ -67,14 +82,14 @@ jinja::Value message_value(const Message& message) {
   add("name", message.name);
   add("reasoning_content", message.reasoning);
   if (!message.tool_calls.empty()) {
-    members.emplace_back(jinja::Value::text("tool_calls"), calls_value(message.tool_calls));
+    members.emplace_back(jinja::Value::text("tool_calls"), calls_value(message.tool_calls, style));
   }
   return jinja::Value::dict(std::move(members));
 }
 
-jinja::Value messages_value(const std::vector<Message>& messages) {
+jinja::Value messages_value(const std::vector<Message>& messages, const CallStyle& style) {
   std::vector<jinja::Value> items;
-  for (const Message& message : messages) items.push_back(message_value(message));
+  for (const Message& message : messages) items.push_back(message_value(message, style));
   return jinja::Value::list(std::move(items));
 }
 
@@ -85,9 +100,10 @@ jinja::Value tools_value(const std::vector<std::string>& tools) {
   return jinja::Value::list(std::move(items));
 }
 
-std::vector<std::pair<std::string, jinja::Value>> names_of(const ChatTemplate::Inputs& inputs) {
+std::vector<std::pair<std::string, jinja::Value>> names_of(const ChatTemplate::Inputs& inputs,
+                                                           const CallStyle& style) {
   std::vector<std::pair<std::string, jinja::Value>> names = {
-      {"messages", messages_value(inputs.messages)},
+      {"messages", messages_value(inputs.messages, style)},
       {"bos_token", input_text(inputs.bos_token, false)},
       {"eos_token", input_text(inputs.eos_token, false)},
       {"add_generation_prompt", jinja::Value(inputs.add_generation_prompt)},
@@ -129,8 +145,11 @@ ChatTemplate ChatTemplate::parse(const std::string& source, const std::string& w
 std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
   jinja::Text text;
   std::optional<jinja::Evaluator> evaluator;
+  const CallStyle style = {
+      impl_->mentions("['arguments'] +") || impl_->mentions("['arguments']+"),
+      impl_->mentions("['content'] is none") || impl_->mentions("content is none")};
   try {
-    evaluator.emplace(names_of(inputs));
+    evaluator.emplace(names_of(inputs, style));
     text = evaluator->run(impl_->body);
   } catch (const jinja::Fault& error) {
     core::fail<core::ConfigError>(impl_->where, ": line ", evaluator ? evaluator->line() : 1, ": ",
@@ -145,9 +164,7 @@ std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
   return pieces;
 }
 
-bool ChatTemplate::mentions(std::string_view words) const {
-  return impl_->source.find(words) != std::string::npos;
-}
+bool ChatTemplate::mentions(std::string_view words) const { return impl_->mentions(words); }
 
 uint64_t ChatTemplate::source_hash() const { return impl_->source_hash; }
 

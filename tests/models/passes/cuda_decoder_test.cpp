@@ -49,6 +49,28 @@ ModelConfig cuda_config(const std::string& family) {
     config.embedding_scale = 3;
     config.logits_scale = 0.5;
   }
+  if (family == "gemma") {
+    config.norm_placement = NormPlacement::kBoth;
+    config.head_norms = HeadNorms::kEachHead;
+    config.norm_offset = 1;
+    config.gating.activation = nn::Activation::kGeluTanh;
+    config.windows = {5, 0};
+    config.window_rope_base = 30;
+    config.score_cap = 2;
+    config.logits_cap = 3;
+  }
+  if (family == "neighbours") {
+    config.norm_placement = NormPlacement::kBoth;
+    config.has_output_bias = true;
+    config.rope_dims = 6;
+    config.turns_neighbours = true;
+    config.rope_scaling.original_positions = 5;
+    config.query_growth = 0.3;
+  }
+  if (family == "sinks") {
+    config.windows = {5, 0};
+    config.has_sinks = true;
+  }
   return config;
 }
 
@@ -112,8 +134,8 @@ TEST_F(CudaDecoderPass, GoesOnFromPositionsThatWereCopied) {
 
 TEST_F(CudaDecoderPass, GivesWhatTheModulesGive) {
   const c10::InferenceMode inference;
-  for (const std::string family :
-       {"llama", "qwen2", "qwen3", "mistral", "partial rope", "factors"}) {
+  for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "partial rope", "factors",
+                                   "gemma", "neighbours", "sinks"}) {
     const Models models(family, {}, family != "qwen2");
     for (const int64_t batch : {1, 2}) {
       const at::Tensor ids_BT = cuda_ids(batch, 22);
@@ -145,11 +167,13 @@ TEST_F(CudaDecoderPass, LeavesToTheModulesWhatItDoesNotKnow) {
 
 TEST_F(CudaDecoderPass, FewTokensAtOnceHaveTheBitsOfOneByOne) {
   const c10::InferenceMode inference;
-  const Models models("llama", {}, true);
-  const at::Tensor ids_BT = cuda_ids(1, 14);
-  const at::Tensor expected = logits_in_pieces(*models.moved, ids_BT, {10, 1, 1, 1, 1});
-  EXPECT_TRUE(at::equal(logits_in_pieces(*models.moved, ids_BT, {10, 4}), expected));
-  EXPECT_TRUE(at::equal(logits_in_pieces(*models.moved, ids_BT, {10, 1, 3}), expected));
+  for (const std::string family : {"llama", "gemma", "neighbours", "sinks"}) {
+    const Models models(family, {}, true);
+    const at::Tensor ids_BT = cuda_ids(1, 14);
+    const at::Tensor expected = logits_in_pieces(*models.moved, ids_BT, {10, 1, 1, 1, 1});
+    EXPECT_TRUE(at::equal(logits_in_pieces(*models.moved, ids_BT, {10, 4}), expected)) << family;
+    EXPECT_TRUE(at::equal(logits_in_pieces(*models.moved, ids_BT, {10, 1, 3}), expected)) << family;
+  }
 }
 
 TEST_F(CudaDecoderPass, ARecordedPassReadsItsPositionAnew) {
@@ -176,12 +200,15 @@ TEST_F(CudaDecoderPass, ARecordedPassReadsItsPositionAnew) {
 void check_ranks(const Group& group) {
   cuda::select_device("test", group.rank());
   const c10::InferenceMode inference;
-  const Models models("llama", group, true);
-  const at::Tensor ids_BT = cuda_ids(1, 9);
-  const at::Tensor expected = models.reference->logits(models.reference->forward(ids_BT, nullptr));
-  for (const std::string round : {"first", "second"}) {
-    expect_close(logits_in_pieces(*models.moved, ids_BT, {6, 1, 1, 1}), expected,
-                 core::join(group.size(), " ranks, ", round, " cache"), 1e-4);
+  for (const std::string family : {"llama", "gemma", "sinks"}) {
+    const Models models(family, group, true);
+    const at::Tensor ids_BT = cuda_ids(1, 9);
+    const at::Tensor expected =
+        models.reference->logits(models.reference->forward(ids_BT, nullptr));
+    for (const std::string round : {"first", "second"}) {
+      expect_close(logits_in_pieces(*models.moved, ids_BT, {6, 1, 1, 1}), expected,
+                   core::join(family, ", ", group.size(), " ranks, ", round, " cache"), 1e-4);
+    }
   }
 }
 

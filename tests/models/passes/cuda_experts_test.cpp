@@ -50,10 +50,7 @@ ModelConfig mixture_config(const std::string& family) {
     config.experts.shared_ffn_width = 48;
     config.experts.plain_layers = {1};
   }
-  if (is_clamped) {
-    config.has_sinks = false;
-    config.gating.limit = 0.7;
-  }
+  if (is_clamped) config.gating.limit = 0.7;
   if (family == "glm4_moe") {
     config.rope_dims = 8;
     config.experts.num_experts = 9;

@@ -221,12 +221,21 @@ inline constexpr int32_t kLanes = 32;
 WEFT_BOTH float swiglu(float gate, float up) { return gate / (1 + expf(-gate)) * up; }
 
 /// Element i of a head x [dim or more] that is turned by the angles of its position: pairs are
-/// (i, i + dim / 2); elements from `dim` on pass through. Source: Su et al. 2021, arXiv:2104.09864.
+/// (i, i + dim / 2) and have angle i; elements from `dim` on pass through. Source: Su et al. 2021,
+/// arXiv:2104.09864.
 WEFT_BOTH float turned(const float* x, const float* cos, const float* sin, int32_t dim, int32_t i) {
   const int32_t half = dim / 2;
   if (i < half) return x[i] * cos[i] - x[i + half] * sin[i];
   if (i < dim) return x[i] * cos[i] + x[i - half] * sin[i];
   return x[i];
+}
+
+/// The same where pairs are (2 j, 2 j + 1) and have angle j.
+WEFT_BOTH float turned_beside(const float* x, const float* cos, const float* sin, int32_t dim,
+                              int32_t i) {
+  if (i >= dim) return x[i];
+  const float across = i % 2 == 0 ? -x[i + 1] : x[i - 1];
+  return x[i] * cos[i / 2] + across * sin[i / 2];
 }
 
 }  // namespace weft::cuda

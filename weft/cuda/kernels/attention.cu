@@ -26,9 +26,13 @@ __device__ Head head_of(const AttentionCall& call, int32_t row, int32_t index) {
   const int32_t size = call.head_dim;
   if (index < call.heads) {
     float* q = call.q + (static_cast<int64_t>(row) * call.heads + index) * size;
-    return {q,           call.q_bias == nullptr ? nullptr : call.q_bias + index * size,
-            call.q_norm, q,
-            call.scale,  true};
+    const float factor = call.query_factors == nullptr ? 1 : call.query_factors[row % call.tokens];
+    return {q,
+            call.q_bias == nullptr ? nullptr : call.q_bias + index * size,
+            call.q_norm,
+            q,
+            call.scale * factor,
+            true};
   }
   const int32_t kv = (index - call.heads) % call.kv_heads;
   const int64_t from = (static_cast<int64_t>(row) * call.kv_heads + kv) * size;
@@ -67,7 +71,11 @@ __global__ void take_heads(AttentionCall call) {
   const int64_t angles = static_cast<int64_t>(row % call.tokens) * call.turned_dim;
   const int32_t dim = head.is_turned ? call.turned_dim : 0;
   for (int32_t i = lane; i < call.head_dim; i += kLanes) {
-    head.to[i] = turned(x, call.cos + angles, call.sin + angles, dim, i) * head.scale;
+    const float* cos = call.cos + angles;
+    const float* sin = call.sin + angles;
+    const float own =
+        call.turns_neighbours ? turned_beside(x, cos, sin, dim, i) : turned(x, cos, sin, dim, i);
+    head.to[i] = own * head.scale;
   }
 }
 

@@ -27,6 +27,8 @@ struct AttentionCall {
   /// [tokens, turned_dim] of the tokens' positions.
   const float* cos = nullptr;
   const float* sin = nullptr;
+  /// [tokens] that queries are multiplied by beside `scale`; null: none.
+  const float* query_factors = nullptr;
   /// [batch, kv_heads, capacity, head_dim]; gets those of the pass from position `*start` on.
   float* keys = nullptr;
   float* values = nullptr;
@@ -35,6 +37,9 @@ struct AttentionCall {
   const int32_t* start = nullptr;
   /// [heads].
   const int32_t* kv_of_head = nullptr;
+  /// [heads] scores that take a share of the softmax without a value; null: none. Source: gpt-oss,
+  /// arXiv:2508.10925.
+  const float* sinks = nullptr;
   /// [rows, heads * head_dim].
   float* out = nullptr;
   /// Memory for attention_scratch() numbers; without values.
@@ -45,11 +50,15 @@ struct AttentionCall {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   int32_t turned_dim = 0;
+  /// Pairs that are turned are (2 i, 2 i + 1), as turned_beside has it.
+  bool turns_neighbours = false;
   int32_t capacity = 0;
   /// Only the last positions, this many, are seen; 0: all.
   int32_t window = 0;
   /// Of scores before the softmax.
   float scale = 1;
+  /// Scaled scores become cap * tanh(score / cap); 0: they stay. Source: Gemma 2, arXiv:2408.00118.
+  float cap = 0;
   float eps = 0;
 };
 

@@ -91,7 +91,7 @@ struct Heads {
 
 // Takes up every kWarps-th position from `first` on. Heads beyond the last are computed as that.
 template <int kOwn, int kHeads>
-__device__ void sweep(const Heads& heads, int32_t first, int32_t end,
+__device__ void sweep(const AttentionCall& call, const Heads& heads, int32_t first, int32_t end,
                       Softmax<kOwn> (&sums)[kHeads]) {
   float q[kHeads][kOwn];
   WEFT_UNROLL for (int h = 0; h < kHeads; ++h) {
@@ -110,7 +110,7 @@ __device__ void sweep(const Heads& heads, int32_t first, int32_t end,
       WEFT_UNROLL for (int i = 0; i < kAtOnce; ++i) {
         float dot = 0;
         WEFT_UNROLL for (int j = 0; j < kOwn; ++j) dot = fmaf(q[h][j], k[i][j], dot);
-        scores[i] = warp_sum(dot);
+        scores[i] = capped(call, warp_sum(dot));
         if (position + i * kWarps >= end) scores[i] = -INFINITY;
       }
       add_positions(sums[h], scores, v);
@@ -169,7 +169,7 @@ __device__ void attend_heads(const PartsCall& parts, int32_t head, int32_t count
   const Heads heads = {call.q + own, call.keys + cached, call.values + cached, count,
                        call.head_dim};
   Softmax<kOwn> sums[kHeads];
-  sweep(heads, seen.begin + static_cast<int32_t>(threadIdx.x) / kLanes, seen.end, sums);
+  sweep(call, heads, seen.begin + static_cast<int32_t>(threadIdx.x) / kLanes, seen.end, sums);
   share(sums, shared);
   __syncthreads();
   constexpr int kDim = Shared<kOwn, kHeads>::kDim;
@@ -178,7 +178,8 @@ __device__ void attend_heads(const PartsCall& parts, int32_t head, int32_t count
     if (i >= call.head_dim) continue;
     const Softmax<1> all = gather(shared, h, i);
     if (parts.parts == 1) {
-      call.out[own + h * call.head_dim + i] = all.out[0] / all.total;
+      call.out[own + h * call.head_dim + i] =
+          all.out[0] / total_with_sink(call, head + h, all.largest, all.total);
       continue;
     }
     const Place place = place_of(parts, row, head + h, part);
@@ -238,7 +239,8 @@ __global__ void __launch_bounds__(kJoinThreads) join_parts(PartsCall parts) {
   const float most = join_all(score, largest, [](float a, float b) { return fmaxf(a, b); });
   weights[thread] = expf(score - most);
   const float share = thread < count ? *own.total * weights[thread] : 0.F;
-  const float whole = join_all(share, total, [](float a, float b) { return a + b; });
+  const float whole = total_with_sink(
+      call, head, most, join_all(share, total, [](float a, float b) { return a + b; }));
   const float* from = place_of(parts, row, head, 0).out;
   float* to = call.out + (static_cast<int64_t>(row) * call.heads + head) * call.head_dim;
   for (int32_t i = thread; i < call.head_dim; i += kJoinThreads) {

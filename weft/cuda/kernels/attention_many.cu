@@ -126,15 +126,16 @@ __device__ void score(const Shared<kPieces>& shared, Scores& scores) {
 // Scores become exp(score - largest), zero for what a row does not see: positions are counted from
 // the first of the scores. `shrink` is what former sums are to be multiplied by.
 template <int kPieces>
-__device__ void weigh(const Seen (&seen)[2], Scores& scores, Tokens<kPieces>& tokens,
-                      float (&shrink)[2]) {
+__device__ void weigh(const AttentionCall& call, const Seen (&seen)[2], Scores& scores,
+                      Tokens<kPieces>& tokens, float (&shrink)[2]) {
   const int column = static_cast<int>(threadIdx.x) % 4 * 2;
   WEFT_UNROLL for (int r = 0; r < 2; ++r) {
     float largest = tokens.largest[r];
     WEFT_UNROLL for (int i = 0; i < kPositions / 4; ++i) {
       const int position = i / 2 * 8 + column + i % 2;
       float& own = scores[i / 2].x[2 * r + i % 2];
-      if (position < seen[r].begin || position >= seen[r].end) own = -INFINITY;
+      const bool is_seen = position >= seen[r].begin && position < seen[r].end;
+      own = is_seen ? capped(call, own) : -INFINITY;
       largest = fmaxf(largest, own);
     }
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
@@ -209,6 +210,7 @@ __device__ void write_tokens(const AttentionCall& call, const Run& run,
     total += __shfl_xor_sync(kAllLanes, total, 2);
     const int32_t token = thread / kLanes / kSharing<kPieces> * 16 + lane / 4 + r * 8;
     if (token >= run.count) continue;
+    total = total_with_sink(call, run.head, tokens.largest[r], total);
     float* to =
         call.out + (static_cast<int64_t>(run.row + token) * call.heads + run.head) * call.head_dim;
     const int32_t first = first_piece<kPieces>() * kUnitsOfTile * kUnit;
@@ -257,7 +259,7 @@ __global__ void __launch_bounds__(kThreads, kPieces == 2 ? 3 : 2) attend_run(Att
     const Seen counted[2] = {{seen[0].begin - first, seen[0].end - first},
                              {seen[1].begin - first, seen[1].end - first}};
     float shrink[2];
-    weigh(counted, scores, tokens, shrink);
+    weigh(call, counted, scores, tokens, shrink);
     add_values(shared, scores, shrink, tokens);
     __syncthreads();
   }

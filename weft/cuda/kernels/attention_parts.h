@@ -21,4 +21,14 @@ WEFT_BOTH Seen seen_by(const AttentionCall& call, int32_t row) {
   return {call.window == 0 || call.window > end ? 0 : end - call.window, end};
 }
 
+/// A scaled score as the softmax takes it.
+WEFT_BOTH float capped(const AttentionCall& call, float score) {
+  return call.cap == 0 ? score : call.cap * tanhf(score / call.cap);
+}
+/// The sum of exp(score - largest) over all positions, with the share of the head's sink.
+WEFT_BOTH float total_with_sink(const AttentionCall& call, int32_t head, float largest,
+                                float total) {
+  return call.sinks == nullptr ? total : total + expf(call.sinks[head] - largest);
+}
+
 }  // namespace weft::cuda

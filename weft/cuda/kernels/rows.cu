@@ -20,16 +20,41 @@ __device__ float block_sum(float value, float (&partial)[kWarps]) {
   return sum;
 }
 
-// A block for each row. A thread reads and writes the same columns in both loops.
+// What a block's row of `added` and `bias` is multiplied by before its norm's weight.
+__device__ float scale_of_added(const NormCall& call, float (&partial)[kWarps]) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * call.width;
+  float squares = 0;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kNormThreads) {
+    const float value = call.added[begin + i] + number_or_zero(call.bias, i);
+    squares = fmaf(value, value, squares);
+  }
+  const float mean = block_sum(squares, partial) / static_cast<float>(call.width);
+  return 1 / sqrtf(mean + call.eps);
+}
+
+// Element i of the block's row of x with what is added to it.
+__device__ float added_up(const NormCall& call, float scale, int32_t i) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * call.width + i;
+  float value = call.x[at];
+  if (call.added_weight != nullptr) {
+    const float own = call.added[at] + number_or_zero(call.bias, i);
+    return fmaf(call.added_scale, own * scale * call.added_weight[i], value);
+  }
+  if (call.added != nullptr) value = fmaf(call.added_scale, call.added[at], value);
+  if (call.bias != nullptr) value = fmaf(call.added_scale, call.bias[i], value);
+  return value;
+}
+
+// A block for each row. A thread reads and writes the same columns in all loops.
 __global__ void norm_each_row(NormCall call) {
-  __shared__ float partial[kWarps];
+  __shared__ float partial[kWarps], partial_of_added[kWarps];
+  const float scale_before =
+      call.added_weight == nullptr ? 1 : scale_of_added(call, partial_of_added);
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * call.width;
   float* x = call.x + begin;
   float squares = 0;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.width; i += kNormThreads) {
-    float value = x[i];
-    if (call.added != nullptr) value = fmaf(call.added_scale, call.added[begin + i], value);
-    if (call.bias != nullptr) value = fmaf(call.added_scale, call.bias[i], value);
+    const float value = added_up(call, scale_before, i);
     x[i] = value;
     squares = fmaf(value, value, squares);
   }

@@ -15,6 +15,8 @@ struct NormCall {
   const float* added = nullptr;
   /// [width]; null: nothing.
   const float* bias = nullptr;
+  /// [width] of a norm that their sum goes through before it is added; null: none.
+  const float* added_weight = nullptr;
   /// [width].
   const float* weight = nullptr;
   /// [rows, width]: x * weight / sqrt(mean(x^2) + eps) of what x has become.

@@ -39,22 +39,35 @@ struct Tiles {
   HalfUnit w[kPartsW][T::kRowsW * kUnitsOfTile];
 };
 
-/// A thread's units of some rows on their way to shared memory: rows are kStep apart.
+/// The rows of a matrix that a tile has side by side: from `first` on, those before `end`.
+struct RowRun {
+  int32_t first, end;
+  /// The tile's row `own`; -1 beyond the last.
+  __device__ int32_t operator()(int32_t own) const { return first + own < end ? first + own : -1; }
+};
+
+/// A thread's units of a tile's rows on their way to shared memory: rows are kStep apart.
 template <class Unit, int kRows, int kThreads>
 struct Carried {
   static constexpr int kStep = kThreads / kUnitsOfTile, kCount = kRows / kStep;
   static_assert(kCount * kStep == kRows);
   Unit units[kCount];
+  int32_t rows[kCount];
 
+  /// row_of: as RowRun.
+  template <class RowOf>
+  __device__ explicit Carried(const RowOf& row_of) {
+    WEFT_UNROLL for (int i = 0; i < kCount; ++i) {
+      rows[i] = row_of(static_cast<int32_t>(threadIdx.x) / kUnitsOfTile + i * kStep);
+    }
+  }
   /// Of the tile whose columns begin at unit `first`; zeros beyond the matrix.
-  __device__ void load(const MatrixView& m, int32_t first_row, int32_t first) {
-    const int32_t thread = static_cast<int32_t>(threadIdx.x);
-    const int32_t unit = first + thread % kUnitsOfTile;
+  __device__ void load(const MatrixView& m, int32_t first) {
+    const int32_t unit = first + static_cast<int32_t>(threadIdx.x) % kUnitsOfTile;
     const int32_t group = unit / m.units_per_group;
     WEFT_UNROLL for (int i = 0; i < kCount; ++i) {
-      const int32_t row = first_row + thread / kUnitsOfTile + i * kStep;
       units[i] = {};
-      if (row < m.out && unit < m.in / kUnit) units[i].load(m, row, unit, group);
+      if (rows[i] >= 0 && unit < m.in / kUnit) units[i].load(m, rows[i], unit, group);
     }
   }
   template <int kParts>
@@ -136,37 +149,52 @@ __device__ void write_sums(const WarpSums<T>& sums, const Product& product, int3
   }
 }
 
-/// Blocks along x for tiles of x's rows, along y for tiles of each w's. A tile is brought while the
-/// one before is multiplied; while that is put, other warps still multiply.
-template <class Unit, class T, int kPartsX, int kPartsW>
-__global__ void __launch_bounds__(T::kThreads, T::kBlocksAtOnce) multiply_tiles(TileCall call) {
+/// A matrix of float32 [*, in] whose rows are read as RowOf says.
+template <class RowOf>
+struct TileRows {
+  const float* x;
+  RowOf row_of;
+};
+
+/// The sums of a tile of y: rows of x times rows of w. A tile is brought while the one before is
+/// multiplied; while that is put, other warps still multiply. All threads of the block call it; it
+/// takes the launched memory for two Tiles.
+template <class Unit, class T, int kPartsX, int kPartsW, class RowOf>
+__device__ void sum_tile(const TileRows<RowOf>& rows, const MatrixView& w, const RowRun& rows_of_w,
+                         WarpSums<T>& sums) {
   using Both = Tiles<T, kPartsX, kPartsW>;
   Both* tiles = launched_memory<Both[2]>();
-  int32_t block = static_cast<int32_t>(blockIdx.y), index = 0;
-  while (block >= call.blocks[index]) block -= call.blocks[index++];
-  const Product& product = call.products[index];
-  const MatrixView w = product.w;
   MatrixView x;
-  x.data = reinterpret_cast<const uint8_t*>(call.x);
-  x.out = call.rows;
+  x.data = reinterpret_cast<const uint8_t*>(rows.x);
   x.in = w.in;
-  const int32_t first_x = static_cast<int32_t>(blockIdx.x) * T::kRowsX, first_w = block * T::kRowsW;
-  Carried<NumberUnit<Dtype::kF32>, T::kRowsX, T::kThreads> of_x;
-  Carried<Unit, T::kRowsW, T::kThreads> of_w;
-  WarpSums<T> sums;
-  of_x.load(x, first_x, 0);
-  of_w.load(w, first_w, 0);
+  Carried<NumberUnit<Dtype::kF32>, T::kRowsX, T::kThreads> of_x(rows.row_of);
+  Carried<Unit, T::kRowsW, T::kThreads> of_w(rows_of_w);
+  of_x.load(x, 0);
+  of_w.load(w, 0);
   for (int32_t first = 0, buffer = 0; first < w.in / kUnit; first += kUnitsOfTile) {
     of_x.put(x, tiles[buffer].x);
     of_w.put(w, tiles[buffer].w);
-    of_x.load(x, first_x, first + kUnitsOfTile);
-    of_w.load(w, first_w, first + kUnitsOfTile);
+    of_x.load(x, first + kUnitsOfTile);
+    of_w.load(w, first + kUnitsOfTile);
     __syncthreads();
     WEFT_ROLL for (int unit = 0; unit < kUnitsOfTile; unit += 2) {
       add_units<T, kPartsX, kPartsW>(tiles[buffer], unit, sums);
     }
     buffer = 1 - buffer;
   }
+}
+
+/// Blocks along x for tiles of x's rows, along y for tiles of each w's.
+template <class Unit, class T, int kPartsX, int kPartsW>
+__global__ void __launch_bounds__(T::kThreads, T::kBlocksAtOnce) multiply_tiles(TileCall call) {
+  int32_t block = static_cast<int32_t>(blockIdx.y), index = 0;
+  while (block >= call.blocks[index]) block -= call.blocks[index++];
+  const Product& product = call.products[index];
+  const MatrixView w = product.w;
+  const int32_t first_x = static_cast<int32_t>(blockIdx.x) * T::kRowsX, first_w = block * T::kRowsW;
+  WarpSums<T> sums;
+  sum_tile<Unit, T, kPartsX, kPartsW>(TileRows<RowRun>{call.x, {first_x, call.rows}}, w,
+                                      {first_w, w.out}, sums);
   write_sums(sums, product, call.rows, first_x, first_w);
 }
 

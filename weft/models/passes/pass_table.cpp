@@ -76,13 +76,31 @@ constexpr OptionSet kPanelsKnow = {
 };
 
 #ifdef WEFT_HAS_CUDA
-constexpr OptionSet kCudaKnows = {
-    Option::kWindows,           Option::kQkvBias,         Option::kOutputBias,
-    Option::kMlpBias,           Option::kNormsOfEachHead, Option::kPartialRope,
-    Option::kLayersWithoutRope, Option::kEmbeddingScale,  Option::kAttentionScale,
-    Option::kResidualScale,     Option::kLogitsScale,     Option::kGelu,
-    Option::kClampedGate,       Option::kExperts,         Option::kRouterBias,
-    Option::kExpertBias,        Option::kSigmoidRouting,  Option::kUngatedSharedExpert};
+constexpr OptionSet kCudaKnows = {Option::kWindows,
+                                  Option::kQkvBias,
+                                  Option::kOutputBias,
+                                  Option::kMlpBias,
+                                  Option::kNormsOfEachHead,
+                                  Option::kPartialRope,
+                                  Option::kLayersWithoutRope,
+                                  Option::kEmbeddingScale,
+                                  Option::kAttentionScale,
+                                  Option::kResidualScale,
+                                  Option::kLogitsScale,
+                                  Option::kGelu,
+                                  Option::kClampedGate,
+                                  Option::kExperts,
+                                  Option::kRouterBias,
+                                  Option::kExpertBias,
+                                  Option::kSigmoidRouting,
+                                  Option::kUngatedSharedExpert,
+                                  Option::kScoreCap,
+                                  Option::kLogitsCap,
+                                  Option::kNormsBeforeAndAfter,
+                                  Option::kRopeOfWindows,
+                                  Option::kQueryGrowth,
+                                  Option::kTurnsNeighbours,
+                                  Option::kSinks};
 #endif
 
 }  // namespace

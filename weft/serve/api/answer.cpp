@@ -1,5 +1,6 @@
 #include "weft/serve/api/answer.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
@@ -83,11 +84,12 @@ void Answer::take(size_t choice, const SequenceEvent& event) {
   Choice& own = choices_[choice];
   if (is_stream_) {
     send(choice, news);
-    own.first_call += news.calls.size();
+    own.first_call += static_cast<size_t>(std::ranges::count_if(
+        news.calls, [](const text::ToolCall& call) { return !call.name.empty(); }));
   } else {
     own.text += news.text;
     own.reasoning += news.reasoning;
-    own.calls.insert(own.calls.end(), news.calls.begin(), news.calls.end());
+    add_calls(news.calls, own.calls);
     own.tokens.insert(own.tokens.end(), news.tokens.begin(), news.tokens.end());
   }
   if (!event.end) return;
@@ -126,7 +128,7 @@ Choice Answer::news_of(size_t choice, const SequenceEvent& event) {
     news.text += piece.content;
     news.reasoning += piece.reasoning;
     for (text::ToolCall& call : piece.calls) {
-      call.id = random_call_id();
+      if (!call.name.empty()) call.id = random_call_id();
       news.calls.push_back(std::move(call));
     }
   };

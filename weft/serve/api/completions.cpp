@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -10,6 +11,8 @@
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/replies.h"
 #include "weft/serve/api/submit.h"
+#include "weft/serve/chat/call_marks.h"
+#include "weft/serve/chat/tool_family.h"
 
 namespace weft::serve {
 namespace {
@@ -43,10 +46,15 @@ Completions::Completions(ServedModel model, Metrics& metrics)
   if (!model_.chat_template) return;
   tool_format_ = tool_format_of(*model_.chat_template);
   knows_tools_ = model_.chat_template->mentions("tools");
-  for (const char* mark : {"<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]",
-                           "[ARGS]", "<|python_tag|>"}) {
+  note_marks();
+}
+
+void Completions::note_marks() {
+  for (const std::string_view mark : marks_of(tool_family(tool_format_))) {
     const text::TokenId id = model_.tokenizer.find(mark);
-    if (id >= 0) spelled_.push_back(id);
+    if (id < 0) continue;
+    spelled_.push_back(id);
+    if (model_.tokenizer.is_special(id)) special_marks_.emplace_back(mark, id);
   }
 }
 
@@ -88,15 +96,17 @@ AnswerParser::Options Completions::parsing_of(const CompletionRequest& request) 
   if (!request.is_chat) return parsing;
   parsing.format = tool_format_;
   parsing.parses_calls = !request.tools.empty();
-  for (const Tool& tool : request.tools) parsing.functions.push_back(tool.name);
+  for (const Tool& tool : request.tools) {
+    parsing.functions.push_back(tool.name);
+    parsing.parameters.push_back(tool.parameters);
+  }
   parsing.begins_in_calls =
       parsing.parses_calls && request.tool_choice.kind == ToolChoice::Kind::kRequired;
-  if (!model_.chat_template->mentions("<think>")) return parsing;
+  const std::string_view think = tool_family(tool_format_).think_begin;
+  if (think.empty() || !model_.chat_template->mentions(think)) return parsing;
   std::string prompt;
   for (const text::ChatPiece& piece : render(request)) prompt += piece.text;
-  const size_t end = prompt.find_last_not_of(" \n");
-  parsing.begins_in_reasoning =
-      end != std::string::npos && std::string_view(prompt).substr(0, end + 1).ends_with("<think>");
+  parsing.begins_in_reasoning = stripped(prompt).ends_with(think);
   return parsing;
 }
 
@@ -109,8 +119,10 @@ void Completions::add_tool_grammar(CompletionRequest& request) const {
   if (request.options.grammar) {
     throw ApiError::invalid("tool_choice", "beside another grammar, expected one; leave it out");
   }
+  const bool begins_in_reasoning = is_required && parsing_of(request).begins_in_reasoning;
   request.options.grammar = {grammar::Form::kStructuralTag,
-                             structural_tag_of(tool_format_, request.tools, request.tool_choice)};
+                             structural_tag_of(tool_format_, request.tools, request.tool_choice,
+                                               {special_marks_, begins_in_reasoning})};
 }
 
 std::vector<Completions::Tokens> Completions::prompts_of(const CompletionRequest& request) const {

@@ -49,6 +49,7 @@ class Completions {
   std::vector<text::ChatPiece> render(const CompletionRequest& request) const;
   Tokens chat_prompt(const CompletionRequest& request) const;
   AnswerParser::Options parsing_of(const CompletionRequest& request) const;
+  void note_marks();
   void add_tool_grammar(CompletionRequest& request) const;
   std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
   void check_biases(const generate::SamplerOptions& options) const;
@@ -74,6 +75,7 @@ class Completions {
   bool knows_tools_ = false;
   /// Special tokens that the parts of a chat's answer are told by.
   std::vector<int64_t> spelled_;
+  std::vector<std::pair<std::string, int64_t>> special_marks_;
   std::vector<std::string> warned_;
   grammar::Compiler grammars_;
   /// Compiles grammars; ends before what it uses.

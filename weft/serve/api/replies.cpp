@@ -64,12 +64,15 @@ json completion_logprobs(const Choice& choice, const text::Tokenizer& tokenizer)
 
 json calls_json(const Choice& choice, bool has_index) {
   json calls = json::array();
-  for (size_t i = 0; i < choice.calls.size(); ++i) {
-    const text::ToolCall& call = choice.calls[i];
-    json one = {{"id", call.id},
-                {"type", "function"},
-                {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
-    if (has_index) one["index"] = choice.first_call + i;
+  size_t next = choice.first_call;
+  for (const text::ToolCall& call : choice.calls) {
+    json one = {{"function", {{"arguments", call.arguments}}}};
+    if (!call.name.empty()) {
+      one["function"]["name"] = call.name;
+      one.update({{"id", call.id}, {"type", "function"}});
+      ++next;
+    }
+    if (has_index) one["index"] = next - 1;
     calls.push_back(std::move(one));
   }
   return calls;

@@ -35,8 +35,8 @@ struct Usage {
 /// One answer as far as it has come.
 struct Choice {
   std::string text;
-  /// Of a chat: what the model has said to itself, and what it calls; first_call: how many calls
-  /// came before these.
+  /// Of a chat: what the model has said to itself, and what it calls; a call without a name goes on
+  /// with the arguments of the one before it. first_call: how many calls came before these.
   std::string reasoning;
   std::vector<text::ToolCall> calls;
   size_t first_call = 0;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/text/chat_template.h"
@@ -13,8 +15,31 @@ enum class ToolFormat {
   kHermes,
   /// The answer is {"name": …, "parameters": {…}}, or several with semicolons: Llama 3.1 on.
   kLlama,
-  /// [TOOL_CALLS] and a list of {"name": …, "arguments": {…}}: Mistral.
+  /// [TOOL_CALLS] and a list of {"name": …, "arguments": {…}}, or [TOOL_CALLS]f[ARGS]{…}: Mistral.
   kMistral,
+  /// Messages in channels, calls to functions.f: gpt-oss.
+  kHarmony,
+  /// <tool_call>f <arg_key>x</arg_key> <arg_value>a</arg_value> </tool_call>: GLM 4.5 on.
+  kGlm,
+  /// <tool_call> <function=f> <parameter=x> a </parameter> </function> </tool_call>: Qwen3-Coder,
+  /// Qwen3.5.
+  kQwenCoder,
+  /// <｜tool▁call▁begin｜>function<｜tool▁sep｜>f, a fence and JSON: DeepSeek V3 and R1.
+  kDeepSeek,
+  /// <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}: DeepSeek V3.1.
+  kDeepSeekV31,
+  /// <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}: Kimi K2.
+  kKimi,
+  /// <|tool_call_start|>[f(x="a")]<|tool_call_end|>: LFM2.
+  kLfm2,
+  /// <|tool_call>call:f{x:<|"|>a<|"|>}<tool_call|>: Gemma 4.
+  kGemma4,
+  /// The same in <start_function_call> and <escape>: FunctionGemma.
+  kFunctionGemma,
+  /// <|tool_call|> and a list of objects: Phi-4-mini, Granite.
+  kPhi4,
+  /// <|START_ACTION|> and a list of {"tool_name": …, "parameters": {…}}: Command R7B and A.
+  kCommand,
 };
 
 /// A tool that may be called.
@@ -38,6 +63,14 @@ struct ToolChoice {
   bool is_parallel = true;
 };
 
+/// What a structural tag has to know of a model and a prompt.
+struct TagOptions {
+  /// Special tokens among the family's marks, and their ids: texts can't stand for them.
+  std::vector<std::pair<std::string, int64_t>> special = {};
+  /// The prompt has begun the reasoning, which comes before calls.
+  bool begins_in_reasoning = false;
+};
+
 /// The format that a template's own words show; kHermes where they show none.
 ToolFormat tool_format_of(const text::ChatTemplate& chat_template);
 
@@ -49,6 +82,6 @@ std::vector<text::Message> with_tools_in_words(const std::vector<text::Message>&
 /// A structural tag of xgrammar for what an answer may be: with kRequired calls alone, otherwise
 /// any text whose calls are of these tools.
 std::string structural_tag_of(ToolFormat format, const std::vector<Tool>& tools,
-                              const ToolChoice& choice);
+                              const ToolChoice& choice, const TagOptions& options = {});
 
 }  // namespace weft::serve

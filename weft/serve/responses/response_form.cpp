@@ -1,6 +1,7 @@
 #include "weft/serve/responses/response_form.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -162,6 +163,7 @@ class ResponseForm : public ReplyForm {
 
   // Ends the item that is being told, if there is one.
   std::string close(const char* status) {
+    if (open_call_) return close_call(status);
     if (open_ == nullptr) return "";
     const TextKind& kind = *std::exchange(open_, nullptr);
     const json part = part_json(kind, open_text_);
@@ -180,17 +182,32 @@ class ResponseForm : public ReplyForm {
     return events;
   }
 
+  json place_of_call() const {
+    return {{"item_id", "fc_" + open_call_->id}, {"output_index", output_.size()}};
+  }
+
+  // A call without a name goes on with the arguments of the open one.
   std::string call_events(const text::ToolCall& call) {
-    std::string events = close("completed");
-    const json place = {{"item_id", "fc_" + call.id}, {"output_index", output_.size()}};
-    events += event("response.output_item.added", {{"output_index", output_.size()},
-                                                   {"item", call_json(call, "in_progress", "")}});
-    json delta = place, done = place;
+    std::string events;
+    if (!call.name.empty() || !open_call_) {
+      events = close("completed");
+      open_call_ = text::ToolCall{call.id, call.name, ""};
+      events += event("response.output_item.added", {{"output_index", output_.size()},
+                                                     {"item", call_json(call, "in_progress", "")}});
+    }
+    if (call.arguments.empty()) return events;
+    open_call_->arguments += call.arguments;
+    json delta = place_of_call();
     delta["delta"] = call.arguments;
+    return events + event("response.function_call_arguments.delta", std::move(delta));
+  }
+
+  std::string close_call(const char* status) {
+    json done = place_of_call();
+    const text::ToolCall call = *std::exchange(open_call_, std::nullopt);
     done.update({{"arguments", call.arguments}, {"name", call.name}});
-    events += event("response.function_call_arguments.delta", std::move(delta));
-    events += event("response.function_call_arguments.done", std::move(done));
-    return events + finish_item(call_json(call, "completed", call.arguments));
+    const std::string events = event("response.function_call_arguments.done", std::move(done));
+    return events + finish_item(call_json(call, status, call.arguments));
   }
 
   ReplyHead head_;
@@ -200,6 +217,7 @@ class ResponseForm : public ReplyForm {
   /// The item that is being told; null: none.
   const TextKind* open_ = nullptr;
   std::string open_id_, open_text_;
+  std::optional<text::ToolCall> open_call_;
   int64_t num_events_ = 0;
 };
 

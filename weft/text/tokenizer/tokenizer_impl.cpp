@@ -7,13 +7,29 @@ namespace weft::text {
 namespace {
 
 // Tokens that end a turn in published chat formats.
-constexpr std::string_view kEndSpellings[] = {"<|im_end|>",    "<|eot_id|>",
-                                              "<|eom_id|>",    "<|end|>",
-                                              "<|endoftext|>", "<|end_of_text|>",
-                                              "<end_of_turn>", "<|end_of_turn|>",
-                                              "</s>",          "<|END_OF_TURN_TOKEN|>",
-                                              "<|return|>",    "<|eot|>",
-                                              "<EOT>",         "<｜end▁of▁sentence｜>"};
+constexpr std::string_view kEndSpellings[] = {"<|im_end|>",
+                                              "<|eot_id|>",
+                                              "<|eom_id|>",
+                                              "<|end|>",
+                                              "<|endoftext|>",
+                                              "<|end_of_text|>",
+                                              "<end_of_turn>",
+                                              "<|end_of_turn|>",
+                                              "</s>",
+                                              "<|END_OF_TURN_TOKEN|>",
+                                              "<|return|>",
+                                              "<|eot|>",
+                                              "<EOT>",
+                                              "<｜end▁of▁sentence｜>",
+                                              "<|call|>",
+                                              "<|observation|>",
+                                              "<turn|>",
+                                              "<|tool_response>",
+                                              "<start_function_response>"};
+
+// In harmony, gpt-oss's form, this ends one of an answer's messages.
+constexpr std::string_view kMessageEnd = "<|end|>", kHarmonyMark = "<|channel|>",
+                           kHarmonyEnd = "<|return|>";
 
 }  // namespace
 
@@ -47,8 +63,10 @@ void Tokenizer::Impl::index_tokens() {
   }
   ends.insert(spec.ends.begin(), spec.ends.end());
   if (vocabulary.eos >= 0) ends.insert(vocabulary.eos);
+  const bool is_harmony = ids.find(kHarmonyMark) >= 0 && ids.find(kHarmonyEnd) >= 0;
   for (const std::string_view spelling : kEndSpellings) {
     const TokenId id = ids.find(spelling);
+    if (is_harmony && spelling == kMessageEnd) continue;
     if (id >= 0 && kind(id) != TokenKind::kNormal) ends.insert(id);
   }
 }

@@ -29,32 +29,12 @@ void append(std::vector<float>& floats, const at::Tensor& tensor) {
   floats.insert(floats.end(), data, data + numbers.numel());
 }
 
-}  // namespace
-
-CudaKvStore::CudaKvStore(const Sizes& sizes)
-    : sizes_(sizes),
-      keys_(sizes.num_layers * sizes.of_layer() * kFloat),
-      values_(sizes.num_layers * sizes.of_layer() * kFloat) {}
-
-void CudaKvStore::copy(int64_t to, const KvStore& from, int64_t start, int64_t count) {
-  const auto& source = dynamic_cast<const CudaKvStore&>(from);
-  Sizes expected = source.sizes_;
-  expected.capacity = sizes_.capacity;
-  core::check<core::InternalError>(sizes_ == expected,
-                                   "models.CudaKvStore.copy: a cache of another model");
-  const int64_t bytes = sizes_.head_dim * kFloat;
-  cuda::RowCopy call;
-  call.rows = sizes_.num_layers * sizes_.batch * sizes_.kv_heads;
-  call.bytes = count * bytes;
-  call.to_stride = sizes_.capacity * bytes;
-  call.from_stride = source.sizes_.capacity * bytes;
-  for (const auto& [own, other] :
-       {std::pair(&keys_, &source.keys_), std::pair(&values_, &source.values_)}) {
-    call.to = own->as<std::byte>() + to * bytes;
-    call.from = other->as<const std::byte>() + start * bytes;
-    cuda::copy_rows(call);
-  }
+// Empty where there is none.
+cuda::Buffer norm_on_cuda(const nn::RMSNorm& norm) {
+  return norm.is_empty() ? cuda::Buffer() : floats_on_cuda(norm->whole_weight());
 }
+
+}  // namespace
 
 CudaDecoder::CudaDecoder(const PassParts& parts)
     : width_(parts.config.width),
@@ -74,6 +54,8 @@ bool CudaDecoder::add(const DecoderBlock& block) {
   if (!add_attention(block, layer) || !add_feed_forward(block, layer)) return false;
   layer.input_norm = floats_on_cuda(block->attention_norms().before->whole_weight());
   layer.ffn_norm = floats_on_cuda(block->ffn_norms().before->whole_weight());
+  layer.attention_after = norm_on_cuda(block->attention_norms().after);
+  layer.ffn_after = norm_on_cuda(block->ffn_norms().after);
   layers_.push_back(std::move(layer));
   return true;
 }
@@ -92,6 +74,7 @@ bool CudaDecoder::add_attention(const DecoderBlock& block, Layer& layer) {
   layer.q_norm = floats_on_cuda(parts.q_norm.weight());
   layer.k_norm = floats_on_cuda(parts.k_norm.weight());
   layer.kv_of_head = ints_on_cuda(parts.spec.kv_of_head);
+  layer.sinks = floats_on_cuda(parts.spec.sinks);
   layer.spec = parts.spec;
   layer.has_rope = parts.has_rope;
   heads_ = linears.q->out_features() / head_dim_;
@@ -141,17 +124,19 @@ const CudaKvStore& CudaDecoder::store_of(const nn::KvCache& cache, int64_t batch
 }
 
 at::Tensor CudaDecoder::run(const at::Tensor& x_BTD, const PassContext& context) {
-  if (context.cache != nullptr) return run_over(x_BTD, context.angles.all, *context.cache);
+  if (context.cache != nullptr) return run_over(x_BTD, context.angles, *context.cache);
   const nn::KvCache alone = make_cache({x_BTD.size(0), x_BTD.size(1), at::kFloat});
-  return run_over(x_BTD, context.angles.all, alone);
+  return run_over(x_BTD, context.angles, alone);
 }
 
-at::Tensor CudaDecoder::run_over(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
+at::Tensor CudaDecoder::run_over(const at::Tensor& x_BTD, const LayerAngles& angles,
                                  const nn::KvCache& cache) {
   cache.check_room(x_BTD.size(1));
   meet();
-  const Pass pass{x_BTD.size(0), x_BTD.size(1), angles.cos().size(-1),
-                  &store_of(cache, x_BTD.size(0))};
+  AnglesForm form{angles.all.cos().size(-1), std::nullopt, angles.query_factors.defined(),
+                  angles.all.turns_neighbours()};
+  if (angles.windowed) form.windowed_dim = angles.windowed->cos().size(-1);
+  const Pass pass{x_BTD.size(0), x_BTD.size(1), form, &store_of(cache, x_BTD.size(0))};
   make_room(pass);
   upload_inputs(pass, x_BTD, angles, cache.length());
   run_pass(pass);
@@ -201,7 +186,7 @@ void CudaDecoder::make_room(const Pass& pass) {
     moves |= buffer.make_room(floats * kFloat);
   };
   const int64_t rows = pass.rows();
-  need(inputs_, rows * width_ + 2 * pass.angles() + 1);
+  need(inputs_, places_of(pass).end);
   for (cuda::Buffer* buffer : {&normed_, &sum_}) need(*buffer, rows * width_);
   for (cuda::Buffer* buffer : {&q_, &attended_}) need(*buffer, rows * heads_ * head_dim_);
   for (cuda::Buffer* buffer : {&k_, &v_}) need(*buffer, rows * kv_heads_ * head_dim_);
@@ -217,14 +202,34 @@ void CudaDecoder::make_room(const Pass& pass) {
   graph_.reset();
 }
 
+CudaDecoder::InputPlaces CudaDecoder::places_of(const Pass& pass) const {
+  const AnglesForm& form = pass.form;
+  const int64_t all = pass.tokens * form.turned_dim;
+  const int64_t windowed = pass.tokens * form.windowed_dim.value_or(0);
+  InputPlaces places{};
+  places.cos = pass.rows() * width_;
+  places.sin = places.cos + all;
+  places.windowed_cos = places.sin + all;
+  places.windowed_sin = places.windowed_cos + windowed;
+  places.factors = places.windowed_sin + windowed;
+  places.start = places.factors + (form.has_factors ? pass.tokens : 0);
+  places.end = places.start + 1;
+  return places;
+}
+
 void CudaDecoder::upload_inputs(const Pass& pass, const at::Tensor& x_BTD,
-                                const nn::RopeAngles& angles, int64_t start) {
+                                const LayerAngles& angles, int64_t start) {
   host_inputs_.clear();
   append(host_inputs_, x_BTD);
-  append(host_inputs_, angles.cos());
-  append(host_inputs_, angles.sin());
+  append(host_inputs_, angles.all.cos());
+  append(host_inputs_, angles.all.sin());
+  if (angles.windowed) {
+    append(host_inputs_, angles.windowed->cos());
+    append(host_inputs_, angles.windowed->sin());
+  }
+  if (angles.query_factors.defined()) append(host_inputs_, angles.query_factors);
   host_inputs_.push_back(std::bit_cast<float>(static_cast<int32_t>(start)));
-  const int64_t expected = pass.rows() * width_ + 2 * pass.angles() + 1;
+  const int64_t expected = places_of(pass).end;
   const auto got = static_cast<int64_t>(host_inputs_.size());
   core::check<core::InternalError>(got == expected, "models.CudaDecoder: inputs of ", got,
                                    " numbers, expected ", expected);
@@ -235,8 +240,7 @@ void CudaDecoder::upload_inputs(const Pass& pass, const at::Tensor& x_BTD,
 void CudaDecoder::run_pass(const Pass& pass) {
   const bool sums_travel = group_.size() > 1 && !rank_sum_;
   if (pass.tokens != 1 || sums_travel) return run_layers(pass);
-  const Place place{pass.store->keys(0), pass.store->values(0), pass.store->sizes(),
-                    pass.turned_dim};
+  const Place place{pass.store->keys(0), pass.store->values(0), pass.store->sizes(), pass.form};
   if (last_place_ != place) {
     graph_.reset();
     last_place_ = place;
@@ -247,29 +251,33 @@ void CudaDecoder::run_pass(const Pass& pass) {
 }
 
 void CudaDecoder::run_layers(const Pass& pass) {
-  const cuda::Buffer* bias = nullptr;
+  std::optional<Added> added;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    norm(pass, bias, layers_[i].input_norm);
+    const Layer& layer = layers_[i];
+    norm(pass, added, layer.input_norm);
     attend(pass, static_cast<int64_t>(i));
-    norm(pass, &layers_[i].o_bias, layers_[i].ffn_norm);
-    if (layers_[i].experts) {
-      experts_.run(*layers_[i].experts, normed_.as<const float>(), pass.rows(), sum_.as<float>());
+    norm(pass, Added{&layer.o_bias, &layer.attention_after}, layer.ffn_norm);
+    if (layer.experts) {
+      experts_.run(*layer.experts, normed_.as<const float>(), pass.rows(), sum_.as<float>());
     } else {
-      feed_forward(pass, layers_[i]);
+      feed_forward(pass, layer);
     }
     reduce(pass);
-    bias = &layers_[i].down_bias;
+    added = {&layer.down_bias, &layer.ffn_after};
   }
-  norm(pass, bias, last_norm_);
+  norm(pass, added, last_norm_);
 }
 
-// x += scale * (the last sum and `bias`, which is null before the first sum); normed = norm(x).
-void CudaDecoder::norm(const Pass& pass, const cuda::Buffer* bias, const cuda::Buffer& weight) {
+// x += scale * what the last sum becomes, of which there is none before the first; normed =
+// norm(x).
+void CudaDecoder::norm(const Pass& pass, const std::optional<Added>& added,
+                       const cuda::Buffer& weight) {
   cuda::NormCall call;
   call.x = inputs_.as<float>();
-  if (bias != nullptr) {
+  if (added) {
     call.added = sum_.as<const float>();
-    call.bias = bias->as<const float>();
+    call.bias = added->bias->as<const float>();
+    call.added_weight = added->norm->as<const float>();
   }
   call.weight = weight.as<const float>();
   call.normed = normed_.as<float>();
@@ -293,6 +301,22 @@ void CudaDecoder::attend(const Pass& pass, int64_t index) {
   reduce(pass);
 }
 
+// Where the pass's tokens stand, as the layer turns their heads.
+void CudaDecoder::put_positions(const Pass& pass, const Layer& layer,
+                                cuda::AttentionCall& call) const {
+  const InputPlaces places = places_of(pass);
+  const AnglesForm& form = pass.form;
+  const bool is_windowed = layer.spec.window != 0 && form.windowed_dim;
+  const auto* inputs = inputs_.as<const float>();
+  call.cos = inputs + (is_windowed ? places.windowed_cos : places.cos);
+  call.sin = inputs + (is_windowed ? places.windowed_sin : places.sin);
+  if (form.has_factors) call.query_factors = inputs + places.factors;
+  call.start = reinterpret_cast<const int32_t*>(inputs + places.start);
+  const int64_t turned = is_windowed ? *form.windowed_dim : form.turned_dim;
+  call.turned_dim = static_cast<int32_t>(layer.has_rope ? turned : 0);
+  call.turns_neighbours = form.turns_neighbours;
+}
+
 cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   cuda::AttentionCall call;
@@ -304,12 +328,11 @@ cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index)
   call.v_bias = layer.v_bias.as<const float>();
   call.q_norm = layer.q_norm.as<const float>();
   call.k_norm = layer.k_norm.as<const float>();
-  call.cos = inputs_.as<const float>() + pass.rows() * width_;
-  call.sin = call.cos + pass.angles();
+  put_positions(pass, layer, call);
   call.keys = pass.store->keys(index);
   call.values = pass.store->values(index);
-  call.start = reinterpret_cast<const int32_t*>(call.sin + pass.angles());
   call.kv_of_head = layer.kv_of_head.as<const int32_t>();
+  call.sinks = layer.sinks.as<const float>();
   call.out = attended_.as<float>();
   call.scratch = scratch_.as<float>();
   call.rows = static_cast<int32_t>(pass.rows());
@@ -317,10 +340,10 @@ cuda::AttentionCall CudaDecoder::attention_call(const Pass& pass, int64_t index)
   call.heads = static_cast<int32_t>(heads_);
   call.kv_heads = static_cast<int32_t>(kv_heads_);
   call.head_dim = static_cast<int32_t>(head_dim_);
-  call.turned_dim = static_cast<int32_t>(layer.has_rope ? pass.turned_dim : 0);
   call.capacity = static_cast<int32_t>(pass.store->sizes().capacity);
   call.window = static_cast<int32_t>(layer.spec.window);
   call.scale = layer.spec.scale_for(head_dim_);
+  call.cap = static_cast<float>(layer.spec.cap);
   call.eps = norm_eps_;
   return call;
 }

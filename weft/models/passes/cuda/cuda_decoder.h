@@ -15,6 +15,7 @@
 #include "weft/dist/group.h"
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/passes/cuda/cuda_experts.h"
+#include "weft/models/passes/cuda/cuda_kv_store.h"
 #include "weft/models/passes/held_linears.h"
 #include "weft/models/passes/pass.h"
 #include "weft/nn/attention/kv_cache.h"
@@ -23,27 +24,6 @@
 #include "weft/nn/linear/cuda_linear.h"
 
 namespace weft::models {
-
-/// Keys and values of all layers on this process's GPU, float32.
-class CudaKvStore : public nn::KvStore {
- public:
-  /// The sizes of every layer's [batch, kv_heads, capacity, head_dim].
-  struct Sizes {
-    int64_t num_layers, batch, kv_heads, capacity, head_dim;
-    int64_t of_layer() const { return batch * kv_heads * capacity * head_dim; }
-    bool operator==(const Sizes&) const = default;
-  };
-  explicit CudaKvStore(const Sizes& sizes);
-  int64_t num_bytes() const override { return keys_.num_bytes() + values_.num_bytes(); }
-  void copy(int64_t to, const KvStore& from, int64_t start, int64_t count) override;
-  const Sizes& sizes() const { return sizes_; }
-  float* keys(int64_t layer) const { return keys_.as<float>() + layer * sizes_.of_layer(); }
-  float* values(int64_t layer) const { return values_.as<float>() + layer * sizes_.of_layer(); }
-
- private:
-  Sizes sizes_;
-  cuda::Buffer keys_, values_;
-};
 
 /// A decoder's pass over a cache on this process's GPU: what the modules compute, in nine or ten
 /// kernels per layer, or a few more with experts, without a copy in between. Partial sums of
@@ -74,43 +54,62 @@ class CudaDecoder : public Pass {
     FeedForwardLinears<nn::CudaLinearImpl> ffn;
     std::optional<CudaExperts::Layer> experts;
     cuda::Buffer input_norm, ffn_norm, q_norm, k_norm;
+    /// Of what attention and the feed-forward layer add; empty without.
+    cuda::Buffer attention_after, ffn_after;
     cuda::Buffer q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
-    cuda::Buffer kv_of_head;
+    cuda::Buffer kv_of_head, sinks;
     nn::AttentionSpec spec;
     bool has_rope = true;
   };
+  /// How much a pass gets of where its tokens stand: turned features of a head, in layers with a
+  /// window where theirs have other angles, and whether queries have factors.
+  struct AnglesForm {
+    int64_t turned_dim;
+    std::optional<int64_t> windowed_dim;
+    bool has_factors, turns_neighbours;
+    bool operator==(const AnglesForm&) const = default;
+  };
   /// The rows of a pass: row b * tokens + t.
   struct Pass {
-    int64_t batch, tokens, turned_dim;
+    int64_t batch, tokens;
+    AnglesForm form;
     const CudaKvStore* store;
     int64_t rows() const { return batch * tokens; }
-    int64_t angles() const { return tokens * turned_dim; }
+  };
+  /// Where the parts of a pass's inputs begin, in numbers.
+  struct InputPlaces {
+    int64_t cos, sin, windowed_cos, windowed_sin, factors, start, end;
   };
   /// What a recorded pass depends on.
   struct Place {
     const float *keys, *values;
     CudaKvStore::Sizes sizes;
-    int64_t turned_dim;
+    AnglesForm form;
     bool operator==(const Place&) const = default;
   };
+  /// What was added to the last sum: its bias and the norm after it, where there are any.
+  struct Added {
+    const cuda::Buffer *bias, *norm;
+  };
 
-  at::Tensor run_over(const at::Tensor& x_BTD, const nn::RopeAngles& angles,
-                      const nn::KvCache& cache);
+  at::Tensor run_over(const at::Tensor& x_BTD, const LayerAngles& angles, const nn::KvCache& cache);
+  InputPlaces places_of(const Pass& pass) const;
   bool add(const DecoderBlock& block);
   bool add_attention(const DecoderBlock& block, Layer& layer);
   bool add_feed_forward(const DecoderBlock& block, Layer& layer);
   const CudaKvStore& store_of(const nn::KvCache& cache, int64_t batch) const;
   void make_room(const Pass& pass);
-  void upload_inputs(const Pass& pass, const at::Tensor& x_BTD, const nn::RopeAngles& angles,
+  void upload_inputs(const Pass& pass, const at::Tensor& x_BTD, const LayerAngles& angles,
                      int64_t start);
   void meet();
   bool have_own_gpus() const;
   void run_pass(const Pass& pass);
   void run_layers(const Pass& pass);
   void attend(const Pass& pass, int64_t index);
+  void put_positions(const Pass& pass, const Layer& layer, cuda::AttentionCall& call) const;
   cuda::AttentionCall attention_call(const Pass& pass, int64_t index) const;
   void feed_forward(const Pass& pass, const Layer& layer);
-  void norm(const Pass& pass, const cuda::Buffer* bias, const cuda::Buffer& weight);
+  void norm(const Pass& pass, const std::optional<Added>& added, const cuda::Buffer& weight);
   void reduce(const Pass& pass);
 
   int64_t width_, head_dim_, heads_ = 0, kv_heads_ = 0, ffn_ = 0;
@@ -122,7 +121,8 @@ class CudaDecoder : public Pass {
   CudaExperts experts_;
   HeldLinears held_;
   /// What a pass gets from the CPU in one copy: x [rows, D], which becomes the residual stream,
-  /// cosines and sines [tokens, turned_dim], and the positions before it as an int32.
+  /// cosines and sines [tokens, turned_dim], those of layers with a window where they are others,
+  /// factors of queries [tokens] if there are any, and the positions before it as an int32.
   cuda::Buffer inputs_;
   std::vector<float> host_inputs_;
   cuda::Buffer normed_, sum_, q_, k_, v_, attended_, scratch_, gate_, up_;

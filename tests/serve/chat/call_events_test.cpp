@@ -1,0 +1,91 @@
+// Calls whose arguments come piece by piece, as streams tell them.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "weft/serve/api/replies.h"
+#include "weft/serve/responses/response_form.h"
+
+namespace weft::serve {
+namespace {
+
+using nlohmann::json;
+
+text::Tokenizer letters() {
+  text::Vocabulary vocabulary;
+  vocabulary.pre_tokenizer = "gpt-2";
+  vocabulary.tokens = {"a"};
+  vocabulary.kinds = {text::TokenKind::kNormal};
+  return text::Tokenizer::make(vocabulary, "test");
+}
+
+// What is new: a call that begins, one that goes on, and the next.
+std::vector<Choice> news_of_calls() {
+  std::vector<Choice> news(3);
+  news[0].calls = {{"id1", "f", ""}};
+  news[1].first_call = 1;
+  news[1].calls = {{"", "", "{\"x\": "}};
+  news[2].first_call = 1;
+  news[2].calls = {{"", "", "1}"}, {"id2", "g", "{}"}};
+  news[2].end = SequenceEnd::kStop;
+  return news;
+}
+
+std::vector<json> events_of(const std::string& text) {
+  std::vector<json> events;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("data: {")) events.push_back(json::parse(line.substr(6)));
+  }
+  return events;
+}
+
+TEST(CallEvents, OfChatsHaveDeltasByIndex) {
+  const text::Tokenizer tokenizer = letters();
+  const auto form = completion_form(new_reply_head("c-", true, "m"), false, tokenizer);
+  std::vector<json> deltas, reasons;
+  for (const Choice& news : news_of_calls()) {
+    for (const json& event : events_of(form->stream_news(0, news))) {
+      const json& choice = event["choices"][0];
+      for (const json& call : choice["delta"]["tool_calls"]) deltas.push_back(call);
+      reasons.push_back(choice["finish_reason"]);
+    }
+  }
+  ASSERT_EQ(deltas.size(), 4U);
+  EXPECT_EQ(deltas[0], json::parse(R"({"index": 0, "id": "id1", "type": "function",
+                                       "function": {"name": "f", "arguments": ""}})"));
+  EXPECT_EQ(deltas[1], json::parse(R"({"index": 0, "function": {"arguments": "{\"x\": "}})"));
+  EXPECT_EQ(deltas[2], json::parse(R"({"index": 0, "function": {"arguments": "1}"}})"));
+  EXPECT_EQ(deltas[3], json::parse(R"({"index": 1, "id": "id2", "type": "function",
+                                       "function": {"name": "g", "arguments": "{}"}})"));
+  EXPECT_EQ(reasons, (std::vector<json>{nullptr, nullptr, "tool_calls"}));
+}
+
+TEST(CallEvents, OfResponsesEndWithTheWholeArguments) {
+  const auto form = response_form(new_reply_head("resp_", false, "m"), json::object());
+  std::string text = form->begin_stream({""});
+  std::vector<Choice> all(1);
+  for (const Choice& news : news_of_calls()) text += form->stream_news(0, news);
+  all[0].end = SequenceEnd::kStop;
+  text += form->end_stream(all, {}, "");
+  std::vector<std::string> told;
+  for (const json& event : events_of(text)) {
+    const std::string type = event["type"].get<std::string>();
+    if (type.find("function_call") == type.npos) continue;
+    told.push_back(type.substr(type.rfind('.') + 1) + " " +
+                   event.value("delta", event.value("arguments", "")));
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"delta {\"x\": ", "delta 1}", "done {\"x\": 1}",
+                                            "delta {}", "done {}"}));
+  const json last = events_of(text).back()["response"]["output"];
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_EQ(last[0]["arguments"], "{\"x\": 1}");
+  EXPECT_EQ(last[0]["status"], "completed");
+  EXPECT_EQ(last[1]["name"], "g");
+}
+
+}  // namespace
+}  // namespace weft::serve

@@ -1,0 +1,180 @@
+// What a grammar lets a model call is what the parser reads.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/serve/chat/answer_of.h"
+#include "weft/grammar/grammar.h"
+#include "weft/serve/chat/tool_family.h"
+#include "weft/text/bpe/byte_alphabet.h"
+#include "weft/text/unicode/utf8.h"
+
+namespace weft::serve {
+namespace {
+
+using test::answer_of;
+
+const std::vector<Tool>& tag_tools() {
+  static const std::vector<Tool> tools = {
+      {"f", "",
+       R"({"type": "object", "properties": {"text": {"type": "string"}, "count": {"type": "integer"}},
+           "required": ["text", "count"]})",
+       false, ""},
+      {"g", "", "", false, ""}};
+  return tools;
+}
+
+// A token for each byte, an end, and the family's marks as special tokens.
+struct TagGrammar {
+  TagGrammar(ToolFormat format, bool has_special, ToolChoice choice, bool reasons = false)
+      : options({.format = format,
+                 .parses_calls = true,
+                 .begins_in_reasoning = reasons,
+                 .begins_in_calls = true,
+                 .functions = {"f", "g"},
+                 .parameters = {tag_tools()[0].parameters, ""}}) {
+    text::Vocabulary vocabulary;
+    vocabulary.pre_tokenizer = "gpt-2";
+    for (int byte = 0; byte < 256; ++byte) {
+      vocabulary.tokens.emplace_back();
+      text::append_utf8(vocabulary.tokens.back(), text::byte_to_letter(static_cast<uint8_t>(byte)));
+    }
+    vocabulary.kinds.assign(256, text::TokenKind::kNormal);
+    vocabulary.tokens.emplace_back("<eos>");
+    if (has_special) {
+      for (const std::string_view mark : marks_of(tool_family(format))) {
+        // Tags of arguments are ordinary tokens.
+        const bool is_tag =
+            tool_family(format).form == CallForm::kTagged && !mark.ends_with("call>");
+        if (is_tag) continue;
+        marks[std::string(mark)] = static_cast<int64_t>(vocabulary.tokens.size());
+        vocabulary.tokens.emplace_back(mark);
+      }
+    }
+    // One more token of harmony, without which <|end|> would be an end.
+    vocabulary.tokens.emplace_back("<|return|>");
+    vocabulary.kinds.resize(vocabulary.tokens.size(), text::TokenKind::kControl);
+    vocabulary.eos = 256;
+    const auto tokenizer = text::Tokenizer::make(vocabulary, "test");
+    TagOptions tag_options{{marks.begin(), marks.end()}, reasons};
+    grammar::Compiler compiler(tokenizer, static_cast<int64_t>(vocabulary.tokens.size()));
+    grammar = compiler.compile({grammar::Form::kStructuralTag,
+                                structural_tag_of(format, tag_tools(), choice, tag_options)});
+  }
+
+  // Up to which byte the grammar takes the text, in which marks are tokens; npos where it takes all
+  // and an end.
+  size_t takes(const std::string& text) const {
+    grammar::Matcher matcher(grammar);
+    for (size_t at = 0; at < text.size();) {
+      int64_t token = static_cast<unsigned char>(text[at]);
+      size_t size = 1;
+      for (const auto& [mark, id] : marks) {
+        if (text.compare(at, mark.size(), mark) != 0 || mark.size() < size) continue;
+        token = id;
+        size = mark.size();
+      }
+      if (!matcher.accept(token)) return at;
+      at += size;
+    }
+    return matcher.accept(256) ? std::string::npos : text.size();
+  }
+
+  AnswerOptions options;
+  std::map<std::string, int64_t> marks = {};
+  std::shared_ptr<const grammar::Grammar> grammar = nullptr;
+};
+
+const ToolChoice kAny = {ToolChoice::Kind::kRequired, "", true};
+
+// With and without special tokens: the grammar takes the text, and the parser reads f(a, 1).
+void expect_call(ToolFormat format, const std::string& text) {
+  for (const bool has_special : {true, false}) {
+    const TagGrammar grammar(format, has_special, kAny);
+    EXPECT_EQ(grammar.takes(text), std::string::npos) << has_special;
+    EXPECT_EQ(answer_of(grammar.options, text), "||f({\"text\": \"a\", \"count\": 1})");
+  }
+}
+
+class ToolTag : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!grammar::is_available()) GTEST_SKIP() << "this build has no grammars";
+  }
+};
+
+TEST_F(ToolTag, TakesAFamilysOwnForm) {
+  const std::string object = "{\"text\": \"a\", \"count\": 1}";
+  expect_call(ToolFormat::kGlm,
+              "<tool_call>f\n<arg_key>text</arg_key>\n<arg_value>a</arg_value>\n"
+              "<arg_key>count</arg_key>\n<arg_value>1</arg_value>\n</tool_call>");
+  expect_call(ToolFormat::kQwenCoder,
+              "<tool_call>\n<function=f>\n<parameter=text>\na\n</parameter>\n<parameter=count>\n1\n"
+              "</parameter>\n</function>\n</tool_call>");
+  expect_call(ToolFormat::kDeepSeek,
+              "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n" +
+                  object + "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+  expect_call(ToolFormat::kDeepSeekV31,
+              "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>" + object +
+                  "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+  expect_call(ToolFormat::kKimi,
+              "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+              "<|tool_call_argument_begin|>" +
+                  object + "<|tool_call_end|><|tool_calls_section_end|>");
+  expect_call(ToolFormat::kGemma4, "<|tool_call>call:f" + object + "<tool_call|>");
+  expect_call(ToolFormat::kLfm2, "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": " + object +
+                                     "}]<|tool_call_end|>");
+  expect_call(ToolFormat::kCommand,
+              "<|START_ACTION|>[{\"name\": \"f\", \"arguments\": " + object + "}]<|END_ACTION|>");
+  expect_call(ToolFormat::kHarmony,
+              "<|channel|>commentary to=functions.f <|constrain|>json<|message|>" + object);
+}
+
+TEST_F(ToolTag, HoldsCallsToTheirSchemas) {
+  const TagGrammar glm(ToolFormat::kGlm, true, kAny);
+  const std::string begin = "<tool_call>f\n<arg_key>text</arg_key>\n<arg_value>a</arg_value>\n";
+  const std::string count = begin + "<arg_key>count</arg_key>\n<arg_value>";
+  EXPECT_EQ(glm.takes(count + "x"), count.size());
+  EXPECT_EQ(glm.takes("<tool_call>h"), std::string("<tool_call>").size());
+  EXPECT_EQ(glm.takes("I think"), 0U);
+  const TagGrammar named(ToolFormat::kHarmony, true, {ToolChoice::Kind::kRequired, "g", true});
+  const std::string to = "<|channel|>commentary to=functions.";
+  EXPECT_EQ(named.takes(to + "f"), to.size());
+  // A mark is no part of a text.
+  const std::string text = to + "g <|constrain|>json<|message|>{\"a\": \"";
+  EXPECT_EQ(named.takes(text + "<|message|>"), text.size());
+}
+
+TEST_F(ToolTag, TakesSeveralCallsWhereTheyMayCome) {
+  const std::string call = "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜>";
+  const std::string begin = "<｜tool▁calls▁begin｜>", end = "<｜tool▁calls▁end｜>";
+  const TagGrammar several(ToolFormat::kDeepSeekV31, true, kAny);
+  EXPECT_EQ(several.takes(begin + call + call + end), std::string::npos);
+  const TagGrammar one(ToolFormat::kDeepSeekV31, true, {ToolChoice::Kind::kRequired, "", false});
+  EXPECT_EQ(one.takes(begin + call + call + end), (begin + call).size());
+  EXPECT_EQ(one.takes(begin + call + end), std::string::npos);
+}
+
+TEST_F(ToolTag, LetsTheModelThinkFirst) {
+  const std::string call = "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
+  for (const bool has_special : {true, false}) {
+    const TagGrammar hermes(ToolFormat::kHermes, false, kAny, true);
+    EXPECT_EQ(hermes.takes("Let me see.</think>\n\n" + call), std::string::npos);
+    EXPECT_EQ(answer_of(hermes.options, "Let me see.</think>\n\n" + call), "Let me see.||g({})");
+    const TagGrammar v31(ToolFormat::kDeepSeekV31, has_special, kAny, true);
+    EXPECT_EQ(v31.takes("Hm < 1</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}"
+                        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+              std::string::npos);
+    const TagGrammar harmony(ToolFormat::kHarmony, has_special, kAny);
+    EXPECT_EQ(
+        harmony.takes("<|channel|>analysis<|message|>Hm < 1<|end|><|start|>assistant<|channel|>"
+                      "commentary to=functions.g <|constrain|>json<|message|>{}"),
+        std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace weft::serve
