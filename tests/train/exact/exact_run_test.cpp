@@ -199,17 +199,17 @@ TEST(ExactRun, RefusesModelsWithOtherSums) {
 
 TEST(ExactRun, RefusesAnotherNumberOfSequences) {
   GradientTree tree(4, {});
-  for (int i = 0; i < 3; ++i) tree.add(at::ones({2}));
+  for (int i = 0; i < 3; ++i) tree.add({at::ones({2})});
   EXPECT_EQ(weft::testing::error_text([&] {
-              tree.finish({{0, 2}});
+              tree.finish({{0, 3}});
             }),
             "ConfigError: train.exact: 3 backward passes in a step, expected one for each of 4 "
             "sequences");
-  tree.add(at::ones({2}));
-  EXPECT_EQ(weft::testing::error_text([&] { tree.add(at::ones({2})); }),
+  tree.add({at::ones({2})});
+  EXPECT_EQ(weft::testing::error_text([&] { tree.add({at::ones({2})}); }),
             "ConfigError: train.exact: more than 4 backward passes in a step, expected one for "
             "each sequence");
-  EXPECT_TRUE(at::equal(tree.finish({{1, 1}}), at::full({1}, 4.F)));
+  EXPECT_TRUE(at::equal(tree.finish({{0, 3}}), at::tensor({4.F, 4.F, 0.F})));
 }
 
 }  // namespace

@@ -11,9 +11,9 @@
 namespace weft::nn::ordered {
 namespace {
 
-// A block of sums and what stands at once of its factors: a part of the second level cache, and of
-// the first.
-constexpr int64_t kMostRows = 384, kMostColumns = 128, kDepth = 128;
+// A block of sums, a part of the second level cache; and a panel of b's columns that stands in the
+// first while all rows of the block use it.
+constexpr int64_t kMostRows = 384, kMostColumns = 128, kPanel = 64, kDepth = 96;
 // Columns come in multiples of this.
 constexpr int64_t kUnit = 16;
 
@@ -64,7 +64,10 @@ class Block {
         rows_(rows),
         columns_(columns),
         width_(round_up(columns.length, kUnit)),
-        memory_(at::empty({schedule.num_places * size() + kDepth * width_}, at::kFloat)) {}
+        // An odd number of cache lines, so that neighbours in a column lie in different sets.
+        height_(round_up(rows.length, 2 * kUnit) + kUnit),
+        memory_(
+            at::empty({schedule.num_places * size() + kDepth * (kPanel + height_)}, at::kFloat)) {}
 
   void compute() {
     for (size_t i = 0; i < schedule_.turns.size(); ++i) {
@@ -93,41 +96,51 @@ class Block {
   int64_t size() const { return rows_.length * width_; }
   float* at(int64_t place) const { return memory_.mutable_data_ptr<float>() + place * size(); }
 
+  float* panel() const { return at(schedule_.num_places); }
+
   void add(const Stretch& stretch, float* sums) const {
     const ProductKernel& kernel = active_product();
     for (int64_t k = 0; k < stretch.depth; k += kDepth) {
       const int64_t depth = std::min(kDepth, stretch.depth - k);
-      const Strided& a = stretch.a;
-      kernel.multiply({a.data + rows_.start * a.row + k * a.column, a.row, a.column},
-                      factor(stretch.b, k, depth), rows_.length, width_, depth, {sums, width_});
+      const kernels::Operand<float> a = operand(stretch.a, k, depth);
+      for (int64_t j = 0; j < width_; j += kPanel) {
+        const int64_t width = std::min(kPanel, width_ - j);
+        pack(stretch.b, {k, depth}, {j, std::min(width, columns_.length - j)}, width);
+        kernel.multiply(a, {panel(), width}, rows_.length, width, depth, {sums + j, width_});
+      }
     }
   }
 
-  // Rows k and on of b as the kernel reads them, with zeros behind the last column.
-  kernels::Factor<float> factor(const Strided& b, int64_t k, int64_t depth) const {
-    const float* from = b.data + k * b.row + columns_.start * b.column;
-    if (b.column == 1 && width_ == columns_.length) return {from, b.row};
-    float* const to = at(schedule_.num_places);
+  // Columns k and on of a's rows of this block. Those that lie far apart are brought together.
+  kernels::Operand<float> operand(const Strided& a, int64_t k, int64_t depth) const {
+    const float* from = a.data + rows_.start * a.row + k * a.column;
+    if (a.row != 1 || a.column == 1) return {from, a.row, a.column};
+    float* const to = panel() + kDepth * kPanel;
     for (int64_t i = 0; i < depth; ++i) {
-      std::fill(to + i * width_ + columns_.length, to + (i + 1) * width_, 0.F);
+      std::copy_n(from + i * a.column, rows_.length, to + i * height_);
+    }
+    return {to, 1, height_};
+  }
+
+  // Rows and columns (of this block) of b as the kernel reads them: `width` of them, with zeros
+  // behind the last column.
+  void pack(const Strided& b, shard::Range rows, shard::Range columns, int64_t width) const {
+    const float* from = b.data + rows.start * b.row + (columns_.start + columns.start) * b.column;
+    for (int64_t i = 0; i < rows.length; ++i) {
+      std::fill(panel() + i * width + columns.length, panel() + (i + 1) * width, 0.F);
     }
     if (b.column == 1) {
-      for (int64_t i = 0; i < depth; ++i) {
-        std::copy_n(from + i * b.row, columns_.length, to + i * width_);
+      for (int64_t i = 0; i < rows.length; ++i) {
+        std::copy_n(from + i * b.row, columns.length, panel() + i * width);
       }
-    } else {
-      transpose(from, b, depth, to);
+      return;
     }
-    return {to, width_};
-  }
-
-  // In squares, so that both sides stay in cache lines that are there.
-  void transpose(const float* from, const Strided& b, int64_t depth, float* to) const {
-    for (int64_t first = 0; first < columns_.length; first += kUnit) {
-      const int64_t last = std::min(first + kUnit, columns_.length);
-      for (int64_t i = 0; i < depth; ++i) {
+    // In squares, so that both sides stay in cache lines that are there.
+    for (int64_t first = 0; first < columns.length; first += kUnit) {
+      const int64_t last = std::min(first + kUnit, columns.length);
+      for (int64_t i = 0; i < rows.length; ++i) {
         for (int64_t j = first; j < last; ++j) {
-          to[i * width_ + j] = from[i * b.row + j * b.column];
+          panel()[i * width + j] = from[i * b.row + j * b.column];
         }
       }
     }
@@ -137,15 +150,16 @@ class Block {
   const Schedule& schedule_;
   shard::Range rows_, columns_;
   int64_t width_;
+  int64_t height_;
   at::Tensor memory_;
 };
 
-// Blocks of the product's size, enough to keep the threads at work.
+// Enough blocks to keep the threads at work.
 int64_t columns_at_once(const Product& product, int64_t row_blocks) {
-  constexpr int64_t kBlocksPerThread = 4, kFewest = 64;
+  constexpr int64_t kBlocksPerThread = 4;
   const int64_t wanted = kBlocksPerThread * at::get_num_threads();
-  const int64_t share = round_up(product.columns * row_blocks / wanted + 1, kUnit);
-  return std::clamp(share, kFewest, kMostColumns);
+  const int64_t share = round_up(product.columns * row_blocks / wanted + 1, kPanel);
+  return std::clamp(share, kPanel, kMostColumns);
 }
 
 }  // namespace

@@ -156,39 +156,54 @@ bool ShardedUnit::has_new_gradients() const {
   });
 }
 
-// Of a microbatch, padding included.
-at::Tensor ShardedUnit::empty_run_gradient() const {
-  at::Tensor run = at::empty({layout_.length()}, gradient_.options());
-  run.narrow(0, layout_.num_elements(), layout_.length() - layout_.num_elements()).zero_();
-  return run;
+// A parameter's gradient of a microbatch, which is dropped; undefined: it was not used.
+at::Tensor ShardedUnit::take_gradient(nn::ParameterInfo& parameter) {
+  at::Tensor gradient = std::exchange(parameter.tensor.mutable_grad(), at::Tensor());
+  check<core::ConfigError>(!gradient.defined() || !gradient.is_sparse(),
+                           "train.ShardedUnit: ", parameter.name,
+                           ": a sparse gradient; build the embedding without `sparse`");
+  return gradient;
 }
 
 void ShardedUnit::add_gradients() {
   if (parameters_.empty()) return;
   const at::NoGradGuard no_grad;
   const WatchPause pause;
+  if (tree_ != nullptr) return add_to_tree();
   // Whatever a microbatch left unused on this rank may have been used on another.
-  const bool adds_here = holds_all() && tree_ == nullptr;
-  const at::Tensor run_gradient = adds_here ? gradient_ : empty_run_gradient();
+  at::Tensor run_gradient;
+  if (!holds_all()) {
+    run_gradient = at::empty({layout_.length()}, gradient_.options());
+    run_gradient.narrow(0, layout_.num_elements(), layout_.length() - layout_.num_elements())
+        .zero_();
+  }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const shard::Range range = layout_.parameter(i);
-    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-    at::Tensor place = run_gradient.narrow(0, range.start, range.length);
+    const at::Tensor gradient = take_gradient(parameters_[i]);
+    at::Tensor place =
+        (holds_all() ? gradient_ : run_gradient).narrow(0, range.start, range.length);
     if (!gradient.defined()) {
-      if (!adds_here) place.zero_();
+      if (!holds_all()) place.zero_();
       continue;
     }
-    check<core::ConfigError>(!gradient.is_sparse(), "train.ShardedUnit: ", parameters_[i].name,
-                             ": a sparse gradient; build the embedding without `sparse`");
-    if (adds_here) {
+    if (holds_all()) {
       place.add_(gradient.reshape({-1}));
     } else {
       place.copy_(gradient.reshape({-1}));
     }
-    gradient.reset();
   }
-  if (tree_ != nullptr) return tree_->add(run_gradient);
-  if (!adds_here) add_to_share(run_gradient);
+  if (!holds_all()) add_to_share(run_gradient);
+}
+
+void ShardedUnit::add_to_tree() {
+  std::vector<at::Tensor> gradients;
+  for (nn::ParameterInfo& parameter : parameters_) {
+    const at::Tensor gradient = take_gradient(parameter);
+    gradients.push_back(gradient.defined() ? gradient
+                                           : at::zeros({parameter.tensor.numel()}, at::kFloat));
+    gradients.back() = gradients.back().reshape({-1});
+  }
+  tree_->add(std::move(gradients));
 }
 
 // This comes before sums over replicas: anything added after those would lack the other replicas'

@@ -91,7 +91,8 @@ class ShardedUnit {
   void take_over_parameters(const ShardOptions& options);
   void place_parameters();
   void finish_gather();
-  at::Tensor empty_run_gradient() const;
+  static at::Tensor take_gradient(nn::ParameterInfo& parameter);
+  void add_to_tree();
   void add_to_share(const at::Tensor& run_gradient);
   void finish_tree();
   void sum_over(const std::vector<int64_t>& stages);
