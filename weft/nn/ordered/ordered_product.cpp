@@ -58,7 +58,9 @@ Schedule schedule_of(const shard::SumPlan& plan) {
 // A block of the product's rows and columns, computed by one thread.
 class Block {
  public:
-  Block(const Product& product, const Schedule& schedule, shard::Range rows, shard::Range columns)
+  // `to` as multiply's.
+  Block(const Product& product, const Schedule& schedule, shard::Range rows, shard::Range columns,
+        float* to)
       : product_(product),
         schedule_(schedule),
         rows_(rows),
@@ -66,37 +68,44 @@ class Block {
         width_(round_up(columns.length, kUnit)),
         // An odd number of cache lines, so that neighbours in a column lie in different sets.
         height_(round_up(rows.length, 2 * kUnit) + kUnit),
-        memory_(
-            at::empty({schedule.num_places * size() + kDepth * (kPanel + height_)}, at::kFloat)) {}
+        is_in_place_(schedule.num_places == 1 && width_ == columns.length),
+        stride_(is_in_place_ ? product.columns : width_),
+        memory_(at::empty(
+            {(is_in_place_ ? 0 : schedule.num_places * size()) + kDepth * (kPanel + height_)},
+            at::kFloat)),
+        packed_(memory_.mutable_data_ptr<float>()),
+        sums_(is_in_place_ ? to + rows.start * product.columns + columns.start
+                           : packed_ + kDepth * (kPanel + height_)),
+        to_(to) {}
 
   void compute() {
     for (size_t i = 0; i < schedule_.turns.size(); ++i) {
       const Turn& turn = schedule_.turns[i];
-      std::fill_n(at(turn.place), size(), 0.F);
-      for (const Stretch& stretch : product_.pieces[i]) add(stretch, at(turn.place));
+      float* const sums = at(turn.place);
+      for (int64_t i = 0; i < rows_.length; ++i) std::fill_n(sums + i * stride_, width_, 0.F);
+      for (const Stretch& stretch : product_.pieces[i]) add(stretch, sums);
       for (const shard::SumStep& merge : turn.merges) {
         float* to = at(merge.to);
         const float* from = at(merge.from);
         for (int64_t j = 0; j < size(); ++j) to[j] += from[j];
       }
     }
+    if (!is_in_place_) write();
   }
 
-  void write(float* to) const {
+ private:
+  void write() const {
+    float* to = to_ + rows_.start * product_.columns + columns_.start;
     for (const int64_t place : schedule_.node_places) {
       for (int64_t i = 0; i < rows_.length; ++i) {
-        std::copy_n(at(place) + i * width_, columns_.length,
-                    to + (rows_.start + i) * product_.columns + columns_.start);
+        std::copy_n(at(place) + i * width_, columns_.length, to + i * product_.columns);
       }
       to += product_.rows * product_.columns;
     }
   }
 
- private:
   int64_t size() const { return rows_.length * width_; }
-  float* at(int64_t place) const { return memory_.mutable_data_ptr<float>() + place * size(); }
-
-  float* panel() const { return at(schedule_.num_places); }
+  float* at(int64_t place) const { return sums_ + place * size(); }
 
   void add(const Stretch& stretch, float* sums) const {
     const ProductKernel& kernel = active_product();
@@ -106,7 +115,7 @@ class Block {
       for (int64_t j = 0; j < width_; j += kPanel) {
         const int64_t width = std::min(kPanel, width_ - j);
         pack(stretch.b, {k, depth}, {j, std::min(width, columns_.length - j)}, width);
-        kernel.multiply(a, {panel(), width}, rows_.length, width, depth, {sums + j, width_});
+        kernel.multiply(a, {packed_, width}, rows_.length, width, depth, {sums + j, stride_});
       }
     }
   }
@@ -115,7 +124,7 @@ class Block {
   kernels::Operand<float> operand(const Strided& a, int64_t k, int64_t depth) const {
     const float* from = a.data + rows_.start * a.row + k * a.column;
     if (a.row != 1 || a.column == 1) return {from, a.row, a.column};
-    float* const to = panel() + kDepth * kPanel;
+    float* const to = packed_ + kDepth * kPanel;
     for (int64_t i = 0; i < depth; ++i) {
       std::copy_n(from + i * a.column, rows_.length, to + i * height_);
     }
@@ -126,12 +135,11 @@ class Block {
   // behind the last column.
   void pack(const Strided& b, shard::Range rows, shard::Range columns, int64_t width) const {
     const float* from = b.data + rows.start * b.row + (columns_.start + columns.start) * b.column;
-    for (int64_t i = 0; i < rows.length; ++i) {
-      std::fill(panel() + i * width + columns.length, panel() + (i + 1) * width, 0.F);
-    }
+    float* const to = packed_;
+    if (columns.length < width) std::fill_n(to, rows.length * width, 0.F);
     if (b.column == 1) {
       for (int64_t i = 0; i < rows.length; ++i) {
-        std::copy_n(from + i * b.row, columns.length, panel() + i * width);
+        std::copy_n(from + i * b.row, columns.length, to + i * width);
       }
       return;
     }
@@ -140,7 +148,7 @@ class Block {
       const int64_t last = std::min(first + kUnit, columns.length);
       for (int64_t i = 0; i < rows.length; ++i) {
         for (int64_t j = first; j < last; ++j) {
-          panel()[i * width + j] = from[i * b.row + j * b.column];
+          to[i * width + j] = from[i * b.row + j * b.column];
         }
       }
     }
@@ -151,7 +159,15 @@ class Block {
   shard::Range rows_, columns_;
   int64_t width_;
   int64_t height_;
+  // A single sum of whole vectors needs no place beside the product itself.
+  bool is_in_place_;
+  // Of rows of sums.
+  int64_t stride_;
   at::Tensor memory_;
+  // A panel of b, and behind it the rows of a that lay far apart.
+  float* packed_;
+  float* sums_;
+  float* to_;
 };
 
 // Enough blocks to keep the threads at work.
@@ -177,9 +193,8 @@ void multiply(const Product& product, const shard::SumPlan& plan, float* to) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i % row_blocks * rows, column = i / row_blocks * columns;
       Block block(product, schedule, {row, std::min(rows, product.rows - row)},
-                  {column, std::min(columns, product.columns - column)});
+                  {column, std::min(columns, product.columns - column)}, to);
       block.compute();
-      block.write(to);
     }
   });
 }
