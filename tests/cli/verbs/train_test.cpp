@@ -89,6 +89,28 @@ TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) { expect_the_same_on_every_mesh("
 
 TEST(TrainVerb, GivesTheSameLossesOnEveryMeshWithMuon) { expect_the_same_on_every_mesh("muon"); }
 
+// Losses, norms and those of the evaluation, on other meshes and resumed on another one.
+TEST(TrainVerb, GivesTheSameBitsOnEveryMeshWithExact) {
+  const TempDir dir;
+  ASSERT_EQ(train({write_config(dir, "whole"), "--exact"}).status, 0);
+  const auto expected = metrics_of(dir, "whole");
+  const auto expect_bits = [&](const std::string& name, const Strings& flags) {
+    const auto result = train(joined({write_config(dir, name), "--exact"}, flags));
+    ASSERT_EQ(result.status, 0) << result.err;
+    const auto got = metrics_of(dir, name);
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].loss, expected[i].loss) << name << " step " << i;
+      EXPECT_EQ(got[i].grad_norm, expected[i].grad_norm) << name << " step " << i;
+      EXPECT_EQ(got[i].eval_loss, expected[i].eval_loss) << name << " step " << i;
+    }
+  };
+  expect_bits("tp4", {"--tp", "4"});
+  expect_bits("dp3", {"--dp", "3"});
+  std::filesystem::remove_all(train::checkpoint_path(dir.path() + "/tp4", 8));
+  expect_bits("tp4", {"--resume", "--replicas", "2"});
+}
+
 // Killed in the middle and resumed: the same bits as without.
 TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
   const TempDir dir;

@@ -169,6 +169,32 @@ TEST(CheckInputs, RefusesARunWithoutFolderOrData) {
   EXPECT_EQ(error_text([&] { check_inputs(config); }), "no error");
 }
 
+TEST(CheckConfig, RefusesWhatHasNoOneOrderOfSums) {
+  const auto exact = [](const GivenValue& other) {
+    return complaint({{"train.exact", "true", "--exact"}, other});
+  };
+  EXPECT_EQ(exact({"mesh.dp", "2", "--dp"}), "no error");
+  EXPECT_EQ(
+      exact({"mesh.pipe", "2", "--pipe"}),
+      "ConfigError: --pipe: mesh.pipe: expected 1 with train.exact, got 2; change it or leave "
+      "train.exact out");
+  EXPECT_EQ(exact({"mesh.tp", "9", "--tp"}),
+            "ConfigError: --tp: mesh.tp: expected at most 8 with train.exact, got 9; change it or "
+            "leave train.exact out");
+  EXPECT_EQ(exact({"train.dtype", "bfloat16", "F"}),
+            "ConfigError: F: train.dtype: expected float32 with train.exact, got bfloat16; change "
+            "it or leave train.exact out");
+  EXPECT_EQ(exact({"train.dropout", "0.1", "F"}),
+            "ConfigError: F: train.dropout: expected 0 with train.exact, got 0.1; change it or "
+            "leave train.exact out");
+  EXPECT_EQ(exact({"train.sequence_parallel", "true", "F"}),
+            "ConfigError: F: train.sequence_parallel: expected false with train.exact, got true; "
+            "change it or leave train.exact out");
+  EXPECT_EQ(exact({"optimizer.name", "muon", "F"}),
+            "ConfigError: F: optimizer.name: expected adamw, sgd or lion with train.exact, got "
+            "muon; change it or leave train.exact out");
+}
+
 TEST(CheckWorld, SaysWhichMeshesWork) {
   const TrainConfig config = good({{"mesh.replicas", "2", "F"}, {"mesh.dp", "2", "F"}});
   EXPECT_EQ(error_text([&] { check_world(config, 4); }), "no error");

@@ -44,6 +44,12 @@ std::optional<TrainOptions> parse_run(const char* verb, const char* about, const
   add_mesh_flag(app, "--pipe", "mesh.pipe", "pipeline stages", options);
   add_mesh_flag(app, "--backend", "mesh.backend", dist::backend_choices(), options);
   add_mesh_flag(app, "--steps", "train.steps", "optimizer steps", options);
+  app.add_flag_callback(
+      "--exact",
+      [&options] {
+        options.given.push_back({"train.exact", "true", "--exact"});
+      },
+      "the same bits on every mesh and with any number of microbatches");
   app.add_flag("--resume{newest}", options.resume,
                "go on from the newest checkpoint; --resume=auto begins where there is none, "
                "--resume=STEP goes back to an older one");

@@ -15,12 +15,15 @@
 #include "weft/core/error.h"
 #include "weft/core/profile.h"
 #include "weft/models/decoder/decoder_block.h"
+#include "weft/models/decoder/exact/exact_decoder.h"
+#include "weft/models/decoder/inputs/check_batch.h"
 #include "weft/models/decoder/inputs/layer_inputs.h"
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/models/decoder/position_angles.h"
 #include "weft/models/passes/fused_attention.h"
 #include "weft/models/passes/pass_choice.h"
 #include "weft/models/reads_each.h"
+#include "weft/models/trains_exactly.h"
 #include "weft/nn/linear/fused_linear.h"
 #include "weft/nn/parallel/parameter_info.h"
 #include "weft/nn/parallel/vocab_cross_entropy.h"
@@ -31,21 +34,6 @@
 
 namespace weft::models {
 namespace {
-
-void check_batch(const TokenBatch& batch) {
-  const auto check = [&](const at::Tensor& extra, const char* name) {
-    core::check<core::ShapeError>(
-        !extra.defined() ||
-            (extra.scalar_type() == at::kLong && extra.sizes() == batch.ids_BT.sizes()),
-        "models.CausalLM: ", name, " ",
-        extra.defined()
-            ? core::join(c10::toString(extra.scalar_type()), " ", core::list_text(extra.sizes()))
-            : "",
-        ", expected int64 ", core::list_text(batch.ids_BT.sizes()), " as the tokens");
-  };
-  check(batch.documents_BT, "documents");
-  check(batch.positions_BT, "positions");
-}
 
 // cap * tanh(x / cap); may overwrite x. libtorch's own rounds otherwise where a tensor's last
 // vector is not full, which is elsewhere in each rank's part of the vocabulary.
@@ -73,7 +61,7 @@ constexpr const char* kOfOwnRows[] = {"input_layernorm.weight",
                                       "o_proj.bias",
                                       "down_proj.bias"};
 
-class Decoder : public CausalLM, public ReadsEach {
+class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
  public:
   Decoder(const ModelConfig& config, const WeightSource& source, const Stage& stage,
           const dist::Group& group)
@@ -81,7 +69,8 @@ class Decoder : public CausalLM, public ReadsEach {
         stage_(stage),
         group_(group),
         is_exact_(source.is_exact()),
-        angles_(config, source) {
+        angles_(config, source),
+        cuts_(exact_cuts(config, source.plan())) {
     const auto body = register_module("model", std::make_shared<torch::nn::Module>());
     if (stage.is_first || (stage.is_last && config.is_tied)) {
       embedding_ = body->register_module(
@@ -110,6 +99,7 @@ class Decoder : public CausalLM, public ReadsEach {
     parts.group = group;
     parts.is_exact = is_exact_;
     blocks_ = parts.blocks;
+    last_norm_ = parts.last_norm;
     passes_ = std::make_unique<PassChoice>(std::move(parts));
     if (!stage.is_last) return;
     const auto head = config.is_tied ? embedding_->inner()
@@ -184,6 +174,7 @@ class Decoder : public CausalLM, public ReadsEach {
       context.stream_place.first_row += rows_[static_cast<size_t>(rank)];
     }
     const nn::PlaceScope scope(context.place);
+    if (exact_) return exact_->run(embed(batch.ids_BT, context), context);
     return passes_->modules().run(x_BTD.defined() ? x_BTD : embed(batch.ids_BT, context), context);
   }
 
@@ -213,6 +204,7 @@ class Decoder : public CausalLM, public ReadsEach {
   }
 
   at::Tensor loss_sum(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
+    if (exact_) return exact_->loss_sum(x_BTD, targets_BT);
     return losses(x_BTD, targets_BT, nn::Reduction::kSum);
   }
 
@@ -239,6 +231,16 @@ class Decoder : public CausalLM, public ReadsEach {
                                    ", expected a model without");
     training_ = options;
     passes_->modules().set_checkpointing(options.checkpointed);
+    if (exact_) exact_->set_checkpointing(options.checkpointed);
+  }
+
+  void train_exactly() override {
+    check_trains_exactly(config_, group_);
+    check_has(stage_.is_first && stage_.is_last, "training with the same bits");
+    PassParts parts{config_, blocks_, last_norm_};
+    parts.group = group_;
+    exact_ = std::make_unique<ExactDecoder>(std::move(parts), head_, cuts_.value());
+    exact_->set_checkpointing(training_.checkpointed);
   }
 
   std::vector<std::string> partial_parameters() const override {
@@ -371,9 +373,13 @@ class Decoder : public CausalLM, public ReadsEach {
   /// As WeightSource::is_exact.
   bool is_exact_;
   PositionAngles angles_;
+  // None where exact training does not know the model; what trains so once it does.
+  std::optional<ExactCuts> cuts_;
+  std::unique_ptr<ExactDecoder> exact_;
   nn::VocabParallelEmbedding embedding_{nullptr};
   LayerInputs inputs_;
   std::vector<DecoderBlock> blocks_;
+  nn::RMSNorm last_norm_{nullptr};
   std::unique_ptr<PassChoice> passes_;
   nn::VocabParallelHead head_{nullptr};
   TrainingOptions training_;

@@ -70,6 +70,17 @@ void for_row_blocks(const Rows& rows, Use&& use) {
 // units): there has to be one before their pointer is taken.
 at::Tensor announced(const at::Tensor& parameter) { return parameter.detach(); }
 
+// The sum of rows one after another: libtorch's own depends on the column and on threads.
+at::Tensor sum_of_rows(const at::Tensor& rows_ND) {
+  at::Tensor sum = at::zeros({rows_ND.size(1)}, at::kFloat);
+  auto* to = sum.mutable_data_ptr<float>();
+  const float* row = rows_ND.const_data_ptr<float>();
+  for (int64_t i = 0; i < rows_ND.size(0); ++i, row += rows_ND.size(1)) {
+    for (int64_t d = 0; d < rows_ND.size(1); ++d) to[d] += row[d];
+  }
+  return sum;
+}
+
 // One pass each way, which keeps x and a number per row.
 struct NormFunction : torch::autograd::Function<NormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in,
@@ -107,7 +118,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
       gradient.d_weight = d_weights.mutable_data_ptr<float>() + block * weight.size(0);
       kernel->norm_backward(rows, gradient);
     });
-    return {d_x, d_weights.sum(0).to(weight.scalar_type()), at::Tensor()};
+    return {d_x, sum_of_rows(d_weights).to(weight.scalar_type()), at::Tensor()};
   }
 };
 

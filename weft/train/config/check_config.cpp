@@ -112,6 +112,30 @@ void check_dropout(const TrainConfig& config) {
   }
 }
 
+// What has one order of sums; that of a model, the model says.
+void check_exact(const TrainConfig& config) {
+  if (!config.train.exact) return;
+  const std::string& optimizer = config.optimizer.name;
+  constexpr int64_t kMostModelRanks = 8;
+  const struct {
+    bool is_known;
+    const char* name;
+    std::string got, instead;
+  } rows[] = {
+      {config.mesh.pipe == 1, "mesh.pipe", std::to_string(config.mesh.pipe), "1"},
+      {config.mesh.tp <= kMostModelRanks, "mesh.tp", std::to_string(config.mesh.tp), "at most 8"},
+      {config.train.dtype == "float32", "train.dtype", config.train.dtype, "float32"},
+      {config.train.dropout == 0, "train.dropout", core::join(config.train.dropout), "0"},
+      {!config.train.sequence_parallel, "train.sequence_parallel", "true", "false"},
+      {optimizer != "adafactor" && optimizer != "muon", "optimizer.name", optimizer,
+       "adamw, sgd or lion"},
+  };
+  for (const auto& row : rows) {
+    check<ConfigError>(row.is_known, config.where(row.name), ": expected ", row.instead,
+                       " with train.exact, got ", row.got, "; change it or leave train.exact out");
+  }
+}
+
 void check_exists(const TrainConfig& config, const char* name, const std::string& path) {
   std::error_code error;
   check<ConfigError>(path.empty() || std::filesystem::exists(path, error), config.where(name),
@@ -170,6 +194,7 @@ void check_config(const TrainConfig& config) {
   check_optimizer(config);
   check_data(config);
   check_dropout(config);
+  check_exact(config);
   TrainConfig completed = config;
   complete_model(completed);
   if (!config.model.from.empty()) return;

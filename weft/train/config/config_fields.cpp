@@ -71,6 +71,7 @@ void add_train(Fields& out, TrainSection& s) {
   out.push_back(field("train.dropout", &s.dropout, kShare));
   out.push_back(field("train.sequence_parallel", &s.sequence_parallel));
   out.push_back(field("train.clip_norm", &s.clip_norm, kNotNegative));
+  out.push_back(field("train.exact", &s.exact));
   out.push_back(field("train.threads", &s.threads, {0, 1024, false}));
 }
 

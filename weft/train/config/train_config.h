@@ -87,6 +87,9 @@ struct TrainSection {
   bool sequence_parallel = false;
   /// Longest gradient of all parameters together; 0: no limit.
   double clip_norm = 1.0;
+  /// Parameters, losses and gradient norms with the same bits on every mesh and with any number of
+  /// microbatches.
+  bool exact = false;
   /// Per rank; 0: cores / ranks of this host.
   int64_t threads = 0;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/train/exact/exact_norm.h"
 #include "weft/train/gather_texts.h"
 
 namespace weft::train {
@@ -164,6 +165,7 @@ void ShardedModule::check_same_on_all_ranks(const std::vector<Found>& found,
 ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
                              const Modules& units, const ShardOptions& options)
     : groups_(mesh_groups(mesh)),
+      exact_sequences_(options.exact_sequences),
       release_after_forward_(options.release_after_forward),
       prefetches_(options.prefetch) {
   std::vector<Found> all_found = find_units(module, units, options);
@@ -313,11 +315,36 @@ void ShardedModule::finish_gradients() {
 }
 
 double ShardedModule::gradient_norm() const {
+  if (exact_sequences_ > 0) return exact_gradient_norm();
   double sum = 0;
   for (const auto& unit : units_) sum += unit->counted_square_sum();
   at::Tensor total = at::full({1}, sum, at::kDouble);
   groups_.all.all_reduce(total);
   return std::sqrt(total.item<double>());
+}
+
+double ShardedModule::exact_gradient_norm() const {
+  double largest = 0;
+  int64_t count = 0;
+  for (const auto& unit : units_) {
+    for (const std::span<const float> run : unit->counted_gradients()) {
+      largest = std::max(largest, largest_size(run));
+      count += std::ssize(run);
+    }
+  }
+  at::Tensor most = at::full({1}, largest, at::kDouble), counts = at::full({1}, count, at::kLong);
+  groups_.all.all_reduce(most, dist::ReduceOp::kMax);
+  groups_.all.all_reduce(counts);
+  largest = most.item<double>();
+  if (!std::isfinite(largest)) return largest;
+  ExactSquares squares(largest, counts.item<int64_t>());
+  for (const auto& unit : units_) {
+    for (const std::span<const float> run : unit->counted_gradients()) squares.add(run);
+  }
+  at::Tensor sums = at::tensor(at::ArrayRef<double>(squares.sums()), at::kDouble);
+  groups_.all.all_reduce(sums);
+  std::copy_n(sums.const_data_ptr<double>(), squares.sums().size(), squares.sums().begin());
+  return std::sqrt(squares.total());
 }
 
 void ShardedModule::publish() {

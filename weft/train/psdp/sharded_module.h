@@ -40,6 +40,11 @@ struct ShardOptions {
   /// Also cuts over data what the module never changes (frozen_tensors), which is then gathered as
   /// parameters are: it takes 1/data of the memory, and its bytes go over the wire.
   bool shard_frozen = false;
+  /// Sequences of a step over all ranks, if gradients are to have the same bits however many ranks
+  /// share them: each backward is then of one sequence, in the order of a rank's sequences, of
+  /// which ranks have as many, and their gradients are added by sequence_order's tree. A rank keeps
+  /// whole sums of gradients meanwhile, and ranks exchange them once a step. 0: as is fastest.
+  int64_t exact_sequences = 0;
 };
 
 /// A module whose parameters, gradients and optimizer state are cut over a mesh as kMappings says.
@@ -77,7 +82,8 @@ class ShardedModule {
   void backward(const at::Tensor& loss, const at::Tensor& gradient = {});
   /// After the last microbatch: makes the step's gradients from those of all replicas.
   void finish_gradients();
-  /// Their norm over the whole model, the same on every rank, bit for bit. After finish_gradients.
+  /// Their norm over the whole model, the same on every rank, bit for bit; with exact_sequences on
+  /// every mesh. After finish_gradients.
   double gradient_norm() const;
   /// Puts the masters, which an optimizer has updated, into the parameters, and forgets the
   /// gradients.
@@ -89,6 +95,8 @@ class ShardedModule {
   std::vector<OwnedPart> owned_parts() const;
   const std::vector<std::unique_ptr<ShardedUnit>>& units() const { return units_; }
   const MeshGroups& groups() const { return groups_; }
+  /// ShardOptions::exact_sequences.
+  int64_t exact_sequences() const { return exact_sequences_; }
   /// Most bytes of gathered parameters at a time.
   size_t peak_gathered_bytes() const { return pool_.peak_bytes(); }
 
@@ -111,8 +119,10 @@ class ShardedModule {
   void add_remaining_gradients();
   void add_late_gradients();
   void rethrow_error();
+  double exact_gradient_norm() const;
 
   MeshGroups groups_;
+  int64_t exact_sequences_;
   bool release_after_forward_;
   bool prefetches_;
   BufferPool pool_;

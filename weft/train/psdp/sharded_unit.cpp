@@ -57,6 +57,9 @@ ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parame
   if (!frozen.empty()) frozen_ = std::make_unique<FrozenShare>(frozen, groups.data, pool);
   take_over_parameters(options);
   place_parameters();
+  if (options.exact_sequences > 0) {
+    tree_ = std::make_unique<GradientTree>(options.exact_sequences, groups_.batch);
+  }
   gradient_ = at::zeros({layout_.share_length()}, share_.options().dtype(at::kFloat));
   owned_gradient_ = groups_.replica.size() == 1
                         ? gradient_
@@ -153,10 +156,20 @@ bool ShardedUnit::has_new_gradients() const {
   });
 }
 
+// A parameter's gradient of a microbatch, which is dropped; undefined: it was not used.
+at::Tensor ShardedUnit::take_gradient(nn::ParameterInfo& parameter) {
+  at::Tensor gradient = std::exchange(parameter.tensor.mutable_grad(), at::Tensor());
+  check<core::ConfigError>(!gradient.defined() || !gradient.is_sparse(),
+                           "train.ShardedUnit: ", parameter.name,
+                           ": a sparse gradient; build the embedding without `sparse`");
+  return gradient;
+}
+
 void ShardedUnit::add_gradients() {
   if (parameters_.empty()) return;
   const at::NoGradGuard no_grad;
   const WatchPause pause;
+  if (tree_ != nullptr) return add_to_tree();
   // Whatever a microbatch left unused on this rank may have been used on another.
   at::Tensor run_gradient;
   if (!holds_all()) {
@@ -166,23 +179,31 @@ void ShardedUnit::add_gradients() {
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const shard::Range range = layout_.parameter(i);
-    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    const at::Tensor gradient = take_gradient(parameters_[i]);
     at::Tensor place =
         (holds_all() ? gradient_ : run_gradient).narrow(0, range.start, range.length);
     if (!gradient.defined()) {
       if (!holds_all()) place.zero_();
       continue;
     }
-    check<core::ConfigError>(!gradient.is_sparse(), "train.ShardedUnit: ", parameters_[i].name,
-                             ": a sparse gradient; build the embedding without `sparse`");
     if (holds_all()) {
       place.add_(gradient.reshape({-1}));
     } else {
       place.copy_(gradient.reshape({-1}));
     }
-    gradient.reset();
   }
   if (!holds_all()) add_to_share(run_gradient);
+}
+
+void ShardedUnit::add_to_tree() {
+  std::vector<at::Tensor> gradients;
+  for (nn::ParameterInfo& parameter : parameters_) {
+    const at::Tensor gradient = take_gradient(parameter);
+    gradients.push_back(gradient.defined() ? gradient
+                                           : at::zeros({parameter.tensor.numel()}, at::kFloat));
+    gradients.back() = gradients.back().reshape({-1});
+  }
+  tree_->add(std::move(gradients));
 }
 
 // This comes before sums over replicas: anything added after those would lack the other replicas'
@@ -200,11 +221,21 @@ void ShardedUnit::add_to_share(const at::Tensor& run_gradient) {
 
 void ShardedUnit::finish_gradients() {
   if (parameters_.empty()) return;
+  if (tree_ != nullptr) return finish_tree();
   if (is_partial_) groups_.model.all_reduce(gradient_);
   if (groups_.replica.size() > 1) {
     groups_.replica.reduce_scatter_into(owned_gradient_, gradient_);
   }
   if (!parameters_.empty()) sum_over(parameters_.front().stages);
+}
+
+void ShardedUnit::finish_tree() {
+  const at::NoGradGuard no_grad;
+  std::vector<shard::Range> owned;
+  for (int64_t rank = 0; rank < groups_.batch.size(); ++rank) {
+    owned.push_back(layout_.owned(rank % layout_.data(), rank / layout_.data()));
+  }
+  owned_gradient_.copy_(tree_->finish(owned));
 }
 
 // Every stage adds in the same order, so that the copies stay equal bit for bit.
@@ -223,12 +254,18 @@ void ShardedUnit::sum_over(const std::vector<int64_t>& stages) {
   }
 }
 
-double ShardedUnit::counted_square_sum() const {
-  double sum = 0;
+std::vector<std::span<const float>> ShardedUnit::counted_gradients() const {
+  std::vector<std::span<const float>> runs;
   const float* gradient = owned_gradient_.const_data_ptr<float>();
   for (const shard::Range& range : counted_) {
-    sum += square_sum({gradient + range.start, static_cast<size_t>(range.length)});
+    runs.emplace_back(gradient + range.start, static_cast<size_t>(range.length));
   }
+  return runs;
+}
+
+double ShardedUnit::counted_square_sum() const {
+  double sum = 0;
+  for (const std::span<const float> run : counted_gradients()) sum += square_sum(run);
   return sum;
 }
 

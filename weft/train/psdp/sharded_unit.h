@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "weft/nn/parallel/parameter_info.h"
+#include "weft/train/exact/gradient_tree.h"
 #include "weft/train/flat_layout.h"
 #include "weft/train/psdp/buffer_pool.h"
 #include "weft/train/psdp/frozen_share.h"
@@ -69,6 +71,8 @@ class ShardedUnit {
   void finish_gradients();
   /// Sum of the squares of the finished gradients, every element of the model counted by one rank.
   double counted_square_sum() const;
+  /// What it is of: runs of the finished gradients.
+  std::vector<std::span<const float>> counted_gradients() const;
   /// Puts the masters into the parameters. Over replica. The unit is released before.
   void publish();
   /// Forgets the gradients: the next step begins.
@@ -87,7 +91,10 @@ class ShardedUnit {
   void take_over_parameters(const ShardOptions& options);
   void place_parameters();
   void finish_gather();
+  static at::Tensor take_gradient(nn::ParameterInfo& parameter);
+  void add_to_tree();
   void add_to_share(const at::Tensor& run_gradient);
+  void finish_tree();
   void sum_over(const std::vector<int64_t>& stages);
   Slice slice_of(const FlatLayout::Piece& piece) const;
   bool holds_all() const { return layout_.data() == 1; }
@@ -107,6 +114,8 @@ class ShardedUnit {
   at::Tensor owned_gradient_;
   // Where in owned_gradient_ what this rank counts for the norm lies.
   std::vector<shard::Range> counted_;
+  // Of ShardOptions::exact_sequences; null without.
+  std::unique_ptr<GradientTree> tree_;
   std::unique_ptr<dist::PendingWork> pending_;
   std::unique_ptr<FrozenShare> frozen_;
   bool is_gathered_ = false;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "weft/core/error.h"
+#include "weft/train/trainer/exact_step.h"
 
 namespace weft::train {
 namespace {
@@ -24,6 +25,18 @@ void refuse_not_finite(const dist::Group& all, bool is_finite_here, const char* 
       rank == all.size(), "train: step ", step, ": ", what, " is ", value, " (first on rank ", rank,
       "), expected a finite number; nothing of this step was kept: resume with a lower "
       "optimizer.lr, more schedule.warmup_steps or train.clip_norm");
+}
+
+StepLosses pipelined_losses(ShardedModule& sharded, const StageModel& model,
+                            const std::vector<Microbatch>& microbatches, double divisor) {
+  StepLosses losses;
+  losses.own = run_pipeline(sharded, model, microbatches, divisor);
+  at::Tensor total = at::full({1}, losses.own, at::kDouble);
+  sharded.groups().batch.all_reduce(total);
+  // From the last stage to all.
+  sharded.groups().pipe.all_reduce(total);
+  losses.total = total.item<double>();
+  return losses;
 }
 
 }  // namespace
@@ -56,13 +69,13 @@ StepResult compute_gradients(ShardedModule& sharded, const StageModel& model,
   StepResult result;
   result.num_targets = count_targets(microbatches, groups.batch);
   const auto divisor = static_cast<double>(std::max<int64_t>(1, result.num_targets));
-  const double own_loss = run_pipeline(sharded, model, microbatches, divisor);
-  at::Tensor total = at::full({1}, own_loss, at::kDouble);
-  groups.batch.all_reduce(total);
-  // From the last stage to all.
-  groups.pipe.all_reduce(total);
-  result.loss = total.item<double>();
+  const bool is_exact = sharded.exact_sequences() > 0;
+  const StepLosses losses = is_exact ? run_exact_step(sharded, model, microbatches)
+                                     : pipelined_losses(sharded, model, microbatches, divisor);
+  const double own_loss = losses.own;
+  result.loss = is_exact ? losses.total / divisor : losses.total;
   sharded.finish_gradients();
+  if (is_exact) divide_gradients(sharded, divisor);
   result.gradient_norm = sharded.gradient_norm();
   const bool is_fine = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   if (!is_fine) {

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/models/trains_exactly.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/metrics/flops.h"
+#include "weft/train/trainer/exact_step.h"
 #include "weft/train/trainer/run_flops.h"
 #include "weft/train/trainer/run_optimizer.h"
 
@@ -39,7 +41,15 @@ class EvaluationMode {
 ShardOptions shard_options(const TrainConfig& config) {
   ShardOptions options;
   options.dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  if (config.train.exact) options.exact_sequences = config.batch.sequences;
   return options;
+}
+
+void train_exactly(models::CausalLM& model) {
+  auto* exact = dynamic_cast<models::TrainsExactly*>(&model);
+  core::check<core::ConfigError>(exact != nullptr, "train.exact: ", model.config().family,
+                                 ", expected a decoder; leave train.exact out");
+  exact->train_exactly();
 }
 
 }  // namespace
@@ -71,6 +81,7 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
   training.dropout_seed = static_cast<uint64_t>(config_.train.seed);
   training.sequence_parallel = config_.train.sequence_parallel;
   model_->set_training(training);
+  if (config_.train.exact) train_exactly(*model_);
   ShardOptions options = shard_options(config_);
   options.partial_gradients = model_->partial_parameters();
   options.values = deferred.values;
@@ -105,18 +116,28 @@ StepResult Trainer::step() {
   return result;
 }
 
+double Trainer::evaluated_sum(const std::vector<Microbatch>& microbatches) {
+  const MeshGroups& groups = sharded_->groups();
+  const StageModel stage = language_model_stage(*model_, groups.pipe);
+  if (config_.train.exact) {
+    return evaluate_exactly(*sharded_, stage, microbatches,
+                            std::max<int64_t>(1, plan_batch(config_).microbatch));
+  }
+  at::Tensor sum = at::full({1}, evaluate_pipeline(stage, microbatches, groups.pipe), at::kDouble);
+  sharded_->release();
+  groups.batch.all_reduce(sum);
+  groups.pipe.all_reduce(sum);
+  return sum.item<double>();
+}
+
 std::optional<double> Trainer::evaluate() {
   if (!data_->has_evaluation()) return std::nullopt;
   const EvaluationMode mode(*model_);
   const MeshGroups& groups = sharded_->groups();
   const auto microbatches = data_->evaluation();
-  const StageModel stage = language_model_stage(*model_, groups.pipe);
-  at::Tensor sum = at::full({1}, evaluate_pipeline(stage, microbatches, groups.pipe), at::kDouble);
-  sharded_->release();
-  groups.batch.all_reduce(sum);
-  groups.pipe.all_reduce(sum);
+  const double sum = evaluated_sum(microbatches);
   const int64_t num_targets = count_targets(microbatches, groups.batch);
-  return sum.item<double>() / static_cast<double>(std::max<int64_t>(1, num_targets));
+  return sum / static_cast<double>(std::max<int64_t>(1, num_targets));
 }
 
 StepMetrics Trainer::measure(const StepResult& result, double rate, double seconds) {

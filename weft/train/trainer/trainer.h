@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "weft/dist/mesh.h"
 #include "weft/models/model.h"
@@ -80,6 +81,8 @@ class Trainer {
   double peak_flops() const { return peak_flops_; }
 
  private:
+  // Of all ranks' losses.
+  double evaluated_sum(const std::vector<Microbatch>& microbatches);
   StepMetrics measure(const StepResult& result, double rate, double seconds);
   // What the ranks do together after a step.
   struct Agreement {

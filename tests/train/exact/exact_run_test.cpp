@@ -1,0 +1,216 @@
+// train.exact: one hash of the parameters and the same losses on every mesh.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "tests/core/error_text.h"
+#include "tests/support/run_ranks.h"
+#include "weft/core/error.h"
+#include "weft/core/hash.h"
+#include "weft/models/load/deferred_model.h"
+#include "weft/models/trains_exactly.h"
+#include "weft/nn/parallel/parameter_info.h"
+#include "weft/train/trainer/run_optimizer.h"
+#include "weft/train/trainer/train_step.h"
+
+namespace weft::train {
+namespace {
+
+constexpr int64_t kExactSteps = 50, kExactSequences = 12, kExactLength = 9, kExactVocab = 43;
+
+struct ExactRun {
+  int64_t replica = 1, data = 1, model = 1, microbatches = 1;
+  bool is_exact = true;
+  bool recomputes = false;
+  int threads = 1;
+
+  dist::Mesh mesh(const dist::World& world) const {
+    return {world, {{"replica", replica}, {"data", data}, {"model", model}}};
+  }
+  int ranks() const { return static_cast<int>(replica * data * model); }
+};
+
+// Two kv heads: on three and four ranks they are shared. Odd sizes, biases, norms of heads.
+models::ModelConfig sizes_of_run() {
+  models::ModelConfig sizes;
+  sizes.family = "qwen3";
+  sizes.vocab_size = kExactVocab;
+  sizes.width = 20;
+  sizes.num_layers = 2;
+  sizes.num_heads = 4;
+  sizes.num_kv_heads = 2;
+  sizes.head_dim = 6;
+  sizes.ffn_width = 26;
+  sizes.max_positions = kExactLength;
+  sizes.is_tied = true;
+  sizes.has_qkv_bias = true;
+  sizes.head_norms = models::HeadNorms::kEachHead;
+  return sizes;
+}
+
+Microbatch rows_of(int64_t step, int64_t first, int64_t count) {
+  const at::Tensor b = at::arange(first, first + count, at::kLong).unsqueeze(1);
+  const at::Tensor t = at::arange(kExactLength + 1, at::kLong).unsqueeze(0);
+  const at::Tensor text =
+      (5 * step + 17 * b + 3 * t * t + (b * t).remainder(7)).remainder(kExactVocab);
+  Microbatch part;
+  part.tokens.ids_BT = text.narrow(1, 0, kExactLength).contiguous();
+  part.tokens.documents_BT =
+      (t.narrow(1, 0, kExactLength) > b.remainder(kExactLength)).to(at::kLong);
+  part.targets_BT = at::where(t.narrow(1, 0, kExactLength) < b.remainder(kExactLength + 1),
+                              at::full({}, -100, at::kLong), text.narrow(1, 1, kExactLength));
+  part.num_targets = (part.targets_BT >= 0).sum().item<int64_t>();
+  return part;
+}
+
+std::vector<Microbatch> own_rows(const dist::Group& batch, int64_t step, int64_t microbatches) {
+  const int64_t count = kExactSequences / batch.size() / microbatches;
+  std::vector<Microbatch> parts;
+  for (int64_t m = 0; m < microbatches; ++m) {
+    parts.push_back(rows_of(step, (batch.rank() * microbatches + m) * count, count));
+  }
+  return parts;
+}
+
+at::Tensor whole_of(const nn::ParameterInfo& info, const dist::Group& group) {
+  if (!info.cut) return info.tensor.detach();
+  const at::Tensor shards =
+      group.all_gather(info.tensor.detach(), info.cut->dim, info.cut->lengths());
+  std::vector<at::Tensor> parts;
+  for (const shard::Range& range : info.cut->gather_ranges()) {
+    parts.push_back(shards.narrow(info.cut->dim, range.start, range.length));
+  }
+  return at::cat(parts, info.cut->dim).contiguous();
+}
+
+uint64_t hash_of_parameters(ShardedModule& sharded, const models::CausalLM& model) {
+  for (const auto& unit : sharded.units()) unit->gather();
+  core::HashStream hash;
+  for (const auto& info : nn::describe_parameters(model)) {
+    const at::Tensor whole = whole_of(info, sharded.groups().model).contiguous();
+    hash.add(std::as_bytes(
+        std::span(whole.const_data_ptr<float>(), static_cast<size_t>(whole.numel()))));
+  }
+  sharded.release();
+  return hash.value();
+}
+
+// Every digit of losses and norms, and the hash of the parameters.
+std::string told_of(const dist::World& world, const ExactRun& run, int64_t steps = kExactSteps) {
+  const dist::Mesh mesh = run.mesh(world);
+  at::set_num_threads(run.threads);
+  const auto deferred = models::defer_model(sizes_of_run(), mesh_groups(mesh).model, {3, 0.3});
+  const auto model = deferred.model;
+  models::TrainingOptions training;
+  training.checkpointed.assign(model->blocks().size(), run.recomputes);
+  model->set_training(training);
+  if (run.is_exact) dynamic_cast<models::TrainsExactly&>(*model).train_exactly();
+  ShardOptions options;
+  options.values = deferred.values;
+  options.exact_sequences = run.is_exact ? kExactSequences : 0;
+  const auto sharded = shard_module(*model, mesh, model->blocks(), options);
+  TrainConfig config;
+  const auto optimizer = make_run_optimizer(config, *sharded);
+  std::string text;
+  char line[128];
+  for (int64_t step = 0; step < steps; ++step) {
+    const auto parts = own_rows(sharded->groups().batch, step, run.microbatches);
+    const StepResult result = compute_gradients(
+        *sharded, language_model_stage(*model, sharded->groups().pipe), parts, step + 1);
+    optimizer->step(5e-3, clip_scale(result.gradient_norm, 1.0));
+    sharded->publish();
+    std::snprintf(line, sizeof(line), "%a %a;", result.loss, result.gradient_norm);
+    text += line;
+  }
+  std::snprintf(line, sizeof(line), "%016lx",
+                static_cast<unsigned long>(hash_of_parameters(*sharded, *model)));
+  return text + line;
+}
+
+std::string told_by_one_rank(const ExactRun& run) {
+  std::string text;
+  test::run_ranks(1, [&](const dist::World& world) { text = told_of(world, run); });
+  return text;
+}
+
+// What one rank has found is told to the ranks, which run the test anew, by a variable.
+constexpr char kTold[] = "WEFT_TEST_TOLD";
+
+void expect_told(const std::string& expected, const std::vector<ExactRun>& runs) {
+  test::RunOptions options;
+  options.variables = {{kTold, expected}, {"WEFT_CHECK_COLLECTIVES", "0"}};
+  test::run_ranks(
+      runs.front().ranks(),
+      [&](const dist::World& world) {
+        const char* told = std::getenv(kTold);
+        ASSERT_NE(told, nullptr);
+        for (const ExactRun& run : runs) {
+          EXPECT_EQ(told_of(world, run), told)
+              << "mesh (" << run.replica << ", " << run.data << ", " << run.model << "), "
+              << run.microbatches << " microbatches";
+        }
+      },
+      options);
+}
+
+TEST(ExactRun, FiftyStepsHaveTheSameBitsOnEveryMesh) {
+  const std::string expected = told_by_one_rank({});
+  EXPECT_EQ(told_by_one_rank({1, 1, 1, 4}), expected);
+  EXPECT_EQ(told_by_one_rank({1, 1, 1, 2, true, true, 2}), expected);
+  expect_told(expected, {{2, 1, 1, 2}, {1, 2, 1, 3}, {1, 1, 2, 1}});
+  expect_told(expected, {{1, 3, 1, 4}, {1, 1, 3, 2}});
+  expect_told(expected, {{2, 2, 1, 3}, {2, 1, 2, 2}, {1, 1, 4, 1}});
+}
+
+// So the test can fail: the usual sums depend on the mesh.
+TEST(ExactRun, UsualStepsDependOnTheMesh) {
+  const std::string usual = told_by_one_rank({1, 1, 1, 1, false});
+  test::RunOptions options;
+  options.variables = {{kTold, usual}};
+  test::run_ranks(
+      2,
+      [&](const dist::World& world) {
+        for (const ExactRun& run : {ExactRun{1, 1, 2, 1, false}, ExactRun{1, 2, 1, 1, false}}) {
+          EXPECT_NE(told_of(world, run), std::getenv(kTold));
+        }
+      },
+      options);
+}
+
+TEST(ExactRun, RefusesModelsWithOtherSums) {
+  const auto complaint = [](models::ModelConfig config) {
+    return weft::testing::error_text([&] {
+      dynamic_cast<models::TrainsExactly&>(*models::make_model(config, {}, {})).train_exactly();
+    });
+  };
+  models::ModelConfig config = sizes_of_run();
+  config.gating.activation = nn::Activation::kGeluTanh;
+  config.logits_cap = 30;
+  EXPECT_EQ(complaint(config),
+            "ConfigError: models: training with the same bits on any number of ranks: qwen3 with "
+            "gelu in feed-forward layers, a cap of the logits, expected a model without; leave "
+            "train.exact out");
+}
+
+TEST(ExactRun, RefusesAnotherNumberOfSequences) {
+  GradientTree tree(4, {});
+  for (int i = 0; i < 3; ++i) tree.add({at::ones({2})});
+  EXPECT_EQ(weft::testing::error_text([&] {
+              tree.finish({{0, 3}});
+            }),
+            "ConfigError: train.exact: 3 backward passes in a step, expected one for each of 4 "
+            "sequences");
+  tree.add({at::ones({2})});
+  EXPECT_EQ(weft::testing::error_text([&] { tree.add({at::ones({2})}); }),
+            "ConfigError: train.exact: more than 4 backward passes in a step, expected one for "
+            "each sequence");
+  EXPECT_TRUE(at::equal(tree.finish({{0, 3}}), at::tensor({4.F, 4.F, 0.F})));
+}
+
+}  // namespace
+}  // namespace weft::train
