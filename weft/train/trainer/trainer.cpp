@@ -9,6 +9,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/trains_exactly.h"
+#include "weft/nn/kernels/select.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/metrics/flops.h"
 #include "weft/train/trainer/exact_step.h"
@@ -81,7 +82,11 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
   training.dropout_seed = static_cast<uint64_t>(config_.train.seed);
   training.sequence_parallel = config_.train.sequence_parallel;
   model_->set_training(training);
-  if (config_.train.exact) train_exactly(*model_);
+  if (config_.train.exact) {
+    // Ranks with other kernels round otherwise.
+    groups.all.check_agreement("kernels of train.exact", nn::kernels::active_kernel().name);
+    train_exactly(*model_);
+  }
   ShardOptions options = shard_options(config_);
   options.partial_gradients = model_->partial_parameters();
   options.values = deferred.values;
