@@ -147,10 +147,9 @@ void ShardedModule::take_out_shared(std::vector<Found>& found) const {
 
 void ShardedModule::check_same_on_all_ranks(const std::vector<Found>& found,
                                             const ShardOptions& options) const {
-  std::vector<std::string> lines = {
-      core::join("options dtype ", options.dtype, ", release_after_forward ",
-                 options.release_after_forward, ", prefetch ", options.prefetch,
-                 ", exact_sequences ", options.exact_sequences)};
+  std::vector<std::string> lines = {core::join(
+      "options dtype ", options.dtype, ", release_after_forward ", options.release_after_forward,
+      ", prefetch ", options.prefetch, ", exact_sequences ", options.exact_sequences)};
   for (const Found& unit : found) {
     for (const nn::ParameterInfo& parameter : unit.parameters) {
       lines.push_back(
