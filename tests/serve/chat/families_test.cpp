@@ -46,6 +46,17 @@ TEST(Families, GlmWritesArgumentsByTheirKeys) {
   }
 }
 
+// Each of its choices leads to all of them again.
+TEST(Families, ASchemaThatLeadsToItselfIsReadOnce) {
+  AnswerOptions glm = options_of(ToolFormat::kGlm);
+  std::string choices = R"({"type": "string"})";
+  for (int i = 0; i < 50; ++i) choices += R"(, {"$ref": "#/$defs/a"})";
+  glm.parameters[0] = R"({"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"anyOf": [)" +
+                      choices + "]}}}";
+  EXPECT_EQ(answer_of(glm, "<tool_call>f<arg_key>x</arg_key><arg_value>12</arg_value></tool_call>"),
+            "||f({\"x\": \"12\"})");
+}
+
 TEST(Families, QwenCoderWritesArgumentsByTheirTags) {
   const AnswerOptions qwen = options_of(ToolFormat::kQwenCoder);
   EXPECT_EQ(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "weft/core/error.h"
 #include "weft/core/json.h"
@@ -14,8 +15,6 @@ namespace {
 
 using nlohmann::json;
 using Types = std::set<std::string>;
-
-constexpr int kMostSteps = 16;
 
 std::string type_of(const json& value) {
   if (value.is_number_integer()) return "integer";
@@ -33,17 +32,8 @@ const json* resolve(const json& schema, const json& root) {
   }
 }
 
-// The types that a schema allows; none where it does not say.
-void add_types(const json& schema, const json& root, int steps, Types& types) {
-  if (!schema.is_object() || steps == 0) return;
-  if (schema.contains("$ref")) {
-    const json* const target = resolve(schema, root);
-    if (target != nullptr) add_types(*target, root, steps - 1, types);
-  }
-  for (const char* several : {"anyOf", "oneOf", "allOf"}) {
-    if (!schema.contains(several) || !schema[several].is_array()) continue;
-    for (const json& each : schema[several]) add_types(each, root, steps - 1, types);
-  }
+// The types that a schema names by itself.
+void add_own_types(const json& schema, Types& types) {
   if (schema.contains("const")) types.insert(type_of(schema["const"]));
   if (schema.contains("enum") && schema["enum"].is_array()) {
     for (const json& each : schema["enum"]) types.insert(type_of(each));
@@ -55,13 +45,31 @@ void add_types(const json& schema, const json& root, int steps, Types& types) {
   }
 }
 
+// The types that a schema allows; none where it does not say. Clients write schemas, so each part
+// is visited once, however often others lead to it.
+void add_types(const json& schema, const json& root, Types& types) {
+  std::vector<const json*> parts = {&schema};
+  std::set<const json*> seen;
+  while (!parts.empty()) {
+    const json* const part = parts.back();
+    parts.pop_back();
+    if (part == nullptr || !part->is_object() || !seen.insert(part).second) continue;
+    add_own_types(*part, types);
+    if (part->contains("$ref")) parts.push_back(resolve(*part, root));
+    for (const char* several : {"anyOf", "oneOf", "allOf"}) {
+      if (!part->contains(several) || !(*part)[several].is_array()) continue;
+      for (const json& each : (*part)[several]) parts.push_back(&each);
+    }
+  }
+}
+
 Types types_of_key(const std::string& schema, const std::string& key) {
   Types types;
   const json root = json::parse(schema, nullptr, false);
   if (!root.is_object() || !root.contains("properties")) return types;
   const json& properties = root["properties"];
   if (properties.is_object() && properties.contains(key)) {
-    add_types(properties[key], root, kMostSteps, types);
+    add_types(properties[key], root, types);
   }
   return types;
 }
