@@ -45,8 +45,9 @@ Completions::Completions(ServedModel model, Metrics& metrics)
       grammars_(model_.tokenizer, model_.vocab_size),
       worker_(static_cast<size_t>(model_.scheduler->options().max_queue)) {
   if (!model_.chat_template) return;
-  tool_format_ = tool_format_of(*model_.chat_template);
   knows_tools_ = model_.chat_template->mentions("tools");
+  // A template without tools is told of them in words, and of Hermes's form.
+  if (knows_tools_) tool_format_ = tool_format_of(*model_.chat_template);
   note_marks();
 }
 
