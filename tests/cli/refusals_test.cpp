@@ -78,6 +78,8 @@ TEST(Refusals, OfFlagsNameTheFlag) {
       {{"generate"}, 2, "--prompt is required"},
       {{"generate", "-p"}, 2, "--prompt"},
       {{"chat", "--json"}, 2, "--json: needs one question; give it with -p"},
+      {joined(kGenerate, {"--logprobs", "2"}), 2,
+       "--logprobs: without --json, which tells them; give it, too"},
       {{"bench", "-r", "0"}, 2, "--repetitions"},
       {{"bench", "-n", "1"}, 2, "--n-gen"},
   };

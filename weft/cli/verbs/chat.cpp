@@ -24,14 +24,15 @@ text::ChatTemplate required_template(const Session& session) {
   return *found;
 }
 
-int ask(generate::Chat& chat, int64_t context, const Session& session, const ChatOptions& options) {
+int ask(generate::Chat& chat, const generate::TextGenerator& generator, const Session& session,
+        const ChatOptions& options) {
   const std::string question = given_text(session, options.prompt, options.prompt_file);
   const auto answer =
       chat.reply(question, options.answer.text, answer_sink(session, options.answer));
-  const int status = finish_answer(answer, session, options.answer);
+  const int status = finish_answer(answer, session, options.answer, generator.tokenizer());
   if (session.is_root() && !options.answer.is_json) {
-    note_if_cut(answer.result, options.answer, context, "-n");
-    note_speed(answer.result, context);
+    note_if_cut(answer.result, options.answer, generator.context(), "-n");
+    note_speed(answer.result, generator.context());
   }
   return status;
 }
@@ -100,7 +101,7 @@ int chat_on_ranks(const ModelOptions& model, const dist::World& world, const Cha
   generate::Chat chat(generator, std::move(chat_template), system);
   const bool talks = options.prompt.empty() && options.prompt_file.empty();
   return talks ? talk(chat, generator, session, options)
-               : ask(chat, generator.context(), session, options);
+               : ask(chat, generator, session, options);
 }
 
 }  // namespace
