@@ -104,6 +104,18 @@ Calls read_body(const ToolFamily& family, std::string_view body, const AnswerOpt
   }
 }
 
+// Arguments that were put together from parts may name one twice, or be nested too deep.
+bool are_json(const Calls& calls) {
+  return std::ranges::all_of(calls, [](const text::ToolCall& call) {
+    try {
+      core::parse_json(call.arguments, "arguments");
+      return true;
+    } catch (const core::FormatError&) {
+      return false;
+    }
+  });
+}
+
 bool is_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
@@ -137,6 +149,8 @@ std::string id_of_head(const ToolFamily& family, std::string_view head) {
 
 Calls read_calls_of(const ToolFamily& family, std::string_view body, const AnswerOptions& options) {
   Calls calls = read_body(family, stripped(body), options);
+  // Objects may have the arguments' text, which is the client's to judge.
+  if (family.form != CallForm::kObjects && !are_json(calls)) return {};
   const bool takes_any = family.format == ToolFormat::kLlama;
   const bool are_given = takes_any || std::ranges::all_of(calls, [&](const text::ToolCall& call) {
                            return options.is_given(call.name);
