@@ -141,7 +141,7 @@ ToolFamily function_gemma() {
 
 ToolFamily phi4() {
   return {.format = ToolFormat::kPhi4,
-          .shown_by = {{"<|tool_call|>"}},
+          .shown_by = {{"<|tool_call|>"}, {"<|tool|>", "<|/tool|>"}},
           .form = CallForm::kObjects,
           .call_begin = "<|tool_call|>",
           .call_end = "<|/tool_call|>"};
