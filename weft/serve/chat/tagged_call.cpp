@@ -160,7 +160,7 @@ std::string typed_value(std::string_view text, const Types& types) {
   return core::dump_json(std::string(text));
 }
 
-json schema_of(const std::string& function, const AnswerOptions& options) {
+json schema_of_function(const std::string& function, const AnswerOptions& options) {
   const auto known = std::ranges::find(options.functions, function);
   const auto index = static_cast<size_t>(known - options.functions.begin());
   if (index >= options.parameters.size()) return nullptr;
@@ -172,7 +172,7 @@ json schema_of(const std::string& function, const AnswerOptions& options) {
 std::optional<text::ToolCall> read_tagged_call(const CallTags& tags, std::string_view body,
                                                const AnswerOptions& options) {
   text::ToolCall call{"", take_name(tags, body), "{"};
-  const json schema = schema_of(call.name, options);
+  const json schema = schema_of_function(call.name, options);
   bool is_first = true;
   while (!stripped(body).empty() && (tags.end.empty() || stripped(body) != tags.end)) {
     const auto value = take_value(tags, body);
