@@ -170,10 +170,12 @@ TEST(CallEvents, KeepTheIdThatTheModelWrites) {
                 {metrics, {.format = ToolFormat::kKimi, .parses_calls = true}});
   answer.start({""}, {}, [] { return std::vector<uint64_t>{1}; });
   const std::string argument = "<|tool_call_argument_begin|>{}<|tool_call_end|>";
-  answer.take(0, {.text = "<|tool_call_begin|>functions.f:0" + argument, .end = {}, .error = ""});
-  answer.take(0, {.text = "<|tool_call_begin|>functions.g:1" + argument,
-                  .end = SequenceEnd::kStop,
-                  .error = ""});
+  SequenceEvent event;
+  event.text = "<|tool_call_begin|>functions.f:0" + argument;
+  answer.take(0, event);
+  event.text = "<|tool_call_begin|>functions.g:1" + argument;
+  event.end = SequenceEnd::kStop;
+  answer.take(0, event);
   const json calls = json::parse(reply->body)["choices"][0]["message"]["tool_calls"];
   ASSERT_EQ(calls.size(), 2U);
   EXPECT_EQ(calls[0]["id"], "functions.f:0");
