@@ -72,8 +72,8 @@ void expect_same_numbers(const io::TensorFile& got, const io::TensorFile& expect
     EXPECT_EQ(got.require(tensor.name).shape, tensor.shape) << tensor.name;
     const at::Tensor own = io::load_tensor(got, tensor.name, at::kFloat);
     const at::Tensor other = io::load_tensor(expected, tensor.name, at::kFloat);
-    const bool is_computed = tensor.name == "rope_freqs.weight" ||
-                             tensor.name.ends_with("ssm_a") || tensor.name.ends_with("A_log");
+    const bool is_computed = tensor.name == "rope_freqs.weight" || tensor.name.ends_with("ssm_a") ||
+                             tensor.name.ends_with("A_log");
     const bool is_norm = tensor.name.find("norm") != std::string::npos;
     EXPECT_TRUE(is_computed ? at::allclose(own, other, 1e-6, 1e-6)
                             : at::allclose(own, other, 0, is_norm ? norm_error : 0))
