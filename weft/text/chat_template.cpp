@@ -14,17 +14,39 @@
 #include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
+namespace detail {
+
+// What a template wants of tools and of a message with calls.
+struct CallStyle {
+  // It joins arguments to texts, which an object can't be.
+  bool has_text_arguments = false;
+  // It asks whether there is no content, and that is so of a message of calls alone.
+  bool may_have_no_content = false;
+  // It takes tools as a text of the system's message and knows neither calls nor results:
+  // Phi-4-mini's. Calls are then words, as the model writes them.
+  bool has_tools_in_messages = false;
+};
+
+}  // namespace detail
 
 struct ChatTemplate::Impl {
   jinja::Body body;
   std::string where;
   std::string source;
   uint64_t source_hash = 0;
-
-  bool mentions(std::string_view words) const { return source.find(words) != std::string::npos; }
+  detail::CallStyle style;
 };
 
 namespace {
+
+using detail::CallStyle;
+
+CallStyle call_style_of(std::string_view source) {
+  const auto mentions = [&](std::string_view words) { return source.find(words) != source.npos; };
+  return {mentions("['arguments'] +") || mentions("['arguments']+"),
+          mentions("['content'] is none") || mentions("content is none"),
+          mentions("message['tools']") || mentions("message.tools")};
+}
 
 // Words that templates compare roles with. As they are fixed, a template may build control tokens
 // of them, e.g. '<|' + role + '|>'; any other role counts as typed by a user.
@@ -43,17 +65,6 @@ jinja::Value arguments_value(const std::string& arguments) {
     return input_text(arguments, true);
   }
 }
-
-// What a template wants of a message with calls.
-struct CallStyle {
-  // It joins arguments to texts, which an object can't be.
-  bool has_text_arguments = false;
-  // It asks whether there is no content, and that is so of a message of calls alone.
-  bool may_have_no_content = false;
-  // It takes tools as a text of the system's message and knows neither calls nor results:
-  // Phi-4-mini's. Calls are then words, as the model writes them.
-  bool has_tools_in_messages = false;
-};
 
 jinja::Value calls_value(const std::vector<ToolCall>& calls, const CallStyle& style) {
   const auto key = [](const char* name) { return jinja::Value::text(name); };
@@ -131,10 +142,12 @@ std::vector<Message> with_tools_in_messages(const ChatTemplate::Inputs& inputs) 
 }
 
 jinja::Value messages_value(const ChatTemplate::Inputs& inputs, const CallStyle& style) {
+  std::vector<Message> with_tools;
   const bool adds_tools = style.has_tools_in_messages && !inputs.tools.empty();
-  const auto messages = adds_tools ? with_tools_in_messages(inputs) : inputs.messages;
+  if (adds_tools) with_tools = with_tools_in_messages(inputs);
   std::vector<jinja::Value> items;
-  for (const Message& message : messages) items.push_back(message_value(message, style));
+  for (const Message& message : adds_tools ? with_tools : inputs.messages)
+    items.push_back(message_value(message, style));
   return jinja::Value::list(std::move(items));
 }
 
@@ -181,21 +194,17 @@ ChatTemplate ChatTemplate::parse(const std::string& source, const std::string& w
   core::check<core::FormatError>(is_valid_utf8(source), where,
                                  ": expected UTF-8, got other bytes; the file is damaged");
   ChatTemplate compiled;
-  compiled.impl_ =
-      std::make_shared<const Impl>(Impl{jinja::parse(source, where), where, source,
-                                        core::hash_bytes(std::as_bytes(std::span(source)))});
+  compiled.impl_ = std::make_shared<const Impl>(
+      Impl{jinja::parse(source, where), where, source,
+           core::hash_bytes(std::as_bytes(std::span(source))), call_style_of(source)});
   return compiled;
 }
 
 std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
   jinja::Text text;
   std::optional<jinja::Evaluator> evaluator;
-  const CallStyle style = {
-      impl_->mentions("['arguments'] +") || impl_->mentions("['arguments']+"),
-      impl_->mentions("['content'] is none") || impl_->mentions("content is none"),
-      has_tools_in_messages()};
   try {
-    evaluator.emplace(names_of(inputs, style));
+    evaluator.emplace(names_of(inputs, impl_->style));
     text = evaluator->run(impl_->body);
   } catch (const jinja::Fault& error) {
     core::fail<core::ConfigError>(impl_->where, ": line ", evaluator ? evaluator->line() : 1, ": ",
@@ -210,11 +219,11 @@ std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
   return pieces;
 }
 
-bool ChatTemplate::mentions(std::string_view words) const { return impl_->mentions(words); }
-
-bool ChatTemplate::has_tools_in_messages() const {
-  return mentions("message['tools']") || mentions("message.tools");
+bool ChatTemplate::mentions(std::string_view words) const {
+  return impl_->source.find(words) != std::string::npos;
 }
+
+bool ChatTemplate::has_tools_in_messages() const { return impl_->style.has_tools_in_messages; }
 
 uint64_t ChatTemplate::source_hash() const { return impl_->source_hash; }
 
