@@ -6,20 +6,18 @@ is where nothing may be skipped. `./start --tests setup` installs it.
 
 import json
 import math
-import os
 import pathlib
 import sys
 import traceback
+
+from server import Server, end_without
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / ".deps/python"))
 try:
     import openai
     import pydantic
 except ImportError as error:
-    print(f"{error}; for this test run: ./start --tests setup")
-    sys.exit(1 if os.environ.get("WEFT_REQUIRE") else 77)
-
-from server import Server
+    end_without(error)
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 MODEL = "model"

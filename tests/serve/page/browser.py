@@ -7,12 +7,14 @@ or with 1 where WEFT_REQUIRE is set. With SCREENSHOTS, a folder, pictures of the
 """
 
 import json
-import os
 import pathlib
 import shutil
 import sys
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[3] / ".deps/python")]
+FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parents[2] / ".deps/python")]
+from server import Server, end_without
+
 try:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
@@ -21,10 +23,7 @@ try:
     from selenium.webdriver.support.ui import WebDriverWait
     from selenium_axe_python import Axe
 except ImportError as error:
-    print(f"{error}; for this test run: ./start --tests setup")
-    sys.exit(1 if os.environ.get("WEFT_REQUIRE") else 77)
-
-from server import Server
+    end_without(error)
 
 DRIVER = shutil.which("chromedriver")
 PATIENCE_S = 100
@@ -214,8 +213,7 @@ def asks_nobody_else(page):
 
 def main():
     if DRIVER is None:
-        print("no chromedriver; for this test run: ./start --tests setup")
-        sys.exit(1 if os.environ.get("WEFT_REQUIRE") else 77)
+        end_without("no chromedriver")
     weft, model, *more = sys.argv[1:]
     pictures = pathlib.Path(more[0]) if more else None
     with Server(weft, model) as server:
