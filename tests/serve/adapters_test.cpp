@@ -45,7 +45,7 @@ std::vector<Client> clients_of_three() {
     const int64_t length = i / 3 == 0 ? 20 : i / 3 == 1 ? 150 : 300;
     Client client{request_of(length, 5, 8, i % 2 == 0 ? 0 : 0.8), i / 4, -1};
     client.request.adapter = i % 3;
-    client.request.num_logprobs = 1;
+    client.request.options.generate.num_logprobs = 1;
     clients.push_back(client);
   }
   return clients;

@@ -42,7 +42,7 @@ TEST(Draws, FromTheLikeliestTokensOfEachRankAreThoseFromAllLogits) {
       std::vector<Client> clients = drawing_clients();
       const auto seen = serve_all(runner, loaded.tokenizer, clients, options);
       // What tells probabilities takes all logits.
-      for (Client& client : clients) client.request.num_logprobs = 0;
+      for (Client& client : clients) client.request.options.generate.num_logprobs = 0;
       const auto joined = serve_all(runner, loaded.tokenizer, clients, options);
       if (world.rank() != 0) return;
       for (size_t i = 0; i < clients.size(); ++i) {

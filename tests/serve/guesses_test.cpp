@@ -58,7 +58,7 @@ std::vector<Client> clients_that_repeat() {
     auto& sampler = client.request.options.generate.sampler;
     if (i == 1) sampler.top_k = 20;
     if (i == 2) sampler.presence_penalty = 0.1;
-    if (i == 4) client.request.num_logprobs = 1;
+    if (i == 4) client.request.options.generate.num_logprobs = 1;
     client.first_step = i;
     clients.push_back(client);
   }

@@ -29,7 +29,7 @@ std::vector<Client> growing_clients() {
   for (int64_t i = 0; i < 16; ++i) {
     const int64_t prompt = i % 3 == 2 ? 200 + i : 90 + 4 * i;
     Client client{request_of(prompt, 10 * i, 40, i % 2 == 1 ? 0.8 : 0), i / 2, -1};
-    client.request.num_logprobs = i % 3 == 0 ? 1 : -1;
+    client.request.options.generate.num_logprobs = i % 3 == 0 ? 1 : -1;
     client.request.adapter = i % 3 == 1 ? 1 : 0;
     if (i == 5) client.cancelled_at = 40;
     if (i == 4) client.request.pooling = Pooling::kMean;

@@ -42,7 +42,7 @@ TEST(CompletionRequest, IsReadWithOpenAIsDefaultsAndNames) {
   EXPECT_EQ(plain.messages.size(), 1U);
   EXPECT_EQ(plain.options.generate.sampler.temperature, 1);
   EXPECT_EQ(plain.num_choices, 1);
-  EXPECT_EQ(plain.num_logprobs, -1);
+  EXPECT_EQ(plain.options.generate.num_logprobs, -1);
   EXPECT_FALSE(plain.max_tokens || plain.seed || plain.is_stream);
   const CompletionRequest full = read_chat_request(json::parse(R"({
     "model": "m", "n": 3, "stream": true, "stream_options": {"include_usage": true},
@@ -60,7 +60,7 @@ TEST(CompletionRequest, IsReadWithOpenAIsDefaultsAndNames) {
   EXPECT_EQ(full.seed, -4);
   EXPECT_EQ(full.options.generate.sampler.top_k, 0);
   EXPECT_EQ(full.options.stops, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(full.num_logprobs, 2);
+  EXPECT_EQ(full.options.generate.num_logprobs, 2);
   EXPECT_EQ(full.messages[0].role, "system");
   EXPECT_EQ(full.messages[0].content, "be brief");
   EXPECT_EQ(full.messages[1].content, "");

@@ -40,7 +40,7 @@ std::vector<Client> clients_of_families() {
     for (int64_t k = 0; k < lengths[i]; ++k) {
       client.request.prompt.push_back(1 + (k % 7 + 31 * i) % 255);
     }
-    if (i % 3 == 2) client.request.num_logprobs = 1;
+    if (i % 3 == 2) client.request.options.generate.num_logprobs = 1;
     client.first_step = i / 2;
     if (i == 5) client.cancelled_at = 20;
     clients.push_back(client);

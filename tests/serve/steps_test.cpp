@@ -110,7 +110,7 @@ std::vector<Client> sixteen_clients() {
     client.request = request_of(i % 4 == 3 ? 150 + i : 3 + i, 10 * i, 8, i % 3 == 1 ? 0.8 : 0);
     client.first_step = i / 3;
     if (i % 5 == 4) client.cancelled_at = client.first_step + i % 4;
-    if (i % 3 == 2) client.request.num_logprobs = 2;
+    if (i % 3 == 2) client.request.options.generate.num_logprobs = 2;
     clients.push_back(client);
   }
   return clients;
@@ -186,7 +186,7 @@ std::vector<Client> clients_that_begin_alike() {
     const auto end = some_tokens(i % 4 == 0 ? 128 : 20 + i, 1000 + i % 2);
     auto& prompt = client.request.prompt;
     prompt.insert(prompt.end(), end.begin(), end.end());
-    client.request.num_logprobs = 1;
+    client.request.options.generate.num_logprobs = 1;
     client.first_step = i / 4;
     clients.push_back(client);
   }

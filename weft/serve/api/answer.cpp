@@ -47,7 +47,7 @@ Answer::Answer(const CompletionRequest& request, std::unique_ptr<ReplyForm> form
       context_(context),
       is_chat_(request.is_chat),
       is_stream_(request.is_stream),
-      tells_logprobs_(request.num_logprobs >= 0),
+      tells_logprobs_(request.options.generate.num_logprobs >= 0),
       num_choices_(static_cast<size_t>(request.num_choices)) {}
 
 std::vector<uint64_t> Answer::start(const std::vector<std::string>& first_texts, const Usage& usage,

@@ -256,7 +256,7 @@ CompletionRequest read_chat_request(const json& body, const std::string& text) {
   const auto top = fields.integer("top_logprobs", 0, generate::kMostLogprobs);
   const bool tells_logprobs = fields.boolean("logprobs").value_or(false);
   if (top && !tells_logprobs) throw ApiError::invalid("top_logprobs", "needs logprobs: true");
-  if (tells_logprobs) request.num_logprobs = top.value_or(0);
+  if (tells_logprobs) request.options.generate.num_logprobs = top.value_or(0);
   request.unknown = fields.unknown();
   return request;
 }
@@ -266,9 +266,10 @@ CompletionRequest read_completion_request(const json& body, const std::string& t
   Fields fields(body);
   read_common(fields, text, request);
   request.prompts = read_inputs(fields, "prompt", kMostPrompts);
-  request.num_logprobs = fields.integer("logprobs", 0, generate::kMostLogprobs).value_or(-1);
+  request.options.generate.num_logprobs =
+      fields.integer("logprobs", 0, generate::kMostLogprobs).value_or(-1);
   request.echoes = fields.boolean("echo").value_or(false);
-  if (request.echoes && request.num_logprobs >= 0) {
+  if (request.echoes && request.options.generate.num_logprobs >= 0) {
     throw ApiError::invalid("echo",
                             "with logprobs, which are told of new tokens alone; leave one "
                             "of them out");

@@ -40,8 +40,6 @@ struct CompletionRequest {
   std::optional<int64_t> seed;
   /// The most tokens and the seed are still to be set.
   generate::TextOptions options;
-  /// As SequenceRequest has it.
-  int64_t num_logprobs = -1;
   /// What an error of the grammar names.
   std::string grammar_field = "response_format";
   /// Fields that mean nothing here.

@@ -209,7 +209,7 @@ Completions::Job Completions::job_of(std::unique_ptr<ReplyForm> form,
     const Tokens& prompt = prompts[i];
     job.usage.num_prompt += std::ssize(prompt);
     for (int64_t choice = 0; choice < request.num_choices; ++choice) {
-      SequenceRequest sequence{prompt, request.options, request.num_logprobs};
+      SequenceRequest sequence{prompt, request.options};
       sequence.options.generate.sampler.seed = seed_of(request, choice);
       sequence.client = request.client;
       sequence.adapter = adapter;

@@ -65,7 +65,8 @@ Wanted RunningSequence::wanted() const {
   if (request_.pooling == Pooling::kMean) return Wanted::kHiddenSum;
   const int64_t likeliest = sampler_.num_likeliest();
   const bool needs_logits = likeliest == 0 || likeliest > kMostLikeliest;
-  return needs_logits || request_.num_logprobs >= 0 ? Wanted::kLogits : Wanted::kLikeliest;
+  return needs_logits || request_.options.generate.num_logprobs >= 0 ? Wanted::kLogits
+                                                                     : Wanted::kLikeliest;
 }
 
 StepPart RunningSequence::next_part(int64_t slot, int64_t most_at_once) const {
@@ -109,8 +110,9 @@ void RunningSequence::want(StepPart& part) const {
 int64_t RunningSequence::draw(Wanted wanted, const PartScores& scores, SequenceEvent& event) {
   if (wanted == Wanted::kLikeliest) return sampler_.sample_likeliest(scores.likeliest);
   const int64_t token = sampler_.sample(scores.logits);
-  if (request_.num_logprobs >= 0) {
-    event.token = generate::logprobs_of(scores.logits, token, request_.num_logprobs);
+  if (request_.options.generate.num_logprobs >= 0) {
+    event.token =
+        generate::logprobs_of(scores.logits, token, request_.options.generate.num_logprobs);
   }
   return token;
 }

@@ -23,8 +23,6 @@ struct SequenceRequest {
   /// At least one token, all of the vocabulary.
   std::vector<int64_t> prompt;
   generate::TextOptions options;
-  /// How many of the likeliest tokens to tell with each one, and its own probability; -1: neither.
-  int64_t num_logprobs = -1;
   /// Who asks: those who run least go first.
   size_t client = 0;
   /// Given: the sequence ends with its prompt, and its vector is told.
