@@ -38,10 +38,10 @@ std::vector<Client> growing_clients() {
   return clients;
 }
 
-// On one rank without pages for prompts and one token at a time; on more with both.
+// With pages for prompts and without, by tokens read together and one by one.
 TEST(Preemption, ChangesNoBitOfAnAnswer) {
   for (const int n : {1, 2, 3}) {
-    run_slowly(n, [n](dist::World& world) {
+    run_slowly(n, [](dist::World& world) {
       const Loaded loaded = real_model(world);
       models::attach_adapter(*loaded.model, test::MadeUpAdapters(1, 4), 1);
       SchedulerOptions options;
@@ -54,16 +54,20 @@ TEST(Preemption, ChangesNoBitOfAnAnswer) {
       const auto undisturbed = serve_all(roomy, loaded.tokenizer, clients, options);
       EXPECT_GT(roomy.num_used_slots(), 3) << "memory is kept for the next ones";
       options.kv_pieces = 4;
-      options.most_as_alone = n == 1 ? 1 : 16;
-      options.prefix.num_pages = n == 1 ? 0 : 5;
-      SchedulerState state;
-      StepRunner runner(loaded.model, options.context, options.slots);
-      runner.take_memory_in_pieces();
-      const auto seen = serve_all(runner, loaded.tokenizer, clients, options, &state);
-      EXPECT_LT(runner.num_used_slots(), 3);
-      if (world.rank() != 0) return;
-      EXPECT_GE(state.num_preempted, 2);
-      expect_equal(seen, undisturbed);
+      const std::vector<int64_t> ways =
+          world.size() == 1 ? std::vector<int64_t>{1, 16} : std::vector<int64_t>{16};
+      for (const int64_t most_as_alone : ways) {
+        options.most_as_alone = most_as_alone;
+        options.prefix.num_pages = most_as_alone == 1 ? 0 : 5;
+        SchedulerState state;
+        StepRunner runner(loaded.model, options.context, options.slots);
+        runner.take_memory_in_pieces();
+        const auto seen = serve_all(runner, loaded.tokenizer, clients, options, &state);
+        EXPECT_LT(runner.num_used_slots(), 3);
+        if (world.rank() != 0) continue;
+        EXPECT_GE(state.num_preempted, 2);
+        expect_equal(seen, undisturbed);
+      }
     });
   }
 }
