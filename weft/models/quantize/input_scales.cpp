@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
-#include <optional>
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/run_together.h"
@@ -17,9 +15,9 @@ namespace {
 using core::check;
 
 // Rows of a matrix by which factors are compared: every so many-th of all of them.
-constexpr int64_t kComparedRows = 64;
+constexpr int64_t kComparedRows = 32;
 // Powers from 0 on that are tried.
-constexpr int kPowers = 20;
+constexpr int kPowers = 10;
 // Of the mean, so that columns which no token reached have a factor as well.
 constexpr double kLeastSize = 1e-4;
 
@@ -56,7 +54,7 @@ std::vector<Junction> junctions_of(const ModelConfig& config) {
 }
 
 // A matrix that reads the input, by some of its rows.
-struct Reader {
+struct JunctionReader {
   const ExportOutput* output;
   at::Tensor sample;
   at::Tensor squares;
@@ -103,14 +101,14 @@ at::Tensor no_less(const at::Tensor& sizes) {
 }
 
 // How large a column's numbers are beside those of its quant group, on average over the rows.
-at::Tensor column_sizes(const Reader& reader) {
+at::Tensor column_sizes(const JunctionReader& reader) {
   const at::Tensor groups = reader.sample.abs().reshape({-1, reader.output->scheme->group_size});
   const at::Tensor most = std::get<0>(groups.max(1, true)).clamp_min(1e-20);
   return (groups / most).reshape(reader.sample.sizes()).mean(0);
 }
 
 // What rounding the sample costs with these factors of its columns, for all rows.
-double cost_of(const Reader& reader, const at::Tensor& factors) {
+double cost_of(const JunctionReader& reader, const at::Tensor& factors) {
   const at::Tensor counts = reader.squares / factors.square();
   const quant::AffineTensor codes =
       quant::fit_affine(reader.sample * factors, reader.output->affine_form(), counts);
@@ -150,7 +148,7 @@ class ScaleSearch {
 
   // Factors of the maker's features, float32.
   at::Tensor factors_of(const Junction& junction) const {
-    const std::vector<Reader> readers = readers_of(junction);
+    const std::vector<JunctionReader> readers = readers_of(junction);
     const ExportOutput& maker = *find(junction.maker);
     const int64_t features = maker.rule().is_vector() ? maker.rule().in : maker.rule().out;
     at::Tensor best = at::ones({features});
@@ -184,16 +182,16 @@ class ScaleSearch {
     return factors.clamp(1e-4, 1e4);
   }
 
-  static double cost_of_all(const std::vector<Reader>& readers, const at::Tensor& factors) {
+  static double cost_of_all(const std::vector<JunctionReader>& readers, const at::Tensor& factors) {
     double sum = 0;
-    for (const Reader& reader : readers) sum += cost_of(reader, factors);
+    for (const JunctionReader& reader : readers) sum += cost_of(reader, factors);
     return sum;
   }
 
-  static at::Tensor mean_column_sizes(const std::vector<Reader>& readers) {
+  static at::Tensor mean_column_sizes(const std::vector<JunctionReader>& readers) {
     at::Tensor sum;
     double rows = 0;
-    for (const Reader& reader : readers) {
+    for (const JunctionReader& reader : readers) {
       const auto own = static_cast<double>(reader.output->rule().out);
       const at::Tensor sizes = column_sizes(reader) * own;
       sum = sum.defined() ? sum + sizes : sizes;
@@ -202,8 +200,8 @@ class ScaleSearch {
     return sum / rows;
   }
 
-  std::vector<Reader> readers_of(const Junction& junction) const {
-    std::vector<Reader> readers;
+  std::vector<JunctionReader> readers_of(const Junction& junction) const {
+    std::vector<JunctionReader> readers;
     bool has_products = true;
     for (const PartPlace& place : junction.readers) {
       const ExportOutput* output = find(place);
@@ -218,7 +216,7 @@ class ScaleSearch {
     }
     // Costs with and without products have other units.
     if (!has_products) {
-      for (Reader& reader : readers) reader.products = at::Tensor();
+      for (JunctionReader& reader : readers) reader.products = at::Tensor();
     }
     return readers;
   }

@@ -18,17 +18,17 @@ struct NamedMethod {
   const char* name;
   RoundingMethod method;
 };
-constexpr NamedMethod kMethods[] = {{"round", {false, false}},
-                                    {"gptq", {true, false}},
-                                    {"awq", {false, true}},
-                                    {"awq+gptq", {true, true}}};
+constexpr NamedMethod kRoundingMethods[] = {{"round", {false, false}},
+                                            {"gptq", {true, false}},
+                                            {"awq", {false, true}},
+                                            {"awq+gptq", {true, true}}};
 
 }  // namespace
 
 RoundingMethod parse_method(const std::string& name, const std::string& where) {
-  const auto* const found =
-      std::ranges::find_if(kMethods, [&](const NamedMethod& each) { return name == each.name; });
-  check<ConfigError>(found != std::end(kMethods), where, ": ", core::quote(name),
+  const auto* const found = std::ranges::find_if(
+      kRoundingMethods, [&](const NamedMethod& each) { return name == each.name; });
+  check<ConfigError>(found != std::end(kRoundingMethods), where, ": ", core::quote(name),
                      ", expected round, gptq, awq or awq+gptq");
   return found->method;
 }
