@@ -223,8 +223,8 @@ TEST(QuantizedFolder, RefusesWhatItCannotWrite) {
             "like Llama's, whose norms, values and ups take the scales; use GPTQ");
   for (auto& [name, statistics] : model.importance.tensors) statistics.products = at::Tensor();
   EXPECT_EQ(model.error(folder_options(4), "gptq"),
-            "ConfigError: FILE: has no products of inputs of this model's matrices, expected what "
-            "weft imatrix --products makes of it");
+            "ConfigError: FILE: has no products of inputs of this model's matrices, expected an "
+            "importance matrix of this model that was made with products");
   FolderModel llama("llama");
   llama.collect();
   llama.importance.tensors.erase("blk.1.attn_q.weight");

@@ -67,8 +67,8 @@ void QuantizedFolder::note_missing(const std::vector<ExportOutput>& outputs) {
   const std::string& path = rounding_.importance_path;
   const char* what = needs_products ? "products of inputs" : "inputs";
   check<ConfigError>(static_cast<int64_t>(without.size()) < std::max<int64_t>(count, 1), path,
-                     ": has no ", what, " of this model's matrices, expected what weft imatrix",
-                     needs_products ? " --products" : "", " makes of it");
+                     ": has no ", what, " of this model's matrices, expected an importance matrix ",
+                     "of this model", needs_products ? " that was made with products" : "");
   if (without.empty()) return;
   const std::string others =
       without.size() > 1 ? core::join(" and ", without.size() - 1, " others") : "";
