@@ -190,7 +190,8 @@ TEST(Refusals, OfPiecesNameMatricesThatTheyWouldCut) {
   const TempDir dir;
   for (const auto& [name, kind] :
        {std::pair{"qwen3_fp8", "F8_E4M3"}, std::pair{"qwen3_int4", "compressed-tensors' integers"},
-        std::pair{"llama_int8", "compressed-tensors' integers"}}) {
+        std::pair{"llama_int8", "compressed-tensors' integers"},
+        std::pair{"qwen2_int8", "bitsandbytes"}}) {
     expect_refused({"shard", core::join(kFamilies, name), dir.at("out"), "--tp", "2"}, 2,
                    core::join(name, ": matrices of ", kind,
                               ", whose groups with a scale pieces would cut, expected plain "

@@ -109,9 +109,9 @@ at::Tensor in_gguf_order(const ModelConfig& config, Part part, const at::Tensor&
 }
 
 std::string tensor_name(const ModelConfig& config, const PartPlace& place) {
-  const FusedRow* fused = fused_row(config, place.part);
-  const bool is_joined = fused != nullptr && !fused->is_apart_in_gguf;
-  return (is_joined ? filled_name(fused->gguf, place) : gguf_name(config, place)) + ".weight";
+  const FusedRow* fused = written_gguf_row(config, place.part);
+  return (fused != nullptr ? filled_name(fused->gguf, place) : gguf_name(config, place)) +
+         ".weight";
 }
 
 // Adds up what the ranks have and names it.
@@ -152,8 +152,8 @@ class Gathering {
   // Of a tensor of several weights' rows, which read the same, the mean over all rows.
   void add_products(const PartPlace& place, const at::Tensor& products) {
     at::Tensor& sums = tensors_.at(tensor_name(config_, place)).products;
-    const FusedRow* fused = fused_row(config_, place.part);
-    if (fused == nullptr || fused->is_apart_in_gguf) {
+    const FusedRow* fused = written_gguf_row(config_, place.part);
+    if (fused == nullptr) {
       sums = products;
       return;
     }
