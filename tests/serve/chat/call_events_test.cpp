@@ -114,7 +114,8 @@ TEST(CallEvents, OfResponsesGoOnWithACallBeforeWords) {
   further.text = "So.";
   further.reasoning = "Hm.";
   further.calls = {{"", "", "1"}, {"", "", "}"}, {"id2", "g", "{"}};
-  text += form->stream_news(0, begun) + form->stream_news(0, further);
+  text += form->stream_news(0, begun);
+  text += form->stream_news(0, further);
   std::vector<Choice> all(1);
   all[0].end = SequenceEnd::kLength;
   text += form->end_stream(all, {}, "");
