@@ -22,7 +22,7 @@ using testing::error_text;
 using testing::replaced;
 using testing::TempDir;
 
-constexpr int64_t kChunk = 48;
+constexpr int64_t kFolderChunk = 48;
 
 // A random model of a family, enlarged, whose norms spread as trained ones do and whose biases are
 // not 0, what its matrices read, and its logits.
@@ -46,13 +46,13 @@ class FolderModel {
     export_loaded(*made, io::Dtype::kF32, uint64_t{1} << 30, dir_.at("plain"));
     file_ = io::TensorFile::open(dir_.at("plain"));
     const int64_t vocabulary = read_config(*file_).vocab_size;
-    ids_BT_ = at::randint(vocabulary, {1, 4 * kChunk}, at::kLong);
+    ids_BT_ = at::randint(vocabulary, {1, 4 * kFolderChunk}, at::kLong);
     logits_TV_ = logits(dir_.at("plain"));
   }
 
   void collect() {
     CollectOptions options;
-    options.context = kChunk;
+    options.context = kFolderChunk;
     options.takes_products = true;
     LoadOptions load;
     load.is_trainable = true;
@@ -63,7 +63,7 @@ class FolderModel {
 
   at::Tensor logits(const std::string& folder) const {
     const LoadedModel loaded = load_model(*io::TensorFile::open(folder), Group());
-    return test::logits_of(*loaded.model, ids_BT_.narrow(1, 0, kChunk));
+    return test::logits_of(*loaded.model, ids_BT_.narrow(1, 0, kFolderChunk));
   }
 
   // Writes the model so; returns how far its logits are from the plain ones'.

@@ -21,7 +21,7 @@ using core::FormatError;
 using core::Json;
 using Ids = std::vector<TokenId>;
 
-constexpr TokenId kFirstSpecial = 1000;
+constexpr TokenId kFirstSpecial = 979;
 
 std::string tiktoken_golden_folder() { return golden_folder() + "/tiktoken"; }
 
@@ -152,7 +152,7 @@ TEST(TiktokenModel, RefusesAnotherScriptAndOtherTokens) {
   EXPECT_EQ(config_error([](Json& json) {
               json["added_tokens_decoder"]["1256"] = {{"content", "<x>"}};
             }),
-            "t.model: special token '<x>': expected an id of 1000 to 1255, got 1256; "
+            "t.model: special token '<x>': expected an id of 979 to 1234, got 1256; "
             "tokenizer_config.json is of another tiktoken.model");
   EXPECT_EQ(config_error([](Json& json) { json["unk_token"] = "<unk>"; }),
             "t.model: special token '<unk>': expected one of added_tokens_decoder, got no such id; "
