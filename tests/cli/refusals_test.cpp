@@ -5,6 +5,7 @@
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
 #include "tests/io/gguf_builder.h"
+#include "weft/core/error.h"
 #include "weft/cuda/device.h"
 
 namespace weft::cli {
