@@ -71,6 +71,24 @@ TEST(AnswerJson, SaysWhatWasGeneratedAndHowLongItTook) {
   }
 }
 
+TEST(AnswerJson, TellsLogprobsAsTheServerDoes) {
+  const json answer =
+      weft_json({"chat", "-p", kFrance, "--json", "--logprobs", "2", "--speculate", "4"});
+  EXPECT_FALSE(weft_json({"chat", "-p", kFrance, "--json"}).contains("logprobs"));
+  EXPECT_EQ(answer.at("text"), "The capital of France is Paris.");
+  ASSERT_EQ(answer.at("logprobs").size(), 7U);
+  std::string text;
+  for (const json& token : answer.at("logprobs")) {
+    text += token.at("token");
+    EXPECT_EQ(token.at("bytes").size(), token.at("token").get<std::string>().size());
+    ASSERT_EQ(token.at("top_logprobs").size(), 2U);
+    EXPECT_EQ(token.at("top_logprobs")[0].at("token"), token.at("token"));
+    EXPECT_EQ(token.at("top_logprobs")[0].at("logprob"), token.at("logprob"));
+    EXPECT_LT(token.at("top_logprobs")[1].at("logprob"), token.at("logprob"));
+  }
+  EXPECT_EQ(text, answer.at("text"));
+}
+
 TEST(AnswerJson, IsTheSameWithGuesses) {
   const std::string repeats = "red green blue red green blue red green blue red green";
   for (const std::string tp : {"1", "2"}) {

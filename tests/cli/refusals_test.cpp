@@ -5,6 +5,7 @@
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
 #include "tests/io/gguf_builder.h"
+#include "weft/core/error.h"
 #include "weft/cuda/device.h"
 
 namespace weft::cli {
@@ -78,6 +79,8 @@ TEST(Refusals, OfFlagsNameTheFlag) {
       {{"generate"}, 2, "--prompt is required"},
       {{"generate", "-p"}, 2, "--prompt"},
       {{"chat", "--json"}, 2, "--json: needs one question; give it with -p"},
+      {joined(kGenerate, {"--logprobs", "2"}), 2,
+       "--logprobs: without --json, which tells them; give it, too"},
       {{"bench", "-r", "0"}, 2, "--repetitions"},
       {{"bench", "-n", "1"}, 2, "--n-gen"},
   };
@@ -188,7 +191,8 @@ TEST(Refusals, OfPiecesNameMatricesThatTheyWouldCut) {
   const TempDir dir;
   for (const auto& [name, kind] :
        {std::pair{"qwen3_fp8", "F8_E4M3"}, std::pair{"qwen3_int4", "compressed-tensors' integers"},
-        std::pair{"llama_int8", "compressed-tensors' integers"}}) {
+        std::pair{"llama_int8", "compressed-tensors' integers"},
+        std::pair{"qwen2_int8", "bitsandbytes"}}) {
     expect_refused({"shard", core::join(kFamilies, name), dir.at("out"), "--tp", "2"}, 2,
                    core::join(name, ": matrices of ", kind,
                               ", whose groups with a scale pieces would cut, expected plain "

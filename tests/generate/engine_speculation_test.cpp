@@ -1,4 +1,6 @@
 // The answer with guesses against the one without.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -36,6 +38,11 @@ class RealModel {
     return {ids.begin(), ids.end()};
   }
   Engine engine(int64_t context = 128) const { return Engine(model_, context); }
+  // Of all positions, [T, V].
+  at::Tensor logits(const Tokens& tokens) const {
+    const at::Tensor ids_BT = at::tensor(tokens, at::kLong).unsqueeze(0);
+    return model_->logits(model_->forward(ids_BT, nullptr)).squeeze(0);
+  }
 
  private:
   std::shared_ptr<const io::TensorFile> file_;
@@ -82,6 +89,42 @@ TEST(Speculation, ChangesNoTokenOfTheRealModel) {
         expect_same(engine, story, drawing(0, 32));
         EXPECT_GT(expect_same(engine, counting, drawing(0.7, 40)).num_guessed, 0);
         expect_same(engine, story, drawing(1, 24));
+      }
+    });
+  }
+}
+
+// Drawn in a way that changes the logits, of which none is told.
+TEST(Logprobs, AreTheModelsOwnWithGuessesAndWithout) {
+  for (const int n : {1, 3}) {
+    run_ranks(n, [](dist::World& world) {
+      const c10::InferenceMode inference;
+      const RealModel model(world, 0);
+      Engine engine = model.engine();
+      const Tokens prompt = model.encode(kCounting);
+      GenerateOptions options = drawing(0.7, 12);
+      options.sampler.repeat_penalty = 1.3;
+      options.num_logprobs = 3;
+      for (const int64_t speculate : {0, 4}) {
+        engine.reset();
+        options.speculate = speculate;
+        const GenerateResult result = engine.generate(prompt, options, never_stop);
+        Tokens all = prompt;
+        all.insert(all.end(), result.tokens.begin(), result.tokens.end());
+        const at::Tensor logprobs_TV = at::log_softmax(model.logits(all), -1, at::kDouble);
+        ASSERT_EQ(result.logprobs.size(), world.rank() == 0 ? 12U : 0U);
+        for (size_t i = 0; i < result.logprobs.size(); ++i) {
+          const at::Tensor row_V = logprobs_TV[static_cast<int64_t>(prompt.size() + i) - 1];
+          const auto [best_3, ids_3] = row_V.topk(3);
+          const DrawnToken& told = result.logprobs[i];
+          EXPECT_EQ(told.drawn.token, result.tokens[i]);
+          EXPECT_NEAR(told.drawn.logprob, row_V[told.drawn.token].item<double>(), 1e-4);
+          ASSERT_EQ(told.likeliest.size(), 3U);
+          for (int64_t k = 0; k < 3; ++k) {
+            EXPECT_NEAR(told.likeliest[k].logprob, best_3[k].item<double>(), 1e-4);
+          }
+          EXPECT_EQ(told.likeliest[0].token, ids_3[0].item<int64_t>());
+        }
       }
     });
   }

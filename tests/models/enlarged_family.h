@@ -42,24 +42,29 @@ inline void enlarge(nlohmann::json& config) {
   }
 }
 
-inline models::ModelConfig enlarged_config(const std::string& name) {
+/// With these members of config.json instead of the checkpoint's own.
+inline models::ModelConfig enlarged_config(const std::string& name,
+                                           const nlohmann::json& members = {}) {
   const testing::TempDir dir;
   std::filesystem::copy(family_path(name), dir.path());
   auto config = nlohmann::json::parse(dir.read("config.json"));
   enlarge(config);
+  for (const auto& [key, value] : members.items()) config[key] = value;
   dir.write("config.json", config.dump());
   return models::read_config(*io::TensorFile::open(dir.path()));
 }
 
 /// A random model of a golden checkpoint's family, enlarged, with all its linears in panels of 4
-/// bits, which read activations of so many. Collective over `group`.
+/// bits, which read activations of so many; `members` as above. Collective over `group`.
 inline std::shared_ptr<models::CausalLM> enlarged_family(const std::string& name,
                                                          const dist::Group& group,
-                                                         int64_t activation_bits = 8) {
+                                                         int64_t activation_bits = 8,
+                                                         const nlohmann::json& members = {}) {
   models::InitOptions options;
   options.std = 0.05;
   options.seed = 1;
-  const models::AgreedModel agreed = models::agree_on(enlarged_config(name), group, options);
+  const models::AgreedModel agreed =
+      models::agree_on(enlarged_config(name, members), group, options);
   const auto model = agreed.make(models::InitialWeights(agreed, group.rank(), options),
                                  options.layers, /*is_trainable=*/false);
   nn::quantize(*model, {quant::Mode::kAffine, 4, 32});

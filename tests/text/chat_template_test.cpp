@@ -180,6 +180,33 @@ TEST(ChatTemplate, GetsToolsCallsAndFurtherNames) {
             "names: expected a JSON object");
 }
 
+// Phi-4-mini's published template has tools in the system's message, and no words for calls.
+TEST(ChatTemplate, GetsToolsAndCallsInTheWordsOfMessages) {
+  const ChatTemplate compiled = ChatTemplate::parse(template_source("../phi4_mini_tools"), "t");
+  EXPECT_TRUE(compiled.has_tools_in_messages());
+  EXPECT_FALSE(ChatTemplate::parse("{{ tools }}", "t").has_tools_in_messages());
+  ChatTemplate::Inputs inputs;
+  inputs.messages = {{"user", "Hi"}};
+  EXPECT_EQ(compiled.render_text(inputs), "<|user|>Hi<|end|><|assistant|>");
+  inputs.tools = {R"({"name": "f"})", R"({"name": "g"})"};
+  EXPECT_EQ(compiled.render_text(inputs),
+            "<|system|><|tool|>[{\"name\": \"f\"}, {\"name\": \"g\"}]<|/tool|><|end|>"
+            "<|user|>Hi<|end|><|assistant|>");
+  inputs.tools.pop_back();
+  inputs.messages = {{"system", "Be <b>."},
+                     {"assistant", "So.", {{"1", "f", R"({"x": "<|end|>"})"}, {"2", "g", "no"}}},
+                     {"tool", "done", {}, "1"}};
+  std::string origins;
+  for (const ChatPiece& piece : compiled.render(inputs)) {
+    origins += piece.is_special ? piece.text : "`" + piece.text + "`";
+  }
+  EXPECT_EQ(origins,
+            "<|system|>`Be <b>.`<|tool|>`[{\"name\": \"f\"}]`<|/tool|><|end|><|assistant|>`So.`"
+            "<|tool_call|>`[{\"name\": \"f\", \"arguments\": {\"x\": \"<|end|>\"}}, {\"name\": "
+            "\"g\", \"arguments\": \"no\"}]`<|/tool_call|><|end|><|tool_response|>`done`<|end|>"
+            "<|assistant|>");
+}
+
 TEST(ChatTemplate, TellsTheLineOfWhatItCannotParse) {
   EXPECT_EQ(parse_error("a\n{% if x %}\nb"),
             "m.gguf: line 3: expected 'endif', got the end of the "

@@ -17,6 +17,8 @@ ANSWERS = {
     "function_gemma": (9, "<start_function_call>call:f{x:<escape>a<escape>}<end_function_call>"),
     "command": (10, '<|START_ACTION|>[{"tool_name": "f", "parameters": {}}]<|END_ACTION|>'),
     "hermes": (12, '<think>a</think>b<tool_call>{"name": "f", "arguments": "{}"}</tool_call>'),
+    "hermes_members": (12, 'a\n<tool_call>{"name": "f", "arguments": {"x": "</tool_call>"}, "id": "}"}</tool_call>\n'
+                           '<tool_call>{"arguments": "</tool_call>'),
     "llama": (13, '<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g"}'),
 }
 

@@ -17,6 +17,10 @@ import make_text_goldens as texts
 
 CJK = "[一-龥぀-ゟ゠-ヿ]+"
 CASED = r"\p{Lu}\p{Ll}\p{Lt}"
+UPPER, LOWER = (rf"{case[:-1]}&&[^\p{{Han}}]]" for case in (texts.UPPER, texts.LOWER))
+KIMI_K2 = r"[\p{Han}]+|" + texts.cased(r"\p{N}{1,3}", texts.CONTRACTION + "?").replace(texts.UPPER, UPPER).replace(
+    texts.LOWER, LOWER
+).replace(r"[\r\n/]*", r"[\r\n]*")
 SEQUENCES = {
     "deepseek-v3": [
         r"\p{N}{1,3}",
@@ -35,6 +39,7 @@ SEQUENCES = {
     ],
     "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
     "seed-coder": [texts.llama3(r"\p{N}{1}").replace(r"[^\s\p{L}\p{N}]+[\r\n]*", r"[^\s\p{L}\p{N}\r\n]+")],
+    "kimi-k2": [KIMI_K2],
 }
 # Cased letters that came to Unicode later than the list, and titlecase letters that it leaves out.
 UNLISTED = set("ǅᾈᾉ")

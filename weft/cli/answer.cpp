@@ -11,26 +11,34 @@
 namespace weft::cli {
 namespace {
 
-nlohmann::json to_json(const generate::TextResult& answer, const Session& session, uint64_t seed) {
+nlohmann::json to_json(const generate::TextResult& answer, const Session& session,
+                       const generate::GenerateOptions& options, const text::Tokenizer& tokenizer) {
   const generate::GenerateResult& result = answer.result;
   const auto rate = [](double count, double seconds) {
     return seconds > 0 ? count / seconds : 0.0;
   };
-  return {{"text", answer.text},
-          {"tokens", result.tokens},
-          {"prompt_tokens", result.num_prompt_tokens},
-          {"finish_reason", generate::to_text(result.finish_reason)},
-          {"seed", seed},
-          {"tp", session.group().size()},
-          {"speculation", {{"guessed", result.num_guessed}, {"right", result.num_guessed_right}}},
-          {"timings",
-           {{"load_s", session.load_seconds},
-            {"prefill_s", result.prefill_seconds},
-            {"decode_s", result.decode_seconds},
-            {"prefill_tokens_per_s",
-             rate(static_cast<double>(result.num_prompt_tokens), result.prefill_seconds)},
-            {"decode_tokens_per_s",
-             rate(static_cast<double>(result.tokens.size()), result.decode_seconds)}}}};
+  nlohmann::json object = {
+      {"text", answer.text},
+      {"tokens", result.tokens},
+      {"prompt_tokens", result.num_prompt_tokens},
+      {"finish_reason", generate::to_text(result.finish_reason)},
+      {"seed", options.sampler.seed},
+      {"tp", session.group().size()},
+      {"speculation", {{"guessed", result.num_guessed}, {"right", result.num_guessed_right}}},
+      {"timings",
+       {{"load_s", session.load_seconds},
+        {"prefill_s", result.prefill_seconds},
+        {"decode_s", result.decode_seconds},
+        {"prefill_tokens_per_s",
+         rate(static_cast<double>(result.num_prompt_tokens), result.prefill_seconds)},
+        {"decode_tokens_per_s",
+         rate(static_cast<double>(result.tokens.size()), result.decode_seconds)}}}};
+  if (options.num_logprobs < 0) return object;
+  auto& logprobs = object["logprobs"] = nlohmann::json::array();
+  for (const generate::DrawnToken& token : result.logprobs) {
+    logprobs.push_back(generate::to_json(token, tokenizer));
+  }
+  return object;
 }
 
 }  // namespace
@@ -61,11 +69,11 @@ generate::TextSink answer_sink(const Session& session, const AnswerOptions& opti
 }
 
 int finish_answer(const generate::TextResult& answer, const Session& session,
-                  const AnswerOptions& options) {
+                  const AnswerOptions& options, const text::Tokenizer& tokenizer) {
   if (session.is_root()) {
     TextOutput().write(
         options.is_json
-            ? core::dump_json(to_json(answer, session, options.text.generate.sampler.seed)) + "\n"
+            ? core::dump_json(to_json(answer, session, options.text.generate, tokenizer)) + "\n"
             : "\n");
   }
   return is_interrupted() ? interrupted_status() : 0;

@@ -26,9 +26,9 @@ void show_new_seed(const Session& session, const AnswerOptions& options);
 generate::TextSink answer_sink(const Session& session, const AnswerOptions& options);
 
 /// Prints, on rank 0, what follows an answer: the end of its line, or the object of --json (text,
-/// tokens, prompt_tokens, finish_reason, seed, timings, tp, speculation). Returns the exit code:
-/// 130 after Ctrl-C.
+/// tokens, prompt_tokens, finish_reason, seed, timings, tp, speculation, and logprobs where they
+/// were asked for). Returns the exit code: 130 after Ctrl-C.
 int finish_answer(const generate::TextResult& answer, const Session& session,
-                  const AnswerOptions& options);
+                  const AnswerOptions& options, const text::Tokenizer& tokenizer);
 
 }  // namespace weft::cli

@@ -91,8 +91,7 @@ size_t Engine::reuse_prefix(const std::vector<int64_t>& prompt) {
 
 // Reads the tokens and scores what may follow each of the last `num_rows`, which fit into one
 // piece.
-Engine::Scores Engine::read(std::span<const int64_t> tokens, int64_t num_rows,
-                            const Sampler& sampler) {
+Engine::Scores Engine::read(std::span<const int64_t> tokens, int64_t num_rows, bool needs_logits) {
   at::Tensor last_TD;
   for (size_t start = 0; start < tokens.size(); start += kPrefillTokens) {
     const auto piece = tokens.subspan(start, std::min(kPrefillTokens, tokens.size() - start));
@@ -104,30 +103,45 @@ Engine::Scores Engine::read(std::span<const int64_t> tokens, int64_t num_rows,
   }
   read_.insert(read_.end(), tokens.begin(), tokens.end());
   const at::Tensor last_BTD = last_TD.unsqueeze(0);
-  if (!sampler.needs_logits()) return {{}, likeliest_tokens(*model_, last_BTD)};
+  if (!needs_logits) return {{}, likeliest_tokens(*model_, last_BTD)};
   return {model_->logits(last_BTD).select(0, 0).to(at::kFloat).contiguous(), {}};
 }
 
-int64_t Engine::draw_one(const Scores& scores, size_t row, Sampler& sampler) {
-  if (!sampler.needs_logits()) return scores.likeliest[row];
-  const auto size = static_cast<size_t>(scores.logits_TV.size(1));
-  return sampler.sample({scores.logits_TV.const_data_ptr<float>() + row * size, size});
+std::span<const float> Engine::Scores::logits(size_t row) const {
+  const auto size = static_cast<size_t>(logits_TV.size(1));
+  return {logits_TV.const_data_ptr<float>() + row * size, size};
+}
+
+int64_t Engine::Scores::draw(size_t row, Sampler& sampler) const {
+  return logits_TV.defined() ? sampler.sample(logits(row)) : likeliest[row];
 }
 
 // Row i follows guess i - 1: it is drawn from only if all guesses before it were.
-Engine::Drawn Engine::draw(const Scores& scores, std::span<const int64_t> guesses, Sampler& sampler,
-                           const TokenSink& sink) const {
-  const core::Profiled profiled("draw, broadcast");
+Engine::Drawn Engine::draw(const Scores& scores, std::span<const int64_t> guesses,
+                           Drawing& drawing) {
   Drawn drawn;
-  if (model_->group().rank() != 0) return share(drawn, guesses.size() + 1);
   for (size_t row = 0; row <= guesses.size(); ++row) {
-    const int64_t token = draw_one(scores, row, sampler);
-    drawn.verdict = sink(token);
+    const int64_t token = scores.draw(row, drawing.sampler);
+    drawn.verdict = drawing.sink(token);
     if (drawn.verdict != Verdict::kContinue) break;
     drawn.tokens.push_back(token);
+    if (drawing.num_logprobs >= 0) {
+      drawn.logprobs.push_back(logprobs_of(scores.logits(row), token, drawing.num_logprobs));
+    }
     if (row < guesses.size() && token != guesses[row]) break;
   }
-  return share(drawn, guesses.size() + 1);
+  return drawn;
+}
+
+// By rank 0.
+Engine::Drawn Engine::draw_for_all(const Scores& scores, std::span<const int64_t> guesses,
+                                   Drawing& drawing) const {
+  const core::Profiled profiled("draw, broadcast");
+  Drawn drawn;
+  if (model_->group().rank() == 0) drawn = draw(scores, guesses, drawing);
+  Drawn shared = share(drawn, guesses.size() + 1);
+  shared.logprobs = std::move(drawn.logprobs);
+  return shared;
 }
 
 // Gives what rank 0 has drawn to all ranks.
@@ -139,7 +153,7 @@ Engine::Drawn Engine::share(const Drawn& drawn, size_t most) const {
   at::Tensor shared = at::tensor(fields, at::kLong);
   model_->group().broadcast(shared, 0);
   const auto* data = shared.const_data_ptr<int64_t>();
-  return {{data + 2, data + 2 + data[1]}, static_cast<Verdict>(data[0])};
+  return {{data + 2, data + 2 + data[1]}, static_cast<Verdict>(data[0]), {}};
 }
 
 // Adds the tokens to the result, forgets wrong guesses and returns how many were right: all tokens
@@ -150,6 +164,7 @@ size_t Engine::keep(const Drawn& drawn, size_t num_guesses, GenerateResult& resu
   read_.resize(read_.size() - (num_guesses - right));
   result.num_guessed_right += static_cast<int64_t>(right);
   result.tokens.insert(result.tokens.end(), drawn.tokens.begin(), drawn.tokens.end());
+  result.logprobs.insert(result.logprobs.end(), drawn.logprobs.begin(), drawn.logprobs.end());
   return right;
 }
 
@@ -178,17 +193,17 @@ GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const Genera
   check_biases(options.sampler, model_->config().vocab_size);
   PromptLookup lookup(prompt, most_guesses(options, model_->config()));
   say_if_unguessed(options);
-  Sampler sampler(options.sampler);
-  sampler.begin(prompt);
+  Drawing drawing{Sampler(options.sampler), sink, options.num_logprobs};
+  drawing.sampler.begin(prompt);
   GenerateResult result;
   result.num_prompt_tokens = static_cast<int64_t>(prompt.size());
   auto start = Clock::now();
-  Scores scores = read(std::span(prompt).subspan(reuse_prefix(prompt)), 1, sampler);
+  Scores scores = read(std::span(prompt).subspan(reuse_prefix(prompt)), 1, drawing.needs_logits());
   result.prefill_seconds = core::seconds_since(start);
   start = Clock::now();
   std::vector<int64_t> guesses;
   while (static_cast<int64_t>(result.tokens.size()) < options.max_tokens) {
-    const Drawn drawn = draw(scores, guesses, sampler, sink);
+    const Drawn drawn = draw_for_all(scores, guesses, drawing);
     const size_t right = keep(drawn, guesses.size(), result);
     lookup.learn(static_cast<int64_t>(guesses.size()), static_cast<int64_t>(right));
     for (const int64_t token : drawn.tokens) lookup.add(token);
@@ -202,7 +217,7 @@ GenerateResult Engine::generate(const std::vector<int64_t>& prompt, const Genera
     result.num_guessed += static_cast<int64_t>(guesses.size());
     std::vector<int64_t> next = {result.tokens.back()};
     next.insert(next.end(), guesses.begin(), guesses.end());
-    scores = read(next, static_cast<int64_t>(next.size()), sampler);
+    scores = read(next, static_cast<int64_t>(next.size()), drawing.needs_logits());
   }
   result.decode_seconds = core::seconds_since(start);
   return result;

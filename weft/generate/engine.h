@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "weft/generate/logprobs.h"
 #include "weft/generate/options.h"
 #include "weft/generate/sampler.h"
 #include "weft/models/model.h"
@@ -21,6 +22,8 @@ const char* to_text(FinishReason reason);
 struct GenerateResult {
   /// The new tokens, without the one that ended the text.
   std::vector<int64_t> tokens;
+  /// Their probabilities, on rank 0, where GenerateOptions::num_logprobs asks for them.
+  std::vector<DrawnToken> logprobs;
   FinishReason finish_reason = FinishReason::kLength;
   int64_t num_prompt_tokens = 0;
   /// Tokens that were guessed, and those of them that became the answer's.
@@ -62,6 +65,8 @@ class Engine {
   struct Drawn {
     std::vector<int64_t> tokens;
     Verdict verdict = Verdict::kContinue;
+    /// On rank 0, where they are asked for.
+    std::vector<DrawnToken> logprobs;
   };
   void check_prompt(const std::vector<int64_t>& prompt) const;
   size_t reuse_prefix(const std::vector<int64_t>& prompt);
@@ -69,11 +74,22 @@ class Engine {
   struct Scores {
     at::Tensor logits_TV;
     std::vector<int64_t> likeliest;
+
+    std::span<const float> logits(size_t row) const;
+    int64_t draw(size_t row, Sampler& sampler) const;
   };
-  Scores read(std::span<const int64_t> tokens, int64_t num_rows, const Sampler& sampler);
-  static int64_t draw_one(const Scores& scores, size_t row, Sampler& sampler);
-  Drawn draw(const Scores& scores, std::span<const int64_t> guesses, Sampler& sampler,
-             const TokenSink& sink) const;
+  /// What draws an answer's tokens, and who sees them.
+  struct Drawing {
+    Sampler sampler;
+    const TokenSink& sink;
+    int64_t num_logprobs = -1;
+
+    bool needs_logits() const { return sampler.needs_logits() || num_logprobs >= 0; }
+  };
+  Scores read(std::span<const int64_t> tokens, int64_t num_rows, bool needs_logits);
+  static Drawn draw(const Scores& scores, std::span<const int64_t> guesses, Drawing& drawing);
+  Drawn draw_for_all(const Scores& scores, std::span<const int64_t> guesses,
+                     Drawing& drawing) const;
   Drawn share(const Drawn& drawn, size_t most) const;
   size_t keep(const Drawn& drawn, size_t num_guesses, GenerateResult& result);
   void say_if_unguessed(const GenerateOptions& options);

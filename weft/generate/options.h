@@ -57,6 +57,9 @@ inline constexpr int64_t kUnlimited = INT32_MAX;
 /// With one token before them, as many as FusedAttention reads one by one.
 inline constexpr int64_t kMostGuesses = 15;
 
+/// The most tokens whose probabilities are told beside the one that was drawn.
+inline constexpr int64_t kMostLogprobs = 20;
+
 /// What to generate.
 struct GenerateOptions {
   /// The most new tokens; 0 only reads the prompt, kUnlimited fills the context.
@@ -67,6 +70,8 @@ struct GenerateOptions {
   /// (models::FusedDecoder) bit for bit; modules may add in another order when they read several
   /// tokens, as they may for a prompt.
   int64_t speculate = 0;
+  /// How many of the likeliest tokens to tell with each one, and its own probability; -1: neither.
+  int64_t num_logprobs = -1;
 };
 
 /// What to generate, and where its text ends.

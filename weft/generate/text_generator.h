@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/generate/engine.h"
@@ -79,6 +80,8 @@ class Chat {
   bool fits() const;
   /// Answers what was asked and remembers that. Collective, as TextGenerator::complete.
   TextResult answer(const TextOptions& options, const TextSink& sink);
+  /// What is remembered of the last answer in place of its text.
+  void set_answer(text::Message answer) { messages_.back() = std::move(answer); }
   /// Both at once.
   TextResult reply(const std::string& question, const TextOptions& options, const TextSink& sink);
 

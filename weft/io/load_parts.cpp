@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -63,6 +64,24 @@ std::string where_order(const MatrixRead& read) {
                     core::quote(read.matrix.format.parts.back().tensor));
 }
 
+// bitsandbytes had orders of its own for several GPUs, and says in a byte which it is.
+void check_row_order(const MatrixRead& read) {
+  constexpr const char* kOrders[] = {"row", "col32", "col_turing", "col_ampere"};
+  const TensorMeta& tensor = read.file.require(read.matrix.format.beside.front());
+  const std::string where =
+      core::join(read.file.path(), ": tensor ", core::quote(tensor.name), ": ");
+  core::check<core::FormatError>(tensor.dtype == Dtype::kU8 && tensor.num_bytes == 1, where,
+                                 info(tensor.dtype).name, " of ", tensor.num_bytes,
+                                 " bytes, expected U8 of one");
+  std::array<std::byte, 1> order{};
+  read_shard(read.file, {{}, View::of(tensor)}, order, read.stats);
+  const auto code = std::to_integer<size_t>(order[0]);
+  core::check<core::ConfigError>(code == 0, where, "order ", code, " of numbers (",
+                                 code < std::size(kOrders) ? kOrders[code] : "unknown",
+                                 ") is not supported; supported: 0 (row); save the model anew with "
+                                 "a later bitsandbytes");
+}
+
 }  // namespace
 
 at::Tensor trimmed_plain(at::Tensor read, const MatrixSource& matrix) {
@@ -104,6 +123,19 @@ LoadedMatrix load_awq(const MatrixRead& read) {
   return trimmed(quant::from_awq(parts[0], parts[1], parts[2]), read.matrix);
 }
 
+LoadedMatrix load_awq_rows(const MatrixRead& read) {
+  const std::vector<at::Tensor> parts = load_parts(read);
+  const MatrixFormat& format = read.matrix.format;
+  // Zeros and scales are those of all quant groups; these are of the columns that were read.
+  std::vector<int64_t> groups;
+  for (const Range& range : covering(read.matrix.wanted.columns, format.in_unit)) {
+    for (int64_t column = range.start; column < range.end(); column += format.in_unit) {
+      groups.push_back(column / format.group_size);
+    }
+  }
+  return trimmed(quant::from_awq_rows(parts[0], parts[1], parts[2], groups), read.matrix);
+}
+
 LoadedMatrix load_gptq(const MatrixRead& read) {
   const std::vector<at::Tensor> parts = load_parts_to_repack(read);
   const MatrixFormat& format = read.matrix.format;
@@ -117,9 +149,12 @@ LoadedMatrix load_gptq(const MatrixRead& read) {
 }
 
 LoadedMatrix load_scaled_integers(const MatrixRead& read) {
+  const MatrixFormat& format = read.matrix.format;
+  if (!format.beside.empty()) check_row_order(read);
   std::vector<at::Tensor> parts = load_parts_to_repack(read);
   parts.resize(3);
-  const MatrixFormat& format = read.matrix.format;
+  // A row's largest number, which became 127.
+  if (format.scheme == "bitsandbytes") parts[1] /= 127;
   return trimmed(
       quant::from_scaled_integers({format.bits, parts[0], parts[1], parts[2]}, format.in_unit),
       read.matrix);

@@ -17,6 +17,7 @@ struct MatrixRead {
 LoadedMatrix load_affine(const MatrixRead& read);
 LoadedMatrix load_microscaled(const MatrixRead& read);
 LoadedMatrix load_awq(const MatrixRead& read);
+LoadedMatrix load_awq_rows(const MatrixRead& read);
 LoadedMatrix load_gptq(const MatrixRead& read);
 LoadedMatrix load_scaled_integers(const MatrixRead& read);
 LoadedMatrix load_ordered_integers(const MatrixRead& read);

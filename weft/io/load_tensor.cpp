@@ -198,6 +198,7 @@ constexpr std::array<Decoder, kNumMatrixKinds> kDecoders = {{
     {MatrixKind::kScaledIntegers, load_scaled_integers},
     {MatrixKind::kOrderedIntegers, load_ordered_integers},
     {MatrixKind::kCodebook, load_codebook},
+    {MatrixKind::kAwqRows, load_awq_rows},
 }};
 static_assert([] {
   for (size_t i = 0; i < kDecoders.size(); ++i) {

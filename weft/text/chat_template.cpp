@@ -1,11 +1,13 @@
 #include "weft/text/chat_template.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 
 #include "weft/core/error.h"
 #include "weft/core/hash.h"
+#include "weft/core/json.h"
 #include "weft/text/jinja/eval.h"
 #include "weft/text/jinja/from_json.h"
 #include "weft/text/jinja/syntax/parser.h"
@@ -48,6 +50,9 @@ struct CallStyle {
   bool has_text_arguments = false;
   // It asks whether there is no content, and that is so of a message of calls alone.
   bool may_have_no_content = false;
+  // It takes tools as a text of the system's message and knows neither calls nor results:
+  // Phi-4-mini's. Calls are then words, as the model writes them.
+  bool has_tools_in_messages = false;
 };
 
 jinja::Value calls_value(const std::vector<ToolCall>& calls, const CallStyle& style) {
@@ -66,28 +71,68 @@ jinja::Value calls_value(const std::vector<ToolCall>& calls, const CallStyle& st
   return jinja::Value::list(std::move(items));
 }
 
+bool is_json(const std::string& text) {
+  try {
+    core::parse_json(text, "arguments");
+    return true;
+  } catch (const core::FormatError&) {
+    return false;
+  }
+}
+
+jinja::Text content_text(const Message& message, const CallStyle& style) {
+  jinja::Text content(to_valid_utf8(message.content), true);
+  if (!style.has_tools_in_messages || message.tool_calls.empty()) return content;
+  std::string calls;
+  for (const ToolCall& call : message.tool_calls) {
+    const std::string arguments =
+        is_json(call.arguments) ? call.arguments : core::dump_json(call.arguments);
+    calls += core::join(calls.empty() ? "" : ", ", R"({"name": )", core::dump_json(call.name),
+                        R"(, "arguments": )", arguments, "}");
+  }
+  content.append("<|tool_call|>", false);
+  content.append("[" + calls + "]", true);
+  content.append("<|/tool_call|>", false);
+  return content;
+}
+
 jinja::Value message_value(const Message& message, const CallStyle& style) {
   const bool known = std::find(std::begin(kKnownRoles), std::end(kKnownRoles), message.role) !=
                      std::end(kKnownRoles);
   const bool has_no_content =
       style.may_have_no_content && message.content.empty() && !message.tool_calls.empty();
+  const bool is_result = style.has_tools_in_messages && message.role == "tool";
   std::vector<std::pair<jinja::Value, jinja::Value>> members = {
-      {jinja::Value::text("role"), input_text(message.role, !known)},
-      {jinja::Value::text("content"),
-       has_no_content ? jinja::Value(jinja::None{}) : input_text(message.content, true)}};
+      {jinja::Value::text("role"), input_text(is_result ? "tool_response" : message.role, !known)},
+      {jinja::Value::text("content"), has_no_content
+                                          ? jinja::Value(jinja::None{})
+                                          : jinja::Value::text(content_text(message, style))}};
   const auto add = [&](const char* name, const std::string& text) {
     if (!text.empty()) members.emplace_back(jinja::Value::text(name), input_text(text, true));
   };
   add("tool_call_id", message.tool_call_id);
   add("name", message.name);
   add("reasoning_content", message.reasoning);
+  add("tools", message.tools);
   if (!message.tool_calls.empty()) {
     members.emplace_back(jinja::Value::text("tool_calls"), calls_value(message.tool_calls, style));
   }
   return jinja::Value::dict(std::move(members));
 }
 
-jinja::Value messages_value(const std::vector<Message>& messages, const CallStyle& style) {
+std::vector<Message> with_tools_in_messages(const ChatTemplate::Inputs& inputs) {
+  std::vector<Message> messages = inputs.messages;
+  const bool has_system = !messages.empty() && messages.front().role == "system";
+  if (!has_system) messages.insert(messages.begin(), Message{"system", ""});
+  std::string tools;
+  for (const std::string& tool : inputs.tools) tools += (tools.empty() ? "" : ", ") + tool;
+  messages.front().tools = "[" + tools + "]";
+  return messages;
+}
+
+jinja::Value messages_value(const ChatTemplate::Inputs& inputs, const CallStyle& style) {
+  const bool adds_tools = style.has_tools_in_messages && !inputs.tools.empty();
+  const auto messages = adds_tools ? with_tools_in_messages(inputs) : inputs.messages;
   std::vector<jinja::Value> items;
   for (const Message& message : messages) items.push_back(message_value(message, style));
   return jinja::Value::list(std::move(items));
@@ -103,7 +148,7 @@ jinja::Value tools_value(const std::vector<std::string>& tools) {
 std::vector<std::pair<std::string, jinja::Value>> names_of(const ChatTemplate::Inputs& inputs,
                                                            const CallStyle& style) {
   std::vector<std::pair<std::string, jinja::Value>> names = {
-      {"messages", messages_value(inputs.messages, style)},
+      {"messages", messages_value(inputs, style)},
       {"bos_token", input_text(inputs.bos_token, false)},
       {"eos_token", input_text(inputs.eos_token, false)},
       {"add_generation_prompt", jinja::Value(inputs.add_generation_prompt)},
@@ -147,7 +192,8 @@ std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
   std::optional<jinja::Evaluator> evaluator;
   const CallStyle style = {
       impl_->mentions("['arguments'] +") || impl_->mentions("['arguments']+"),
-      impl_->mentions("['content'] is none") || impl_->mentions("content is none")};
+      impl_->mentions("['content'] is none") || impl_->mentions("content is none"),
+      has_tools_in_messages()};
   try {
     evaluator.emplace(names_of(inputs, style));
     text = evaluator->run(impl_->body);
@@ -165,6 +211,10 @@ std::vector<ChatPiece> ChatTemplate::render(const Inputs& inputs) const {
 }
 
 bool ChatTemplate::mentions(std::string_view words) const { return impl_->mentions(words); }
+
+bool ChatTemplate::has_tools_in_messages() const {
+  return mentions("message['tools']") || mentions("message.tools");
+}
 
 uint64_t ChatTemplate::source_hash() const { return impl_->source_hash; }
 

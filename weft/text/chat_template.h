@@ -27,6 +27,9 @@ struct Message {
   std::string name = {};
   /// What the model has said to itself.
   std::string reasoning = {};
+  /// Of the system's message, for templates that take tools there: their JSON text, which a render
+  /// with Inputs::tools sets.
+  std::string tools = {};
 };
 
 /// A piece of a rendered chat: `is_special` pieces come from the template and may hold control
@@ -60,6 +63,9 @@ class ChatTemplate {
   std::string render_text(const Inputs& inputs) const;
   /// Whether the source has such words: what a template knows shows in them.
   bool mentions(std::string_view words) const;
+  /// Whether it takes tools as a text in the system's message, as Phi-4-mini's does, which was
+  /// trained on functions alone rather than on objects of a type and a function.
+  bool has_tools_in_messages() const;
   /// Hash of the source that it was compiled from.
   uint64_t source_hash() const;
 

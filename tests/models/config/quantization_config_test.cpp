@@ -123,9 +123,6 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
             "ConfigError: DIR/config.json: quantization_config.quant_method: 'aqlm' is not "
             "supported; supported: awq, gptq, mxfp4, fp8, fbgemm_fp8, compressed-tensors, "
             "bitsandbytes, and MLX's own");
-  EXPECT_EQ(method_error({{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}}),
-            "ConfigError: DIR/config.json: quantization_config.load_in_8bit: numbers of 8 bits are "
-            "not supported; supported: load_in_4bit");
   EXPECT_EQ(method_error({{"quant_method", "bitsandbytes"},
                           {"load_in_4bit", true},
                           {"bnb_4bit_quant_storage", "bfloat16"}}),
@@ -138,9 +135,9 @@ TEST(QuantizationConfig, RefusesValuesAndMethodsThatItDoesNotKnow) {
             "ConfigError: DIR/config.json: quantization_config.checkpoint_format: 'marlin' is not "
             "supported; supported: gptq and gptq_v2");
   EXPECT_EQ(method_error(
-                {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"version", "gemv"}}),
-            "ConfigError: DIR/config.json: quantization_config.version: 'gemv' is not supported; "
-            "supported: gemm");
+                {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"version", "Marlin"}}),
+            "ConfigError: DIR/config.json: quantization_config.version: 'marlin' is not supported; "
+            "supported: gemm, gemv, exllama, ipex");
 }
 
 // What is read of a `quantization_config`, or the error.
@@ -156,6 +153,27 @@ std::string stated_config_error(const json& value) {
   folder["quantization"] = nullptr;
   folder["quantization_config"] = value;
   return folder.error();
+}
+
+TEST(QuantizationConfig, ReadsAwqsVersionsAndGroups) {
+  json value = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 64}};
+  EXPECT_EQ(read_stated_config(value).all, (StatedScheme{"awq", 4, 64}));
+  value["group_size"] = -1;
+  for (const char* version : {"gemm", "GEMM", "gemv", "GEMV", "exllama", "ipex"}) {
+    value["version"] = version;
+    EXPECT_EQ(read_stated_config(value).all, (StatedScheme{"awq", 4, 0})) << version;
+  }
+  value["version"] = "gemv_fast";
+  EXPECT_EQ(stated_config_error(value),
+            "ConfigError: DIR/config.json: quantization_config.version: 'gemv_fast' is not "
+            "supported; supported: gemm, gemv, exllama, ipex");
+}
+
+TEST(QuantizationConfig, ReadsTheBitsOfBitsandbytes) {
+  json value = {{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}};
+  EXPECT_EQ(read_stated_config(value).all, (StatedScheme{"bitsandbytes", 8, 0}));
+  value = {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"load_in_8bit", false}};
+  EXPECT_EQ(read_stated_config(value).all, (StatedScheme{"bitsandbytes", 4, 0}));
 }
 
 json compressed(const json& weights) {

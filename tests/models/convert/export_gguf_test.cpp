@@ -25,15 +25,16 @@ using testing::TempDir;
 
 // Those whose GGUF form another program has written.
 const std::vector<std::string> kExportedFamilies = {
-    "llama", "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",  "mixtral",
-    "qwen2", "qwen3",      "qwen2_moe",    "qwen3_moe",    "smollm3",    "granite",  "phi3",
-    "olmo2", "gemma2",     "gemma3",       "ministral3",   "glm4",       "glm4_moe", "deepseek_v3",
-    "lfm2",  "qwen3_next", "qwen3_5",      "phi3_long",    "phi3_short"};
+    "llama",     "llama_bias", "llama_linear", "llama_llama3", "llama_yarn", "mistral",
+    "mixtral",   "qwen2",      "qwen3",        "qwen2_moe",    "qwen3_moe",  "smollm3",
+    "granite",   "phi3",       "olmo2",        "gemma2",       "gemma3",     "ministral3",
+    "glm4",      "glm4_moe",   "deepseek_v3",  "lfm2",         "qwen3_next", "qwen3_5",
+    "phi3_long", "phi3_short", "gemma4",       "gemma4_small"};
 
 // The same, whose experts folders have in more than one form.
 std::vector<std::string> families_with_stacks() {
   std::vector<std::string> names = kExportedFamilies;
-  names.insert(names.end(), {"gpt_oss", "qwen3_5_moe"});
+  names.insert(names.end(), {"gpt_oss", "qwen3_5_moe", "gemma4_moe"});
   return names;
 }
 
@@ -63,7 +64,7 @@ at::Tensor logits_of_file(const std::string& model, const at::Tensor& ids_BT, co
 }
 
 // Every tensor of `expected` is in `got` with these numbers, and no other; norms to `norm_error`,
-// and to rounding what is computed.
+// and to rounding what is computed: processors round powers and exponentials in different ways.
 void expect_same_numbers(const io::TensorFile& got, const io::TensorFile& expected,
                          double norm_error = 0) {
   EXPECT_EQ(got.tensors().size(), expected.tensors().size());
@@ -72,7 +73,8 @@ void expect_same_numbers(const io::TensorFile& got, const io::TensorFile& expect
     EXPECT_EQ(got.require(tensor.name).shape, tensor.shape) << tensor.name;
     const at::Tensor own = io::load_tensor(got, tensor.name, at::kFloat);
     const at::Tensor other = io::load_tensor(expected, tensor.name, at::kFloat);
-    const bool is_computed = tensor.name == "rope_freqs.weight" || tensor.name.ends_with("A_log");
+    const bool is_computed = tensor.name == "rope_freqs.weight" || tensor.name.ends_with("ssm_a") ||
+                             tensor.name.ends_with("A_log");
     const bool is_norm = tensor.name.find("norm") != std::string::npos;
     EXPECT_TRUE(is_computed ? at::allclose(own, other, 1e-6, 1e-6)
                             : at::allclose(own, other, 0, is_norm ? norm_error : 0))
@@ -162,10 +164,6 @@ TEST(ExportWeights, WritesTheFolderOfAGgufOfGemma4) {
     const at::Tensor logits_TV = logits_of_file(dir.path(), expected.ids_BT, Group());
     EXPECT_LE((logits_TV - expected.logits_TV).abs().max().item<double>(), 1e-4);
   }
-  const TempDir dir;
-  EXPECT_EQ(replaced(error_text([&] { to_gguf(dir, "gemma4"); }), dir.path(), "DIR"),
-            "ConfigError: DIR/gemma4: the family 'gemma4_text' can't be written as GGUF; keep the "
-            "folder");
 }
 
 TEST(ExportWeights, WritesExpertsThatAreStackedEachByItself) {

@@ -85,7 +85,8 @@ TEST(Decoder, GivesTheLogitsOfThePublishedImplementation) {
 // The folder of a model of texts and pictures around one of texts: longer names, and tensors that
 // only it has.
 void write_around(const testing::TempDir& dir, const std::string& name, const std::string& type,
-                  const std::vector<std::string>& others) {
+                  const std::vector<std::string>& others,
+                  const std::string& prefix = "model.language_model.") {
   constexpr size_t kLengthBytes = 8, kExtra = 4;
   const std::string file =
       core::read_text_file(test::family_path(name, "model.safetensors"), 1 << 20);
@@ -96,7 +97,8 @@ void write_around(const testing::TempDir& dir, const std::string& name, const st
   nlohmann::json longer;
   for (const auto& [key, value] : header.items()) {
     const bool is_within = key.starts_with("model.");
-    longer[is_within ? "model.language_model." + key.substr(6) : key] = value;
+    const bool is_head = key == "lm_head.weight" && prefix.starts_with("language_model.");
+    longer[is_within ? prefix + key.substr(6) : is_head ? "language_model." + key : key] = value;
   }
   for (const std::string& extra : others) {
     longer[extra] = {
@@ -130,6 +132,18 @@ TEST(Decoder, ReadsTheModelOfTextsWithinOneOfTextsAndPictures) {
     const auto expected = test::read_reference(test::family_path(c.name, "ref.safetensors"));
     const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());
     expect_near_logits(logits_of(*loaded.model, expected.ids_BT), expected.logits_TV, c.name);
+  }
+}
+
+TEST(Decoder, ReadsTheModelOfTextsWithinOneAsMlxNamesIt) {
+  for (const auto& [name, type] :
+       {std::pair{"qwen3_5", "qwen3_5"}, {"gemma4", "gemma4"}, {"gemma4_moe", "gemma4"}}) {
+    const testing::TempDir dir;
+    write_around(dir, name, type, {"vision_tower.std_bias", "embed_vision.x.weight"},
+                 "language_model.model.");
+    const auto expected = test::read_reference(test::family_path(name, "ref.safetensors"));
+    const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());
+    expect_near_logits(logits_of(*loaded.model, expected.ids_BT), expected.logits_TV, name);
   }
 }
 

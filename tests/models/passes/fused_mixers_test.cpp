@@ -22,9 +22,6 @@ const std::vector<std::string> kMixed = {
     "deepseek_v2",  "deepseek_v2_lite", "deepseek_v3", "deepseek_v3_halves",
     "glm4_moe_lite"};
 
-// The first of them, whose other layers are recurrent.
-constexpr int64_t kNumRecurrent = 4;
-
 at::Tensor mixed_ids(int64_t batch, int64_t tokens) {
   return at::arange(batch * tokens).mul(31).remainder(61).view({batch, tokens});
 }
@@ -38,13 +35,14 @@ double relative_error(const at::Tensor& got_BTD, const at::Tensor& expected_BTD,
   return std::sqrt(sum.item<double>()) / expected_BTD.norm().item<double>();
 }
 
-void expect_what_modules_give(const std::vector<std::string>& families, int64_t activation_bits,
-                              double bound) {
+// Activations have 16 bits: with 8, rounding moves scores of experts so far that several rows take
+// other experts, and how many do depends on the processor.
+TEST(FusedMixers, GiveWhatTheModulesGive) {
   test::on_ranks(
       [&](const Group& group) {
         const c10::InferenceMode inference;
-        for (const std::string& name : families) {
-          const auto model = test::enlarged_family(name, group, activation_bits);
+        for (const std::string& name : kMixed) {
+          const auto model = test::enlarged_family(name, group, 16);
           ASSERT_TRUE(dynamic_cast<ReadsEach&>(*model).reads_each(model->make_cache(1, 1))) << name;
           // The second is long enough for ranks to share its rows.
           for (const auto& [ids_BT, pieces] :
@@ -53,21 +51,11 @@ void expect_what_modules_give(const std::vector<std::string>& families, int64_t 
             const at::Tensor whole_BTD = model->forward(ids_BT, nullptr);
             const at::Tensor got_BTD = test::in_pieces(*model, ids_BT, pieces);
             const bool has_experts = model->config().experts.num_experts > 0;
-            EXPECT_LE(relative_error(got_BTD, whole_BTD, has_experts), bound) << name;
+            EXPECT_LE(relative_error(got_BTD, whole_BTD, has_experts), 1e-3) << name;
           }
         }
       },
       {1, 2});
-}
-
-TEST(FusedMixers, GiveWhatTheModulesGive) {
-  expect_what_modules_give({kMixed.begin(), kMixed.begin() + kNumRecurrent}, 8, 0.02);
-}
-
-// Where modules multiply latents in float, this pass rounds them.
-TEST(FusedMixers, GiveWhatTheModulesGiveOfLatents) {
-  const std::vector<std::string> latent(kMixed.begin() + kNumRecurrent, kMixed.end());
-  expect_what_modules_give(latent, 16, 1e-3);
 }
 
 // Sequences of a shared cache and of caches of their own, longer than what is computed together.

@@ -25,6 +25,7 @@ TEST(Families, AreKnownByTheirTemplates) {
   EXPECT_EQ(format("<|tool_call>call:<tool_call|>"), ToolFormat::kGemma4);
   EXPECT_EQ(format("<start_function_call>"), ToolFormat::kFunctionGemma);
   EXPECT_EQ(format("<|tool_call|>"), ToolFormat::kPhi4);
+  EXPECT_EQ(format("<|tool|> + message.tools + <|/tool|>"), ToolFormat::kPhi4);
   EXPECT_EQ(format("<|START_ACTION|>"), ToolFormat::kCommand);
 }
 

@@ -63,6 +63,14 @@ TEST(RoundTrip, OfPublishedForms) {
   const std::string mistral = published("mistral_nemo_tools");
   EXPECT_EQ(calls_of(mistral, part_of(mistral, "[/INST]", "[TOOL_RESULTS]")),
             json::parse(R"([["weather", {"city": "Köln"}]])"));
+  const std::string phi = published("../phi4_mini_tools");
+  const text::Message message = {
+      "assistant", "", {{"1", "f", R"({"text": "a \"b\"\n", "count": 3})"}, {"2", "g", "{}"}}};
+  const std::string text = rendered(phi, {{"user", "Hi"}, message});
+  const std::string begin = "<|assistant|>";
+  const size_t at = text.find(begin) + begin.size();
+  EXPECT_EQ(calls_of(phi, text.substr(at, text.rfind("<|end|>") - at)),
+            json::parse(R"([["f", {"text": "a \"b\"\n", "count": 3}], ["g", {}]])"));
 }
 
 // The forms in which other families' templates write calls.
@@ -99,6 +107,23 @@ TEST(RoundTrip, OfOtherForms) {
       "f.name + '<|channel|>commentary json<|message|>' }}{{ f.arguments|tojson }}";
   EXPECT_EQ(calls_of(harmony, rendered(harmony, {message})),
             json::parse(R"([["f", {"text": "a \"b\"\n", "count": 3}]])"));
+}
+
+// Kimi's template writes an id for the function's name, of a result, too.
+TEST(RoundTrip, OfIds) {
+  const std::string source =
+      "{% for m in messages %}{% for c in m.tool_calls %}<|tool_call_begin|>{{ c.id }}"
+      "<|tool_call_argument_begin|>{{ c.function.arguments | tojson }}<|tool_call_end|>{% endfor %}"
+      "{% if m.role == 'tool' %}## Return of {{ m.tool_call_id }}: {{ m.content }}{% endif %}"
+      "{% endfor %}";
+  const std::string text =
+      "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"count\": 1}<|tool_call_end|>"
+      "<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_call_end|>";
+  AnswerParser parser(test::options_of(ToolFormat::kKimi));
+  const auto calls = parser.push(text).calls;
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(rendered(source, {{"assistant", "", calls}, {"tool", "2", {}, calls[1].id}}),
+            text + "## Return of functions.g:1: 2");
 }
 
 }  // namespace

@@ -156,6 +156,14 @@ TEST_F(ToolTag, TakesSeveralCallsWhereTheyMayCome) {
   const TagGrammar one(ToolFormat::kDeepSeekV31, true, {ToolChoice::Kind::kRequired, "", false});
   EXPECT_EQ(one.takes(begin + call + call + end), (begin + call).size());
   EXPECT_EQ(one.takes(begin + call + end), std::string::npos);
+  // Each has an id of its own.
+  const TagGrammar kimi(ToolFormat::kKimi, true, kAny);
+  const std::string first = "<|tool_calls_section_begin|><|tool_call_begin|>functions.g:";
+  const std::string argument = "<|tool_call_argument_begin|>{}<|tool_call_end|>";
+  EXPECT_EQ(kimi.takes(first + "7" + argument + "<|tool_call_begin|>functions.g:12" + argument +
+                       "<|tool_calls_section_end|>"),
+            std::string::npos);
+  EXPECT_EQ(kimi.takes(first + argument), first.size());
 }
 
 TEST_F(ToolTag, LetsTheModelThinkFirst) {

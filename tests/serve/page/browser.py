@@ -1,25 +1,32 @@
 #!/usr/bin/env python3
-"""Uses the chat page in a real browser: browser.py URL [SCREENSHOTS] prints "used" where all is well.
+"""Uses the chat page in a browser, as people do: browser.py WEFT MODEL [SCREENSHOTS]. Ends with 1 if anything is wrong.
 
-Needs selenium, chromium and chromedriver; with selenium-axe-python, the page's accessibility is audited, too. URL is
-a running `weft serve` with the model of set-up. With SCREENSHOTS, a folder, pictures of the page are left there.
+It starts a `weft serve` of its own. Needs chromium with its driver, selenium, and axe, which audits the page's
+accessibility; `./start --tests setup` installs them. Where one is missing it ends with 77, which ctest counts as skipped,
+or with 1 where WEFT_REQUIRE is set. With SCREENSHOTS, a folder, pictures of the page are left there.
 """
 
 import json
+import os
 import pathlib
+import shutil
 import sys
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
-
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[3] / ".deps/python")]
 try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
     from selenium_axe_python import Axe
-except ImportError:
-    Axe = None
+except ImportError as error:
+    print(f"{error}; for this test run: ./start --tests setup")
+    sys.exit(1 if os.environ.get("WEFT_REQUIRE") else 77)
 
+from server import Server
+
+DRIVER = shutil.which("chromedriver")
 PATIENCE_S = 100
 FRANCE = "What is the capital of France?"
 HOSTILE = """## Two sums
@@ -55,7 +62,7 @@ class Page:
         for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.browser = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+        self.browser = webdriver.Chrome(options=options, service=Service(DRIVER))
         self.resize(1280, 860)
         self.browser.get(url)
         self.wait(lambda: self.one("#model").text != "")
@@ -99,8 +106,6 @@ class Page:
         self.click("Save")
 
     def audit(self, where):
-        if Axe is None:
-            return
         axe = Axe(self.browser)
         axe.inject()
         found = [each for each in axe.run()["violations"] if each["impact"] in ("serious", "critical")]
@@ -208,18 +213,22 @@ def asks_nobody_else(page):
 
 
 def main():
-    pictures = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    page = Page(sys.argv[1], pictures)
-    try:
-        for case in (asks_and_counts, stops_edits_and_tries_again, keeps_several_chats, shows_markdown_safely,
-                     looks_right_everywhere, asks_nobody_else):
-            case(page)
-    except Exception:
-        page.picture("failed")
-        raise
-    finally:
-        page.browser.quit()
-    print("used")
+    if DRIVER is None:
+        print("no chromedriver; for this test run: ./start --tests setup")
+        sys.exit(1 if os.environ.get("WEFT_REQUIRE") else 77)
+    weft, model, *more = sys.argv[1:]
+    pictures = pathlib.Path(more[0]) if more else None
+    with Server(weft, model) as server:
+        page = Page(f"http://127.0.0.1:{server.port}/", pictures)
+        try:
+            for case in (asks_and_counts, stops_edits_and_tries_again, keeps_several_chats, shows_markdown_safely,
+                         looks_right_everywhere, asks_nobody_else):
+                case(page)
+        except Exception:
+            page.picture("failed")
+            raise
+        finally:
+            page.browser.quit()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// The chat page: its files and their header fields, and its use in a browser where there is one.
+// The chat page: its files and their header fields. browser.py uses it as people do.
 #include "weft/serve/page/page.h"
 
 #include <gtest/gtest.h>
@@ -96,21 +96,6 @@ TEST(Page, IsThereUnlessItIsTurnedOff) {
     EXPECT_EQ(weft::test::run_command({"python3", "-c", code}).out,
               is_off ? "404\n" : "text/html; charset=utf-8\n");
   }
-}
-
-TEST(Page, IsUsedInABrowser) {
-  const auto found = weft::test::run_command({"python3", "-c", "import selenium"});
-  if (found.status != 0 || ::access("/usr/bin/chromedriver", X_OK) != 0) {
-    GTEST_SKIP() << "no chromedriver, or no selenium for python3";
-  }
-  const std::string port = cli::free_port();
-  weft::test::BackgroundCommand server(cli::weft_command({"serve", "--port", port}),
-                                       cli::with_model());
-  ASSERT_TRUE(server.wait_for_output("/v1"));
-  const auto used = weft::test::run_command(
-      {"python3", WEFT_SOURCE_DIR "/tests/serve/page/browser.py", "http://127.0.0.1:" + port + "/"},
-      {.timeout = std::chrono::minutes(5)});
-  EXPECT_EQ(used.out, "used\n") << used.err;
 }
 
 }  // namespace

@@ -2,8 +2,11 @@
 // tools/make_tokenizer_json_goldens.py.
 #include <gtest/gtest.h>
 
+#include "tests/core/temp_dir.h"
 #include "tests/text/tokenizer_json/tokenizer_file.h"
 #include "weft/text/chat_template.h"
+#include "weft/text/tokenizer_json/gguf_vocabulary.h"
+#include "weft/text/tokenizer_json/write_tokenizer_json.h"
 #include "weft/text/unicode/utf8.h"
 
 namespace weft::text {
@@ -117,6 +120,32 @@ TEST(GgufVocabulary, OfMarkedSpacesAndMergesEncodesAsTheFolders) {
   expect_results<std::string>("gemma", "decoded", [&](const std::string& text) {
     return to_valid_utf8(tokenizer.decode(tokenizer.encode_with_special(text), true));
   });
+}
+
+// What is written of such a folder, and what becomes of it as a folder again.
+TEST(GgufVocabulary, OfMarkedSpacesAndMergesIsMadeOfAFolder) {
+  const testing::TempDir dir;
+  dir.write("tokenizer.json", shape_text("gemma"));
+  const Vocabulary vocabulary = read_gguf_vocabulary(dir.path(), true);
+  EXPECT_EQ(vocabulary.model, "gemma4");
+  EXPECT_EQ(vocabulary.pre_tokenizer, "");
+  const Tokenizer gguf = Tokenizer::make(vocabulary, "g");
+  const Tokenizer folder =
+      Tokenizer::make(parse_tokenizer_json(to_tokenizer_json(vocabulary, "t"), "t.json"));
+  for (const Tokenizer& tokenizer : {gguf, folder}) {
+    expect_results<Ids>("gemma", "plain",
+                        [&](const std::string& text) { return tokenizer.encode(text); });
+    expect_results<Ids>("gemma", "special", [&](const std::string& text) {
+      return tokenizer.encode_with_special(text);
+    });
+  }
+  EXPECT_EQ(message_of<core::ConfigError>([&] { read_gguf_vocabulary(dir.path()); }),
+            dir.at("tokenizer.json") +
+                ": a SentencePiece tokenizer, expected byte-level BPE; convert its GGUF instead");
+  dir.write("tokenizer.json", shape_text("llama2"));
+  EXPECT_EQ(message_of<core::ConfigError>([&] { read_gguf_vocabulary(dir.path(), true); }),
+            dir.at("tokenizer.json") +
+                ": cuts texts otherwise than GGUF's tokenizer of Gemma 4; keep the folder");
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, TokenizerJsonGoldens, ::testing::ValuesIn(shape_names()),

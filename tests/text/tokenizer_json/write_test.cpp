@@ -96,7 +96,7 @@ TEST(WriteTokenizerJson, RefusesAnUnknownKind) {
   Vocabulary vocabulary = golden_vocabulary("gpt-2");
   vocabulary.model = "bert";
   EXPECT_EQ(message_of<core::ConfigError>([&] { to_tokenizer_json(vocabulary, "x.gguf"); }),
-            "x.gguf: tokenizer model: expected gpt2 or llama, got 'bert'");
+            "x.gguf: tokenizer model: expected gpt2, llama or gemma4, got 'bert'");
 }
 
 }  // namespace

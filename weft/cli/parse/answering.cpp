@@ -118,6 +118,10 @@ void add_answer_flags(CLI::App& app, AnswerOptions& options, const std::string& 
                  "a regular expression that the whole answer matches (default: none)");
   add_speculate_flag(app, options.text.generate.speculate);
   add_sampler_flags(app, options.text.generate.sampler);
+  app.add_option("--logprobs", options.text.generate.num_logprobs,
+                 "tell ln of each new token's probability, and those of so many of the likeliest; "
+                 "needs --json (default: none)")
+      ->check(whole_number(0, generate::kMostLogprobs));
   app.add_flag("--json", options.is_json, about_json);
 }
 
@@ -126,6 +130,8 @@ void check_answer_flags(AnswerOptions& options) {
   generate::GenerateOptions& generate = options.text.generate;
   if (generate.max_tokens < 0) generate.max_tokens = generate::kUnlimited;
   generate::check_sampler(generate.sampler);
+  check<ConfigError>(generate.num_logprobs < 0 || options.is_json,
+                     "--logprobs: without --json, which tells them; give it, too");
 }
 
 }  // namespace weft::cli

@@ -5,6 +5,7 @@
 #include "weft/cli/answer.h"
 #include "weft/cli/model/session.h"
 #include "weft/cli/streams.h"
+#include "weft/cli/talk/channels.h"
 #include "weft/cli/talk/notes.h"
 #include "weft/cli/talk/settings.h"
 #include "weft/cli/talk/talk.h"
@@ -24,14 +25,16 @@ text::ChatTemplate required_template(const Session& session) {
   return *found;
 }
 
-int ask(generate::Chat& chat, int64_t context, const Session& session, const ChatOptions& options) {
+int ask(generate::Chat& chat, const generate::TextGenerator& generator, Channels& channels,
+        const Session& session, const ChatOptions& options) {
   const std::string question = given_text(session, options.prompt, options.prompt_file);
-  const auto answer =
-      chat.reply(question, options.answer.text, answer_sink(session, options.answer));
-  const int status = finish_answer(answer, session, options.answer);
+  auto answer = chat.reply(question, channels.with_marks(options.answer.text),
+                           channels.begin(answer_sink(session, options.answer)));
+  channels.finish(answer);
+  const int status = finish_answer(answer, session, options.answer, generator.tokenizer());
   if (session.is_root() && !options.answer.is_json) {
-    note_if_cut(answer.result, options.answer, context, "-n");
-    note_speed(answer.result, context);
+    note_if_cut(answer.result, options.answer, generator.context(), "-n");
+    note_speed(answer.result, generator.context());
   }
   return status;
 }
@@ -70,8 +73,8 @@ void share_signals(const Session& session, const std::optional<Talk>& talk) {
   if (!session.is_root()) std::signal(SIGINT, SIG_IGN);
 }
 
-int talk(generate::Chat& chat, generate::TextGenerator& generator, const Session& session,
-         const ChatOptions& options) {
+int talk(generate::Chat& chat, generate::TextGenerator& generator, Channels& channels,
+         const Session& session, const ChatOptions& options) {
   AnswerOptions answer = options.answer;
   show_new_seed(session, answer);
   std::optional<Talk> led;
@@ -84,8 +87,9 @@ int talk(generate::Chat& chat, generate::TextGenerator& generator, const Session
     turn = share_turn(session, turn);
     if (!turn.goes_on) return is_interrupted() ? interrupted_status() : 0;
     if (!led) apply_changes(answer, turn.changes);
-    const auto result = chat.answer(led ? led->text_options() : answer.text,
-                                    led ? led->sink() : generate::TextSink());
+    auto result = chat.answer(channels.with_marks(led ? led->text_options() : answer.text),
+                              channels.begin(led ? led->sink() : generate::TextSink()));
+    chat.set_answer(channels.finish(result));
     if (led) led->finish(result);
   }
 }
@@ -97,10 +101,11 @@ int chat_on_ranks(const ModelOptions& model, const dist::World& world, const Cha
   const std::string system =
       options.system_file.empty() ? options.system : given_text(session, "", options.system_file);
   generate::TextGenerator generator = make_generator(session, options.answer);
+  Channels channels(chat_template, generator.tokenizer());
   generate::Chat chat(generator, std::move(chat_template), system);
   const bool talks = options.prompt.empty() && options.prompt_file.empty();
-  return talks ? talk(chat, generator, session, options)
-               : ask(chat, generator.context(), session, options);
+  return talks ? talk(chat, generator, channels, session, options)
+               : ask(chat, generator, channels, session, options);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ int generate_on_ranks(const ModelOptions& model, const dist::World& world,
   const std::string prompt = given_text(session, options.prompt, options.prompt_file);
   const auto answer =
       generator.complete(prompt, options.answer.text, answer_sink(session, options.answer));
-  return finish_answer(answer, session, options.answer);
+  return finish_answer(answer, session, options.answer, generator.tokenizer());
 }
 
 }  // namespace

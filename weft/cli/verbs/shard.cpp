@@ -36,7 +36,10 @@ std::string whole_matrices(const io::TensorFile& file) {
   for (const io::TensorMeta& tensor : file.tensors()) {
     if (tensor.dtype == io::Dtype::kF8E4M3) return "F8_E4M3";
     if (tensor.name.ends_with(".qweight")) return "AWQ or GPTQ";
-    if (tensor.name.ends_with(".weight.quant_map")) return "bitsandbytes";
+    const std::string base = tensor.name.substr(0, tensor.name.rfind('.') + 1);
+    if (tensor.name.ends_with(".weight.quant_map") || file.find(base + "SCB") != nullptr) {
+      return "bitsandbytes";
+    }
     if (tensor.name.ends_with(".weight_packed") || tensor.dtype == io::Dtype::kI8) {
       return "compressed-tensors' integers";
     }

@@ -5,6 +5,7 @@
 
 #include "weft/core/error.h"
 #include "weft/io/matrices/codebook.h"
+#include "weft/io/matrices/packed_columns.h"
 #include "weft/io/matrices/scaled_integers.h"
 #include "weft/io/matrices/stored_matrix.h"
 
@@ -16,16 +17,6 @@ using core::FormatError;
 using core::join;
 using core::list_text;
 using core::quote;
-
-bool is_word(Dtype dtype) { return dtype == Dtype::kU32 || dtype == Dtype::kI32; }
-
-// Sizes of the last two dims.
-int64_t rows_of(const TensorMeta& tensor) {
-  return tensor.shape.size() < 2 ? 0 : tensor.shape[tensor.shape.size() - 2];
-}
-int64_t columns_of(const TensorMeta& tensor) {
-  return tensor.shape.empty() ? 0 : tensor.shape.back();
-}
 
 // --- One tensor: plain numbers, or GGUF's blocks.
 
@@ -231,78 +222,6 @@ MatrixFormat describe_bare(const StoredMatrix& matrix) {
   return format;
 }
 
-// --- AutoAWQ's and AutoGPTQ's: <base>.qweight, .qzeros and .scales, all of them [in, out]; AWQ
-// packs along `out`, GPTQ along `in`.
-
-bool is_gptq(const StoredMatrix& matrix) { return matrix.find("qweight") != nullptr; }
-
-bool is_awq(const StoredMatrix& matrix) {
-  return is_gptq(matrix) && rows_of(matrix.part("qweight")) == matrix.in();
-}
-
-// What the two have in common, for `bits` that the shapes say.
-MatrixFormat describe_columns(const StoredMatrix& matrix, MatrixKind kind, int64_t bits) {
-  const TensorMeta& weight = matrix.part("qweight");
-  const TensorMeta& zeros = matrix.part("qzeros");
-  const TensorMeta& scales = matrix.part("scales");
-  const int64_t in = matrix.in(), out = matrix.out(), groups = rows_of(scales);
-  const bool has_bits = bits == 4 || (kind == MatrixKind::kGptq && (bits == 2 || bits == 8));
-  const bool fits =
-      is_word(weight.dtype) && is_word(zeros.dtype) && has_bits && groups > 0 && in % groups == 0;
-  const int64_t per_word = fits ? kWordBits / bits : 1;
-  check<FormatError>(
-      fits && out % per_word == 0 && (in / groups) % per_word == 0, matrix.where(weight), "packed ",
-      list_text(weight.shape), " with scales ", list_text(scales.shape),
-      kind == MatrixKind::kAwq ? ", expected a 4-bit AWQ matrix of ["
-                               : ", expected a GPTQ matrix of 2, 4 or 8 bits and of [",
-      out, ", ", in, "]");
-  MatrixFormat format;
-  format.kind = kind;
-  format.scheme = kind == MatrixKind::kAwq ? "awq" : "gptq";
-  format.bits = bits;
-  format.group_size = format.in_unit = in / groups;
-  format.out_unit = per_word;
-  format.text = join(format.scheme, " ", bits, "-bit g", format.group_size);
-  matrix.check_floating(scales);
-  matrix.check_shape(zeros, groups, out / per_word);
-  matrix.check_shape(scales, groups, out);
-  add_part(format, ".qweight", 1, 0);
-  MatrixPart& packed_zeros = add_part(format, ".qzeros", 1, 0);
-  packed_zeros.per_out = per_word;
-  packed_zeros.per_in = format.group_size;
-  add_part(format, ".scales", 1, 0).per_in = format.group_size;
-  return format;
-}
-
-// Bits of a value of which `count` fill `words`; 0 if there are none.
-int64_t bits_of(int64_t words, int64_t count) { return count > 0 ? words * kWordBits / count : 0; }
-
-MatrixFormat describe_awq(const StoredMatrix& matrix) {
-  const TensorMeta& weight = matrix.part("qweight");
-  MatrixFormat format =
-      describe_columns(matrix, MatrixKind::kAwq, bits_of(columns_of(weight), matrix.out()));
-  matrix.check_shape(weight, matrix.in(), matrix.out() / format.out_unit);
-  format.parts[0].per_out = format.out_unit;
-  const TensorMeta* index = matrix.find("g_idx");
-  if (index != nullptr) {
-    core::fail<FormatError>(matrix.where(*index), "expected none beside an AWQ matrix");
-  }
-  return format;
-}
-
-MatrixFormat describe_gptq(const StoredMatrix& matrix) {
-  const TensorMeta& weight = matrix.part("qweight");
-  MatrixFormat format =
-      describe_columns(matrix, MatrixKind::kGptq, bits_of(rows_of(weight), matrix.in()));
-  matrix.check_shape(weight, matrix.in() / format.out_unit, matrix.out());
-  format.parts[0].per_in = format.out_unit;
-  const TensorMeta* index = matrix.find("g_idx");
-  if (index == nullptr) return format;
-  matrix.check_order(*index);
-  add_part(format, ".g_idx", -1, 0);
-  return format;
-}
-
 // One stored format: what it is recognized by, and its parts and units, checked.
 struct FormatRow {
   MatrixKind kind;
@@ -312,16 +231,18 @@ struct FormatRow {
 
 // A row comes before those that it is a special case of. How the parts are decoded stands in
 // load_tensor.cpp's table, which has a row for each of these.
-constexpr std::array<FormatRow, kNumMatrixKinds + 2> kFormats = {{
+constexpr std::array<FormatRow, kNumMatrixKinds + 3> kFormats = {{
     {MatrixKind::kMicroscaled, has_byte_blocks, describe_byte_blocks},
     {MatrixKind::kCodebook, has_codebook, describe_codebook},
     {MatrixKind::kDense, is_bare, describe_bare},
+    {MatrixKind::kAwqRows, is_awq_rows, describe_awq_rows},
     {MatrixKind::kAwq, is_awq, describe_awq},
     {MatrixKind::kGptq, is_gptq, describe_gptq},
     {MatrixKind::kMicroscaled, has_words_and_byte_scales, describe_microscaled},
     {MatrixKind::kAffine, has_words, describe_affine},
     {MatrixKind::kGgufBlocks, has_blocks, describe_one_tensor},
     {MatrixKind::kScaledFloats, has_float_bytes, describe_scaled_floats},
+    {MatrixKind::kScaledIntegers, has_byte_rows, describe_byte_rows},
     {MatrixKind::kScaledIntegers, has_scaled_integers, describe_scaled_integers},
     {MatrixKind::kDense, is_anything, describe_one_tensor},
 }};

@@ -26,15 +26,18 @@ enum class MatrixKind {
   /// E4M3 numbers of 8 bits, and floating scales: one for each block, one a row, or one for all.
   kScaledFloats,
   /// compressed-tensors' integers: packed in 32-bit words along `in` or of 8 bits, a scale for each
-  /// quant group or row, and perhaps zero points packed along `out`.
+  /// quant group or row, and perhaps zero points packed along `out`; bitsandbytes' of 8 bits.
   kScaledIntegers,
   /// GPTQ's or compressed-tensors' whose columns belong to quant groups in any order (act-order).
   kOrderedIntegers,
   /// bitsandbytes' nf4 and fp4: codes of 4 bits, the 16 numbers that they stand for, and a scale
   /// for each block of codes, whatever rows they are of.
   kCodebook,
+  /// AutoAWQ's of version gemv: 4-bit integers packed along `in`, zeros and scales of each row's
+  /// quant groups, which are padded.
+  kAwqRows,
 };
-inline constexpr size_t kNumMatrixKinds = 10;
+inline constexpr size_t kNumMatrixKinds = 11;
 
 /// Whether io::load_matrix makes plain numbers of it.
 inline bool makes_plain(MatrixKind kind) {
@@ -103,7 +106,8 @@ struct MatrixFormat {
   std::string text;
   std::vector<MatrixPart> parts;
   /// Tensors that are read whole with any part of the matrix: the scales of kScaledFloats; of
-  /// kCodebook what is said of it, the 16 numbers, and one or three for scales.
+  /// kCodebook what is said of it, the 16 numbers, and one or three for scales; of bitsandbytes' 8
+  /// bits the order of numbers.
   std::vector<std::string> beside;
 };
 

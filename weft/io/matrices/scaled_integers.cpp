@@ -95,7 +95,52 @@ void add_zeros(const StoredMatrix& matrix, const TensorMeta& zeros, int64_t grou
   set_columns(part, groups, format);
 }
 
+void add_packed_or_bytes(const StoredMatrix& matrix, MatrixFormat& format) {
+  if (packed_of(matrix) == nullptr) {
+    add_part(format, ".weight", 0, 1);
+  } else {
+    add_part(format, ".weight_packed", 0, 1).bits = format.bits;
+  }
+}
+
+// Columns of a row with one scale that are read together.
+int64_t run_of(const StoredMatrix& matrix) { return matrix.in() % kRun == 0 ? kRun : kLeastRun; }
+
+void check_runs(const StoredMatrix& matrix, const TensorMeta& scales, int64_t run) {
+  check<FormatError>(run % kLeastRun == 0 && matrix.in() % run == 0, matrix.where(scales),
+                     "quant groups of ", run, " in ", matrix.in(),
+                     " columns, expected a multiple of 8");
+}
+
 }  // namespace
+
+bool has_byte_rows(const StoredMatrix& matrix) { return matrix.find("SCB") != nullptr; }
+
+MatrixFormat describe_byte_rows(const StoredMatrix& matrix) {
+  const TensorMeta& weight = matrix.part("weight");
+  const TensorMeta& scales = matrix.part("SCB");
+  matrix.check_shape(weight, matrix.out(), matrix.in());
+  check<FormatError>(weight.dtype == Dtype::kI8 && scales.dtype == Dtype::kF32 &&
+                         scales.shape == std::vector<int64_t>{matrix.out()},
+                     matrix.where(scales), info(scales.dtype).name, " ", list_text(scales.shape),
+                     " beside ", info(weight.dtype).name, ", expected F32 [", matrix.out(),
+                     "] beside I8");
+  MatrixFormat format;
+  format.kind = MatrixKind::kScaledIntegers;
+  format.scheme = "bitsandbytes";
+  format.bits = 8;
+  format.group_size = matrix.in();
+  format.in_unit = run_of(matrix);
+  check_runs(matrix, scales, format.in_unit);
+  format.text = "bitsandbytes 8-bit";
+  add_part(format, ".weight", 0, 1);
+  MatrixPart& part = add_part(format, ".SCB", 0, 1);
+  part.seen_as = {matrix.out(), 1};
+  part.shared_in = 1;
+  const TensorMeta* order = matrix.find("weight_format");
+  if (order != nullptr) format.beside = {order->name};
+  return format;
+}
 
 bool has_scaled_integers(const StoredMatrix& matrix) {
   const TensorMeta* weight = matrix.find("weight");
@@ -110,20 +155,13 @@ MatrixFormat describe_scaled_integers(const StoredMatrix& matrix) {
   const TensorMeta& scales = matrix.part("weight_scale");
   format.group_size = scaled_columns(matrix, scales);
   const int64_t groups = matrix.in() / format.group_size;
-  format.in_unit = format.group_size;
-  if (groups == 1) format.in_unit = matrix.in() % kRun == 0 ? kRun : kLeastRun;
-  check<FormatError>(format.in_unit % kLeastRun == 0 && matrix.in() % format.in_unit == 0,
-                     matrix.where(scales), "quant groups of ", format.in_unit, " in ", matrix.in(),
-                     " columns, expected a multiple of 8");
+  format.in_unit = groups == 1 ? run_of(matrix) : format.group_size;
+  check_runs(matrix, scales, format.in_unit);
   format.text = join("int ", format.bits, "-bit");
   if (groups > 1) format.text += join(" g", format.group_size);
   const TensorMeta* order = matrix.find("weight_g_idx");
   if (order != nullptr) add_order(matrix, *order, format);
-  if (packed_of(matrix) == nullptr) {
-    add_part(format, ".weight", 0, 1);
-  } else {
-    add_part(format, ".weight_packed", 0, 1).bits = format.bits;
-  }
+  add_packed_or_bytes(matrix, format);
   set_columns(add_part(format, ".weight_scale", 0, 1), groups, format);
   const TensorMeta* zeros = matrix.find("weight_zero_point");
   if (zeros != nullptr) add_zeros(matrix, *zeros, groups, format);

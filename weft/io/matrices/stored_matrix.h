@@ -12,6 +12,18 @@ namespace weft::io {
 /// Bits of the words in which files pack small numbers.
 inline constexpr int64_t kWordBits = 32;
 
+/// Whether a type is one of those words.
+inline bool is_word(Dtype dtype) { return dtype == Dtype::kU32 || dtype == Dtype::kI32; }
+
+/// The last dim but one; 0 where there is none.
+inline int64_t rows_of(const TensorMeta& tensor) {
+  return tensor.shape.size() < 2 ? 0 : tensor.shape[tensor.shape.size() - 2];
+}
+/// The last dim; 0 where there is none.
+inline int64_t columns_of(const TensorMeta& tensor) {
+  return tensor.shape.empty() ? 0 : tensor.shape.back();
+}
+
 /// A further part of `format`, whose dims `out_dim` and `in_dim` go along `out` and `in`.
 inline MatrixPart& add_part(MatrixFormat& format, const char* suffix, int64_t out_dim,
                             int64_t in_dim) {

@@ -8,6 +8,7 @@
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
 #include "weft/core/json.h"
+#include "weft/io/matrices/packed_columns.h"
 #include "weft/models/config/json_keys.h"
 #include "weft/models/config/sources.h"
 
@@ -232,9 +233,15 @@ QuantizationConfig read_packed(const Json& json, const std::string& method,
 
 QuantizationConfig read_awq(const Json& json, const std::string& where) {
   QuantizationConfig config = read_packed(json, "awq", where);
-  const std::string version = text_or(json, "version", "gemm", where);
-  check<ConfigError>(version == "gemm" || version == "GEMM", where, ".version: ", quote(version),
-                     " is not supported; supported: gemm");
+  std::string version = text_or(json, "version", "gemm", where);
+  std::ranges::transform(version, version.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c;
+  });
+  // Programs for which exllama or ipex is said read what gemm has, and pack it anew.
+  constexpr std::array<std::string_view, 4> kVersions = {"gemm", "gemv", "exllama", "ipex"};
+  check<ConfigError>(std::ranges::find(kVersions, version) != kVersions.end(), where,
+                     ".version: ", quote(version),
+                     " is not supported; supported: gemm, gemv, exllama, ipex");
   return config;
 }
 
@@ -252,16 +259,16 @@ QuantizationConfig read_gptq(const Json& json, const std::string& where) {
   return config;
 }
 
-// What it excepts is plain and shows that itself; nf4 and fp4 show which they are.
+// What it excepts is plain and shows that itself; codes of 4 bits show which they are.
 QuantizationConfig read_bitsandbytes(const Json& json, const std::string& where) {
-  check<ConfigError>(!flag_or(json, "load_in_8bit", false, where), where,
-                     ".load_in_8bit: numbers of 8 bits are not supported; supported: load_in_4bit");
+  QuantizationConfig config;
+  config.where = where;
+  config.all = {"bitsandbytes", 8, 0};
+  if (flag_or(json, "load_in_8bit", false, where)) return config;
   const std::string storage = text_or(json, "bnb_4bit_quant_storage", "uint8", where);
   check<ConfigError>(storage == "uint8", where, ".bnb_4bit_quant_storage: ", quote(storage),
                      " is not supported; supported: uint8");
-  QuantizationConfig config;
-  config.where = where;
-  config.all = {"bitsandbytes", 4, 0};
+  config.all.bits = 4;
   return config;
 }
 
@@ -349,6 +356,7 @@ void take_stated(const QuantizationConfig& config, const io::MatrixRef& matrix,
   format.stores_zero_less_one = config.stores_zero_less_one;
   format.is_symmetric = config.is_symmetric;
   if (config.is_ordered) take_order(matrix, format);
+  if (config.all.mode == "awq") io::take_group_size(matrix, config.all.group_size, format);
   const StatedScheme found = shown(format);
   const auto override = config.overrides.find(matrix.base);
   // Without a word of its own a matrix may be left as it was: a head, an embedding.

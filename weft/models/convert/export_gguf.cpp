@@ -12,9 +12,11 @@
 #include "weft/io/formats/write_gguf.h"
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
+#include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/convert/export_types.h"
-#include "weft/models/convert/gguf_model_keys.h"
+#include "weft/models/convert/keys/gemma4_keys.h"
+#include "weft/models/convert/keys/gguf_model_keys.h"
 #include "weft/models/convert/llama3_divisors.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/load/load.h"
@@ -57,7 +59,9 @@ void add_tokenizer(const text::Vocabulary& vocabulary, int64_t vocab_size, GgufK
     types.push_back(token_type(text::TokenKind::kUnused));
   }
   keys.text("tokenizer.ggml.model", vocabulary.model);
-  keys.text("tokenizer.ggml.pre", vocabulary.pre_tokenizer);
+  if (!vocabulary.pre_tokenizer.empty()) {
+    keys.text("tokenizer.ggml.pre", vocabulary.pre_tokenizer);
+  }
   keys.add({"tokenizer.ggml.tokens", GgufType::kString, std::move(tokens)});
   keys.add({"tokenizer.ggml.token_type", GgufType::kI32, std::move(types)});
   keys.add({"tokenizer.ggml.merges", GgufType::kString, vocabulary.merges});
@@ -74,6 +78,9 @@ std::vector<std::pair<std::string, at::Tensor>> rope_tensors(const ModelConfig& 
   if (scaling.type == nn::RopeType::kLlama3) {
     return {{kRopeDivisors, llama3_divisors(rotated_dims(config), config.rope_base, scaling)}};
   }
+  if (scaling.type == nn::RopeType::kProportional) {
+    return {{kRopeDivisors, at::tensor(gemma4_divisors(config), at::kFloat)}};
+  }
   if (scaling.type != nn::RopeType::kLongRope) return {};
   return {{kLongRopeFactors, at::tensor(scaling.long_factors, at::kFloat)},
           {kShortRopeFactors, at::tensor(scaling.short_factors, at::kFloat)}};
@@ -84,7 +91,9 @@ std::vector<GgufKey> make_keys(const io::TensorFile& file, const ModelConfig& co
   GgufKeyList keys(architecture);
   add_model_keys(config, keys);
   keys.text("general.name", std::filesystem::path(folder_of(file)).filename().string());
-  add_tokenizer(text::read_gguf_vocabulary(folder_of(file)), config.vocab_size, keys);
+  const bool knows_characters = has_gemma4_layers(family_info(config));
+  add_tokenizer(text::read_gguf_vocabulary(folder_of(file), knows_characters), config.vocab_size,
+                keys);
   const auto templates = text::read_tokenizer_folder(folder_of(file)).chat_templates;
   const auto usual = templates.find("default");
   if (usual != templates.end()) keys.text("tokenizer.chat_template", usual->second);

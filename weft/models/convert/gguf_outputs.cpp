@@ -61,15 +61,21 @@ class GgufChooser {
                               .offset = offset,
                               .is_decay = place.part == Part::kDeltaDecayLog});
     order_heads(place.part, output);
-    const FusedRow* fused = fused_row(config_, place.part);
-    if (fused != nullptr && !fused->is_apart_in_gguf) {
+    const FusedRow* fused = written_gguf_row(config_, place.part);
+    const bool is_expert = is_expert_part(place.part);
+    if (fused != nullptr) {
+      const FusedPlace own = fused_place(config_, *fused, place.part);
       output.spec.name = filled_name(fused->gguf, place) + suffix;
-      output.spec.shape[0] = fused_place(config_, *fused, place.part).num_rows;
+      output.spec.shape[0] = own.num_rows;
       cut_groups(*fused, place.part, output);
-      join(std::move(output), "rows of the same tensor");
-    } else if (is_expert_part(place.part)) {
+      // One expert after the other.
+      if (is_expert) output.sources[0].stored_row = place.expert * own.num_rows + own.first_row;
+    }
+    if (is_expert) {
       output.spec.shape.insert(output.spec.shape.begin(), config_.experts.num_experts);
       join(std::move(output), "the layer's other experts");
+    } else if (fused != nullptr) {
+      join(std::move(output), "rows of the same tensor");
     } else {
       outputs_.push_back(std::move(output));
     }

@@ -66,8 +66,11 @@ std::string outer_module_name(const ModelConfig& config, const PartPlace& place)
 
 std::string folder_name(const io::TensorFile& file, const std::string& name) {
   constexpr std::string_view kOuter = "model.", kInner = "model.language_model.";
-  const bool is_within = !file.is_gguf() && name.starts_with(kOuter) &&
-                         io::has_matrix(file, std::string(kInner) + "embed_tokens");
+  const std::string mlx = "language_model.";
+  if (file.is_gguf()) return name;
+  if (io::has_matrix(file, mlx + "model.embed_tokens")) return mlx + name;
+  const bool is_within =
+      name.starts_with(kOuter) && io::has_matrix(file, std::string(kInner) + "embed_tokens");
   return is_within ? std::string(kInner) + name.substr(kOuter.size()) : name;
 }
 

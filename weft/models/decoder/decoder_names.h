@@ -94,7 +94,8 @@ std::string model_name(const ModelConfig& config, const PartPlace& place);
 std::string module_name(const ModelConfig& config, const PartPlace& place);
 std::string outer_module_name(const ModelConfig& config, const PartPlace& place);
 /// What a folder has in the place of the model's name: where a model of texts lies within one of
-/// texts and pictures, "model.language_model.layers.0.mlp.up_proj".
+/// texts and pictures, "model.language_model.layers.0.mlp.up_proj", or as MLX has it
+/// "language_model.model.layers.0.mlp.up_proj".
 std::string folder_name(const io::TensorFile& file, const std::string& name);
 /// GGUF's, e.g. "blk.0.ffn_up"; that of an expert is of all of a layer, stacked.
 std::string gguf_name(const ModelConfig& config, const PartPlace& place);

@@ -59,7 +59,11 @@ constexpr const char* kOfOtherModels[] = {"mtp.",
                                           "model.vision_tower.",
                                           "model.embed_vision.",
                                           "model.audio_tower.",
-                                          "model.embed_audio."};
+                                          "model.embed_audio.",
+                                          "vision_tower.",
+                                          "embed_vision.",
+                                          "audio_tower.",
+                                          "embed_audio."};
 
 // What layers that reuse keys and values don't read.
 constexpr const char* kKeysAndValues[] = {

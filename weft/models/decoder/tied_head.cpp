@@ -25,7 +25,7 @@ std::vector<Copy> copies(const ModelConfig& config, const io::TensorFile& file) 
   std::vector<Copy> found;
   if (!config.is_tied) return found;
   for (const char* suffix : {".weight", ".scales", ".biases"}) {
-    const auto* head = file.find(model_name(config, {Part::kHead}) + suffix);
+    const auto* head = file.find(folder_name(file, model_name(config, {Part::kHead})) + suffix);
     if (head == nullptr) continue;
     const std::string embedding = folder_name(file, model_name(config, {Part::kEmbedding}));
     found.push_back({head, file.find(embedding + suffix)});

@@ -146,8 +146,8 @@ class Gathering {
   // Of a tensor of several weights' rows, which read the same, the mean over all rows.
   void add_products(const PartPlace& place, const at::Tensor& products) {
     at::Tensor& sums = tensors_.at(importance_name(config_, place)).products;
-    const FusedRow* fused = fused_row(config_, place.part);
-    if (fused == nullptr || fused->is_apart_in_gguf) {
+    const FusedRow* fused = written_gguf_row(config_, place.part);
+    if (fused == nullptr) {
       sums = products;
       return;
     }

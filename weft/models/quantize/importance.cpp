@@ -160,9 +160,9 @@ bool is_gguf(const std::string& path) {
 }  // namespace
 
 std::string importance_name(const ModelConfig& config, const PartPlace& place) {
-  const FusedRow* fused = fused_row(config, place.part);
-  const bool is_joined = fused != nullptr && !fused->is_apart_in_gguf;
-  return (is_joined ? filled_name(fused->gguf, place) : gguf_name(config, place)) + ".weight";
+  const FusedRow* fused = written_gguf_row(config, place.part);
+  return (fused != nullptr ? filled_name(fused->gguf, place) : gguf_name(config, place)) +
+         ".weight";
 }
 
 at::Tensor Importance::of(const std::string& tensor, int64_t expert, int64_t columns) const {

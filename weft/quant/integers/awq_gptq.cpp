@@ -173,7 +173,8 @@ Sizes gptq_sizes(const at::Tensor& qweight, const at::Tensor& qzeros, const at::
 
 /// A column's stream of bits is what a row of the result is.
 at::Tensor gptq_rows(const at::Tensor& qweight) {
-  return transposed(on_cpu(qweight)).view(at::kByte);
+  // Of one word a row `contiguous` would keep strides by which bytes can't be seen.
+  return on_cpu(qweight).t().clone(at::MemoryFormat::Contiguous).view(at::kByte);
 }
 
 /// Zero points [groups, out] in float32.
@@ -198,6 +199,39 @@ AffineTensor from_awq(const at::Tensor& qweight, const at::Tensor& qzeros,
   w.group_size = sizes.in / sizes.groups;
   w.packed = convert_awq_words(qweight, sizes);
   set_scales(w, scales, in_awq_order(stored_zeros(qzeros, sizes)));
+  return w;
+}
+
+AffineTensor from_awq_rows(const at::Tensor& packed, const at::Tensor& qzeros,
+                           const at::Tensor& scales, std::span<const int64_t> groups) {
+  constexpr const char* kWhere = "quant.from_awq_rows";
+  constexpr int64_t kBits = 4, kPerWord = kWordBits / kBits;
+  check<ShapeError>(packed.defined() && packed.dim() == 2 && packed.scalar_type() == at::kByte &&
+                        packed.numel() > 0 && !groups.empty(),
+                    kWhere, ": packed, expected a matrix of bytes, got ", part_text(packed),
+                    "; check that the file is in this format");
+  const int64_t out = packed.size(0), in = packed.size(1) * 8 / kBits;
+  const auto num_runs = static_cast<int64_t>(groups.size());
+  check<ShapeError>(in % num_runs == 0, kWhere, ": groups, expected a divisor of the ", in,
+                    " columns as number of runs, got ", num_runs, "; cut at quant groups");
+  check_words(qzeros, "qzeros", kWhere);
+  const bool fits = scales.defined() && scales.dim() == 2 && scales.is_floating_point() &&
+                    scales.size(0) == out && qzeros.size(0) == out &&
+                    scales.size(1) == qzeros.size(1) * kPerWord &&
+                    std::ranges::all_of(groups, [&](int64_t group) {
+                      return group >= 0 && group < scales.size(1);
+                    });
+  check<ShapeError>(fits, kWhere, ": scales, expected floating [", out, ", ",
+                    qzeros.size(1) * kPerWord, "] for all quant groups, got ", part_text(scales),
+                    "; take the same rows of all parts");
+  const at::Tensor index = at::tensor(at::IntArrayRef(groups.data(), groups.size()), at::kLong);
+  const at::Tensor zeros = unpack_words(qzeros, kBits, scales.size(1)).index_select(1, index);
+  AffineTensor w;
+  w.bits = kBits;
+  w.group_size = in / num_runs;
+  w.packed = on_cpu(packed);
+  w.scales = on_cpu(scales).index_select(1, index).to(at::kFloat);
+  w.offsets = zeros.to(at::kFloat).neg() * w.scales;
   return w;
 }
 

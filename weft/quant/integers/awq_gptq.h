@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "weft/quant/affine.h"
@@ -20,6 +21,15 @@ namespace weft::quant {
 /// Source: the GEMM layout of the PyPI package autoawq.
 AffineTensor from_awq(const at::Tensor& qweight, const at::Tensor& qzeros,
                       const at::Tensor& scales);
+
+/// AWQ's version gemv, kept [out, in]. packed: uint8 [out, columns / 2], codes as a stream along
+/// each row, lowest bits first. qzeros: int32 [out, groups / 8], the same, and scales: floating
+/// [out, groups], of all quant groups of the row and of none, which fill the last words. `groups`:
+/// to which of them each of the equal runs of columns belongs.
+/// Throws ShapeError naming the part that doesn't fit.
+/// Source: WQLinear_GEMV of the PyPI package autoawq.
+AffineTensor from_awq_rows(const at::Tensor& packed, const at::Tensor& qzeros,
+                           const at::Tensor& scales, std::span<const int64_t> groups);
 
 /// What a GPTQ file's config says.
 struct GptqOptions {

@@ -105,7 +105,7 @@ float least_scale(at::ScalarType type) {
 }
 
 // Source: compressed-tensors' calculate_qparams. The range holds 0, and codes are rounded half to
-// even with the scale as it is stored.
+// even with the scale as it is stored; a group of zeros has the middle as its zero point.
 FittedBlock fit_range(const AffineForm& form, const float* values) {
   const float most = static_cast<float>((1 << form.bits) - 1);
   const auto [low, high] = std::minmax_element(values, values + form.group_size);
@@ -114,9 +114,10 @@ FittedBlock fit_range(const AffineForm& form, const float* values) {
   const float range = is_middle ? 2 * std::max(-least, largest) : largest - least;
   FittedBlock fitted;
   fitted.scale = as_stored(form.scale_dtype, range / most);
-  if (fitted.scale == 0) fitted.scale = least_scale(form.scale_dtype);
-  const float middle = std::nearbyint(-least / fitted.scale);
-  const float zero = is_middle ? (most + 1) / 2 : std::clamp(middle, 0.0F, most);
+  const bool is_empty = fitted.scale == 0;
+  if (is_empty) fitted.scale = least_scale(form.scale_dtype);
+  const float at_least = std::clamp(std::nearbyint(-least / fitted.scale), 0.0F, most);
+  const float zero = is_middle || is_empty ? (most + 1) / 2 : at_least;
   if (!is_middle) fitted.offset = -fitted.scale * zero;
   for (int64_t i = 0; i < form.group_size; ++i) {
     const float code = std::nearbyint(values[i] / fitted.scale + zero);

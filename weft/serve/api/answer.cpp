@@ -128,7 +128,7 @@ Choice Answer::news_of(size_t choice, const SequenceEvent& event) {
     news.text += piece.content;
     news.reasoning += piece.reasoning;
     for (text::ToolCall& call : piece.calls) {
-      if (!call.name.empty()) call.id = random_call_id();
+      if (!call.name.empty() && call.id.empty()) call.id = random_call_id();
       news.calls.push_back(std::move(call));
     }
   };

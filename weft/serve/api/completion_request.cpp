@@ -253,7 +253,7 @@ CompletionRequest read_chat_request(const json& body, const std::string& text) {
     throw ApiError::invalid("chat_template_kwargs", "expected an object");
   }
   if (names != nullptr) request.template_names = ordered(text, {"chat_template_kwargs"}, *names);
-  const auto top = fields.integer("top_logprobs", 0, kMostLogprobs);
+  const auto top = fields.integer("top_logprobs", 0, generate::kMostLogprobs);
   const bool tells_logprobs = fields.boolean("logprobs").value_or(false);
   if (top && !tells_logprobs) throw ApiError::invalid("top_logprobs", "needs logprobs: true");
   if (tells_logprobs) request.num_logprobs = top.value_or(0);
@@ -266,7 +266,7 @@ CompletionRequest read_completion_request(const json& body, const std::string& t
   Fields fields(body);
   read_common(fields, text, request);
   request.prompts = read_inputs(fields, "prompt", kMostPrompts);
-  request.num_logprobs = fields.integer("logprobs", 0, kMostLogprobs).value_or(-1);
+  request.num_logprobs = fields.integer("logprobs", 0, generate::kMostLogprobs).value_or(-1);
   request.echoes = fields.boolean("echo").value_or(false);
   if (request.echoes && request.num_logprobs >= 0) {
     throw ApiError::invalid("echo",

@@ -12,6 +12,7 @@
 #include "weft/serve/api/replies.h"
 #include "weft/serve/api/submit.h"
 #include "weft/serve/chat/call_marks.h"
+#include "weft/serve/chat/member_text.h"
 #include "weft/serve/chat/tool_family.h"
 
 namespace weft::serve {
@@ -84,7 +85,12 @@ std::vector<text::ChatPiece> Completions::render(const CompletionRequest& reques
   inputs.eos_token = spelling(tokenizer.vocabulary().eos);
   inputs.names = request.template_names;
   if (knows_tools_) {
-    for (const Tool& tool : request.tools) inputs.tools.push_back(tool.json);
+    const bool wants_functions = model_.chat_template->has_tools_in_messages();
+    for (const Tool& tool : request.tools) {
+      const auto function =
+          wants_functions ? member_text(tool.json, {"function"}) : std::optional<std::string>();
+      inputs.tools.push_back(function.value_or(tool.json));
+    }
   }
   try {
     return model_.chat_template->render(inputs);

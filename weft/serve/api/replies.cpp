@@ -32,28 +32,10 @@ size_t num_characters(const std::string& text) {
       std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; }));
 }
 
-std::string text_of(const TokenLogprob& token, const text::Tokenizer& tokenizer) {
-  if (token.token >= static_cast<int64_t>(tokenizer.vocab_size())) return "";
-  return std::string(tokenizer.bytes(static_cast<text::TokenId>(token.token)));
-}
-
-json token_json(const TokenLogprob& token, const text::Tokenizer& tokenizer) {
-  const std::string text = text_of(token, tokenizer);
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
-  return {{"token", text},
-          {"logprob", token.logprob},
-          {"bytes", std::vector<unsigned>(bytes, bytes + text.size())}};
-}
-
 json chat_logprobs(const Choice& choice, const text::Tokenizer& tokenizer) {
   json content = json::array();
-  for (const DrawnToken& token : choice.tokens) {
-    json one = token_json(token.drawn, tokenizer);
-    one["top_logprobs"] = json::array();
-    for (const TokenLogprob& likely : token.likeliest) {
-      one["top_logprobs"].push_back(token_json(likely, tokenizer));
-    }
-    content.push_back(std::move(one));
+  for (const generate::DrawnToken& token : choice.tokens) {
+    content.push_back(generate::to_json(token, tokenizer));
   }
   return {{"content", std::move(content)}};
 }
@@ -62,15 +44,15 @@ json chat_logprobs(const Choice& choice, const text::Tokenizer& tokenizer) {
 json completion_logprobs(const Choice& choice, const text::Tokenizer& tokenizer, size_t& offset) {
   json tokens = json::array(), logprobs = json::array(), tops = json::array();
   json offsets = json::array();
-  for (const DrawnToken& token : choice.tokens) {
-    const std::string text = text_of(token.drawn, tokenizer);
+  for (const generate::DrawnToken& token : choice.tokens) {
+    const std::string text = generate::text_of(token.drawn, tokenizer);
     offsets.push_back(offset);
     offset += num_characters(text);
     tokens.push_back(text);
     logprobs.push_back(token.drawn.logprob);
     json top = json::object();
-    for (const TokenLogprob& likely : token.likeliest) {
-      top[text_of(likely, tokenizer)] = likely.logprob;
+    for (const generate::TokenLogprob& likely : token.likeliest) {
+      top[generate::text_of(likely, tokenizer)] = likely.logprob;
     }
     tops.push_back(std::move(top));
   }

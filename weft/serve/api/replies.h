@@ -42,7 +42,7 @@ struct Choice {
   std::string reasoning;
   std::vector<text::ToolCall> calls;
   size_t first_call = 0;
-  std::vector<DrawnToken> tokens;
+  std::vector<generate::DrawnToken> tokens;
   bool tells_logprobs = false;
   std::optional<SequenceEnd> end;
 };

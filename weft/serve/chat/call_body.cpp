@@ -1,6 +1,7 @@
 #include "weft/serve/chat/call_body.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,8 +19,17 @@ namespace {
 
 using Calls = std::vector<text::ToolCall>;
 
+// Mistral's templates refuse ids of any other form.
+bool is_mistral_id(const nlohmann::json& id) {
+  constexpr size_t kLetters = 9;
+  if (!id.is_string()) return false;
+  const auto& letters = id.get_ref<const std::string&>();
+  return letters.size() == kLetters &&
+         std::ranges::all_of(letters, [](unsigned char c) { return std::isalnum(c) != 0; });
+}
+
 // One call's object.
-std::optional<text::ToolCall> parse_call(const std::string& text) {
+std::optional<text::ToolCall> parse_call(ToolFormat format, const std::string& text) {
   nlohmann::json object;
   try {
     object = core::parse_json(text, "call");
@@ -37,22 +47,23 @@ std::optional<text::ToolCall> parse_call(const std::string& text) {
                                               : member_text(text, {name}).value_or("{}");
     break;
   }
+  const bool has_id = format == ToolFormat::kMistral && object.contains("id");
+  if (has_id && is_mistral_id(object["id"])) call.id = object["id"].get<std::string>();
   return call;
 }
 
 // The parts between semicolons that stand in no string.
 std::vector<std::string> split_at_semicolons(std::string_view text) {
-  std::vector<std::string> parts(1);
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) in_string = !in_string;
-    if (text[i] == ';' && !in_string) {
-      parts.emplace_back();
-    } else {
-      parts.back() += text[i];
-    }
+  std::vector<std::string> parts;
+  const std::array ends = {std::string_view(";")};
+  while (true) {
+    // The scan of an object ends with it; white space may stand before the semicolon.
+    const size_t size = ObjectScan().take(text, ends);
+    const size_t end = std::min(text.find(';', size), text.size());
+    parts.emplace_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
   }
-  return parts;
 }
 
 std::vector<std::string> objects_of(ToolFormat format, std::string_view text) {
@@ -69,7 +80,7 @@ std::vector<std::string> objects_of(ToolFormat format, std::string_view text) {
 Calls read_objects(ToolFormat format, std::string_view text) {
   Calls calls;
   for (const std::string& object : objects_of(format, text)) {
-    auto call = parse_call(object);
+    auto call = parse_call(format, object);
     if (!call) return {};
     calls.push_back(std::move(*call));
   }
@@ -93,6 +104,18 @@ Calls read_body(const ToolFamily& family, std::string_view body, const AnswerOpt
   }
 }
 
+// Arguments that were put together from parts may name one twice, or be nested too deep.
+bool are_json(const Calls& calls) {
+  return std::ranges::all_of(calls, [](const text::ToolCall& call) {
+    try {
+      core::parse_json(call.arguments, "arguments");
+      return true;
+    } catch (const core::FormatError&) {
+      return false;
+    }
+  });
+}
+
 bool is_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
@@ -113,10 +136,21 @@ bool is_like(std::string_view text, std::string_view pattern) {
   return std::ranges::all_of(text, is_name);
 }
 
+// The id that the model has given to a call.
+std::string id_of_head(const ToolFamily& family, std::string_view head) {
+  if (family.id_end.empty()) return "";
+  const size_t begin = head.find(family.id_begin);
+  if (begin == head.npos) return "";
+  head.remove_prefix(begin + family.id_begin.size());
+  return std::string(stripped(head.substr(0, head.find(family.id_end))));
+}
+
 }  // namespace
 
 Calls read_calls_of(const ToolFamily& family, std::string_view body, const AnswerOptions& options) {
   Calls calls = read_body(family, stripped(body), options);
+  // Objects may have the arguments' text, which is the client's to judge.
+  if (family.form != CallForm::kObjects && !are_json(calls)) return {};
   const bool takes_any = family.format == ToolFormat::kLlama;
   const bool are_given = takes_any || std::ranges::all_of(calls, [&](const text::ToolCall& call) {
                            return options.is_given(call.name);
@@ -124,8 +158,8 @@ Calls read_calls_of(const ToolFamily& family, std::string_view body, const Answe
   return are_given ? calls : Calls{};
 }
 
-std::string function_of(const ToolFamily& family, std::string_view head,
-                        const AnswerOptions& options) {
+text::ToolCall call_of_head(const ToolFamily& family, std::string_view head,
+                            const AnswerOptions& options) {
   head = stripped(head);
   for (const CallHead& each : family.heads) {
     if (!head.starts_with(each.before)) continue;
@@ -133,9 +167,11 @@ std::string function_of(const ToolFamily& family, std::string_view head,
     const auto end = std::ranges::find_if_not(rest, is_name);
     const std::string_view name(rest.begin(), end);
     const bool is_given = !name.empty() && options.is_given(name);
-    if (is_given && is_like(rest.substr(name.size()), each.after)) return std::string(name);
+    if (is_given && is_like(rest.substr(name.size()), each.after)) {
+      return {id_of_head(family, head), std::string(name), ""};
+    }
   }
-  return "";
+  return {};
 }
 
 }  // namespace weft::serve

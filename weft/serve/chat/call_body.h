@@ -14,8 +14,9 @@ namespace weft::serve {
 std::vector<text::ToolCall> read_calls_of(const ToolFamily& family, std::string_view body,
                                           const AnswerOptions& options);
 
-/// The function that is named before arguments (kNamed); empty if it is none that was given.
-std::string function_of(const ToolFamily& family, std::string_view head,
-                        const AnswerOptions& options);
+/// The call that is named before its arguments, without these: its id is empty where the head has
+/// none, its name if it is of no function that was given.
+text::ToolCall call_of_head(const ToolFamily& family, std::string_view head,
+                            const AnswerOptions& options);
 
 }  // namespace weft::serve

@@ -21,15 +21,16 @@ bool is_begun(std::string_view text, std::span<const std::string_view> marks) {
   return std::ranges::any_of(marks, [&](std::string_view mark) { return is_begun(text, mark); });
 }
 
+// In one pass: a mark that does not come costs nothing beyond the one that does.
 FoundMark first_mark(std::string_view text, std::span<const std::string_view> marks) {
-  FoundMark first{text.size(), {}};
-  for (const std::string_view mark : marks) {
-    const size_t at = mark.empty() ? text.npos : text.find(mark);
-    if (at == text.npos) continue;
-    const bool is_first = at < first.at || (at == first.at && mark.size() > first.mark.size());
-    if (is_first || first.mark.empty()) first = {at, mark};
+  for (size_t at = 0; at < text.size(); ++at) {
+    std::string_view longest;
+    for (const std::string_view mark : marks) {
+      if (mark.size() > longest.size() && text.substr(at).starts_with(mark)) longest = mark;
+    }
+    if (!longest.empty()) return {at, longest};
   }
-  return first;
+  return {text.size(), {}};
 }
 
 size_t size_before_mark(std::string_view text, std::span<const std::string_view> marks) {
@@ -43,21 +44,29 @@ size_t size_before_mark(std::string_view text, std::span<const std::string_view>
   return text.size() - most;
 }
 
-size_t ObjectScan::take(std::string_view text) {
+size_t ObjectScan::take(std::string_view text, std::span<const std::string_view> ends) {
+  const auto may_end = [&](std::string_view rest) {
+    return std::ranges::any_of(ends, [&](std::string_view end) {
+      return !end.empty() && (rest.starts_with(end) || is_begun(rest, end));
+    });
+  };
   for (size_t i = 0; i < text.size(); ++i) {
-    if (is_done_) return i;
-    const char c = text[i];
-    if (in_string_) {
-      const bool ends = c == '"' && !is_escaped_;
-      is_escaped_ = c == '\\' && !is_escaped_;
-      in_string_ = !ends;
-      continue;
-    }
-    in_string_ = c == '"';
-    if (c == '{' || c == '[') ++depth_;
-    if (c == '}' || c == ']') is_done_ = --depth_ <= 0;
+    if (is_done_ || (!in_string_ && may_end(text.substr(i)))) return i;
+    take_one(text[i]);
   }
   return text.size();
+}
+
+void ObjectScan::take_one(char c) {
+  if (in_string_) {
+    const bool ends = c == '"' && !is_escaped_;
+    is_escaped_ = c == '\\' && !is_escaped_;
+    in_string_ = !ends;
+    return;
+  }
+  in_string_ = c == '"';
+  if (c == '{' || c == '[') ++depth_;
+  if (c == '}' || c == ']') is_done_ = --depth_ <= 0;
 }
 
 }  // namespace weft::serve

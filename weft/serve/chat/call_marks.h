@@ -33,12 +33,18 @@ size_t size_before_mark(std::string_view text, std::span<const std::string_view>
 /// reads the object whether it is one.
 class ObjectScan {
  public:
-  /// How many bytes of the text belong to the object, which begins with its first.
-  size_t take(std::string_view text);
+  /// `depth`: braces that were opened before.
+  explicit ObjectScan(int depth = 0) : depth_(depth) {}
+
+  /// How many bytes of the text belong to the object: up to its end, or to one of `ends`, or what
+  /// may become one, outside of the object's strings. Empty ones are none.
+  size_t take(std::string_view text, std::span<const std::string_view> ends = {});
   bool is_done() const { return is_done_; }
 
  private:
-  int depth_ = 0;
+  void take_one(char c);
+
+  int depth_;
   bool in_string_ = false, is_escaped_ = false, is_done_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "weft/serve/chat/harmony_answer.h"
 
-#include <utility>
+#include <algorithm>
+#include <array>
 
 #include "weft/serve/chat/call_marks.h"
 
@@ -33,7 +34,7 @@ const std::vector<std::string_view>& harmony_marks() {
 }
 
 AnswerPiece HarmonyAnswer::push(std::string_view text) {
-  pending_ += text;
+  pending_.add(text);
   AnswerPiece piece;
   while (step(piece)) {
   }
@@ -54,26 +55,24 @@ bool HarmonyAnswer::step(AnswerPiece& piece) {
 }
 
 bool HarmonyAnswer::step_between() {
-  const std::string_view text = stripped_front(pending_);
+  const std::string_view text = pending_.front();
   const std::span<const std::string_view> begins(kHeaderBegins);
   if (text.empty() || is_begun(text, begins)) return false;
-  const FoundMark found = first_mark(text, begins);
-  state_ = State::kBody;
+  // A later message says its sender first.
+  const bool is_header = std::ranges::any_of(begins, [&](std::string_view begin) {
+    return text.starts_with(begin) && (is_first_ || begin != kTo);
+  });
+  state_ = is_header ? State::kHeader : State::kBody;
   body_ = Body::kWords;
-  if (!found.mark.empty() && found.at == 0) {
-    // A later message says its sender first.
-    const bool is_header = is_first_ || found.mark != kTo;
-    if (is_header) state_ = State::kHeader;
-  }
   is_first_ = false;
   return true;
 }
 
 bool HarmonyAnswer::step_header(AnswerPiece& piece) {
-  const size_t end = pending_.find(kMessage);
-  if (end == std::string::npos) return false;
-  header_ = pending_.substr(0, end + kMessage.size());
-  pending_.erase(0, header_.size());
+  const std::array ends = {kMessage};
+  const FoundMark end = pending_.find(ends);
+  if (end.mark.empty()) return false;
+  header_ = pending_.take(end.at + end.mark.size());
   begin_body(piece);
   return true;
 }
@@ -94,32 +93,34 @@ void HarmonyAnswer::begin_body(AnswerPiece& piece) {
 }
 
 bool HarmonyAnswer::step_body(AnswerPiece& piece) {
-  const FoundMark end = first_mark(pending_, kBodyEnds);
+  if (body_ == Body::kCall && !begin_call(piece)) return false;
+  // A mark in a string of the arguments is letters.
+  if (body_ == Body::kCallBegun) {
+    give(pending_.take(arguments_.take(pending_.text(), kBodyEnds)), piece);
+  }
+  const FoundMark end = pending_.find(kBodyEnds);
   const bool is_over = !end.mark.empty();
-  if (body_ == Body::kCall && !begin_call(piece, is_over)) return false;
-  const size_t size = is_over ? end.at : size_before_mark(pending_, kBodyEnds);
-  give(std::string_view(pending_).substr(0, size), piece);
-  pending_.erase(0, size);
+  give(pending_.take(is_over ? end.at : pending_.num_searched()), piece);
   if (!is_over) return false;
   // What begins the next header belongs to it.
-  if (end.mark != kStart && end.mark != kChannel) pending_.erase(0, end.mark.size());
+  if (end.mark != kStart && end.mark != kChannel) pending_.drop(end.mark.size());
   state_ = State::kBetween;
   return true;
 }
 
 // A body that is no object is words. False where that does not show yet.
-bool HarmonyAnswer::begin_call(AnswerPiece& piece, bool is_over) {
-  const std::string_view text = stripped_front(pending_);
-  if (text.empty() && !is_over) return false;
+bool HarmonyAnswer::begin_call(AnswerPiece& piece) {
+  const std::string_view text = pending_.front();
+  if (text.empty() || is_begun(text, std::span<const std::string_view>(kBodyEnds))) return false;
   if (text.starts_with('{')) {
-    pending_.erase(0, pending_.size() - text.size());
+    pending_.drop(pending_.num_space());
     piece.calls.push_back({"", function_, ""});
+    arguments_ = ObjectScan();
     body_ = Body::kCallBegun;
-    return true;
+  } else {
+    piece.content += header_;
+    body_ = Body::kWords;
   }
-  if (!is_over && is_begun(text, std::span<const std::string_view>(kBodyEnds))) return false;
-  piece.content += header_;
-  body_ = Body::kWords;
   return true;
 }
 
@@ -133,7 +134,7 @@ void HarmonyAnswer::give(std::string_view text, AnswerPiece& piece) {
 
 AnswerPiece HarmonyAnswer::finish() {
   AnswerPiece piece;
-  const std::string rest = std::exchange(pending_, {});
+  const std::string rest = pending_.take_all();
   if (state_ == State::kBody && body_ == Body::kCall) {
     piece.content = header_ + rest;
   } else if (state_ == State::kBody) {

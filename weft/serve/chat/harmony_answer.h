@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "weft/serve/chat/answer_piece.h"
+#include "weft/serve/chat/call_marks.h"
+#include "weft/serve/chat/pending_text.h"
 
 namespace weft::serve {
 
@@ -31,13 +33,15 @@ class HarmonyAnswer {
   bool step_header(AnswerPiece& piece);
   bool step_body(AnswerPiece& piece);
   void begin_body(AnswerPiece& piece);
-  bool begin_call(AnswerPiece& piece, bool is_over);
+  bool begin_call(AnswerPiece& piece);
   void give(std::string_view text, AnswerPiece& piece);
 
   AnswerOptions options_;
   State state_ = State::kBetween;
   Body body_ = Body::kWords;
-  std::string pending_;
+  PendingText pending_;
+  /// Of the call that is being read.
+  ObjectScan arguments_;
   /// The last header, and the function that it names.
   std::string header_, function_;
   /// Nothing has been read so far: the prompt ends in the middle of a header.

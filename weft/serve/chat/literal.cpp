@@ -13,9 +13,10 @@ namespace {
 
 constexpr int kMostNested = 64;
 
+// All bytes of characters beyond ASCII count as letters.
 bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.' ||
-         c == '+';
+  const auto byte = static_cast<unsigned char>(c);
+  return std::isalnum(byte) != 0 || byte >= 0x80 || c == '_' || c == '-' || c == '.' || c == '+';
 }
 
 // Numbers and the names of values.
@@ -86,14 +87,20 @@ std::optional<std::string> LiteralReader::value() {
   } else if (skip("{")) {
     result = object();
   } else {
-    result = text_value();
-    if (!result) result = plain_value(word());
+    result = is_at_quote() ? text_value() : plain_value(word());
   }
   --depth_;
   return result;
 }
 
-// A text in quotes of any kind.
+bool LiteralReader::is_at_quote() {
+  skip_space();
+  const std::string_view rest = text_.substr(at_);
+  return rest.starts_with('"') || rest.starts_with('\'') ||
+         (!quote_.empty() && rest.starts_with(quote_));
+}
+
+// A text in quotes of any kind; none where they are not closed.
 std::optional<std::string> LiteralReader::text_value() {
   if (!quote_.empty() && skip(quote_)) {
     const size_t end = text_.find(quote_, at_);
@@ -182,10 +189,19 @@ std::optional<std::string> LiteralReader::object() {
 }
 
 std::optional<std::string> LiteralReader::key() {
-  if (auto quoted = text_value()) return quoted;
-  const std::string_view name = word();
+  if (is_at_quote()) return text_value();
+  const std::string_view name = quote_.empty() ? word() : bare_key();
   if (name.empty()) return std::nullopt;
   return core::dump_json(std::string(name));
+}
+
+// All before the colon, but for what would end or begin another part of the object.
+std::string_view LiteralReader::bare_key() {
+  skip_space();
+  const size_t end = std::min(text_.find_first_of(":,{}[]", at_), text_.size());
+  const std::string_view name = stripped(text_.substr(at_, end - at_));
+  at_ = end;
+  return name.find(quote_) == name.npos ? name : std::string_view();
 }
 
 std::optional<std::string> literal_json(std::string_view text) {

@@ -21,19 +21,21 @@ class LiteralReader {
   /// Whether the text goes on with this, after white space; then it goes past it.
   bool skip(std::string_view token);
   bool is_at_end();
-  /// Letters, digits, _, - and . ; empty if there are none.
+  /// Letters, digits, _, -, . and + ; empty if there are none.
   std::string_view word();
   /// The JSON text of the next value; none if there is none.
   std::optional<std::string> value();
 
  private:
   void skip_space();
+  bool is_at_quote();
   std::optional<std::string> text_value();
   std::optional<std::string> escaped(char quote);
   bool add_escape(std::string& text);
   std::optional<std::string> list(std::string_view end);
   std::optional<std::string> object();
   std::optional<std::string> key();
+  std::string_view bare_key();
 
   std::string_view text_, quote_;
   size_t at_ = 0;

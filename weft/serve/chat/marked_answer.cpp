@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -15,7 +16,7 @@ MarkedAnswer::MarkedAnswer(AnswerOptions options)
 }
 
 AnswerPiece MarkedAnswer::push(std::string_view text) {
-  pending_ += text;
+  pending_.add(text);
   AnswerPiece piece;
   while (step(piece)) {
   }
@@ -41,6 +42,8 @@ bool MarkedAnswer::step(AnswerPiece& piece) {
       return step_arguments(piece);
     case State::kTail:
       return step_tail();
+    case State::kMembers:
+      return step_members();
     case State::kSection:
       return step_section(piece);
   }
@@ -53,89 +56,91 @@ bool MarkedAnswer::may_be_bare_call() const {
 }
 
 bool MarkedAnswer::step_begin() {
-  const std::string_view text = stripped_front(pending_);
-  const size_t num_space = pending_.size() - text.size();
+  const std::string_view text = pending_.front();
+  const size_t num_space = pending_.num_space();
   const bool may_call = may_be_bare_call();
   if (text.empty() || is_begun(text, family_->think_begin) ||
       (may_call && is_begun(text, family_->call_begin))) {
     return false;
   }
   if (text.starts_with(family_->think_begin)) {
-    pending_.erase(0, num_space + family_->think_begin.size());
+    pending_.drop(num_space + family_->think_begin.size());
     state_ = State::kReasoning;
     return true;
   }
   const bool is_call =
       (may_call && (text.front() == '{' || text.starts_with(family_->call_begin))) ||
       (options_.begins_in_calls && options_.format == ToolFormat::kMistral);
-  if (strips_space_) pending_.erase(0, num_space);
-  state_ = is_call ? State::kBody : State::kWords;
+  if (strips_space_) pending_.drop(num_space);
+  is_call ? begin_body() : void(state_ = State::kWords);
   return true;
 }
 
-bool MarkedAnswer::take_until(std::span<const std::string_view> marks, State next,
-                              std::string& out) {
-  const FoundMark found = first_mark(pending_, marks);
-  if (found.mark.empty()) {
-    const size_t ready = size_before_mark(pending_, marks);
-    out += pending_.substr(0, ready);
-    pending_.erase(0, ready);
-    return false;
-  }
-  out += pending_.substr(0, found.at);
-  pending_.erase(0, found.at);
-  take_mark(found.mark.size(), next);
-  return true;
+// Gives out what stands before a mark. Returns that; empty where none has come.
+std::string_view MarkedAnswer::take_until(std::span<const std::string_view> marks,
+                                          std::string& out) {
+  const FoundMark found = pending_.find(marks);
+  out += pending_.take(found.mark.empty() ? pending_.num_searched() : found.at);
+  return found.mark;
 }
 
 // Goes past a mark, which is kept until there is a call.
 void MarkedAnswer::take_mark(size_t num_bytes, State next) {
-  marks_ += pending_.substr(0, num_bytes);
-  pending_.erase(0, num_bytes);
+  held_ += pending_.take(num_bytes);
   state_ = next;
 }
 
 bool MarkedAnswer::step_reasoning(AnswerPiece& piece) {
   const std::array marks = {family_->think_end};
-  if (!take_until(marks, State::kBegin, piece.reasoning)) return false;
-  marks_.clear();
+  const std::string_view mark = take_until(marks, piece.reasoning);
+  if (mark.empty()) return false;
+  pending_.drop(mark.size());
+  state_ = State::kBegin;
   strips_space_ = true;
   return true;
 }
 
 bool MarkedAnswer::step_words(AnswerPiece& piece) {
   if (!options_.parses_calls) {
-    piece.content += std::exchange(pending_, {});
+    piece.content += pending_.take_all();
     return false;
   }
   std::string words;
   const std::array marks = {family_->section_begin, family_->call_begin};
-  const bool goes_on = take_until(marks, State::kOpened, words);
-  // Space before a mark is no part of the words; before more of them it is.
+  const std::string_view mark = take_until(marks, words);
+  // Space before a call is no part of the words; before more of them it is.
   const size_t length = words.find_last_not_of(kCallSpace) + 1;
-  if (!goes_on) pending_.insert(0, words.substr(length));
-  piece.content += words.substr(0, length);
-  return goes_on;
+  if (length > 0) add_words(words.substr(0, length), piece);
+  held_ += words.substr(length);
+  if (mark.empty()) return false;
+  take_mark(mark.size(), State::kOpened);
+  return true;
+}
+
+void MarkedAnswer::add_words(const std::string& words, AnswerPiece& piece) {
+  piece.content += std::exchange(held_, {}) + words;
+  is_behind_call_ = false;
 }
 
 bool MarkedAnswer::step_opened(AnswerPiece& piece) {
   if (!family_->object_heads.empty()) return step_object(piece);
   if (family_->heads.empty()) {
-    state_ = State::kBody;
+    begin_body();
   } else if (family_->form == CallForm::kNamed) {
-    state_ = marks_.ends_with(family_->call_begin) ? State::kHead : State::kSection;
+    state_ = held_.ends_with(family_->call_begin) ? State::kHead : State::kSection;
   } else {
     // Objects, or a name.
-    const std::string_view text = stripped_front(pending_);
+    const std::string_view text = pending_.front();
     if (text.empty()) return false;
-    state_ = text.front() == '[' || text.front() == '{' ? State::kBody : State::kHead;
+    const bool is_body = text.front() == '[' || text.front() == '{';
+    is_body ? begin_body() : void(state_ = State::kHead);
   }
   return true;
 }
 
 // An object that begins as most do is told as it comes, any other once it is whole.
 bool MarkedAnswer::step_object(AnswerPiece& piece) {
-  const std::string_view text = stripped_front(pending_);
+  const std::string_view text = pending_.front();
   if (text.empty()) return false;
   bool may_begin = false;
   for (const std::string& name : options_.functions) {
@@ -143,109 +148,139 @@ bool MarkedAnswer::step_object(AnswerPiece& piece) {
       const std::string begin = core::join(head.before, name, head.after);
       // Arguments that are a text are read as that.
       if (text.starts_with(begin + "{")) {
-        begin_arguments(name, pending_.size() - text.size() + begin.size(), piece);
+        begin_arguments({"", name, ""}, pending_.num_space() + begin.size(), piece);
         return true;
       }
       may_begin |= is_begun(text, begin + "{");
     }
   }
   if (may_begin) return false;
-  state_ = State::kBody;
+  begin_body();
   return true;
 }
 
-void MarkedAnswer::begin_arguments(const std::string& name, size_t num_bytes, AnswerPiece& piece) {
-  piece.calls.push_back({"", name, ""});
-  pending_.erase(0, num_bytes);
-  marks_.clear();
-  has_calls_ = true;
-  arguments_ = {};
+void MarkedAnswer::begin_arguments(text::ToolCall call, size_t num_bytes, AnswerPiece& piece) {
+  piece.calls.push_back(std::move(call));
+  pending_.drop(num_bytes);
+  held_.clear();
+  is_behind_call_ = true;
+  has_fence_ = false;
+  object_ = ObjectScan();
   state_ = State::kArguments;
+}
+
+void MarkedAnswer::begin_body() {
+  object_ = ObjectScan();
+  state_ = State::kBody;
 }
 
 bool MarkedAnswer::step_body(AnswerPiece& piece) {
   if (family_->call_end.empty()) return false;
-  const size_t end = pending_.find(family_->call_end);
-  if (end == std::string::npos) return false;
-  end_body(std::string_view(pending_).substr(0, end), family_->call_end, piece);
-  pending_.erase(0, end + family_->call_end.size());
+  const std::array ends = {family_->call_end};
+  // A mark in a string of JSON is letters, unless the string never ends.
+  if (family_->form == CallForm::kObjects && !has_ended_) {
+    const std::string_view text = pending_.front();
+    if (text.empty()) return false;
+    const bool is_json = text.front() == '{' || text.front() == '[';
+    if (is_json) pending_.pass_over(object_.take(pending_.unsearched(), ends));
+  }
+  const FoundMark end = pending_.find(ends);
+  if (end.mark.empty()) return false;
+  end_body(pending_.text().substr(0, end.at), end.mark, piece);
+  pending_.drop(end.at + end.mark.size());
   state_ = State::kWords;
   return true;
 }
 
 void MarkedAnswer::end_body(std::string_view body, std::string_view mark, AnswerPiece& piece) {
   std::vector<text::ToolCall> calls = read_calls_of(*family_, body, options_);
-  has_calls_ |= !calls.empty();
-  const std::string begin = std::exchange(marks_, {});
-  if (calls.empty()) {
-    piece.content += core::join(begin, body, mark);
-  } else {
-    std::ranges::move(calls, std::back_inserter(piece.calls));
-  }
+  calls.empty() ? add_words(core::join(body, mark), piece) : add_calls(std::move(calls), piece);
+}
+
+void MarkedAnswer::add_calls(std::vector<text::ToolCall> calls, AnswerPiece& piece) {
+  std::ranges::move(calls, std::back_inserter(piece.calls));
+  held_.clear();
+  is_behind_call_ = true;
 }
 
 // Arguments begin with the first brace, as names have none.
 bool MarkedAnswer::step_head(AnswerPiece& piece) {
   const std::array ends = {std::string_view("{"), family_->call_end};
-  const FoundMark end = first_mark(pending_, ends);
+  const FoundMark end = pending_.find(ends);
   if (end.mark.empty()) return false;
-  const std::string_view head = std::string_view(pending_).substr(0, end.at);
-  const std::string name = end.mark == "{" ? function_of(*family_, head, options_) : "";
-  if (name.empty()) {
+  text::ToolCall call;
+  if (end.mark == "{") call = call_of_head(*family_, pending_.text().substr(0, end.at), options_);
+  if (call.name.empty()) {
     give_up(end.at + (end.mark == "{" ? 0 : end.mark.size()), piece);
     return true;
   }
-  begin_arguments(name, end.at, piece);
+  begin_arguments(std::move(call), end.at, piece);
   return true;
 }
 
 // What looked like a call is words.
 void MarkedAnswer::give_up(size_t num_bytes, AnswerPiece& piece) {
-  piece.content += std::exchange(marks_, {}) + pending_.substr(0, num_bytes);
-  pending_.erase(0, num_bytes);
+  add_words(pending_.take(num_bytes), piece);
   state_ = State::kWords;
 }
 
 // Arguments end with their object, or with the call.
 bool MarkedAnswer::step_arguments(AnswerPiece& piece) {
   const std::array ends = {family_->call_end, family_->section_end};
-  const FoundMark end = first_mark(pending_, ends);
-  const size_t most = end.mark.empty() ? size_before_mark(pending_, ends) : end.at;
-  const size_t size = arguments_.take(std::string_view(pending_).substr(0, most));
-  piece.add_arguments(std::string_view(pending_).substr(0, size));
-  pending_.erase(0, size);
-  if (end.mark.empty() && !arguments_.is_done()) return false;
+  piece.add_arguments(pending_.take(object_.take(pending_.text(), ends)));
+  const std::string_view rest = pending_.text();
+  if (!object_.is_done() && (rest.empty() || is_begun(rest, ends))) return false;
   state_ = State::kTail;
   return true;
 }
 
 bool MarkedAnswer::step_tail() {
-  const std::array marks = {family_->fence, family_->call_end};
-  const std::string_view text = stripped_front(pending_);
+  const std::string_view fence = has_fence_ ? std::string_view() : family_->fence;
+  const std::array marks = {fence, family_->call_end};
+  const std::string_view text = pending_.front();
   if (text.empty() || is_begun(text, marks)) return false;
-  for (const std::string_view mark : marks) {
-    if (mark.empty() || !text.starts_with(mark)) continue;
-    pending_.erase(0, pending_.size() - text.size() + mark.size());
-    if (mark == family_->call_end) state_ = State::kSection;
+  const size_t num_space = pending_.num_space();
+  if (!fence.empty() && text.starts_with(fence)) {
+    pending_.drop(num_space + fence.size());
+    has_fence_ = true;
     return true;
+  }
+  if (!family_->object_heads.empty() && !has_fence_ && text.front() == ',') {
+    object_ = ObjectScan(1);
+    state_ = State::kMembers;
+    return true;
+  }
+  if (!family_->call_end.empty() && text.starts_with(family_->call_end)) {
+    pending_.drop(num_space + family_->call_end.size());
   }
   state_ = State::kSection;
   return true;
 }
 
+// What a call's object has behind its arguments says nothing.
+bool MarkedAnswer::step_members() {
+  const std::array ends = {family_->call_end};
+  pending_.drop(object_.take(pending_.text(), ends));
+  if (!object_.is_done() && !pending_.text().starts_with(family_->call_end)) return false;
+  has_fence_ = true;
+  state_ = State::kTail;
+  return true;
+}
+
 bool MarkedAnswer::step_section(AnswerPiece& piece) {
   const std::array marks = {family_->call_begin, family_->section_end};
-  const std::string_view text = stripped_front(pending_);
+  const std::string_view text = pending_.front();
   if (text.empty() || is_begun(text, marks)) return false;
-  const size_t num_space = pending_.size() - text.size();
+  const size_t num_space = pending_.num_space();
   if (text.starts_with(family_->call_begin)) {
     take_mark(num_space + family_->call_begin.size(), State::kOpened);
-  } else if (!family_->section_end.empty() && text.starts_with(family_->section_end)) {
-    const size_t size = num_space + family_->section_end.size();
-    marks_.empty() ? take_mark(size, State::kWords) : give_up(size, piece);
-    marks_.clear();
-  } else {
+  } else if (family_->section_end.empty() || !text.starts_with(family_->section_end)) {
     give_up(0, piece);
+  } else if (held_.empty()) {
+    pending_.drop(num_space + family_->section_end.size());
+    state_ = State::kWords;
+  } else {
+    give_up(num_space + family_->section_end.size(), piece);
   }
   return true;
 }
@@ -254,7 +289,7 @@ bool MarkedAnswer::step_section(AnswerPiece& piece) {
 bool MarkedAnswer::are_meant(std::string_view text,
                              const std::vector<text::ToolCall>& calls) const {
   if (options_.format != ToolFormat::kLlama || options_.functions.empty()) return true;
-  if (!marks_.empty() || stripped(text).starts_with(family_->call_begin)) return true;
+  if (!held_.empty() || stripped(text).starts_with(family_->call_begin)) return true;
   return std::ranges::all_of(
       calls, [&](const text::ToolCall& call) { return options_.is_given(call.name); });
 }
@@ -264,35 +299,44 @@ void MarkedAnswer::finish_body(const std::string& rest, AnswerPiece& piece) {
   if (may_be_bare_call() && body.starts_with(family_->call_begin)) {
     body.remove_prefix(family_->call_begin.size());
   }
-  piece.calls = read_calls_of(*family_, body, options_);
-  if (!are_meant(rest, piece.calls)) piece.calls.clear();
-  if (piece.calls.empty()) piece.content = marks_ + rest;
+  std::vector<text::ToolCall> calls = read_calls_of(*family_, body, options_);
+  const bool is_words = calls.empty() || !are_meant(rest, calls);
+  is_words ? add_words(rest, piece) : add_calls(std::move(calls), piece);
+}
+
+void MarkedAnswer::finish_words(const std::string& rest, AnswerPiece& piece) {
+  // Space behind a call is no part of the words.
+  const bool is_space = stripped(held_).empty() && stripped(rest).empty();
+  if (!is_behind_call_ || !is_space) add_words(rest, piece);
 }
 
 AnswerPiece MarkedAnswer::finish() {
   AnswerPiece piece;
-  std::string rest = std::exchange(pending_, {});
-  const bool is_space = stripped(rest).empty();
+  has_ended_ = true;
+  pending_.search_again();
+  while (step(piece)) {
+  }
+  const std::string rest = pending_.take_all();
   switch (state_) {
     case State::kReasoning:
-      piece.reasoning = std::move(rest);
+      piece.reasoning += rest;
       break;
     case State::kBody:
+    case State::kOpened:
       finish_body(rest, piece);
       break;
     case State::kArguments:
       piece.add_arguments(rest);
       break;
     case State::kTail:
-      if (!is_space && !is_begun(stripped(rest), family_->fence)) piece.content = std::move(rest);
+      if (!has_fence_ && is_begun(stripped(rest), family_->fence)) break;
+      finish_words(rest, piece);
       break;
-    case State::kOpened:
-      finish_body(rest, piece);
+    case State::kMembers:
       break;
     default:
-      if (!is_space || !has_calls_ || !marks_.empty()) piece.content = marks_ + rest;
+      finish_words(rest, piece);
   }
-  marks_.clear();
   return piece;
 }
 

@@ -45,31 +45,42 @@ void add_own_types(const json& schema, Types& types) {
   }
 }
 
-// The types that a schema allows; none where it does not say. Clients write schemas, so each part
-// is visited once, however often others lead to it.
-void add_types(const json& schema, const json& root, Types& types) {
-  std::vector<const json*> parts = {&schema};
+// What a schema says together with what it refers to and its choices. Clients write schemas, so
+// each part is visited once, however often others lead to it.
+std::vector<const json*> parts_of(const json& schema, const json& root) {
+  std::vector<const json*> parts, next = {&schema};
   std::set<const json*> seen;
-  while (!parts.empty()) {
-    const json* const part = parts.back();
-    parts.pop_back();
+  while (!next.empty()) {
+    const json* const part = next.back();
+    next.pop_back();
     if (part == nullptr || !part->is_object() || !seen.insert(part).second) continue;
-    add_own_types(*part, types);
-    if (part->contains("$ref")) parts.push_back(resolve(*part, root));
+    parts.push_back(part);
+    if (part->contains("$ref")) next.push_back(resolve(*part, root));
     for (const char* several : {"anyOf", "oneOf", "allOf"}) {
       if (!part->contains(several) || !(*part)[several].is_array()) continue;
-      for (const json& each : (*part)[several]) parts.push_back(&each);
+      for (const json& each : (*part)[several]) next.push_back(&each);
     }
   }
+  return parts;
 }
 
-Types types_of_key(const std::string& schema, const std::string& key) {
+// The schemas of a member: those under its name, or else of members without one.
+std::vector<const json*> schemas_of_key(const json& root, const std::string& key) {
+  std::vector<const json*> named, others;
+  for (const json* part : parts_of(root, root)) {
+    if (part->contains("additionalProperties")) others.push_back(&(*part)["additionalProperties"]);
+    if (!part->contains("properties")) continue;
+    const json& properties = (*part)["properties"];
+    if (properties.is_object() && properties.contains(key)) named.push_back(&properties[key]);
+  }
+  return named.empty() ? others : named;
+}
+
+// The types that a member may have; none where the schema does not say.
+Types types_of_key(const json& root, const std::string& key) {
   Types types;
-  const json root = json::parse(schema, nullptr, false);
-  if (!root.is_object() || !root.contains("properties")) return types;
-  const json& properties = root["properties"];
-  if (properties.is_object() && properties.contains(key)) {
-    add_types(properties[key], root, types);
+  for (const json* schema : schemas_of_key(root, key)) {
+    for (const json* part : parts_of(*schema, root)) add_own_types(*part, types);
   }
   return types;
 }
@@ -141,28 +152,33 @@ std::string take_name(const CallTags& tags, std::string_view& body) {
   return name;
 }
 
-}  // namespace
-
-std::string typed_value(std::string_view text, const std::string& schema, const std::string& key) {
-  const Types types = types_of_key(schema, key);
+// The JSON text of a value that stands without quotes and type: a text where its schema has texts
+// and no other type fits, else what it reads as, and a text if it reads as nothing.
+std::string typed_value(std::string_view text, const Types& types) {
   const auto read = json_of(text);
-  const bool may_be_text = types.contains("string");
-  if (read && (may_be_text ? fits(*read, types) : true)) return *read;
+  if (read && (!types.contains("string") || fits(*read, types))) return *read;
   return core::dump_json(std::string(text));
 }
+
+json schema_of_function(const std::string& function, const AnswerOptions& options) {
+  const auto known = std::ranges::find(options.functions, function);
+  const auto index = static_cast<size_t>(known - options.functions.begin());
+  if (index >= options.parameters.size()) return nullptr;
+  return json::parse(options.parameters[index], nullptr, false);
+}
+
+}  // namespace
 
 std::optional<text::ToolCall> read_tagged_call(const CallTags& tags, std::string_view body,
                                                const AnswerOptions& options) {
   text::ToolCall call{"", take_name(tags, body), "{"};
-  const auto known = std::ranges::find(options.functions, call.name);
-  const auto index = static_cast<size_t>(known - options.functions.begin());
-  const std::string schema = index < options.parameters.size() ? options.parameters[index] : "";
+  const json schema = schema_of_function(call.name, options);
   bool is_first = true;
   while (!stripped(body).empty() && (tags.end.empty() || stripped(body) != tags.end)) {
     const auto value = take_value(tags, body);
     if (!value) return std::nullopt;
     call.arguments += core::join(is_first ? "" : ", ", core::dump_json(value->key), ": ",
-                                 typed_value(value->text, schema, value->key));
+                                 typed_value(value->text, types_of_key(schema, value->key)));
     is_first = false;
   }
   call.arguments += "}";

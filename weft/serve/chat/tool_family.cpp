@@ -34,7 +34,9 @@ ToolFamily mistral() {
           .shown_by = {{"[TOOL_CALLS]"}},
           .form = CallForm::kObjects,
           .call_begin = "[TOOL_CALLS]",
-          .heads = {{"", "[ARGS]"}, {"", "[CALL_ID]#[ARGS]"}}};
+          .heads = {{"", "[ARGS]"}, {"", "[CALL_ID]#[ARGS]"}},
+          .id_begin = "[CALL_ID]",
+          .id_end = "[ARGS]"};
 }
 
 ToolFamily harmony() {
@@ -105,7 +107,8 @@ ToolFamily kimi() {
           .section_end = "<|tool_calls_section_end|>",
           .heads = {{"functions.", ":#<|tool_call_argument_begin|>"},
                     {"", ":#<|tool_call_argument_begin|>"},
-                    {"functions.", "<|tool_call_argument_begin|>"}}};
+                    {"functions.", "<|tool_call_argument_begin|>"}},
+          .id_end = "<|tool_call_argument_begin|>"};
 }
 
 ToolFamily lfm2() {
@@ -138,7 +141,7 @@ ToolFamily function_gemma() {
 
 ToolFamily phi4() {
   return {.format = ToolFormat::kPhi4,
-          .shown_by = {{"<|tool_call|>"}},
+          .shown_by = {{"<|tool_call|>"}, {"<|tool|>", "<|/tool|>"}},
           .form = CallForm::kObjects,
           .call_begin = "<|tool_call|>",
           .call_end = "<|/tool_call|>"};

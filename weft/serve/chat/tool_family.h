@@ -53,6 +53,9 @@ struct ToolFamily {
   /// The ways to write the name before arguments that are told as they come; the first is what a
   /// grammar asks for.
   std::vector<CallHead> heads = {};
+  /// What a head has between these is the call's id, by which its result is named in the history;
+  /// id_begin is empty where the id is all before id_end.
+  std::string_view id_begin = {}, id_end = {};
   /// The ways in which an object (kObjects) mostly begins, up to its arguments: as long as it keeps
   /// to one of them, these are told as they come.
   std::vector<CallHead> object_heads = {};

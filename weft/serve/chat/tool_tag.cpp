@@ -85,11 +85,20 @@ class TagWriter {
     }
   }
 
+  /// The same, in which # is any number.
+  void add_head(std::string_view head, std::vector<std::string>& parts) const {
+    const size_t number = head.find('#');
+    add_text(head.substr(0, number), parts);
+    if (number == head.npos) return;
+    parts.push_back(R"({"type": "regex", "pattern": "[0-9]{1,4}"})");
+    add_text(head.substr(number + 1), parts);
+  }
+
   /// One call, with its marks.
   std::string call(const Tool& tool) const {
     const auto [begin, end] = frame(tool.name);
     std::vector<std::string> parts;
-    add_text(begin, parts);
+    add_head(begin, parts);
     parts.push_back(core::join(R"({"type": "json_schema", "style": ")", family_.tags.style,
                                R"(", "json_schema": )", schema_of(tool, true), "}"));
     add_text(end, parts);
@@ -166,11 +175,10 @@ class TagWriter {
 
   Frame named_frame(const std::string& name) const {
     const CallHead& head = family_.heads.front();
-    std::string after(head.after);
-    if (const size_t number = after.find('#'); number != after.npos) after[number] = '0';
     // What ends the fence where the head begins one.
-    const bool is_fenced = !family_.fence.empty() && after.find(family_.fence) != after.npos;
-    return {core::join(family_.call_begin, head.before, name, after),
+    const bool is_fenced =
+        !family_.fence.empty() && head.after.find(family_.fence) != head.after.npos;
+    return {core::join(family_.call_begin, head.before, name, head.after),
             core::join(is_fenced ? "\n" : "", is_fenced ? family_.fence : "", family_.call_end)};
   }
 

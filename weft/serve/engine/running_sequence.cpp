@@ -15,25 +15,6 @@ constexpr int64_t kMostLikeliest = 512;
 
 }  // namespace
 
-DrawnToken logprobs_of(std::span<const float> logits, int64_t token, int64_t count) {
-  const double best = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - best);
-  const auto with_logprob = [&](int64_t id) -> TokenLogprob {
-    return {id, logits[static_cast<size_t>(id)] - best - std::log(sum)};
-  };
-  DrawnToken result{with_logprob(token), {}};
-  std::vector<int64_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto end = ids.begin() + std::min<int64_t>(count, std::ssize(ids));
-  std::partial_sort(ids.begin(), end, ids.end(), [&](int64_t a, int64_t b) {
-    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  });
-  std::transform(ids.begin(), end, std::back_inserter(result.likeliest), with_logprob);
-  return result;
-}
-
 RunningSequence::RunningSequence(uint64_t number, SequenceRequest request, SequenceSink sink,
                                  const text::Tokenizer& tokenizer, int64_t most_guesses)
     : number_(number),
@@ -129,7 +110,7 @@ int64_t RunningSequence::draw(Wanted wanted, const PartScores& scores, SequenceE
   if (wanted == Wanted::kLikeliest) return sampler_.sample_likeliest(scores.likeliest);
   const int64_t token = sampler_.sample(scores.logits);
   if (request_.num_logprobs >= 0) {
-    event.token = logprobs_of(scores.logits, token, request_.num_logprobs);
+    event.token = generate::logprobs_of(scores.logits, token, request_.num_logprobs);
   }
   return token;
 }

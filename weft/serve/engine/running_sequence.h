@@ -89,8 +89,4 @@ class RunningSequence {
   int64_t most_read_ = 0;
 };
 
-/// `token` and the `count` likeliest tokens with ln of their probabilities by `logits`, finite or
-/// minus infinity.
-DrawnToken logprobs_of(std::span<const float> logits, int64_t token, int64_t count);
-
 }  // namespace weft::serve

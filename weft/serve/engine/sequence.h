@@ -7,14 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "weft/generate/logprobs.h"
 #include "weft/generate/options.h"
 
 // What a client wants of one sequence and what it is told: no tensors, so that what answers clients
 // needs none.
 namespace weft::serve {
-
-/// The most tokens whose probabilities are told beside the one that was drawn.
-inline constexpr int64_t kMostLogprobs = 20;
 
 /// How a text becomes one vector: the hidden state of its last token, which alone has seen all
 /// others, or the mean of all.
@@ -35,18 +33,6 @@ struct SequenceRequest {
   int64_t adapter = 0;
 };
 
-/// A token and ln of its probability under the model itself, whatever the sampler makes of it.
-struct TokenLogprob {
-  int64_t token = 0;
-  double logprob = 0;
-};
-
-/// A token that was drawn, and the likeliest in its place.
-struct DrawnToken {
-  TokenLogprob drawn;
-  std::vector<TokenLogprob> likeliest;
-};
-
 /// Why a sequence ended. kFailed: `SequenceEvent::error` says why.
 enum class SequenceEnd { kStop, kLength, kCancelled, kFailed };
 
@@ -55,7 +41,7 @@ struct SequenceEvent {
   /// Whole characters, often none.
   std::string text;
   /// With probabilities asked for: the token of this step, unless it ended the text.
-  std::optional<DrawnToken> token;
+  std::optional<generate::DrawnToken> token;
   /// In the last event.
   std::optional<SequenceEnd> end;
   std::string error;

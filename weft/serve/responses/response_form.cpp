@@ -1,5 +1,6 @@
 #include "weft/serve/responses/response_form.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -49,6 +50,18 @@ json response_usage(const Usage& usage) {
           {"total_tokens", usage.num_prompt + usage.num_drawn}};
 }
 
+bool is_whole_json(const std::string& arguments) { return json::accept(arguments); }
+
+enum class AnswerPart { kNone, kReasoning, kWords, kCall };
+
+// Which part of an answer its length has cut.
+AnswerPart cut_part(const Choice& choice) {
+  if (!choice.calls.empty() && !is_whole_json(choice.calls.back().arguments))
+    return AnswerPart::kCall;
+  if (!choice.text.empty()) return AnswerPart::kWords;
+  return choice.calls.empty() ? AnswerPart::kReasoning : AnswerPart::kNone;
+}
+
 class ResponseForm : public ReplyForm {
  public:
   ResponseForm(ReplyHead head, json echo) : head_(std::move(head)), echo_(std::move(echo)) {}
@@ -63,17 +76,23 @@ class ResponseForm : public ReplyForm {
   }
 
   std::string stream_news(size_t /*index*/, const Choice& news) override {
+    // What goes on with the open call comes before its words: these end the call.
+    const auto first_new = std::ranges::find_if(
+        news.calls, [](const text::ToolCall& call) { return !call.name.empty(); });
     std::string events;
+    for (auto call = news.calls.begin(); call != first_new; ++call) events += call_events(*call);
     if (!news.reasoning.empty()) events += text_events(kReasoning, news.reasoning);
     if (!news.text.empty()) events += text_events(kMessage, news.text);
-    for (const text::ToolCall& call : news.calls) events += call_events(call);
+    for (auto call = first_new; call != news.calls.end(); ++call) events += call_events(*call);
     return events;
   }
 
   std::string end_stream(const std::vector<Choice>& choices, const Usage& usage,
                          const std::string& error) override {
     const bool is_cut = choices.front().end == SequenceEnd::kLength;
-    std::string events = close(is_cut ? "incomplete" : "completed");
+    const bool is_whole_call = open_call_ && is_whole_json(open_call_->arguments);
+    const bool is_open = (is_cut || !error.empty()) && !is_whole_call;
+    std::string events = close(is_open ? "incomplete" : "completed");
     if (!error.empty()) {
       json failed = response("failed", usage);
       failed["error"] = {{"code", "server_error"}, {"message", error}};
@@ -86,15 +105,18 @@ class ResponseForm : public ReplyForm {
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) override {
     const Choice& choice = choices.front();
     const bool is_cut = choice.end == SequenceEnd::kLength;
-    const char* const status = is_cut ? "incomplete" : "completed";
-    const auto add = [&](const TextKind& kind, const std::string& text) {
+    const AnswerPart cut = is_cut ? cut_part(choice) : AnswerPart::kNone;
+    const auto add = [&](AnswerPart part, const TextKind& kind, const std::string& text) {
       if (text.empty()) return;
+      const char* const status = part == cut ? "incomplete" : "completed";
       output_.push_back(item_json(kind, next_id(kind), status, {part_json(kind, text)}));
     };
-    add(kReasoning, choice.reasoning);
-    add(kMessage, choice.text);
-    for (const text::ToolCall& call : choice.calls) {
-      output_.push_back(call_json(call, "completed", call.arguments));
+    add(AnswerPart::kReasoning, kReasoning, choice.reasoning);
+    add(AnswerPart::kWords, kMessage, choice.text);
+    for (size_t i = 0; i < choice.calls.size(); ++i) {
+      const bool is_cut_call = cut == AnswerPart::kCall && i + 1 == choice.calls.size();
+      const text::ToolCall& call = choice.calls[i];
+      output_.push_back(call_json(call, is_cut_call ? "incomplete" : "completed", call.arguments));
     }
     return core::dump_json(ended(is_cut, usage));
   }

@@ -80,8 +80,11 @@ CharSet CharSet::of_class(uint16_t mask) {
   return set;
 }
 
-CharSet CharSet::of_category(std::string_view name) {
+CharSet CharSet::of_property(std::string_view name) {
   CharSet set;
+  if (name == "Han") {
+    for (const CharRange& range : kHanRanges) set.add(range.first, range.last);
+  }
   if (name.empty() || name.size() > 2) return set;
   add_runs(set, kCategoryRanges, [&](const CategoryRange& run) {
     return run.category != 0 && kCategoryNames[run.category - 1].starts_with(name);

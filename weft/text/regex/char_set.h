@@ -31,9 +31,9 @@ class CharSet {
 
   /// The code points that have any of the bits of `UnicodeClass`.
   static CharSet of_class(uint16_t mask);
-  /// The code points of a general category, e.g. "L" or "Lu" (those of Hugging Face tokenizers);
-  /// an empty set for a name that is none.
-  static CharSet of_category(std::string_view name);
+  /// The code points of a general category, e.g. "L" or "Lu", or of the script "Han" (those of
+  /// Hugging Face tokenizers); an empty set for any other name.
+  static CharSet of_property(std::string_view name);
 
   /// Some order of finished sets; equal ones have the same members.
   auto operator<=>(const CharSet&) const = default;

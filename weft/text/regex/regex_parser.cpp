@@ -254,9 +254,9 @@ class Parser {
       case 'S':
         return CharSet::of_class(kSpace).negated();
       case 'd':
-        return CharSet::of_category("Nd");
+        return CharSet::of_property("Nd");
       case 'D':
-        return CharSet::of_category("Nd").negated();
+        return CharSet::of_property("Nd").negated();
       case 'x':
       case 'u':
         code = hex_code(letter == 'u' ? 4 : 2);
@@ -301,7 +301,7 @@ class Parser {
     std::string name;
     while (peek() != '}') append_utf8(name, next());
     expect('}');
-    const CharSet set = CharSet::of_category(name);
+    const CharSet set = CharSet::of_property(name);
     if (set.is_empty()) refuse(core::join("\\p{", name, "} is not supported"));
     return negated ? set.negated() : set;
   }

@@ -55,6 +55,7 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {.name = "deepseek-coder", .sequence = kDeepSeekCoder},
     {.name = "deepseek-v3", .sequence = kDeepSeekV3},
     {.name = "seed-coder", .sequence = kSeedCoder},
+    {.name = "kimi-k2", .ignore_merges = true, .sequence = kKimiK2},
 };
 
 size_t next_end(const PreTokenizer& row, CharSpan chars, size_t begin) {

@@ -173,7 +173,7 @@ void add_special_tokens(TokenizerSpec& spec, const std::string& where) {
   }
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const TokenKind kind = vocabulary.kinds[i];
-    const bool is_control = kind == TokenKind::kControl;
+    const bool is_control = kind == TokenKind::kControl || kind == TokenKind::kUnknown;
     if (!is_control && kind != TokenKind::kUserDefined) continue;
     check<FormatError>(vocabulary.tokens[i].size() <= kMaxAddedToken, where, ": token ", i,
                        ": expected at most ", kMaxAddedToken, " bytes of a special token, got ",

@@ -6,6 +6,7 @@
 #include "weft/core/files/file.h"
 #include "weft/text/tokenizer/pre_tokenizer.h"
 #include "weft/text/tokenizer_json/field.h"
+#include "weft/text/tokenizer_json/tiktoken_model.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
 
 namespace weft::text {
@@ -22,7 +23,7 @@ constexpr char kProbe[] =
     "e caf\xC3\xA9 cafe\xCC\x81 \xD0\x9F\xD1\x80\xD0\xB8\xD0\xB2\xD0\xB5\xD1\x82 "
     "\xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x99\x82 x=y+1; // camelCase snake_case /path/to  "
     "\xE2\x91\xA0"
-    "\xC2\xB2   end  ";
+    "\xC2\xB2   end  up\xE4\xBD\xA0\xE5\xA5\xBDON();\n/";
 
 // "left right"; newer files have pairs.
 std::string merge_text(const JsonField& field) {
@@ -52,21 +53,33 @@ std::string find_family(Vocabulary vocabulary, const Tokenizer& tokenizer,
 
 }  // namespace
 
-Vocabulary read_gguf_vocabulary(const std::string& folder) {
+Vocabulary read_gguf_vocabulary(const std::string& folder, bool knows_characters) {
   const LoadedTokenizer loaded = read_tokenizer_folder(folder);
+  if (loaded.tokenizer.vocabulary().pre_tokenizer == "kimi-k2") {
+    Vocabulary vocabulary = loaded.tokenizer.vocabulary();
+    vocabulary.merges = tiktoken_merges(vocabulary);
+    return vocabulary;
+  }
   const std::string path = folder + "/tokenizer.json";
   const core::Json json = core::parse_json(core::read_text_file(path, kMaxTokenizerFile), path);
   const JsonField model = JsonField(json, path).at("model");
-  check<ConfigError>(!model.flag_or("byte_fallback", false), path,
+  const bool is_of_characters = model.flag_or("byte_fallback", false);
+  check<ConfigError>(!is_of_characters || knows_characters, path,
                      ": a SentencePiece tokenizer, expected byte-level BPE; convert its GGUF "
                      "instead");
   Vocabulary vocabulary = loaded.tokenizer.vocabulary();
-  vocabulary.model = "gpt2";
+  vocabulary.model = is_of_characters ? "gemma4" : "gpt2";
   vocabulary.merges = read_merges(model);
   const std::vector<TokenId>& prefix = loaded.tokenizer.prefix();
   const std::vector<TokenId>& suffix = loaded.tokenizer.suffix();
   vocabulary.add_bos = vocabulary.bos >= 0 && prefix == std::vector<TokenId>{vocabulary.bos};
   vocabulary.add_eos = vocabulary.eos >= 0 && suffix == std::vector<TokenId>{vocabulary.eos};
+  if (is_of_characters) {
+    check<ConfigError>(
+        Tokenizer::make(vocabulary, path).encode(kProbe) == loaded.tokenizer.encode(kProbe), path,
+        ": cuts texts otherwise than GGUF's tokenizer of Gemma 4; keep the folder");
+    return vocabulary;
+  }
   vocabulary.pre_tokenizer = find_family(vocabulary, loaded.tokenizer, path);
   check<ConfigError>(!vocabulary.pre_tokenizer.empty(), path,
                      ": its pre-tokenizer is of no family that GGUF has a name for here; keep the "

@@ -5,6 +5,7 @@
 
 #include "weft/core/error.h"
 #include "weft/core/files/file.h"
+#include "weft/text/tokenizer_json/tiktoken_model.h"
 #include "weft/text/tokenizer_json/tokenizer_config.h"
 #include "weft/text/tokenizer_json/tokenizer_json.h"
 
@@ -16,7 +17,8 @@ using core::FormatError;
 
 namespace {
 
-constexpr uint64_t kMaxTokenizer = 100'000'000, kMaxConfig = 20'000'000, kMaxTemplate = 10'000'000;
+constexpr uint64_t kMaxTokenizer = 100'000'000, kMaxRanks = 20'000'000;
+constexpr uint64_t kMaxConfig = 20'000'000, kMaxTemplate = 10'000'000;
 
 std::string join_path(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
@@ -85,6 +87,20 @@ void read_template_files(const std::string& folder, std::map<std::string, std::s
   }
 }
 
+// A tokenizer.json counts before a tiktoken.model, of which some folders have both.
+TokenizerSpec read_spec(const std::string& folder, const JsonField& config,
+                        const TokenizerChanges& changes) {
+  const std::string path = join_path(folder, "tokenizer.json");
+  const std::string ranks = join_path(folder, "tiktoken.model");
+  if (!has_file(path) && has_file(ranks)) {
+    return parse_tiktoken_model(core::read_text_file(ranks, kMaxRanks), ranks, config, changes);
+  }
+  check<FormatError>(has_file(path), path,
+                     ": expected a tokenizer.json, or Kimi's tiktoken.model, got no such file; "
+                     "weft reads no other kind");
+  return parse_tokenizer_json(core::read_text_file(path, kMaxTokenizer), path, changes);
+}
+
 }  // namespace
 
 ChatTemplate LoadedTokenizer::chat_template(const std::string& name) const {
@@ -100,14 +116,10 @@ ChatTemplate LoadedTokenizer::chat_template(const std::string& name) const {
 }
 
 LoadedTokenizer read_tokenizer_folder(const std::string& folder) {
-  const std::string path = join_path(folder, "tokenizer.json");
-  check<FormatError>(has_file(path), path,
-                     ": expected a tokenizer.json, got no such file; weft reads no other kind");
   const OptionalJson config_file(folder, "tokenizer_config.json");
   const OptionalJson special_file(folder, "special_tokens_map.json");
   TokenizerConfig config = read_tokenizer_config(config_file.field(), special_file.field());
-  TokenizerSpec spec =
-      parse_tokenizer_json(core::read_text_file(path, kMaxTokenizer), path, config.changes);
+  TokenizerSpec spec = read_spec(folder, config_file.field(), config.changes);
   spec.vocabulary.bos = find_id(spec.vocabulary, config.spelling("bos"));
   spec.vocabulary.eos = find_id(spec.vocabulary, config.spelling("eos"));
   if (config.around) put_around(*config.around, folder, spec);

@@ -28,12 +28,12 @@ struct LoadedTokenizer {
   ChatTemplate chat_template(const std::string& name = "default") const;
 };
 
-/// Reads tokenizer.json of `folder` and, where they exist, tokenizer_config.json,
-/// special_tokens_map.json, generation_config.json or config.json (eos_token_id),
-/// chat_template.jinja and additional_chat_templates/*.jinja. What the first three say about tokens
-/// counts as in Hugging Face transformers 4.57 (PreTrainedTokenizerFast and the classes that make
-/// their own post-processor: Llama, Gemma, Cohere, GPT-NeoX). Throws FormatError for a folder
-/// without tokenizer.json and for damaged files, ConfigError for what is not supported.
+/// Reads tokenizer.json of `folder`, or where it has none Kimi's tiktoken.model, and, where they
+/// exist, tokenizer_config.json, special_tokens_map.json, generation_config.json or config.json
+/// (eos_token_id), chat_template.jinja and additional_chat_templates/*.jinja. What the first three
+/// say about tokens counts as in Hugging Face transformers 4.57 (PreTrainedTokenizerFast and the
+/// classes that make their own post-processor: Llama, Gemma, Cohere, GPT-NeoX). Throws FormatError
+/// for a folder without either and for damaged files, ConfigError for what is not supported.
 LoadedTokenizer read_tokenizer_folder(const std::string& folder);
 
 }  // namespace weft::text

@@ -104,7 +104,8 @@ struct Parts {
   Json pre_tokenizer = nullptr;
   Json decoder = nullptr;
   Json unknown = nullptr;
-  bool is_scored = false;
+  /// Over characters, with unknown ones as bytes.
+  bool is_of_characters = false;
   bool ignore_merges = false;
 };
 
@@ -118,7 +119,8 @@ Parts byte_level_parts(const Vocabulary& vocabulary, const std::string& where) {
   return parts;
 }
 
-Parts scored_parts(const Vocabulary& vocabulary) {
+// Of SentencePiece's and of Gemma 4's, before whose texts no space goes.
+Parts character_parts(const Vocabulary& vocabulary) {
   Parts parts;
   const Json replace = {
       {"type", "Replace"}, {"pattern", Json::object({{"String", " "}})}, {"content", kMark}};
@@ -129,7 +131,7 @@ Parts scored_parts(const Vocabulary& vocabulary) {
   for (const char* type : {"ByteFallback", "Fuse"}) {
     decoders.push_back(Json::object({{"type", type}}));
   }
-  if (vocabulary.add_space_prefix) {
+  if (vocabulary.model == "llama" && vocabulary.add_space_prefix) {
     decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     parts.normalizer = sequence("normalizers", Json::array({prepend, replace}));
   } else {
@@ -137,7 +139,7 @@ Parts scored_parts(const Vocabulary& vocabulary) {
   }
   parts.decoder = sequence("decoders", std::move(decoders));
   if (vocabulary.unknown >= 0) parts.unknown = spelling(vocabulary, vocabulary.unknown);
-  parts.is_scored = true;
+  parts.is_of_characters = true;
   return parts;
 }
 
@@ -201,24 +203,27 @@ std::string model_text(const Vocabulary& vocabulary, const Parts& parts) {
                 {"unk_token", parts.unknown},
                 {"continuing_subword_prefix", nullptr},
                 {"end_of_word_suffix", nullptr},
-                {"fuse_unk", parts.is_scored},
-                {"byte_fallback", parts.is_scored},
+                {"fuse_unk", parts.is_of_characters},
+                {"byte_fallback", parts.is_of_characters},
                 {"ignore_merges", parts.ignore_merges}};
   std::string text = model.dump();
   text.pop_back();
+  const bool is_scored = vocabulary.model == "llama";
   return text + ",\"vocab\":" + vocab_text(vocabulary) + ",\"merges\":" +
-         merges_text(parts.is_scored ? scored_merges(vocabulary) : listed_merges(vocabulary)) + "}";
+         merges_text(is_scored ? scored_merges(vocabulary) : listed_merges(vocabulary)) + "}";
 }
 
 }  // namespace
 
 std::string to_tokenizer_json(const Vocabulary& vocabulary, const std::string& where) {
   const bool is_byte_level = vocabulary.model == "gpt2";
-  core::check<core::ConfigError>(is_byte_level || vocabulary.model == "llama", where,
-                                 ": tokenizer model: expected gpt2 or llama, got ",
+  const bool is_known =
+      is_byte_level || vocabulary.model == "llama" || vocabulary.model == "gemma4";
+  core::check<core::ConfigError>(is_known, where,
+                                 ": tokenizer model: expected gpt2, llama or gemma4, got ",
                                  core::quote(vocabulary.model));
   const Parts parts =
-      is_byte_level ? byte_level_parts(vocabulary, where) : scored_parts(vocabulary);
+      is_byte_level ? byte_level_parts(vocabulary, where) : character_parts(vocabulary);
   const Json head = {{"version", "1.0"},
                      {"truncation", nullptr},
                      {"padding", nullptr},

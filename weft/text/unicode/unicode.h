@@ -35,6 +35,11 @@ struct CategoryRange {
 inline constexpr std::string_view kCategoryNames[] = {
     "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
+/// The code points `first` to `last`, both included.
+struct CharRange {
+  char32_t first;
+  char32_t last;
+};
 /// `size` code points of `kDecomposed` from `begin`: the full canonical decomposition of `code`.
 struct Decomposition {
   char32_t code;
@@ -63,6 +68,8 @@ struct CaseMap {
 /// Generated, each sorted by its first members.
 extern const std::span<const ClassRange> kClassRanges;
 extern const std::span<const CategoryRange> kCategoryRanges;
+/// The script Han, \p{Han}.
+extern const std::span<const CharRange> kHanRanges;
 extern const std::span<const Decomposition> kDecompositions;
 extern const std::span<const char32_t> kDecomposed;
 /// The same for the compatibility decomposition, where it is another one.

@@ -35,7 +35,10 @@ constexpr FusedRow kFusedUsualExperts[] = {
     {"model.layers.*.mlp.experts.down_proj", {}, kExpertDownAlone},
 };
 constexpr FusedRow kFusedGemma4Experts[] = {
-    {"model.layers.*.experts.gate_up_proj", "blk.*.ffn_gate_up_exps", kExpertGateUp},
+    {.model = "model.layers.*.experts.gate_up_proj",
+     .gguf = "blk.*.ffn_gate_up_exps",
+     .parts = kExpertGateUp,
+     .is_written_to_gguf = true},
     {"model.layers.*.experts.down_proj", {}, kExpertDownAlone},
 };
 
@@ -79,6 +82,13 @@ const FusedRow* fused_experts_row(const ModelConfig& config, Part part) {
       return row_with(kFusedGemma4Experts, part);
   }
   return nullptr;
+}
+
+const FusedRow* written_gguf_row(const ModelConfig& config, Part part) {
+  const FusedRow* experts = is_expert_part(part) ? fused_experts_row(config, part) : nullptr;
+  if (experts != nullptr && experts->is_written_to_gguf) return experts;
+  const FusedRow* fused = fused_row(config, part);
+  return fused == nullptr || fused->is_apart_in_gguf ? nullptr : fused;
 }
 
 FusedPlace fused_place(const ModelConfig& config, const FusedRow& fused, Part part) {

@@ -22,6 +22,8 @@ struct FusedRow {
   bool is_grouped = false;
   /// GGUF has them apart, but for old files.
   bool is_apart_in_gguf = false;
+  /// Of experts: GGUF that is written has them so, too, and not each part by itself.
+  bool is_written_to_gguf = false;
 };
 
 /// The tensor in which a family's files store a part together with others; null: it has its own.
@@ -29,6 +31,9 @@ const FusedRow* fused_row(const ModelConfig& config, Part part);
 /// The tensor in which files may have a layer's experts of a part together with others, stacked;
 /// null: none has. GGUF's name may be empty.
 const FusedRow* fused_experts_row(const ModelConfig& config, Part part);
+
+/// The tensor in which GGUF that is written has a part together with others; null: its own.
+const FusedRow* written_gguf_row(const ModelConfig& config, Part part);
 
 /// Where the rows of a part lie in a fused tensor whose parts are one after the other, and how many
 /// the tensor has.

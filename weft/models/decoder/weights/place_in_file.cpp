@@ -137,14 +137,26 @@ class Finder {
     return true;
   }
 
+  // Who quantizes Gemma 4's experts takes them apart: they stand beside the router then, as the
+  // tensor of all does, and within it where weft wrote them.
+  std::string alone_in_folder(const WeightRule& rule) const {
+    constexpr std::string_view kWithin = ".router.experts.", kBeside = ".experts.";
+    const size_t at = rule.file_name.find(kWithin);
+    if (at == std::string::npos) return rule.file_name;
+    std::string beside = rule.file_name;
+    beside.replace(at, kWithin.size(), kBeside);
+    return is_stored(beside.substr(0, beside.rfind('.'))) ? beside : rule.file_name;
+  }
+
   // Experts are stacked in GGUF and in MLX's folders, single in Hugging Face's and in old GGUF.
   void find_expert(const PartPlace& place, WeightRule& rule) const {
     if (find_fused_stack(place, rule)) return;
     const std::string stacked =
-        (file_.is_gguf() ? gguf_name(config_, place) : mlx_experts_name(config_, place)) +
+        (file_.is_gguf() ? gguf_name(config_, place)
+                         : folder_name(file_, mlx_experts_name(config_, place))) +
         ".weight";
     const std::string alone =
-        file_.is_gguf() ? old_gguf_expert_name(config_, place) + ".weight" : rule.file_name;
+        file_.is_gguf() ? old_gguf_expert_name(config_, place) + ".weight" : alone_in_folder(rule);
     if (file_.find(stacked) == nullptr && (!file_.is_gguf() || file_.find(alone) != nullptr)) {
       rule.file_name = alone;
       return;

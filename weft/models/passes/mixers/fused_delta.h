@@ -12,6 +12,7 @@
 #include "weft/models/decoder/mixers/gated_delta_layer.h"
 #include "weft/models/passes/float_rows.h"
 #include "weft/models/passes/held_linears.h"
+#include "weft/models/passes/pass_caches.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/linear/panel_linear.h"
 #include "weft/quant/panels/panel_matrix.h"

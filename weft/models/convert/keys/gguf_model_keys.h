@@ -3,7 +3,7 @@
 #include <string>
 
 #include "weft/models/config/config.h"
-#include "weft/models/convert/gguf_key_list.h"
+#include "weft/models/convert/keys/gguf_key_list.h"
 
 namespace weft::models {
 

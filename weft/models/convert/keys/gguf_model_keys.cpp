@@ -1,4 +1,4 @@
-#include "weft/models/convert/gguf_model_keys.h"
+#include "weft/models/convert/keys/gguf_model_keys.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +13,7 @@
 #include "weft/models/config/mixers/config_delta.h"
 #include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/config/mixers/latent_keys.h"
+#include "weft/models/convert/keys/gemma4_keys.h"
 #include "weft/nn/attention/rope_frequencies.h"
 
 namespace weft::models {
@@ -25,10 +26,8 @@ using nn::RopeType;
 
 const FamilyInfo& family_of(const ModelConfig& config, const std::string& where) {
   const FamilyInfo* family = find_family_info(config.family);
-  const bool can_be_written =
-      family != nullptr && !family->gguf.empty() && !has_gemma4_layers(*family);
-  check<ConfigError>(can_be_written, where, ": the family ", core::quote(config.family),
-                     " can't be written as GGUF; keep the folder");
+  check<ConfigError>(family != nullptr && !family->gguf.empty(), where, ": the family ",
+                     core::quote(config.family), " can't be written as GGUF; keep the folder");
   return *family;
 }
 
@@ -158,20 +157,30 @@ ModelConfig with_kept_heads(ModelConfig config) {
   return config;
 }
 
+// Whether layers differ in a size, so that it is no number of its own.
+bool is_by_layer(const FamilyInfo& family, const SizeKey& size) {
+  const bool is_of_kv = size.member == &ModelConfig::num_kv_heads;
+  if (has_lfm2_names(family)) return is_of_kv;
+  return has_gemma4_layers(family) && (is_of_kv || size.member == &ModelConfig::head_dim ||
+                                       size.member == &ModelConfig::ffn_width);
+}
+
 void add_sizes(const ModelConfig& config, GgufKeyList& keys) {
   const ModelConfig kept = with_kept_heads(config);
-  const bool is_latent = config.latent.is_used();
-  const bool has_recurrent = family_info(config).recurrent.has_value();
   for (const SizeKey& size : kSizeKeys) {
-    const bool is_by_layer =
-        has_lfm2_names(family_info(config)) && size.member == &ModelConfig::num_kv_heads;
-    if (!is_by_layer) keys.number(keys.own(size.gguf), kept.*size.member);
+    if (!is_by_layer(family_info(config), size)) {
+      keys.number(keys.own(size.gguf), kept.*size.member);
+    }
   }
-  if (has_recurrent) add_recurrent(config, keys);
   keys.number(keys.own("context_length"), config.max_positions);
+  keys.real(keys.own(kNormEpsGgufKey), config.norm_eps);
+}
+
+void add_layer_sizes(const ModelConfig& config, GgufKeyList& keys) {
+  const bool is_latent = config.latent.is_used();
+  if (family_info(config).recurrent.has_value()) add_recurrent(config, keys);
   keys.number(keys.own(kValueDimGgufKey), is_latent ? config.latent.kv_rank : config.head_dim);
   if (is_latent) add_latent(config, keys);
-  keys.real(keys.own(kNormEpsGgufKey), config.norm_eps);
   if (!config.windows.empty()) {
     keys.number(keys.own(kWindowSizeGgufKey), largest_window(config));
   } else if (family_info(config).needs_gguf_window) {
@@ -275,7 +284,9 @@ void add_experts(const ModelConfig& config, GgufKeyList& keys) {
   };
   add(kExpertCount);
   add(kExpertsPerToken);
-  if (family.has_own_width || family.names == ExpertNames::kOss) add(kExpertWidth);
+  const bool says_width = family.has_own_width || family.names == ExpertNames::kOss ||
+                          family.names == ExpertNames::kGemma4;
+  if (says_width) add(kExpertWidth);
   if (family.has_shared) add(kSharedExpertWidth);
   if (family.has_routed_keys) add_routed(experts, keys);
 }
@@ -285,7 +296,11 @@ void add_experts(const ModelConfig& config, GgufKeyList& keys) {
 std::string gguf_architecture(const ModelConfig& config, const std::string& where) {
   const FamilyInfo& family = family_of(config, where);
   check_rope_in_gguf(config.rope_scaling, family, where);
-  check_uniform_windows(config, family, where);
+  if (has_gemma4_layers(family)) {
+    check_gemma4_in_gguf(config, where);
+  } else {
+    check_uniform_windows(config, family, where);
+  }
   check_experts_in_gguf(config, family, where);
   check_options_in_gguf(config, family, where);
   return std::string(family.gguf);
@@ -294,7 +309,12 @@ std::string gguf_architecture(const ModelConfig& config, const std::string& wher
 void add_model_keys(const ModelConfig& config, GgufKeyList& keys) {
   keys.text("general.architecture", keys.architecture());
   add_sizes(config, keys);
-  add_rope(config, keys);
+  if (has_gemma4_layers(family_info(config))) {
+    add_gemma4_keys(config, keys);
+  } else {
+    add_layer_sizes(config, keys);
+    add_rope(config, keys);
+  }
   add_experts(config, keys);
   add_scales(config, keys);
 }
