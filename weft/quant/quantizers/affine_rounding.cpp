@@ -78,9 +78,10 @@ class AffineParts {
           {codes_.const_data_ptr<uint8_t>() + row * in_, static_cast<size_t>(in_)}, form_.bits,
           {w.packed.mutable_data_ptr<uint8_t>() + row * row_bytes, static_cast<size_t>(row_bytes)});
     }
-    w.scales = scales_.to(form_.scale_dtype);
-    if (form_.offsets == Offsets::kAny) w.offsets = offsets_.to(form_.scale_dtype);
-    if (form_.offsets == Offsets::kZeroPoints) w.offsets = offsets_;
+    const bool has_zero_points = form_.offsets == Offsets::kZeroPoints;
+    const at::ScalarType type = has_zero_points ? at::kFloat : form_.scale_dtype;
+    w.scales = scales_.to(type);
+    if (form_.offsets != Offsets::kMiddle) w.offsets = offsets_.to(type);
     return w;
   }
 

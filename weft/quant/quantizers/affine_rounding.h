@@ -31,8 +31,9 @@ struct AffineForm {
 };
 
 /// Rounds as the format's own program does, from the least and the largest number of each group:
-/// quantize_affine, or what compressed-tensors' observer "minmax" leads to. Offsets from zero
-/// points are float32, exact. Throws ShapeError as quantize_affine does.
+/// quantize_affine, or what compressed-tensors' observer "minmax" leads to. With zero points
+/// scales, whose digits are those of their type, and offsets are float32. Throws ShapeError as
+/// quantize_affine does.
 AffineTensor round_in_range(const at::Tensor& w, const AffineForm& form);
 
 /// Scales and offsets that are searched so that little is lost of w, whose errors count as
