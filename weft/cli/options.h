@@ -221,9 +221,15 @@ struct QuantizeOptions {
   /// 0: the mode's own.
   int64_t bits = 0;
   int64_t group_size = 0;
+  /// "mlx" or "compressed-tensors"; empty: MLX's.
+  std::string format;
+  /// Of compressed-tensors: with zero points.
+  bool is_asymmetric = false;
+  /// "round", "gptq", "awq" or "awq+gptq"; empty: round.
+  std::string method;
   /// Of a GGUF file: a mix's name; empty: Q4_K_M.
   std::string type;
-  /// A file of importances; empty: none.
+  /// A file of importances, of either; empty: none.
   std::string importance;
   /// Types by ggml's names; empty: the mix's.
   std::string embedding_type;

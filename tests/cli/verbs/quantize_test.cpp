@@ -88,6 +88,33 @@ TEST_F(QuantizedFile, ByProductsIsTheSameOnAnyNumberOfRanks) {
   EXPECT_TRUE(dir_.read("2.gguf") == dir_.read("1.gguf"));
 }
 
+// Both programs' folders by each method, which weft reads on any number of ranks.
+TEST_F(QuantizedFile, IsAFolderWithTheSameBytesOnAnyNumberOfRanks) {
+  const std::string products = dir_.at("products");
+  done(
+      {"imatrix", folder_, "-f", text_, "-o", products, "-c", "60", "--chunks", "2", "--products"});
+  const std::vector<Strings> forms = {
+      {"--method", "gptq", "--imatrix", products},
+      {"--bits", "8", "--group-size", "32", "--method", "awq", "--imatrix", products},
+      {"--format", "compressed-tensors"},
+      {"--format", "compressed-tensors", "--asymmetric", "--group-size", "128", "--method",
+       "awq+gptq", "--imatrix", products}};
+  const Strings measure = {"perplexity", "--file", text_, "--json", "--ctx-size", "60"};
+  const double plain = weft_json(joined(measure, {"-m", folder_})).at("perplexity").get<double>();
+  for (size_t i = 0; i < forms.size(); ++i) {
+    const std::string name = "form-" + std::to_string(i);
+    for (const std::string tp : {"1", "2", "3"}) {
+      const std::string out = name + "-of-" + tp;
+      EXPECT_EQ(done(joined({"quantize", folder_, dir_.at(out), "--tp", tp}, forms[i])), "");
+      for (const char* file : {"/model.safetensors", "/config.json"}) {
+        EXPECT_TRUE(dir_.read(out + file) == dir_.read(name + "-of-1" + file)) << out << file;
+      }
+      const json result = weft_json(joined(measure, {"-m", dir_.at(name + "-of-1"), "--tp", tp}));
+      EXPECT_NEAR(result.at("perplexity").get<double>(), plain, 0.05 * plain) << out;
+    }
+  }
+}
+
 TEST_F(QuantizedFile, OfPlainNumbersIsReadAgainWithEachFlagsTypes) {
   done({"quantize", folder_, dir_.at("mixed.gguf"), "--type", "iq4_xs", "--tensor-type",
         "ffn_(up|gate)=Q3_K", "--tensor-type", "attn_k=f16", "--output-tensor-type", "Q8_0",
@@ -115,8 +142,24 @@ TEST_F(QuantizedFile, RefusesFlagsThatDoNotFitTheirForm) {
       {{gguf, "--bits", "4"},
        "--bits: OUT is 'DIR/out.gguf', expected a folder: the blocks of GGUF follow from --type; "
        "leave it out\n"},
+      {{dir_.at("out"), "--type", "Q4_0"},
+       "--type: OUT is 'DIR/out', expected a name that ends in .gguf; leave it out\n"},
+      {{gguf, "--method", "gptq"},
+       "--method: OUT is 'DIR/out.gguf', expected a folder: the blocks of GGUF follow from --type; "
+       "leave it out\n"},
       {{dir_.at("out"), "--imatrix", "x"},
-       "--imatrix: OUT is 'DIR/out', expected a name that ends in .gguf; leave it out\n"},
+       "--imatrix: OUT is 'DIR/out', a folder, expected --method gptq, awq or awq+gptq beside "
+       "it\n"},
+      {{dir_.at("out"), "--method", "gptq"},
+       "--method: gptq, expected --imatrix beside it; make the file with weft imatrix "
+       "--products\n"},
+      {{dir_.at("out"), "--method", "awq", "--imatrix", "x", "--mode", "mxfp4"},
+       "--method: awq, expected round with --mode mxfp4\n"},
+      {{dir_.at("out"), "--format", "ct"}, "--format: 'ct', expected mlx or compressed-tensors\n"},
+      {{dir_.at("out"), "--asymmetric"},
+       "--asymmetric: expected --format compressed-tensors; MLX's have offsets anyway\n"},
+      {{dir_.at("out"), "--format", "compressed-tensors", "--bits", "3"},
+       "--bits: 3, expected 4 or 8 with --format compressed-tensors\n"},
       {{gguf, "--max-shard-size", "1GB"},
        "--max-shard-size: OUT is 'DIR/out.gguf', expected a folder: GGUF is one file; leave it "
        "out\n"},

@@ -28,14 +28,33 @@ void take_output(ShardOptions& options) {
   options.cut.model.clear();
 }
 
+void add_folder_forms(CLI::App& app, QuantizeOptions& options) {
+  app.add_option("-b,--bits", options.bits,
+                 "bits per weight: 2 to 6 or 8 (default: 4), of compressed-tensors 4 or 8");
+  app.add_option("-g,--group-size", options.group_size,
+                 "weights that share a scale: 32, 64 or 128 (default: 64)");
+  app.add_option(
+      "--mode", options.mode,
+      "affine (default), mxfp4, mxfp8 or nvfp4, which have bits and groups of their own");
+  app.add_option("--format", options.format,
+                 "of a folder: mlx (default) or compressed-tensors, for vLLM and transformers");
+  app.add_flag("--asymmetric", options.is_asymmetric,
+               "of compressed-tensors: quant groups have zero points");
+  app.add_option(
+      "--method", options.method,
+      "of a folder: round (default), as the format's own program does; gptq, which lets later "
+      "columns make good earlier ones' errors; awq, which scales columns by their inputs; or "
+      "awq+gptq: all but round take --imatrix, gptq one with products");
+}
+
 void add_gguf_types(CLI::App& app, QuantizeOptions& options) {
   app.add_option(
       "--type", options.type,
       "of OUT.gguf: Q4_K_M (default), Q4_K_S, Q5_K_M, Q5_K_S, Q6_K, Q8_0, Q3_K_S, Q3_K_M, "
       "Q3_K_L, Q2_K, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q5_0 or Q5_1");
   app.add_option("--imatrix", options.importance,
-                 "of OUT.gguf: a file of weft imatrix or llama-imatrix, which says what errors in "
-                 "each column count (default: none)");
+                 "a file of weft imatrix or llama-imatrix, which says what errors in each column "
+                 "count (default: none)");
   app.add_option(
          "--bits-per-weight", options.bits_per_weight,
          "of OUT.gguf: choose each matrix's type by what rounding it loses, so that the file "
@@ -58,11 +77,12 @@ void check_form(const CLI::App& app, const std::string& out) {
     check<ConfigError>(app.count(flag) == 0, flag, ": OUT is ", core::quote(out), ", expected ",
                        expected, "; leave it out");
   };
-  for (const char* flag : {"--bits", "--group-size", "--mode"}) {
+  for (const char* flag :
+       {"--bits", "--group-size", "--mode", "--format", "--asymmetric", "--method"}) {
     if (is_gguf) refuse(flag, "a folder: the blocks of GGUF follow from --type");
   }
   if (is_gguf) refuse("--max-shard-size", "a folder: GGUF is one file");
-  for (const char* flag : {"--type", "--imatrix", "--bits-per-weight", "--token-embedding-type",
+  for (const char* flag : {"--type", "--bits-per-weight", "--token-embedding-type",
                            "--output-tensor-type", "--tensor-type"}) {
     if (!is_gguf) refuse(flag, "a name that ends in .gguf");
   }
@@ -84,20 +104,14 @@ void check_shard(const ShardOptions& options) {
 std::optional<QuantizeOptions> parse_quantize(const Args& args) {
   CLI::App app(
       "Writes a model with its matrices quantized: all linear layers, embedding and head; norms "
-      "and "
-      "biases stay as they are. OUT is a folder that MLX reads too or, if it ends in .gguf, a file "
-      "that llama.cpp reads.",
+      "and biases stay as they are. OUT is a folder that MLX reads too or, with --format "
+      "compressed-tensors, vLLM; if it ends in .gguf, a file that llama.cpp reads.",
       "quantize");
   QuantizeOptions options;
   options.model.command = command_of("quantize", args);
   add_model_flags(app, options.model);
   add_output_flags(app, options.output);
-  app.add_option("-b,--bits", options.bits, "bits per weight: 2 to 6 or 8 (default: 4)");
-  app.add_option("-g,--group-size", options.group_size,
-                 "weights that share a scale: 32, 64 or 128 (default: 64)");
-  app.add_option(
-      "--mode", options.mode,
-      "affine (default), mxfp4, mxfp8 or nvfp4, which have bits and groups of their own");
+  add_folder_forms(app, options);
   add_gguf_types(app, options);
   if (!parse_flags(app, args, {"--model", "--out"})) return std::nullopt;
   check_form(app, options.output.out);

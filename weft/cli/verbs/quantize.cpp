@@ -11,6 +11,7 @@
 #include "weft/core/error.h"
 #include "weft/dist/launch/run_together.h"
 #include "weft/io/check_finite.h"
+#include "weft/models/quantize/quantized_folder.h"
 #include "weft/models/quantize/quantized_gguf.h"
 
 namespace weft::cli {
@@ -18,6 +19,12 @@ namespace {
 
 using core::check;
 using core::ConfigError;
+
+// What a folder gets.
+struct FolderChoice {
+  models::ExportOptions form;
+  models::RoundingMethod method;
+};
 
 quant::Scheme scheme_of(const QuantizeOptions& options) {
   const std::string name = options.mode.empty() ? "affine" : options.mode;
@@ -30,12 +37,60 @@ quant::Scheme scheme_of(const QuantizeOptions& options) {
   return scheme;
 }
 
+models::FolderFormat format_of(const QuantizeOptions& options, const quant::Scheme& scheme) {
+  const bool is_compressed = options.format == "compressed-tensors";
+  check<ConfigError>(is_compressed || options.format.empty() || options.format == "mlx",
+                     "--format: ", core::quote(options.format),
+                     ", expected mlx or compressed-tensors");
+  check<ConfigError>(is_compressed || !options.is_asymmetric,
+                     "--asymmetric: expected --format compressed-tensors; MLX's have offsets "
+                     "anyway");
+  if (!is_compressed) return models::FolderFormat::kMlx;
+  check<ConfigError>(scheme.mode == quant::Mode::kAffine, "--mode: ", core::quote(options.mode),
+                     ", expected affine with --format compressed-tensors");
+  check<ConfigError>(scheme.bits == 4 || scheme.bits == 8, "--bits: ", scheme.bits,
+                     ", expected 4 or 8 with --format compressed-tensors");
+  return models::FolderFormat::kCompressed;
+}
+
+FolderChoice folder_choice(const QuantizeOptions& options) {
+  FolderChoice choice;
+  const quant::Scheme scheme = scheme_of(options);
+  choice.form.scheme = scheme;
+  choice.form.format = format_of(options, scheme);
+  if (choice.form.format == models::FolderFormat::kCompressed) {
+    choice.form.offsets =
+        options.is_asymmetric ? quant::Offsets::kZeroPoints : quant::Offsets::kMiddle;
+  }
+  choice.form.max_file_bytes = options.output.max_file_bytes;
+  const std::string method = options.method.empty() ? "round" : options.method;
+  choice.method = models::parse_method(method, "--method");
+  const bool is_plain = choice.method.is_plain();
+  check<ConfigError>(is_plain || scheme.mode == quant::Mode::kAffine, "--method: ", method,
+                     ", expected round with --mode ", quant::mode_info(scheme.mode).name);
+  check<ConfigError>(is_plain || !options.importance.empty(), "--method: ", method,
+                     ", expected --imatrix beside it; make the file with weft imatrix",
+                     choice.method.has_feedback ? " --products" : "");
+  check<ConfigError>(!is_plain || options.importance.empty(), "--imatrix: OUT is ",
+                     core::quote(options.output.out),
+                     ", a folder, expected --method gptq, awq or awq+gptq beside it");
+  return choice;
+}
+
 int quantize_on_ranks(const ModelOptions& model, const dist::World& world,
                       const QuantizeOptions& options) {
-  models::ExportOptions export_options;
-  export_options.scheme = scheme_of(options);
-  export_options.max_file_bytes = options.output.max_file_bytes;
-  export_model(model.path, export_options, "", options.output, world);
+  FolderChoice choice = folder_choice(options);
+  models::FolderRounding rounding{choice.method, options.importance, {}};
+  dist::run_together(world.group(), [&] {
+    if (!options.importance.empty()) {
+      rounding.importance = models::read_importance(options.importance);
+    }
+  });
+  models::QuantizedFolder form(std::move(rounding), world.group());
+  choice.form.form = &form;
+  export_model(model.path, choice.form, "", options.output, world);
+  if (world.group().rank() != 0) return 0;
+  for (const std::string& note : form.notes()) std::fprintf(stderr, "%s\n", note.c_str());
   return 0;
 }
 
@@ -111,9 +166,11 @@ int run_quantize_to_gguf(const QuantizeOptions& options) {
 
 int run_quantize(const QuantizeOptions& options) {
   if (options.output.out.ends_with(".gguf")) return run_quantize_to_gguf(options);
-  scheme_of(options);
+  folder_choice(options);
+  Inputs inputs = model_inputs(options.model, options.model.path);
+  inputs.push_back(options.importance);
   // The ranks that another process has started find nothing there yet either.
-  check_new_folder(options.output, model_folder(), model_inputs(options.model, options.model.path));
+  check_new_folder(options.output, model_folder(), inputs);
   return run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
     return quantize_on_ranks(model, world, options);
   });

@@ -14,6 +14,7 @@
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/load/load.h"
 #include "weft/models/load/plain_latents.h"
+#include "weft/quant/integers/packed_words.h"
 #include "weft/quant/quantized_matrix.h"
 #include "weft/shard/split.h"
 
@@ -22,9 +23,9 @@ namespace {
 
 class Exporter {
  public:
-  Exporter(const io::TensorFile& file, const LoadPlan& plan, io::TensorFolderWriter& writer,
+  Exporter(const RowReader& reader, FolderForm& form, io::TensorFolderWriter& writer,
            const dist::Group& group)
-      : reader_(file, plan), writer_(writer), group_(group) {}
+      : reader_(reader), form_(form), writer_(writer), group_(group) {}
 
   // This rank's rows.
   void write(const ExportOutput& output) {
@@ -33,19 +34,22 @@ class Exporter {
       if (group_.rank() == 0) write_vector(output);
       return;
     }
-    // Of fewer rows than ranks the first ranks have one each.
-    const int64_t rows = RowReader::num_rows(weight);
-    const int64_t n = RowReader::has_single_rows(weight) ? std::min(rows, group_.size()) : 1;
+    // Of fewer units of rows than ranks the first ranks have one each.
+    const int64_t unit = output.row_unit(), units = RowReader::num_rows(weight) / unit;
+    const int64_t n = RowReader::has_single_rows(weight) ? std::min(units, group_.size()) : 1;
     if (group_.rank() >= n) return;
-    for (const shard::Range& run : RowReader::runs(weight, shard::part(rows, n, group_.rank()))) {
+    const shard::Range own = shard::part(units, n, group_.rank());
+    for (const shard::Range& run :
+         RowReader::runs(weight, {own.start * unit, own.length * unit}, unit)) {
       write_rows(output, run);
     }
   }
 
  private:
   void write_vector(const ExportOutput& output) {
-    const at::Tensor numbers = reader_.vector(*output.weight, output.dtype);
-    const at::Tensor values = converted(numbers, output.dtype, output.rule().name);
+    const at::Tensor numbers = reader_.vector(*output.weight, at::kFloat);
+    const at::Tensor changed = form_.changed(output, 0, numbers);
+    const at::Tensor values = converted(changed, output.dtype, output.rule().name);
     const auto size = static_cast<uint64_t>(values.element_size());
     writer_.write(output.vector_name(), size * static_cast<uint64_t>(output.numbers_before()),
                   bytes_of(values));
@@ -54,7 +58,8 @@ class Exporter {
   quant::QuantizedMatrix quantized_rows(const ExportOutput& output,
                                         const shard::Range& rows) const {
     if (output.is_quantized_anew) {
-      return quant::quantize(reader_.plain_rows(*output.weight, rows, at::kFloat), *output.scheme);
+      return form_.quantize(output, rows.start,
+                            reader_.plain_rows(*output.weight, rows, at::kFloat));
     }
     auto matrix = std::get<quant::QuantizedMatrix>(reader_.rows(*output.weight, rows, at::kFloat));
     auto* affine = std::get_if<quant::AffineTensor>(&matrix);
@@ -68,10 +73,15 @@ class Exporter {
   void write_rows(const ExportOutput& output, const shard::Range& rows) {
     if (!output.scheme) {
       const at::Tensor numbers = reader_.plain_rows(*output.weight, rows, at::kFloat);
-      write_part(output, ".weight", rows, converted(numbers, output.dtype, output.rule().name));
+      const at::Tensor changed = form_.changed(output, rows.start, numbers);
+      write_part(output, ".weight", rows, converted(changed, output.dtype, output.rule().name));
       return;
     }
-    quant::QuantizedMatrix matrix = quantized_rows(output, rows);
+    const quant::QuantizedMatrix matrix = quantized_rows(output, rows);
+    if (output.format == FolderFormat::kCompressed) {
+      write_compressed(output, rows, std::get<quant::AffineTensor>(matrix));
+      return;
+    }
     if (const auto* affine = std::get_if<quant::AffineTensor>(&matrix)) {
       write_part(output, ".weight", rows, affine->packed.contiguous());
       write_numbers(output, ".scales", rows, affine->scales);
@@ -83,24 +93,40 @@ class Exporter {
     write_part(output, ".scales", rows, floats.scales.contiguous());
   }
 
+  void write_compressed(const ExportOutput& output, const shard::Range& rows,
+                        const quant::AffineTensor& affine) {
+    write_part(output, ".weight_packed", rows, affine.packed.contiguous());
+    write_numbers(output, ".weight_scale", rows, affine.scales);
+    if (output.has_zero_points()) {
+      const at::Tensor words = quant::words_of_columns(quant::zero_points(affine), affine.bits);
+      write_part(output, ".weight_zero_point", rows, words, output.row_unit());
+    }
+    if (!output.makes_tensors() || rows.start > 0) return;
+    const int64_t out = output.fused_rows > 0 ? output.fused_rows : output.rule().out;
+    const at::Tensor shape = at::tensor({out, output.rule().in}, at::kLong);
+    writer_.write(output.base + ".weight_shape", 0, bytes_of(shape));
+  }
+
   void write_numbers(const ExportOutput& output, const char* suffix, const shard::Range& rows,
                      const at::Tensor& part) {
     write_part(output, suffix, rows,
                converted(part, output.scheme->scale_dtype, output.base + suffix));
   }
 
+  // `unit` rows of the matrix share one of the part.
   void write_part(const ExportOutput& output, const char* suffix, const shard::Range& rows,
-                  const at::Tensor& part) {
-    const uint64_t row_bytes = part.nbytes() / static_cast<uint64_t>(rows.length);
+                  const at::Tensor& part, int64_t unit = 1) {
+    const uint64_t unit_bytes = part.nbytes() / static_cast<uint64_t>(rows.length / unit);
     const auto bytes = bytes_of(part);
+    const auto place = [&](int64_t row) { return unit_bytes * static_cast<uint64_t>(row / unit); };
     for (const RowGroups::Piece& piece : output.pieces(rows)) {
-      writer_.write(output.base + suffix, row_bytes * static_cast<uint64_t>(piece.stored_row),
-                    bytes.subspan(row_bytes * static_cast<uint64_t>(piece.row),
-                                  row_bytes * static_cast<uint64_t>(piece.length)));
+      writer_.write(output.base + suffix, place(piece.stored_row),
+                    bytes.subspan(place(piece.row), place(piece.length)));
     }
   }
 
-  RowReader reader_;
+  const RowReader& reader_;
+  FolderForm& form_;
   io::TensorFolderWriter& writer_;
   const dist::Group& group_;
 };
@@ -112,8 +138,8 @@ std::vector<io::OutputFile> files_of(const std::vector<ExportOutput>& outputs,
     if (!output.makes_tensors()) continue;
     for (io::TensorSpec& spec : output.specs()) specs.push_back(std::move(spec));
   }
-  return io::spread_over_files(specs, options.max_file_bytes,
-                               {{"format", options.scheme ? "mlx" : "pt"}});
+  const bool is_mlx = options.scheme && options.format == FolderFormat::kMlx;
+  return io::spread_over_files(specs, options.max_file_bytes, {{"format", is_mlx ? "mlx" : "pt"}});
 }
 
 }  // namespace
@@ -129,13 +155,17 @@ nlohmann::json export_weights(const io::TensorFile& given, const ExportOptions& 
   check_copied_head(config, file, group);
   const std::vector<ExportOutput> outputs = choose_outputs(plan, config, options);
   const auto files = files_of(outputs, options);
+  const RowReader reader(file, plan);
+  FolderForm usual;
+  FolderForm& form = options.form == nullptr ? usual : *options.form;
+  form.prepare(config, reader, outputs);
   std::optional<io::TensorFolderWriter> writer;
   dist::run_together(group, [&] {
     if (group.rank() == 0) writer.emplace(folder, files, Role::kLaysOut);
   });
   dist::run_together(group, [&] {
     if (group.rank() != 0) writer.emplace(folder, files, Role::kJoins);
-    Exporter exporter(file, plan, *writer, group);
+    Exporter exporter(reader, form, *writer, group);
     const uint64_t all = plan.params().planned_bytes(0);
     uint64_t done = 0;
     for (const ExportOutput& output : outputs) {
@@ -146,7 +176,8 @@ nlohmann::json export_weights(const io::TensorFile& given, const ExportOptions& 
     writer->sync();
   });
   dist::run_together(group, [&] { writer->verify(); });
-  return quantization_of(outputs);
+  return options.format == FolderFormat::kCompressed ? compressed_quantization_of(outputs, config)
+                                                     : quantization_of(outputs);
 }
 
 }  // namespace weft::models

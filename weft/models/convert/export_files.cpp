@@ -57,12 +57,10 @@ json generation_config_of(const text::Vocabulary& vocabulary) {
 
 void save_config(json config, const json& quantization, const std::string& dtype,
                  const std::string& folder) {
-  for (const char* key : {"quantization", "quantization_config"}) {
-    if (quantization.is_null()) {
-      config.erase(key);
-    } else {
-      config[key] = quantization;
-    }
+  for (const char* key : {"quantization", "quantization_config"}) config.erase(key);
+  if (!quantization.is_null()) {
+    config["quantization_config"] = quantization;
+    if (!quantization.contains("quant_method")) config["quantization"] = quantization;
   }
   if (!dtype.empty()) {
     config.erase("dtype");

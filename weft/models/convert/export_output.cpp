@@ -18,14 +18,20 @@ namespace {
 using core::check;
 using core::ConfigError;
 using core::quote;
+using quant::kWordBits;
 
-constexpr int64_t kWordBits = 32;
 // The quant groups that MLX has.
 constexpr int64_t kMlxGroups[] = {32, 64, 128};
 
 bool is_mlx_group(int64_t size) {
   return std::find(std::begin(kMlxGroups), std::end(kMlxGroups), size) != std::end(kMlxGroups);
 }
+
+// The release whose files these are.
+constexpr const char* kCompressedTensors = "0.12.0";
+
+// Tables of vectors, which compressed-tensors' folders have plain.
+bool is_lookup(Part part) { return part == Part::kEmbedding || part == Part::kInputEmbedding; }
 
 bool is_router(Part part) { return part == Part::kRouter || part == Part::kSharedRouter; }
 
@@ -42,8 +48,13 @@ class FormChooser {
       outputs.push_back(choose(weight));
       check_group(outputs.back());
     }
-    const bool is_mlx = std::any_of(outputs.begin(), outputs.end(), [](const ExportOutput& output) {
-      return output.scheme.has_value();
+    const bool is_compressed = options_.format == FolderFormat::kCompressed;
+    check<ConfigError>(!is_compressed || !is_stacked_everywhere(),
+                       "models.export: ", quote(config_.family),
+                       " has a layer's experts in one tensor, expected ",
+                       "single ones for compressed-tensors; write MLX's format");
+    const bool is_mlx = !is_compressed && std::ranges::any_of(outputs, [](const ExportOutput& o) {
+      return o.scheme.has_value();
     });
     fuse_rows(outputs);
     name_bare(outputs);
@@ -62,12 +73,25 @@ class FormChooser {
     const bool is_routing = place != places_.end() && is_router(place->second.part);
     output.is_row = is_routing && weight.rule.is_vector();
     if (options_.dtype || weight.rule.is_vector()) return output;
-    if (options_.scheme) return is_routing ? output : quantized(output, weight);
+    if (options_.scheme) {
+      return is_routing || is_left_plain(place, weight) ? output : quantized(output, weight);
+    }
     return io::makes_plain(weight.format.kind) ? output : as_stored(output, weight, stored);
+  }
+
+  bool is_left_plain(std::map<std::string, PartPlace>::const_iterator place,
+                     const PlannedWeight& weight) const {
+    if (options_.format == FolderFormat::kMlx || place == places_.end()) return false;
+    const Part part = place->second.part;
+    const bool fills_words = options_.offsets != quant::Offsets::kZeroPoints ||
+                             weight.rule.out * options_.scheme->bits % kWordBits == 0;
+    return part == Part::kHead || is_lookup(part) || !fills_words;
   }
 
   ExportOutput quantized(ExportOutput output, const PlannedWeight& weight) const {
     if (weight.rule.in % options_.scheme->group_size != 0) return output;
+    output.format = options_.format;
+    output.offsets = options_.offsets;
     output.scheme = options_.scheme;
     output.scheme->scale_dtype = output.dtype;
     output.is_quantized_anew = true;
@@ -123,6 +147,12 @@ class FormChooser {
       const auto [first, is_first] = firsts.emplace(tensor, &output);
       check<ConfigError>(is_first || first->second->is_like(output), "models.export: ", quote(name),
                          " is not stored as the other rows of ", quote(tensor), "; give --dtype");
+      const bool fills_words = std::ranges::all_of(
+          output.groups.lengths, [&](int64_t rows) { return rows % output.row_unit() == 0; });
+      check<ConfigError>(fills_words, "models.export: ", quote(tensor), ", expected runs of ",
+                         output.row_unit(),
+                         " rows, whose zero points fill a word; write it "
+                         "symmetric");
     }
   }
 
@@ -163,6 +193,34 @@ class FormChooser {
   std::map<std::string, PartPlace> places_;
 };
 
+nlohmann::json compressed_form(const ExportOutput& output) {
+  return {{"actorder", nullptr},
+          {"block_structure", nullptr},
+          {"dynamic", false},
+          {"group_size", output.scheme->group_size},
+          {"num_bits", output.scheme->bits},
+          {"observer", "minmax"},
+          {"observer_kwargs", nlohmann::json::object()},
+          {"strategy", "group"},
+          {"symmetric", !output.has_zero_points()},
+          {"type", "int"}};
+}
+
+// Of the linear layers that are left plain; of a tied head, too, which no tensor has.
+std::vector<std::string> plain_linears(const std::vector<ExportOutput>& outputs,
+                                       const ModelConfig& config) {
+  const auto places = part_places(config);
+  std::vector<std::string> names;
+  for (const ExportOutput& output : outputs) {
+    const auto place = places.find(output.rule().base());
+    const bool is_linear = place != places.end() && !output.rule().is_vector() && !output.scheme &&
+                           !is_lookup(place->second.part);
+    if (is_linear && std::ranges::find(names, output.base) == names.end())
+      names.push_back(output.base);
+  }
+  return names;
+}
+
 nlohmann::json form_of(const quant::Scheme& scheme) {
   return {{"group_size", scheme.group_size},
           {"bits", scheme.bits},
@@ -170,6 +228,12 @@ nlohmann::json form_of(const quant::Scheme& scheme) {
 }
 
 }  // namespace
+
+quant::QuantizedMatrix FolderForm::quantize(const ExportOutput& output, int64_t,
+                                            const at::Tensor& numbers) {
+  if (output.is_affine()) return quant::round_in_range(numbers, output.affine_form());
+  return quant::quantize(numbers, *output.scheme);
+}
 
 bool ExportOutput::is_like(const ExportOutput& other) const {
   return scheme == other.scheme && (scheme || dtype == other.dtype);
@@ -208,6 +272,7 @@ std::vector<io::TensorSpec> ExportOutput::specs() const {
     return sizes;
   };
   if (!scheme) return {{base + ".weight", floating, shape(rule().in)}};
+  if (format == FolderFormat::kCompressed) return compressed_specs();
   const io::Dtype scales = is_affine() ? file_type(scheme->scale_dtype) : io::Dtype::kU8;
   const int64_t groups = rule().in / scheme->group_size;
   std::vector<io::TensorSpec> specs = {
@@ -217,9 +282,46 @@ std::vector<io::TensorSpec> ExportOutput::specs() const {
   return specs;
 }
 
+std::vector<io::TensorSpec> ExportOutput::compressed_specs() const {
+  const int64_t rows = fused_rows > 0 ? fused_rows : rule().out;
+  const int64_t groups = rule().in / scheme->group_size;
+  std::vector<io::TensorSpec> specs = {
+      {base + ".weight_packed", io::Dtype::kI32, {rows, rule().in * scheme->bits / kWordBits}},
+      {base + ".weight_scale", file_type(scheme->scale_dtype), {rows, groups}},
+      {base + ".weight_shape", io::Dtype::kI64, {2}}};
+  if (has_zero_points()) {
+    specs.push_back({base + ".weight_zero_point", io::Dtype::kI32, {rows / row_unit(), groups}});
+  }
+  return specs;
+}
+
 std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
                                          const ExportOptions& options) {
   return FormChooser(plan, config, options).choose();
+}
+
+nlohmann::json compressed_quantization_of(const std::vector<ExportOutput>& outputs,
+                                          const ModelConfig& config) {
+  const auto first = std::ranges::find_if(
+      outputs, [](const ExportOutput& output) { return output.scheme.has_value(); });
+  if (first == outputs.end()) return nullptr;
+  std::vector<std::string> ignored = plain_linears(outputs, config);
+  if (config.is_tied) ignored.push_back("lm_head");
+  return {{"config_groups",
+           {{"group_0",
+             {{"input_activations", nullptr},
+              {"output_activations", nullptr},
+              {"targets", {"Linear"}},
+              {"weights", compressed_form(*first)}}}}},
+          {"format", "pack-quantized"},
+          {"global_compression_ratio", nullptr},
+          {"ignore", ignored},
+          {"kv_cache_scheme", nullptr},
+          {"quant_method", "compressed-tensors"},
+          {"quantization_status", "compressed"},
+          {"sparsity_config", nlohmann::json::object()},
+          {"transform_config", nlohmann::json::object()},
+          {"version", kCompressedTensors}};
 }
 
 nlohmann::json quantization_of(const std::vector<ExportOutput>& outputs) {

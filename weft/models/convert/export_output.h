@@ -13,9 +13,14 @@
 #include "weft/models/convert/export.h"
 #include "weft/models/decoder/weights/fused_rows.h"
 #include "weft/models/load/plan.h"
+#include "weft/quant/integers/packed_words.h"
+#include "weft/quant/quantized_matrix.h"
+#include "weft/quant/quantizers/affine_rounding.h"
 #include "weft/quant/scheme.h"
 
 namespace weft::models {
+
+class RowReader;
 
 /// How one weight is written to a Hugging Face folder.
 struct ExportOutput {
@@ -39,11 +44,21 @@ struct ExportOutput {
   /// None: floating in `dtype`.
   std::optional<quant::Scheme> scheme;
   at::ScalarType dtype = at::kFloat;
-  /// From floating numbers, rather than from small ones that are there.
+  /// From floating numbers, rather than from small ones that are there; then also of which format,
+  /// and which offsets of affine.
   bool is_quantized_anew = false;
+  FolderFormat format = FolderFormat::kMlx;
+  quant::Offsets offsets = quant::Offsets::kAny;
 
+  /// How an affine one stores its quant groups.
+  quant::AffineForm affine_form() const {
+    return {scheme->bits, scheme->group_size, scheme->scale_dtype, offsets};
+  }
   bool is_affine() const { return scheme && scheme->mode == quant::Mode::kAffine; }
   const WeightRule& rule() const { return weight->rule; }
+  bool has_zero_points() const { return offsets == quant::Offsets::kZeroPoints; }
+  /// Rows whose zero points share a word; 1 without zero points.
+  int64_t row_unit() const { return has_zero_points() ? quant::kWordBits / scheme->bits : 1; }
   /// Whether the tensors are not made by another of the same stack.
   bool makes_tensors() const { return stack_index == 0 && first_row == 0; }
   /// Where some of its rows are in the tensors; Piece::row counts from `rows.start`.
@@ -56,19 +71,55 @@ struct ExportOutput {
   std::string vector_name() const;
   /// The tensors it is written to, those of the whole stack.
   std::vector<io::TensorSpec> specs() const;
+
+ private:
+  std::vector<io::TensorSpec> compressed_specs() const;
+};
+
+/// What becomes of the numbers of a folder's tensors: quantized ones are rounded as the program
+/// does whose format it is, unless a subclass says otherwise.
+class FolderForm {
+ public:
+  FolderForm() = default;
+  FolderForm(const FolderForm&) = delete;
+  FolderForm& operator=(const FolderForm&) = delete;
+  virtual ~FolderForm() = default;
+
+  /// May read rows. Called once, before the others, by all ranks.
+  virtual void prepare(const ModelConfig& config, const RowReader& reader,
+                       const std::vector<ExportOutput>& outputs) {
+    (void)config, (void)reader, (void)outputs;
+  }
+  /// Of an output with is_quantized_anew: `numbers` are rows of the weight, from `first_row` on, in
+  /// float32.
+  virtual quant::QuantizedMatrix quantize(const ExportOutput& output, int64_t first_row,
+                                          const at::Tensor& numbers);
+  /// What is written in the place of `numbers`, float32, which are rows of a plain matrix, from
+  /// `first_row` on, or all of a vector.
+  virtual at::Tensor changed(const ExportOutput& output, int64_t first_row,
+                             const at::Tensor& numbers) {
+    (void)output, (void)first_row;
+    return numbers;
+  }
 };
 
 /// Decides for every weight of `plan` that a folder has. What a family's folders have as one tensor
 /// (weight_table.h) is written so. If any is quantized, all experts of a layer are one tensor, as
 /// MLX has them; otherwise each has its own, as transformers has them, but gpt-oss's and Gemma 4's,
 /// of which mlx-lm's form is written. Routers stay floating: rounding one would choose other
-/// experts. Throws ConfigError for quant groups that MLX lacks and for parts of one tensor that are
-/// stored in several ways.
+/// experts. compressed-tensors has single experts, and leaves embedding and head plain. Throws
+/// ConfigError for quant groups that MLX lacks, for parts of one tensor that are stored in several
+/// ways, and for experts that compressed-tensors can't have.
 std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
                                          const ExportOptions& options);
 
 /// MLX's "quantization" object: the commonest form for all, and those of other forms by name, as
 /// mlx-lm writes it. Null if nothing is quantized.
 nlohmann::json quantization_of(const std::vector<ExportOutput>& outputs);
+
+/// compressed-tensors' "quantization_config" as llm-compressor writes it, with the linear layers
+/// that are left plain as "ignore". Null if nothing is quantized.
+nlohmann::json compressed_quantization_of(const std::vector<ExportOutput>& outputs,
+                                          const ModelConfig& config);
 
 }  // namespace weft::models

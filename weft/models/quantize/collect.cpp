@@ -108,12 +108,6 @@ at::Tensor in_gguf_order(const ModelConfig& config, Part part, const at::Tensor&
   return at::cat(parts, -1);
 }
 
-std::string tensor_name(const ModelConfig& config, const PartPlace& place) {
-  const FusedRow* fused = written_gguf_row(config, place.part);
-  return (fused != nullptr ? filled_name(fused->gguf, place) : gguf_name(config, place)) +
-         ".weight";
-}
-
 // Adds up what the ranks have and names it.
 class Gathering {
  public:
@@ -151,7 +145,7 @@ class Gathering {
 
   // Of a tensor of several weights' rows, which read the same, the mean over all rows.
   void add_products(const PartPlace& place, const at::Tensor& products) {
-    at::Tensor& sums = tensors_.at(tensor_name(config_, place)).products;
+    at::Tensor& sums = tensors_.at(importance_name(config_, place)).products;
     const FusedRow* fused = written_gguf_row(config_, place.part);
     if (fused == nullptr) {
       sums = products;
@@ -166,7 +160,7 @@ class Gathering {
   void put(const PartPlace& place, const at::Tensor& squares, double count) {
     const bool is_expert = is_expert_part(place.part);
     const int64_t matrices = is_expert ? config_.experts.num_experts : 1;
-    const auto [entry, is_new] = tensors_.try_emplace(tensor_name(config_, place));
+    const auto [entry, is_new] = tensors_.try_emplace(importance_name(config_, place));
     InputStatistics& statistics = entry->second;
     if (is_new) {
       statistics.squares = at::zeros({matrices, squares.size(0)}, at::kFloat);

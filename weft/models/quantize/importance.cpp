@@ -10,6 +10,8 @@
 #include "weft/io/formats/byte_reader.h"
 #include "weft/io/formats/write_gguf.h"
 #include "weft/io/tensor_file.h"
+#include "weft/models/decoder/weight_table.h"
+#include "weft/models/decoder/weights/fused_rows.h"
 
 namespace weft::models {
 namespace {
@@ -156,6 +158,12 @@ bool is_gguf(const std::string& path) {
 }
 
 }  // namespace
+
+std::string importance_name(const ModelConfig& config, const PartPlace& place) {
+  const FusedRow* fused = written_gguf_row(config, place.part);
+  return (fused != nullptr ? filled_name(fused->gguf, place) : gguf_name(config, place)) +
+         ".weight";
+}
 
 at::Tensor Importance::of(const std::string& tensor, int64_t expert, int64_t columns) const {
   const auto found = tensors.find(tensor);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/models/decoder/decoder_names.h"
+
 namespace weft::io {
 class TensorFile;
 }
@@ -50,6 +52,9 @@ struct Importance {
   /// file that has others than finite numbers, IoError.
   at::Tensor products_of(const std::string& tensor) const;
 };
+
+/// What an importance matrix calls a weight of the model: GGUF's name of the tensor that holds it.
+std::string importance_name(const ModelConfig& config, const PartPlace& place);
 
 /// Reads what llama.cpp's imatrix or weft's writes: GGUF of general.type "imatrix", or the older
 /// binary form. Throws FormatError, IoError.

@@ -18,14 +18,18 @@ constexpr double kDamping = 0.01;
 }  // namespace
 
 Rounding::Rounding(const Importance& importance, const std::string& tensor, int64_t expert,
-                   int64_t columns)
+                   int64_t columns, const RoundingOptions& options)
     : squares_(importance.of(tensor, expert, columns)) {
+  const at::Tensor& scales = options.scales;
+  if (scales.defined() && squares_.defined()) squares_ = squares_ / scales.square();
+  if (!options.has_feedback) return;
   products_ = importance.products_of(tensor);
   if (!products_.defined()) return;
   core::check<core::FormatError>(products_.size(0) == columns,
                                  "importance matrix: ", core::quote(tensor),
                                  ", expected products of ", columns, " columns, got ",
                                  products_.size(0), "; it is of another model");
+  if (scales.defined()) products_ = products_ / scales / scales.unsqueeze(1);
   const quant::OneThread one_thread;
   try {
     factor_ = quant::feedback_factor(products_, kDamping);
@@ -41,6 +45,11 @@ at::Tensor Rounding::blocks(core::Dtype dtype, const at::Tensor& rows) const {
     return quant::quantize_to_blocks(dtype, rows, squares_);
   }
   return quant::quantize_with_feedback(dtype, rows, factor_);
+}
+
+quant::AffineTensor Rounding::affine(const quant::AffineForm& form, const at::Tensor& rows) const {
+  if (factor_.defined()) return quant::fit_affine_with_feedback(rows, form, factor_);
+  return quant::fit_affine(rows, form, squares_);
 }
 
 double Rounding::loss(const at::Tensor& rows, const at::Tensor& rounded) const {

@@ -24,6 +24,22 @@ at::Tensor unpack_words(const at::Tensor& words, int64_t bits, int64_t count) {
   return codes;
 }
 
+at::Tensor words_of_columns(const at::Tensor& codes, int64_t bits) {
+  const at::Tensor streams = codes.t().contiguous();
+  const int64_t count = streams.size(1), words = count * bits / kWordBits;
+  core::check<core::InternalError>(words * kWordBits == count * bits,
+                                   "quant.words_of_columns: ", count, " numbers of ", bits,
+                                   " bits fill no whole words");
+  at::Tensor packed = at::empty({streams.size(0), words}, at::kInt);
+  auto* bytes = reinterpret_cast<uint8_t*>(packed.mutable_data_ptr<int32_t>());
+  const auto row_bytes = static_cast<size_t>(words * kWordBits / 8);
+  for (int64_t row = 0; row < streams.size(0); ++row) {
+    reference::pack({streams.const_data_ptr<uint8_t>() + row * count, static_cast<size_t>(count)},
+                    bits, {bytes + static_cast<size_t>(row) * row_bytes, row_bytes});
+  }
+  return packed.t().contiguous();
+}
+
 std::string part_text(const at::Tensor& part) {
   if (!part.defined()) return "none";
   return core::join(core::list_text(part.sizes()), " of ", c10::toString(part.scalar_type()));

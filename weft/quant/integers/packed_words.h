@@ -15,6 +15,10 @@ inline constexpr int64_t kWordBits = 32;
 /// Fewer words are an InternalError.
 at::Tensor unpack_words(const at::Tensor& words, int64_t bits, int64_t count);
 
+/// The inverse down columns: codes, uint8 [rows, columns], become int32 [rows * bits / 32,
+/// columns], each column a stream of bits. Rows that fill no whole words are an InternalError.
+at::Tensor words_of_columns(const at::Tensor& codes, int64_t bits);
+
 /// A stored part in messages: "[2, 4] of Int", or "none".
 std::string part_text(const at::Tensor& part);
 

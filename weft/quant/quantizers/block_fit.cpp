@@ -1,7 +1,5 @@
 #include "weft/quant/quantizers/block_fit.h"
 
-#include <c10/util/Half.h>
-
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -12,7 +10,7 @@ namespace {
 // Searches that follow one another from the block's scale that the one before found.
 constexpr int kBlockTurns = 2;
 
-float as_half(float number) { return static_cast<float>(c10::Half(number)); }
+float as_half(float number) { return as_stored(c10::ScalarType::Half, number); }
 
 int nearest(float number, int least, int most) {
   if (!(std::abs(number) < 1e6F)) return number > 0 ? most : least;
@@ -90,10 +88,26 @@ class BlockSearch {
     FittedBlock block;
     block.scales[0] = block.offsets[0] = 1;
     const GroupFit fit = fit_group(0);
-    block.scale = as_half(fit.scale);
-    block.offset = as_half(fit.offset);
+    block.scale = as_stored(form_.number_type, fit.scale);
+    block.offset = as_stored(form_.number_type, fit.offset);
+    if (form_.has_zero_points) fit_zero_point(fit, block);
     set_codes(0, block);
     return block;
+  }
+
+  // The whole numbers around the best offset, each with a scale of its own.
+  void fit_zero_point(const GroupFit& free, FittedBlock& block) const {
+    const float middle = free.scale == 0 ? 0 : -free.offset / free.scale;
+    float least = -1;
+    for (const int step : {-1, 0, 1}) {
+      CodePoints codes = form_.codes;
+      codes.zero = static_cast<float>(nearest(middle + static_cast<float>(step), 0, codes.most));
+      const GroupFit fit = fit_scale(group(0), codes);
+      if (least >= 0 && !(fit.error < least)) continue;
+      least = fit.error;
+      block.scale = as_stored(form_.number_type, fit.scale);
+      block.offset = -block.scale * codes.zero;
+    }
   }
 
   void search_scales() {

@@ -1,5 +1,8 @@
 #include "weft/quant/quantizers/block_form.h"
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -62,6 +65,12 @@ constexpr BlockForm kForms[] = {
 const BlockForm* find_block_form(Dtype dtype) {
   const auto* const found = std::ranges::find(kForms, dtype, &BlockForm::dtype);
   return found == std::end(kForms) ? nullptr : found;
+}
+
+float as_stored(c10::ScalarType type, float number) {
+  if (type == c10::ScalarType::Half) return static_cast<float>(c10::Half(number));
+  const bool is_short = type == c10::ScalarType::BFloat16;
+  return is_short ? static_cast<float>(c10::BFloat16(number)) : number;
 }
 
 }  // namespace weft::quant

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <array>
 #include <cstdint>
 
@@ -9,9 +11,11 @@
 
 namespace weft::quant {
 
-/// How a block type of GGUF stores its quant groups.
+/// How a block type of GGUF stores its quant groups, or a folder those of one matrix, each of which
+/// is then a block.
 struct BlockForm {
-  core::Dtype dtype;
+  /// Of GGUF.
+  core::Dtype dtype = core::Dtype::kF32;
   int block = 32;
   int group = 32;
   CodePoints codes = {};
@@ -22,6 +26,10 @@ struct BlockForm {
   int most_scale = 0;
   /// The same of offsets, which are subtracted.
   int most_offset = 0;
+  /// What scale and offset of one level are kept as.
+  c10::ScalarType number_type = c10::ScalarType::Half;
+  /// An offset is -scale times a whole number, which is one of the codes.
+  bool has_zero_points = false;
 
   int num_groups() const { return block / group; }
   bool has_two_levels() const { return most_scale > 0; }
@@ -30,8 +38,11 @@ struct BlockForm {
 /// The form of a type that weft quantizes to, or null.
 const BlockForm* find_block_form(core::Dtype dtype);
 
+/// The nearest number that float16, bfloat16 or float32 has.
+float as_stored(c10::ScalarType type, float number);
+
 /// A block as numbers: element = scale * scales[g] * point + offset * offsets[g]. Types of one
-/// level have 1 in scales and offsets. `scale` and `offset` are float16's.
+/// level have 1 in scales and offsets. `scale` and `offset` are numbers of the form's type.
 struct FittedBlock {
   float scale = 0;
   float offset = 0;

@@ -15,6 +15,9 @@ namespace weft::quant {
 /// semidefinite.
 at::Tensor feedback_factor(const at::Tensor& products, double damping);
 
+/// The factor in float32, contiguous. Throws ShapeError naming `where` unless it is [in, in].
+at::Tensor check_factor(const at::Tensor& factor, int64_t in, const char* where);
+
 /// As quantize_to_blocks, but each column's error is taken off the columns that come after it, as
 /// far as their inputs say the same: the square of the error of x w^T becomes small, where the
 /// other makes the error of w itself small. `factor` as feedback_factor gives it for the columns.

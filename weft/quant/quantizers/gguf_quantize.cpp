@@ -1,16 +1,11 @@
 #include "weft/quant/quantizers/gguf_quantize.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-
-#include <atomic>
-#include <cmath>
 
 #include "weft/core/error.h"
 #include "weft/quant/one_thread.h"
 #include "weft/quant/quantize_groups.h"
-#include "weft/quant/quantizers/block_fit.h"
-#include "weft/quant/view.h"
+#include "weft/quant/quantizers/round_blocks.h"
 
 namespace weft::quant {
 namespace {
@@ -22,19 +17,6 @@ constexpr const char* kWhere = "quant.quantize_to_blocks";
 // Of the mean importance, so that columns which no calibration text touched are rounded all the
 // same.
 constexpr double kLeastImportance = 1e-4;
-// An element of a block takes this many times the work of one that is only read.
-constexpr int64_t kSearchWork = 64;
-
-void check_importance(const at::Tensor& importance, int64_t in) {
-  if (!importance.defined()) return;
-  check<ShapeError>(
-      importance.scalar_type() == at::kFloat && importance.dim() == 1 && importance.size(0) == in,
-      kWhere, ": importance, expected float32 [", in, "], got ",
-      c10::toString(importance.scalar_type()), " ", core::list_text(importance.sizes()));
-  const bool is_right =
-      at::isfinite(importance).all().item<bool>() && importance.ge(0).all().item<bool>();
-  check<ShapeError>(is_right, kWhere, ": importance, expected finite numbers from 0");
-}
 
 }  // namespace
 
@@ -42,6 +24,17 @@ std::vector<core::Dtype> quantizable_block_types() {
   using core::Dtype;
   return {Dtype::kQ4_0, Dtype::kQ4_1, Dtype::kQ5_0, Dtype::kQ5_1, Dtype::kQ8_0,  Dtype::kQ2K,
           Dtype::kQ3K,  Dtype::kQ4K,  Dtype::kQ5K,  Dtype::kQ6K,  Dtype::kIQ4NL, Dtype::kIQ4XS};
+}
+
+void check_importance(const at::Tensor& importance, int64_t in, const char* where) {
+  if (!importance.defined()) return;
+  check<ShapeError>(
+      importance.scalar_type() == at::kFloat && importance.dim() == 1 && importance.size(0) == in,
+      where, ": importance, expected float32 [", in, "], got ",
+      c10::toString(importance.scalar_type()), " ", core::list_text(importance.sizes()));
+  const bool is_right =
+      at::isfinite(importance).all().item<bool>() && importance.ge(0).all().item<bool>();
+  check<ShapeError>(is_right, where, ": importance, expected finite numbers from 0");
 }
 
 at::Tensor error_weights(const at::Tensor& w, const at::Tensor& importance) {
@@ -58,23 +51,16 @@ at::Tensor quantize_to_blocks(core::Dtype dtype, const at::Tensor& w,
   check<core::InternalError>(form != nullptr, kWhere, ": ", core::info(dtype).name,
                              ", expected a type of quantizable_block_types()");
   const at::Tensor values = check_quantizable(w, 8, form->block, kWhere);
-  const int64_t out = values.size(0), in = values.size(1), blocks = in / form->block;
-  check_importance(importance, in);
+  const int64_t in = values.size(1), blocks = in / form->block;
+  check_importance(importance, in, kWhere);
   const at::Tensor weights = error_weights(values, importance).contiguous();
   const int64_t block_bytes = core::info(dtype).block_bytes;
-  at::Tensor bytes = at::empty({out, blocks * block_bytes}, at::kByte);
-  const float* const from = values.const_data_ptr<float>();
-  const float* const counts = weights.const_data_ptr<float>();
+  at::Tensor bytes = at::empty({values.size(0), blocks * block_bytes}, at::kByte);
   auto* const to = bytes.mutable_data_ptr<uint8_t>();
-  std::atomic<bool> is_finite = true;
-  at::parallel_for(0, out, rows_per_thread(in * kSearchWork), [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin * blocks; block < end * blocks; ++block) {
-      const FittedBlock fitted =
-          fit_block(*form, from + block * form->block, counts + block * form->block);
-      if (!std::isfinite(fitted.scale) || !std::isfinite(fitted.offset)) is_finite = false;
-      encode_block(*form, fitted, to + block * block_bytes);
-    }
-  });
+  const bool is_finite = fit_blocks(
+      *form, values, weights, [&](int64_t row, int64_t block, const FittedBlock& fitted) {
+        encode_block(*form, fitted, to + (row * blocks + block) * block_bytes);
+      });
   check<ShapeError>(is_finite, kWhere, ": w, expected numbers whose ", core::info(dtype).name,
                     " scales float16 holds, got larger ones; use another type");
   return bytes;

@@ -20,6 +20,9 @@ std::vector<core::Dtype> quantizable_block_types();
 /// numbers that are not finite, importances below 0, and scales that float16 can't hold.
 at::Tensor quantize_to_blocks(core::Dtype dtype, const at::Tensor& w, const at::Tensor& importance);
 
+/// Throws ShapeError naming `where` for an importance that quantize_to_blocks doesn't take.
+void check_importance(const at::Tensor& importance, int64_t in, const char* where);
+
 /// The elements' weights in that error: float32 [out, in].
 at::Tensor error_weights(const at::Tensor& w, const at::Tensor& importance);
 

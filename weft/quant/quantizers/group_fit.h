@@ -5,7 +5,7 @@
 namespace weft::quant {
 
 /// Elements of the largest quant group that is fitted.
-inline constexpr int kMaxGroup = 32;
+inline constexpr int kMaxGroup = 128;
 
 /// What the codes of a block type stand for before scale and offset.
 struct CodePoints {

@@ -1,0 +1,239 @@
+// Folders of MLX and of compressed-tensors by GPTQ and AWQ: scales fold exactly, the model loses
+// less than by rounding, and config.json says what their programs read.
+#include "weft/models/quantize/quantized_folder.h"
+
+#include <ATen/ATen.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/core/error_text.h"
+#include "tests/models/enlarged_family.h"
+#include "tests/models/model_logits.h"
+#include "weft/models/convert/export_loaded.h"
+#include "weft/models/load/load.h"
+#include "weft/models/quantize/collect.h"
+
+namespace weft::models {
+namespace {
+
+using dist::Group;
+using nlohmann::json;
+using testing::error_text;
+using testing::replaced;
+using testing::TempDir;
+
+constexpr int64_t kFolderChunk = 48;
+
+// A random model of a family, enlarged, whose norms spread as trained ones do and whose biases are
+// not 0, what its matrices read, and its logits.
+class FolderModel {
+ public:
+  explicit FolderModel(const std::string& family) {
+    std::filesystem::create_directory(dir_.at("plain"));
+    json config =
+        json::parse(core::read_text_file(test::family_path(family, "config.json"), 1 << 20));
+    test::enlarge(config);
+    dir_.write("plain/config.json", config.dump());
+    InitOptions options;
+    options.seed = 3;
+    options.std = 0.05;
+    const auto made = make_model(config_from_json(config, dir_.path()), Group(), options);
+    at::manual_seed(3);
+    for (at::Tensor& parameter : made->parameters()) {
+      const at::NoGradGuard no_grad;
+      if (parameter.dim() == 1) parameter.add_(1).mul_(at::randn_like(parameter).exp()).sub_(1);
+    }
+    export_loaded(*made, io::Dtype::kF32, uint64_t{1} << 30, dir_.at("plain"));
+    file_ = io::TensorFile::open(dir_.at("plain"));
+    const int64_t vocabulary = read_config(*file_).vocab_size;
+    ids_BT_ = at::randint(vocabulary, {1, 4 * kFolderChunk}, at::kLong);
+    logits_TV_ = logits(dir_.at("plain"));
+  }
+
+  void collect() {
+    CollectOptions options;
+    options.context = kFolderChunk;
+    options.takes_products = true;
+    LoadOptions load;
+    load.is_trainable = true;
+    const LoadedModel loaded = load_model(*file_, Group(), load);
+    const std::span tokens(ids_BT_.const_data_ptr<int64_t>(), static_cast<size_t>(ids_BT_.numel()));
+    importance = collect_importance(*loaded.model, tokens, options, [](int64_t, int64_t) {});
+  }
+
+  at::Tensor logits(const std::string& folder) const {
+    const LoadedModel loaded = load_model(*io::TensorFile::open(folder), Group());
+    return test::logits_of(*loaded.model, ids_BT_.narrow(1, 0, kFolderChunk));
+  }
+
+  // Writes the model so; returns how far its logits are from the plain ones'.
+  double lost(ExportOptions options, const std::string& method) {
+    written = dir_.at("written-" + std::to_string(++count_));
+    std::filesystem::create_directory(written);
+    QuantizedFolder form({parse_method(method, "test"), "FILE", importance}, Group());
+    options.form = &form;
+    const json quantization =
+        export_weights(*file_, options, Group(), written, [](uint64_t, uint64_t) {});
+    export_files(*file_, quantization, "", written);
+    notes = form.notes();
+    return ((logits(written) - logits_TV_).norm() / logits_TV_.norm()).item<double>();
+  }
+
+  std::string error(const ExportOptions& options, const std::string& method) {
+    return replaced(error_text([&] { lost(options, method); }), dir_.path(), "DIR");
+  }
+
+  json config() const {
+    return json::parse(core::read_text_file(written + "/config.json", 1 << 20));
+  }
+
+  Importance importance;
+  std::string written;
+  std::vector<std::string> notes;
+
+ private:
+  TempDir dir_;
+  std::shared_ptr<const io::TensorFile> file_;
+  at::Tensor ids_BT_, logits_TV_;
+  int count_ = 0;
+};
+
+ExportOptions folder_options(int64_t bits, FolderFormat format = FolderFormat::kMlx,
+                             quant::Offsets offsets = quant::Offsets::kAny) {
+  ExportOptions options;
+  options.scheme = {quant::Mode::kAffine, bits, 64};
+  options.format = format;
+  options.offsets = offsets;
+  return options;
+}
+
+std::vector<ExportOptions> all_formats(int64_t bits) {
+  return {folder_options(bits),
+          folder_options(bits, FolderFormat::kCompressed, quant::Offsets::kMiddle),
+          folder_options(bits, FolderFormat::kCompressed, quant::Offsets::kZeroPoints)};
+}
+
+// With biases, with norms that are stored less one and behind layers as well, with rows of several
+// matrices in one tensor, with norms of heads.
+TEST(QuantizedFolder, ByGptqAndAwqLosesLessThanByRounding) {
+  for (const char* family : {"llama_bias", "gemma2", "phi3", "qwen3"}) {
+    FolderModel model(family);
+    model.collect();
+    for (const ExportOptions& options : all_formats(4)) {
+      const double rounded = model.lost(options, "round");
+      for (const char* method : {"gptq", "awq", "awq+gptq"}) {
+        EXPECT_LT(model.lost(options, method), 0.8 * rounded) << family << " " << method;
+        EXPECT_TRUE(model.notes.empty()) << model.notes[0];
+      }
+    }
+  }
+}
+
+// What is left is the rounding to 8 bits, so scales were folded into norms, rows and biases.
+TEST(QuantizedFolder, ByAwqComputesTheSame) {
+  for (const char* family : {"llama_bias", "gemma2", "phi3", "qwen3"}) {
+    FolderModel model(family);
+    model.collect();
+    const double rounded = model.lost(folder_options(8), "round");
+    EXPECT_LT(rounded, 0.02) << family;
+    const auto norm = [&](const std::string& folder) {
+      return io::load_tensor(*io::TensorFile::open(folder), "model.layers.1.input_layernorm.weight",
+                             at::kFloat);
+    };
+    const at::Tensor before = norm(model.written);
+    for (const ExportOptions& options : all_formats(8)) {
+      EXPECT_LT(model.lost(options, "awq"), rounded) << family;
+      EXPECT_GT((norm(model.written) - before).abs().max().item<double>(), 0.1) << family;
+    }
+  }
+}
+
+TEST(QuantizedFolder, SaysInConfigJsonWhatItIs) {
+  FolderModel model("qwen3");
+  model.lost(folder_options(4), "round");
+  const json mlx = {{"group_size", 64}, {"bits", 4}, {"mode", "affine"}};
+  EXPECT_EQ(model.config().at("quantization"), mlx);
+  EXPECT_EQ(model.config().at("quantization_config"), mlx);
+  for (const bool is_symmetric : {true, false}) {
+    model.lost(folder_options(4, FolderFormat::kCompressed,
+                              is_symmetric ? quant::Offsets::kMiddle : quant::Offsets::kZeroPoints),
+               "round");
+    EXPECT_FALSE(model.config().contains("quantization"));
+    const json weights = {{"actorder", nullptr},
+                          {"block_structure", nullptr},
+                          {"dynamic", false},
+                          {"group_size", 64},
+                          {"num_bits", 4},
+                          {"observer", "minmax"},
+                          {"observer_kwargs", json::object()},
+                          {"strategy", "group"},
+                          {"symmetric", is_symmetric},
+                          {"type", "int"}};
+    const json group = {{"input_activations", nullptr},
+                        {"output_activations", nullptr},
+                        {"targets", {"Linear"}},
+                        {"weights", weights}};
+    const json expected = {{"config_groups", {{"group_0", group}}},
+                           {"format", "pack-quantized"},
+                           {"global_compression_ratio", nullptr},
+                           {"ignore", {"lm_head"}},
+                           {"kv_cache_scheme", nullptr},
+                           {"quant_method", "compressed-tensors"},
+                           {"quantization_status", "compressed"},
+                           {"sparsity_config", json::object()},
+                           {"transform_config", json::object()},
+                           {"version", "0.12.0"}};
+    EXPECT_EQ(model.config().at("quantization_config"), expected);
+    const auto file = io::TensorFile::open(model.written);
+    EXPECT_EQ(file->find("model.embed_tokens.weight_packed"), nullptr);
+    EXPECT_EQ(file->require("model.layers.0.mlp.up_proj.weight_packed").dtype, io::Dtype::kI32);
+    EXPECT_EQ(file->find("model.layers.0.mlp.up_proj.weight_zero_point") == nullptr, is_symmetric);
+  }
+}
+
+// Of a mixture experts are single and routers plain.
+TEST(QuantizedFolder, HasTheExpertsOfAMixtureAsItsProgramReadsThem) {
+  FolderModel model("mixtral");
+  model.collect();
+  const ExportOptions options =
+      folder_options(4, FolderFormat::kCompressed, quant::Offsets::kMiddle);
+  const double rounded = model.lost(options, "round");
+  const json expected = {"model.layers.0.block_sparse_moe.gate",
+                         "model.layers.1.block_sparse_moe.gate", "lm_head"};
+  EXPECT_EQ(model.config().at("quantization_config").at("ignore"), expected);
+  EXPECT_LT(model.lost(options, "gptq"), 0.9 * rounded);
+  EXPECT_EQ(model.notes,
+            std::vector<std::string>{
+                "FILE: has no products of inputs of model.layers.0.block_sparse_moe.experts.0.w1 "
+                "and 23 others, which are rounded without"});
+  EXPECT_EQ(model.error(options, "awq"),
+            "ConfigError: models.quantize: AWQ of a model with experts, expected layers like "
+            "Llama's, whose norms, values and ups take the scales; use GPTQ");
+}
+
+TEST(QuantizedFolder, RefusesWhatItCannotWrite) {
+  FolderModel oss("gpt_oss");
+  EXPECT_EQ(oss.error(folder_options(4, FolderFormat::kCompressed), "round"),
+            "ConfigError: models.export: 'gpt_oss' has a layer's experts in one tensor, expected "
+            "single ones for compressed-tensors; write MLX's format");
+  FolderModel model("olmo2");
+  model.collect();
+  EXPECT_EQ(model.error(folder_options(4), "awq"),
+            "ConfigError: models.quantize: AWQ of a model with norms after layers, expected layers "
+            "like Llama's, whose norms, values and ups take the scales; use GPTQ");
+  for (auto& [name, statistics] : model.importance.tensors) statistics.products = at::Tensor();
+  EXPECT_EQ(model.error(folder_options(4), "gptq"),
+            "ConfigError: FILE: has no products of inputs of this model's matrices, expected an "
+            "importance matrix of this model that was made with products");
+  FolderModel llama("llama");
+  llama.collect();
+  llama.importance.tensors.erase("blk.1.attn_q.weight");
+  EXPECT_EQ(llama.error(folder_options(4), "awq"),
+            "FormatError: importance matrix: says nothing of 'blk.1.attn_q.weight', expected its "
+            "inputs; it is of another model");
+  EXPECT_EQ(error_text([] { parse_method("gptq2", "--method"); }),
+            "ConfigError: --method: 'gptq2', expected round, gptq, awq or awq+gptq");
+}
+
+}  // namespace
+}  // namespace weft::models

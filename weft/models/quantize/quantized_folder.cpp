@@ -1,0 +1,101 @@
+#include "weft/models/quantize/quantized_folder.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "weft/core/error.h"
+#include "weft/models/decoder/weights/tiled_heads.h"
+
+namespace weft::models {
+namespace {
+
+using core::check;
+using core::ConfigError;
+
+// One method by its name.
+struct NamedMethod {
+  const char* name;
+  RoundingMethod method;
+};
+constexpr NamedMethod kRoundingMethods[] = {{"round", {false, false}},
+                                            {"gptq", {true, false}},
+                                            {"awq", {false, true}},
+                                            {"awq+gptq", {true, true}}};
+
+}  // namespace
+
+RoundingMethod parse_method(const std::string& name, const std::string& where) {
+  const auto* const found = std::ranges::find_if(
+      kRoundingMethods, [&](const NamedMethod& each) { return name == each.name; });
+  check<ConfigError>(found != std::end(kRoundingMethods), where, ": ", core::quote(name),
+                     ", expected round, gptq, awq or awq+gptq");
+  return found->method;
+}
+
+void QuantizedFolder::prepare(const ModelConfig& config, const RowReader& reader,
+                              const std::vector<ExportOutput>& outputs) {
+  if (rounding_.method.is_plain()) return;
+  config_ = config;
+  places_ = part_places(config);
+  if (rounding_.method.scales_inputs) {
+    scales_ = InputScales(config, reader, outputs, rounding_.importance, group_);
+  }
+  note_missing(outputs);
+}
+
+QuantizedFolder::Named QuantizedFolder::named(const ExportOutput& output) const {
+  const PartPlace& place = places_.at(output.rule().base());
+  // GGUF has the columns of these in another order.
+  const bool is_tiled =
+      place.part == Part::kDeltaOut && !tiled_heads(config_, place.part).is_plain();
+  return is_tiled ? Named{} : Named{importance_name(config_, place), place.expert};
+}
+
+void QuantizedFolder::note_missing(const std::vector<ExportOutput>& outputs) {
+  const bool needs_products = rounding_.method.has_feedback;
+  std::vector<std::string> without;
+  int64_t count = 0;
+  for (const ExportOutput& output : outputs) {
+    if (!output.is_quantized_anew) continue;
+    ++count;
+    const std::string tensor = named(output).tensor;
+    const bool is_known = needs_products ? rounding_.importance.has_products(tensor)
+                                         : rounding_.importance.tensors.contains(tensor);
+    if (!is_known) without.push_back(output.rule().base());
+  }
+  const std::string& path = rounding_.importance_path;
+  const char* what = needs_products ? "products of inputs" : "inputs";
+  check<ConfigError>(static_cast<int64_t>(without.size()) < std::max<int64_t>(count, 1), path,
+                     ": has no ", what, " of this model's matrices, expected an importance matrix ",
+                     "of this model", needs_products ? " that was made with products" : "");
+  if (without.empty()) return;
+  const std::string others =
+      without.size() > 1 ? core::join(" and ", without.size() - 1, " others") : "";
+  notes_.push_back(core::join(path, ": has no ", what, " of ", without[0], others,
+                              ", which are rounded without"));
+}
+
+const Rounding& QuantizedFolder::rounding_of(const ExportOutput& output) {
+  if (!current_ || current_name_ != output.rule().name) {
+    const Named name = named(output);
+    current_.emplace(rounding_.importance, name.tensor, name.expert, output.rule().in,
+                     RoundingOptions{scales_.of_columns(output), rounding_.method.has_feedback});
+    current_name_ = output.rule().name;
+  }
+  return *current_;
+}
+
+quant::QuantizedMatrix QuantizedFolder::quantize(const ExportOutput& output, int64_t first_row,
+                                                 const at::Tensor& numbers) {
+  if (rounding_.method.is_plain()) return FolderForm::quantize(output, first_row, numbers);
+  return rounding_of(output).affine(output.affine_form(),
+                                    scales_.folded(output, first_row, numbers));
+}
+
+at::Tensor QuantizedFolder::changed(const ExportOutput& output, int64_t first_row,
+                                    const at::Tensor& numbers) {
+  return scales_.folded(output, first_row, numbers);
+}
+
+}  // namespace weft::models

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/dist/group.h"
+#include "weft/models/convert/export_output.h"
+#include "weft/models/quantize/importance.h"
+#include "weft/models/quantize/input_scales.h"
+#include "weft/models/quantize/rounding.h"
+
+namespace weft::models {
+
+/// How the small numbers of a folder are found.
+struct RoundingMethod {
+  /// Columns are rounded with error feedback (GPTQ).
+  bool has_feedback = false;
+  /// Columns are scaled by their inputs before (AWQ).
+  bool scales_inputs = false;
+
+  /// Neither: the format's own rule.
+  bool is_plain() const { return !has_feedback && !scales_inputs; }
+};
+
+/// "round", "gptq", "awq" or "awq+gptq". Throws ConfigError, beginning with `where`, for another.
+RoundingMethod parse_method(const std::string& name, const std::string& where);
+
+/// What is rounded by, and where it was read.
+struct FolderRounding {
+  RoundingMethod method;
+  std::string importance_path;
+  Importance importance;
+};
+
+/// Quantizes affine matrices on their way into a folder.
+class QuantizedFolder : public FolderForm {
+ public:
+  /// The ranks of `group` share the search for scales.
+  QuantizedFolder(FolderRounding rounding, const dist::Group& group)
+      : rounding_(std::move(rounding)), group_(group) {}
+
+  /// Collective. Throws ConfigError for a family that AWQ doesn't know and for importances without
+  /// what the method needs, FormatError for those of other columns.
+  void prepare(const ModelConfig& config, const RowReader& reader,
+               const std::vector<ExportOutput>& outputs) override;
+  /// Throws ShapeError for numbers whose scales the type of scales can't hold.
+  quant::QuantizedMatrix quantize(const ExportOutput& output, int64_t first_row,
+                                  const at::Tensor& numbers) override;
+  at::Tensor changed(const ExportOutput& output, int64_t first_row,
+                     const at::Tensor& numbers) override;
+
+  /// One line for each thing worth knowing, after prepare.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  struct Named {
+    std::string tensor;
+    int64_t expert = 0;
+  };
+  Named named(const ExportOutput& output) const;
+  const Rounding& rounding_of(const ExportOutput& output);
+  void note_missing(const std::vector<ExportOutput>& outputs);
+
+  FolderRounding rounding_;
+  dist::Group group_;
+  ModelConfig config_;
+  std::map<std::string, PartPlace> places_;
+  InputScales scales_;
+  // Of the matrix that is being written.
+  std::optional<Rounding> current_;
+  std::string current_name_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace weft::models
