@@ -33,9 +33,12 @@ void add_mesh_flag(CLI::App& app, const char* flag, const char* name, const std:
       about);
 }
 
-std::optional<TrainOptions> parse_run(const char* verb, const char* about, const Args& args) {
+// Adapters lie beside products that have no order of sums, so that training them takes no --exact.
+std::optional<TrainOptions> parse_run(const char* verb, const char* about, const Args& args,
+                                      bool trains_adapters) {
   CLI::App app(about, verb);
   TrainOptions options;
+  options.trains_adapters = trains_adapters;
   options.command = command_of(verb, args);
   app.add_option("config", options.config_path, "the run's configuration");
   add_mesh_flag(app, "--replicas", "mesh.replicas", "copies of the parameters", options);
@@ -44,12 +47,14 @@ std::optional<TrainOptions> parse_run(const char* verb, const char* about, const
   add_mesh_flag(app, "--pipe", "mesh.pipe", "pipeline stages", options);
   add_mesh_flag(app, "--backend", "mesh.backend", dist::backend_choices(), options);
   add_mesh_flag(app, "--steps", "train.steps", "optimizer steps", options);
-  app.add_flag_callback(
-      "--exact",
-      [&options] {
-        options.given.push_back({"train.exact", "true", "--exact"});
-      },
-      "the same bits on every mesh and with any number of microbatches");
+  if (!trains_adapters) {
+    app.add_flag_callback(
+        "--exact",
+        [&options] {
+          options.given.push_back({"train.exact", "true", "--exact"});
+        },
+        "the same bits on every mesh and with any number of microbatches");
+  }
   app.add_flag("--resume{newest}", options.resume,
                "go on from the newest checkpoint; --resume=auto begins where there is none, "
                "--resume=STEP goes back to an older one");
@@ -73,13 +78,11 @@ void add_planned_run_flags(CLI::App& app, PlannedRun& run) {
 }  // namespace
 
 std::optional<TrainOptions> parse_train(const Args& args) {
-  return parse_run("train", kAboutTrain, args);
+  return parse_run("train", kAboutTrain, args, false);
 }
 
 std::optional<TrainOptions> parse_lora(const Args& args) {
-  auto options = parse_run("lora", kAboutLora, args);
-  if (options.has_value()) options->trains_adapters = true;
-  return options;
+  return parse_run("lora", kAboutLora, args, true);
 }
 
 std::optional<PlanOptions> parse_plan(const Args& args) {

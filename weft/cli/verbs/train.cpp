@@ -24,6 +24,7 @@
 #include "weft/train/metrics/progress_line.h"
 #include "weft/train/plan/plan_text.h"
 #include "weft/train/plan/sizes_of_config.h"
+#include "weft/train/trainer/exact_run.h"
 #include "weft/train/trainer/run_checkpoint.h"
 #include "weft/train/trainer/trainer.h"
 
@@ -43,12 +44,17 @@ train::RunStart start_of(const TrainOptions& options) {
                                 : train::parse_run_start(options.resume, "--resume");
 }
 
+train::TrainedPart part_of(const TrainOptions& options) {
+  return options.trains_adapters ? train::TrainedPart::kAdapters : train::TrainedPart::kAll;
+}
+
 TrainConfig read_checked(const TrainOptions& options) {
   TrainConfig config = train::read_train_config(options.config_path, options.given);
   if (options.trains_adapters && config.model.from.empty()) config.model.from = model_path("");
   train::complete_model(config);
   train::check_config(config);
   train::check_inputs(config);
+  train::check_exact_run(config, part_of(options));
   train::find_start(config, start_of(options));
   const train::ModelSizes sizes =
       config.model.from.empty()
@@ -140,9 +146,7 @@ int train_on_ranks(const TrainConfig& config, const TrainOptions& options,
     if (!config.model.from.empty()) io::check_finite(*io::TensorFile::open(config.model.from));
     lock.emplace(train::lock_run(config.checkpoint.folder));
   });
-  const auto part =
-      options.trains_adapters ? train::TrainedPart::kAdapters : train::TrainedPart::kAll;
-  Trainer trainer(config, world, tokenizer_path(config), part);
+  Trainer trainer(config, world, tokenizer_path(config), part_of(options));
   train::RunCheckpoints checkpoints(trainer);
   const std::vector<std::string> notes = checkpoints.load(start_of(options));
   std::optional<RunLog> log;

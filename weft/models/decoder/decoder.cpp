@@ -235,7 +235,7 @@ class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
   }
 
   void train_exactly() override {
-    check_trains_exactly(config_, group_);
+    check_trains_exactly(config_, group_.size());
     check_has(stage_.is_first && stage_.is_last, "training with the same bits");
     PassParts parts{config_, blocks_, last_norm_};
     parts.group = group_;

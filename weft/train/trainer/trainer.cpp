@@ -12,6 +12,7 @@
 #include "weft/nn/kernels/select.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/metrics/flops.h"
+#include "weft/train/trainer/exact_run.h"
 #include "weft/train/trainer/exact_step.h"
 #include "weft/train/trainer/run_flops.h"
 #include "weft/train/trainer/run_optimizer.h"
@@ -72,6 +73,11 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
       mesh_(make_run_mesh(config_, world)),
       schedule_(run_schedule(config_)) {
   const MeshGroups groups = mesh_groups(mesh_);
+  check_exact_run(config_, part_);
+  if (config_.train.exact) {
+    // Ranks with other kernels round otherwise.
+    groups.all.check_agreement("kernels of train.exact", nn::kernels::active_kernel().name);
+  }
   data_ = std::make_unique<TrainingData>(config_, tokenizer_path_, groups.all, groups.batch);
   const auto deferred =
       make_run_model(config_, part_, data_->vocab_size(), groups.model, groups.pipe.rank());
@@ -82,11 +88,7 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
   training.dropout_seed = static_cast<uint64_t>(config_.train.seed);
   training.sequence_parallel = config_.train.sequence_parallel;
   model_->set_training(training);
-  if (config_.train.exact) {
-    // Ranks with other kernels round otherwise.
-    groups.all.check_agreement("kernels of train.exact", nn::kernels::active_kernel().name);
-    train_exactly(*model_);
-  }
+  if (config_.train.exact) train_exactly(*model_);
   ShardOptions options = shard_options(config_);
   options.partial_gradients = model_->partial_parameters();
   options.values = deferred.values;

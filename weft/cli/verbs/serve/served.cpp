@@ -41,10 +41,13 @@ std::string standstill() {
 std::string fingerprint_of(const ServedOptions& options, const Session& session) {
   constexpr size_t kDigits = 12;
   const ModelOptions& model = options.model;
-  const std::string facts = core::join(
+  std::string facts = core::join(
       version_text(), models::fingerprint(*session.file), '\n', session.group().size(), ' ',
       at::get_num_threads(), ' ', model.is_exact, ' ', model.activations, ' ', model.cache_type,
       ' ', model.device, ' ', model.expert_split, ' ', model.head_split, ' ', model.adapter);
+  for (const NamedAdapter& each : model.named_adapters) {
+    facts += core::join('\n', each.name, '=', each.path);
+  }
   return "fp_" + core::hex_text(core::sha256(facts)).substr(0, kDigits);
 }
 

@@ -6,6 +6,7 @@
 #include "weft/core/error.h"
 #include "weft/models/decoder/weight_table.h"
 #include "weft/models/passes/options.h"
+#include "weft/models/trains_exactly.h"
 
 namespace weft::models {
 namespace {
@@ -35,14 +36,23 @@ std::shared_ptr<dist::OrderedSum> ExactCut::sum(const dist::Group& group) const 
   return std::make_shared<dist::OrderedSum>(group, order.plan(layout, group.rank()));
 }
 
-void check_trains_exactly(const ModelConfig& config, const dist::Group& group) {
+void check_trains_exactly(const ModelConfig& config, int64_t ranks) {
   const OptionSet unknown = options_in_use(config).without(kTrainsExactlyWith);
   core::check<core::ConfigError>(unknown.is_empty(), kExactTraining, ": ", config.family, " with ",
                                  names_of(unknown),
                                  ", expected a model without; leave train.exact out");
-  core::check<core::ConfigError>(group.size() <= kMostExactRanks, kExactTraining, ": ",
-                                 group.size(), " ranks, expected at most ", kMostExactRanks,
+  core::check<core::ConfigError>(ranks <= kMostExactRanks, kExactTraining, ": ", ranks,
+                                 " ranks, expected at most ", kMostExactRanks,
                                  "; cut over data instead, or leave train.exact out");
+}
+
+void check_trains_exactly(const ModelConfig& config, const LoadPlan& plan) {
+  check_trains_exactly(config, plan.num_ranks());
+  for (const PlannedWeight& weight : plan.weights()) {
+    const bool is_plain = weight.rule.is_vector() || io::makes_plain(weight.format.kind);
+    core::check<core::ConfigError>(is_plain, kExactTraining, ": ", weight.rule.name,
+                                   " is quantized, expected plain numbers; leave train.exact out");
+  }
 }
 
 std::optional<ExactCuts> exact_cuts(const ModelConfig& config, const LoadPlan& plan) {

@@ -28,10 +28,6 @@ struct ExactCuts {
   ExactCut heads, ffn, vocab;
 };
 
-/// Throws ConfigError, "models: training with the same bits …", for what exact training does not
-/// know: options of the configuration, and more ranks than kMostExactRanks.
-void check_trains_exactly(const ModelConfig& config, const dist::Group& group);
-
 /// Those of a model's plan; none if exact training does not know the model.
 std::optional<ExactCuts> exact_cuts(const ModelConfig& config, const LoadPlan& plan);
 
