@@ -1,6 +1,5 @@
 #include "weft/nn/ordered/ordered_embedding.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
