@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -175,8 +176,15 @@ TEST(Serve, AnswersByTheAdapterThatARequestNames) {
     models::write_peft_folder(adapters, {"base", rank, 2.0 * static_cast<double>(rank), 0, {}},
                               folders.back());
   }
+  std::set<std::string> fingerprints;
+  const auto note_fingerprint = [&](const json& got) {
+    fingerprints.insert(got["answers"]["model"]["system_fingerprint"].get<std::string>());
+  };
+  // Names of other adapters: what a name answers is another text, so the fingerprint is another.
+  note_fingerprint(answers_of_server("1", folders[1], folders[0]));
   for (const char* tp : {"1", "2"}) {
     const json got = answers_of_server(tp, folders[0], folders[1]);
+    note_fingerprint(got);
     EXPECT_EQ(got["listed"],
               json::parse(R"([["model", null], ["first", "model"], ["second", "model"]])"));
     const auto generated = [&](std::vector<std::string> more) {
@@ -197,6 +205,7 @@ TEST(Serve, AnswersByTheAdapterThatARequestNames) {
     EXPECT_EQ(answers["third"]["error"]["code"], "model_not_found");
     EXPECT_EQ(answers["third"]["error"]["message"], "model 'third', expected model, first, second");
   }
+  EXPECT_EQ(fingerprints.size(), 3U);
 }
 
 }  // namespace

@@ -27,8 +27,11 @@ OrderedSum::OrderedSum(Group group, shard::SumPlan plan)
 
 float* OrderedSum::room(int64_t count) {
   if (!own_.defined() || own_.size(1) != count) {
-    own_ = at::empty({plan_.slots, count}, at::kFloat);
-    all_ = group_.size() == 1 ? own_ : at::empty({group_.size() * plan_.slots, count}, at::kFloat);
+    const int64_t ranks = group_.size(), own = plan_.slots * count;
+    const int64_t needed = ranks == 1 ? own : (1 + ranks) * own;
+    if (!memory_.defined() || memory_.size(0) < needed) memory_ = at::empty({needed}, at::kFloat);
+    own_ = memory_.narrow(0, 0, own).view({plan_.slots, count});
+    all_ = ranks == 1 ? own_ : memory_.narrow(0, own, ranks * own).view({-1, count});
   }
   return own_.mutable_data_ptr<float>();
 }
@@ -52,7 +55,7 @@ float* OrderedSum::sum(int64_t count) {
 
 void OrderedSum::sum_in_place(float* nodes, int64_t count) {
   const auto num_nodes = static_cast<int64_t>(plan_.nodes.size());
-  if (group_.size() == 1 && num_nodes == 1) return;
+  if (is_alone()) return;
   for (int64_t first = 0; first < count; first += kMostExchanged) {
     const int64_t run = std::min(kMostExchanged, count - first);
     float* const own = room(run);

@@ -18,6 +18,8 @@ class OrderedSum {
   OrderedSum(Group group, shard::SumPlan plan);
 
   const shard::SumPlan& plan() const { return plan_; }
+  /// This rank's one node is the whole's sum: nothing is left to exchange or add.
+  bool is_alone() const { return group_.size() == 1 && plan_.nodes.size() == 1; }
   /// Room for plan().nodes of `count` float32 numbers each, one after the other. Not collective.
   float* room(int64_t count);
   /// The whole's sum of what was written to the last room, `count` numbers, in memory that is the
@@ -31,6 +33,8 @@ class OrderedSum {
  private:
   Group group_;
   shard::SumPlan plan_;
+  /// Memory of the largest room so far: own_ and all_ lie in it.
+  at::Tensor memory_;
   /// [slots, count], and [ranks * slots, count] where there are several ranks.
   at::Tensor own_, all_;
 };

@@ -12,6 +12,7 @@
 #include "weft/models/config/config.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/layers/largest.h"
+#include "weft/shard/sum_order.h"
 
 namespace weft::models {
 
@@ -28,6 +29,9 @@ struct TokenBatch {
   /// step's, over all ranks; the others follow it.
   uint64_t step = 0;
   int64_t first_token = 0;
+  /// With TrainsExactly: how the rows' gradients are added, a piece for each, one node. May be null
+  /// for one row, and where gradients are not recorded.
+  std::shared_ptr<const shard::SumPlan> order = nullptr;
 };
 
 /// How a model is trained; what is left out is off.

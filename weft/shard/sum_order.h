@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -31,6 +32,13 @@ struct SumPlan {
   /// Where the whole's sum is in the end.
   int64_t result = 0;
 };
+
+/// Rows of so many numbers that ranks exchange at once where a sum is of many rows: a few
+/// megabytes, and enough rows that products are made of.
+inline int64_t rows_exchanged_at_once(int64_t columns) {
+  constexpr int64_t kNumbers = 1 << 19, kLeastRows = 64;
+  return std::max(kLeastRows, kNumbers / columns);
+}
 
 /// How numbers along a dim are added so that the result has the same bits however many ranks share
 /// them. Pieces lie between all places where some number of ranks cuts the dim. Each is summed by

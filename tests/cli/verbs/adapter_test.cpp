@@ -105,6 +105,24 @@ TEST(AdapterFlag, HoldsForTheVerbsThatReadAModel) {
                        "1,2,3", "--out", tuned.dir().at("logits.safetensors")}));
 }
 
+// Before the text, which does not exist where a run would keep it, is read.
+TEST(LoraVerb, RefusesExactTrainingBeforeItReadsData) {
+  const TempDir dir;
+  const std::string text = dir.write("text.txt", "a");
+  const std::string config = dir.write(
+      "lora.toml", "train.steps = 1\ntrain.exact = true\n" + common_lines(dir.at("run"), text));
+  const auto refusal = weft({"lora", config});
+  EXPECT_EQ(refusal.status, 2);
+  EXPECT_EQ(refusal.err, "weft: ConfigError: " + config +
+                             ":2:15: train.exact: expected false where adapters are trained, got "
+                             "true; leave it out\n");
+  EXPECT_FALSE(std::filesystem::exists(dir.at("run")));
+  const auto unknown = weft({"lora", config, "--exact"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_EQ(unknown.err.rfind("weft: ConfigError: lora: unexpected argument '--exact'", 0), 0U)
+      << unknown.err;
+}
+
 void expect_adapter_refused(const Strings& args, int status, const std::string& part) {
   for (const char* tp : {"1", "2"}) {
     const auto result = weft(joined(args, {"-p", "x", "--tp", tp}));

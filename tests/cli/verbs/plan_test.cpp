@@ -89,6 +89,26 @@ TEST(Plan, ShowsTheMeshOfTheFile) {
   EXPECT_NE(result.out.find("replica, reduce_scatter\n"), std::string::npos) << result.out;
 }
 
+TEST(Plan, CountsTheMemoryOfAnExactRunAndSaysWhatItDoesNotCount) {
+  const TempDir dir;
+  const std::string rest =
+      "\n[batch]\nsequences = 8\nmicrobatch = 2\nsequence_length = 64\n[train]\nsteps = 1\n";
+  const std::string model = std::string("[model]\nfrom = \"") + kModel + "\"";
+  const CommandResult exact =
+      weft({"plan", dir.write("exact.toml", model + rest + "exact = true\n"), "--json"});
+  ASSERT_EQ(exact.status, 0) << exact.err;
+  EXPECT_EQ(exact.err,
+            "weft: warn: plan: train.exact: memory is that of an exact run; collectives and time "
+            "are those "
+            "of a usual one, which is faster\n");
+  const json memory = json::parse(exact.out)["memory"];
+  const json usual = weft_json({"plan", dir.write("usual.toml", model + rest), "--json"})["memory"];
+  // Of four pairs of sequences three gradients wait at a time.
+  EXPECT_EQ(memory["gradient_work"].get<int64_t>(), 3 * 4 * int64_t{134'515'008});
+  EXPECT_EQ(memory["parameters"], usual["parameters"]);
+  EXPECT_GT(memory["activations"], usual["activations"]);
+}
+
 TEST(Plan, RefusesConfigurationsInOneLine) {
   const TempDir dir;
   const std::string config = dir.write("run.toml", kNewModel);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tests/cli/processes.h"
+#include "tests/cli/verbs/train_runs.h"
 #include "tests/cli/weft_command.h"
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
@@ -20,32 +21,6 @@ namespace {
 
 using testing::TempDir;
 using Strings = std::vector<std::string>;
-
-// A run of a tiny model in `dir`/run; `more` are further lines of its file.
-std::string write_config(const TempDir& dir, const std::string& name, const std::string& more = "",
-                         int steps = 8) {
-  const std::string run = dir.path() + "/" + name;
-  return dir.write(name + ".toml",
-                   "model.hidden_size = 24\nmodel.num_layers = 2\nmodel.num_heads = 6\n"
-                   "model.num_kv_heads = 2\nmodel.tokenizer = \"" +
-                       std::string(kByteTokenizer) +
-                       "\"\nbatch.sequences = 12\nbatch.microbatch = 1\n"
-                       "batch.sequence_length = 32\ntrain.seed = 3\noptimizer.lr = 5e-3\n"
-                       "schedule.warmup_steps = 2\ndata.eval_fraction = 0.1\neval.every = 4\n"
-                       "eval.sequences = 5\ndata.train = [\"" +
-                       kConstitution + "\"]\ncheckpoint.every = 4\ncheckpoint.folder = \"" + run +
-                       "\"\ntrain.steps = " + std::to_string(steps) + "\n" + more);
-}
-
-test::CommandResult train(const Strings& args) {
-  test::CommandOptions options;
-  options.timeout = std::chrono::minutes(5);
-  return weft(joined({"train"}, args), options);
-}
-
-std::vector<train::StepMetrics> metrics_of(const TempDir& dir, const std::string& name) {
-  return train::read_metrics(dir.path() + "/" + name + "/" + train::kMetricsName);
-}
 
 std::string checkpoint_bytes(const TempDir& dir, const std::string& name) {
   const auto folder = train::find_latest(dir.path() + "/" + name);
@@ -88,28 +63,6 @@ void expect_the_same_on_every_mesh(const std::string& optimizer) {
 TEST(TrainVerb, GivesTheSameLossesOnEveryMesh) { expect_the_same_on_every_mesh("adamw"); }
 
 TEST(TrainVerb, GivesTheSameLossesOnEveryMeshWithMuon) { expect_the_same_on_every_mesh("muon"); }
-
-// Losses, norms and those of the evaluation, on other meshes and resumed on another one.
-TEST(TrainVerb, GivesTheSameBitsOnEveryMeshWithExact) {
-  const TempDir dir;
-  ASSERT_EQ(train({write_config(dir, "whole"), "--exact"}).status, 0);
-  const auto expected = metrics_of(dir, "whole");
-  const auto expect_bits = [&](const std::string& name, const Strings& flags) {
-    const auto result = train(joined({write_config(dir, name), "--exact"}, flags));
-    ASSERT_EQ(result.status, 0) << result.err;
-    const auto got = metrics_of(dir, name);
-    ASSERT_EQ(got.size(), expected.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_EQ(got[i].loss, expected[i].loss) << name << " step " << i;
-      EXPECT_EQ(got[i].grad_norm, expected[i].grad_norm) << name << " step " << i;
-      EXPECT_EQ(got[i].eval_loss, expected[i].eval_loss) << name << " step " << i;
-    }
-  };
-  expect_bits("tp4", {"--tp", "4"});
-  expect_bits("dp3", {"--dp", "3"});
-  std::filesystem::remove_all(train::checkpoint_path(dir.path() + "/tp4", 8));
-  expect_bits("tp4", {"--resume", "--replicas", "2"});
-}
 
 // Killed in the middle and resumed: the same bits as without.
 TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
@@ -180,18 +133,6 @@ TEST(TrainVerb, ResumesStagesBitForBitAndOnOtherMeshes) {
   const auto measured =
       weft_json({"perplexity", out, "--file", kConstitution, "--json", "--ctx-size", "32"});
   EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected.back().eval_loss.value_or(-1), 0.3);
-}
-
-// A step at a rate of nothing, to evaluate the model in `folder`.
-std::string write_measure(const TempDir& dir, const std::string& name, const std::string& folder,
-                          const std::string& more = "train.steps = 1\noptimizer.lr = 1e-9\n") {
-  return dir.write(name + ".toml",
-                   "model.from = \"" + folder +
-                       "\"\nbatch.sequences = 4\nbatch.sequence_length = 32\n"
-                       "data.eval_fraction = 0.1\neval.every = 1\neval.sequences = 5\n"
-                       "data.train = [\"" +
-                       std::string(kConstitution) + "\"]\ncheckpoint.folder = \"" + dir.path() +
-                       "/" + name + "\"\n" + more);
 }
 
 double last_eval(const TempDir& dir, const std::string& name) {

@@ -10,8 +10,10 @@
 
 #include "tests/support/run_ranks.h"
 #include "weft/nn/attention/rotary_attention.h"
+#include "weft/nn/layers/norm.h"
 #include "weft/nn/layers/swiglu.h"
 #include "weft/nn/ordered/ordered_cross_entropy.h"
+#include "weft/nn/ordered/ordered_embedding.h"
 #include "weft/nn/ordered/ordered_heads.h"
 #include "weft/nn/ordered/ordered_linears.h"
 #include "weft/shard/sum_order.h"
@@ -51,9 +53,28 @@ std::vector<Layout> query_layouts() {
   return cuts;
 }
 
+// Sequences of a batch and how they are added: 0 to 4 by a tree that is no chain.
+constexpr int64_t kOrderedSequences = 5;
+
+SequenceOrder order_of(int64_t sequences) {
+  shard::SumPlan plan;
+  for (int64_t i = 0; i < sequences; ++i) plan.pieces.push_back({i, 1});
+  if (sequences == kOrderedSequences) plan.steps = {{0, 1}, {3, 4}, {2, 3}, {0, 2}};
+  plan.nodes = {0};
+  plan.slots = 1;
+  return std::make_shared<const shard::SumPlan>(plan);
+}
+
 // What one rank of a group computes, or the whole where the group is one.
 struct Side {
   dist::Group group;
+  // Of all sequences those that it computes.
+  shard::Range sequences = {0, kOrderedSequences};
+
+  SequenceOrder order() const { return order_of(sequences.length); }
+  at::Tensor batch(at::IntArrayRef sizes, uint64_t seed) const {
+    return wide(sizes, seed).narrow(0, sequences.start, sequences.length).clone();
+  }
 
   // This rank's part of a whole along dim, which needs a gradient.
   at::Tensor part(const at::Tensor& whole, const Layout& layout, int64_t dim) const {
@@ -92,15 +113,17 @@ using Computed = std::vector<Found>;
 Computed feed_forward(const Side& side) {
   const std::vector<Layout> cuts = even_layouts(kOrderedFfn);
   const Layout& own = cuts[static_cast<size_t>(side.group.size() - 1)];
-  at::Tensor x = wide({1, kOrderedTokens, kOrderedWidth}, 1).set_requires_grad(true);
+  at::Tensor x =
+      side.batch({kOrderedSequences, kOrderedTokens, kOrderedWidth}, 1).set_requires_grad(true);
   const at::Tensor gate = side.part(wide({kOrderedFfn, kOrderedWidth}, 2), own, 0);
   const at::Tensor up = side.part(wide({kOrderedFfn, kOrderedWidth}, 3), own, 0);
   const at::Tensor up_bias = side.part(wide({kOrderedFfn}, 4), own, 0);
   const at::Tensor down = side.part(wide({kOrderedWidth, kOrderedFfn}, 5), own, 1);
   at::Tensor bias = wide({kOrderedWidth}, 6).set_requires_grad(true);
-  const auto made = linears(x, {gate, up}, {{}, up_bias}, side.input(2, cuts));
-  const at::Tensor y = with_bias(reduced(swiglu(made[0], made[1]), down, side.sum(cuts)), bias);
-  y.backward(wide(y.sizes(), 7));
+  const auto made = linears(x, {gate, up}, {{}, up_bias}, side.input(2, cuts), side.order());
+  const at::Tensor y = with_bias(
+      reduced(swiglu(made[0], made[1]), down, side.sum(cuts), side.order()), bias, side.order());
+  y.backward(side.batch({kOrderedSequences, kOrderedTokens, kOrderedWidth}, 7));
   return {{"y", y.detach()},
           {"x", x.grad()},
           {"gate", gate.grad(), cuts, 0},
@@ -149,44 +172,75 @@ Computed attention(const Side& side) {
     kv_cuts.push_back(shard::head_layouts(kHeads, kKvHeads, kHeadDim, n).kv);
   }
   const Layout& own_kv = kv_cuts[static_cast<size_t>(side.group.size() - 1)];
-  at::Tensor x = wide({1, kOrderedTokens, kOrderedWidth}, 11).set_requires_grad(true);
+  at::Tensor x =
+      side.batch({kOrderedSequences, kOrderedTokens, kOrderedWidth}, 11).set_requires_grad(true);
   const at::Tensor q = side.part(wide({kHeads * kHeadDim, kOrderedWidth}, 12), own, 0);
   const at::Tensor k = side.part(wide({kKvHeads * kHeadDim, kOrderedWidth}, 13), own_kv, 0);
   const at::Tensor v = side.part(wide({kKvHeads * kHeadDim, kOrderedWidth}, 14), own_kv, 0);
   const at::Tensor o = side.part(wide({kOrderedWidth, kHeads * kHeadDim}, 15), own, 1);
   at::Tensor q_norm = wide({kHeadDim}, 16).set_requires_grad(true);
   at::Tensor k_norm = wide({kHeadDim}, 17).set_requires_grad(true);
-  const auto made = linears(x, {q, k, v}, {{}, {}, {}}, input_of(side, cut));
+  const auto made = linears(x, {q, k, v}, {{}, {}, {}}, input_of(side, cut), side.order());
   const auto heads = [](const at::Tensor& t) { return t.unflatten(2, {-1, kHeadDim}); };
   AttentionSpec spec;
   spec.kv_of_head.resize(static_cast<size_t>(cut.own.heads.length));
   std::iota(spec.kv_of_head.begin(), spec.kv_of_head.end(), 0);
-  const at::Tensor mixed =
-      rotary_attention(normed_heads(heads(made[0]), q_norm, 1e-5, cut, false),
-                       copied_to_heads(normed_heads(heads(made[1]), k_norm, 1e-5, cut, true), cut),
-                       copied_to_heads(heads(made[2]), cut),
-                       Rope(kHeadDim, 1e4, kOrderedTokens).angles(0, kOrderedTokens), spec);
-  const at::Tensor y = reduced(mixed, o, side.sum(cuts));
-  y.backward(wide(y.sizes(), 18));
+  const at::Tensor mixed = rotary_attention(
+      normed_heads(heads(made[0]), q_norm, 1e-5, cut, false, side.order()),
+      copied_to_heads(normed_heads(heads(made[1]), k_norm, 1e-5, cut, true, side.order()), cut),
+      copied_to_heads(heads(made[2]), cut),
+      Rope(kHeadDim, 1e4, kOrderedTokens).angles(0, kOrderedTokens), spec);
+  const at::Tensor y = reduced(mixed, o, side.sum(cuts), side.order());
+  y.backward(side.batch({kOrderedSequences, kOrderedTokens, kOrderedWidth}, 18));
   return {{"y", y.detach()},           {"x", x.grad()},
           {"q", q.grad(), cuts, 0},    {"k", k.grad(), kv_cuts, 0},
           {"v", v.grad(), kv_cuts, 0}, {"o", o.grad(), cuts, 1},
           {"q norm", q_norm.grad()},   {"k norm", k_norm.grad()}};
 }
 
-Computed loss(const Side& side) {
+at::Tensor ids_of(const Side& side, int64_t factor) {
+  const at::Tensor all = (at::arange(kOrderedSequences * kOrderedTokens, at::kLong) * factor)
+                             .remainder(kOrderedVocab)
+                             .view({kOrderedSequences, kOrderedTokens});
+  return all.narrow(0, side.sequences.start, side.sequences.length).clone();
+}
+
+// From ids to losses, through a table that is the head's as well, or is not.
+Computed loss(const Side& side, bool is_tied) {
   const std::vector<Layout> cuts = even_layouts(kOrderedVocab);
   const Layout& own = cuts[static_cast<size_t>(side.group.size() - 1)];
-  at::Tensor x = wide({kOrderedTokens, kOrderedWidth}, 21).set_requires_grad(true);
+  const shard::Range rows = own.of(side.group.rank()).front();
   const at::Tensor head = side.part(wide({kOrderedVocab, kOrderedWidth}, 22), own, 0);
-  at::Tensor targets = (at::arange(kOrderedTokens, at::kLong) * 31).remainder(kOrderedVocab);
-  targets[3] = -100;
+  const at::Tensor table =
+      is_tied ? head : side.part(wide({kOrderedVocab, kOrderedWidth}, 23), own, 0);
+  RMSNorm norm(wide({kOrderedWidth}, 24), 1e-5, true);
+  at::Tensor targets = ids_of(side, 31);
+  targets.select(1, 3).fill_(-100);
   const auto input = side.input(1, cuts);
-  const at::Tensor logits = linears(x, {head}, {{}}, input).front();
-  const at::Tensor sum = cross_entropy_sum(logits, targets, own.of(side.group.rank()).front(),
-                                           kOrderedVocab, side.group, input->sum);
-  sum.backward();
-  return {{"loss", sum.detach().view({1})}, {"x", x.grad()}, {"head", head.grad(), cuts, 0}};
+  const auto held = is_tied ? std::make_shared<HeldGradient>() : nullptr;
+  const at::Tensor x = embedded(ids_of(side, 7), table, {rows, side.group}, side.order(), held);
+  const at::Tensor y = norm->forward_in_order(x, side.order());
+  const at::Tensor logits = linears(y, {head}, {{}}, input, side.order(), held).front();
+  const at::Tensor losses =
+      cross_entropy_sum(logits, targets, rows, kOrderedVocab, side.group, input->sum);
+  losses.backward(at::ones_like(losses));
+  Computed found = {
+      {"losses", losses.detach()}, {"norm", norm->weight.grad()}, {"head", head.grad(), cuts, 0}};
+  if (!is_tied) found.push_back({"table", table.grad(), cuts, 0});
+  return found;
+}
+
+Computed tied_loss(const Side& side) { return loss(side, true); }
+Computed untied_loss(const Side& side) { return loss(side, false); }
+
+// More rows than ranks exchange at once.
+Computed many_rows(const Side& side) {
+  const std::vector<Layout> cuts = even_layouts(64);
+  const Layout& own = cuts[static_cast<size_t>(side.group.size() - 1)];
+  const at::Tensor x = side.part(wide({700, 64}, 51), own, 1);
+  const at::Tensor w = side.part(wide({1024, 64}, 52), own, 1);
+  EXPECT_LT(shard::rows_exchanged_at_once(1024), 700);
+  return {{"y", reduced(x, w, side.sum(cuts), order_of(1)).detach()}};
 }
 
 // Of several ways to see one and the same, with what a group of ranks may not change.
@@ -214,7 +268,32 @@ TEST(OrderedLayers, AttentionHasTheBitsOfOneRankAlsoWhereKvHeadsAreShared) {
   expect_bits_of_one_rank(attention);
 }
 
-TEST(OrderedLayers, LossHasTheBitsOfOneRank) { expect_bits_of_one_rank(loss); }
+TEST(OrderedLayers, LossHasTheBitsOfOneRank) { expect_bits_of_one_rank(untied_loss); }
+
+TEST(OrderedLayers, LossOfATiedTableHasTheBitsOfOneRank) { expect_bits_of_one_rank(tied_loss); }
+
+TEST(OrderedLayers, RowsExchangedInPartsHaveTheBitsOfOneRank) {
+  expect_bits_of_one_rank(many_rows);
+}
+
+// What each sequence gives by itself, added by the order, is what all give together: outputs and
+// gradients of inputs are those of its rows.
+TEST(OrderedLayers, SequencesTogetherHaveTheBitsOfEachAlone) {
+  for (Computed (*compute)(const Side&) : {feed_forward, attention, tied_loss, untied_loss}) {
+    const Computed together = compute(Side{});
+    std::vector<Computed> alone;
+    for (int64_t i = 0; i < kOrderedSequences; ++i) alone.push_back(compute(Side{{}, {i, 1}}));
+    for (size_t i = 0; i < together.size(); ++i) {
+      std::vector<at::Tensor> parts;
+      for (const Computed& each : alone) parts.push_back(each[i].value);
+      const bool is_of_rows = together[i].value.size(0) == kOrderedSequences;
+      const at::Tensor expected =
+          is_of_rows ? at::cat(parts)
+                     : summed_parts(at::stack(parts), *order_of(kOrderedSequences));
+      EXPECT_TRUE(at::equal(together[i].value, expected)) << together[i].name;
+    }
+  }
+}
 
 void expect_near(const at::Tensor& got, const at::Tensor& expected, const std::string& what) {
   const double most = expected.abs().max().item<double>();
@@ -233,7 +312,7 @@ TEST(OrderedLayers, FeedForwardIsThatOfTorch) {
   const auto leaf = [](at::IntArrayRef sizes, uint64_t seed) {
     return wide(sizes, seed).to(at::kDouble).set_requires_grad(true);
   };
-  at::Tensor x = leaf({1, kOrderedTokens, kOrderedWidth}, 1),
+  at::Tensor x = leaf({kOrderedSequences, kOrderedTokens, kOrderedWidth}, 1),
              gate = leaf({kOrderedFfn, kOrderedWidth}, 2);
   at::Tensor up = leaf({kOrderedFfn, kOrderedWidth}, 3), up_bias = leaf({kOrderedFfn}, 4);
   at::Tensor down = leaf({kOrderedWidth, kOrderedFfn}, 5), bias = leaf({kOrderedWidth}, 6);
@@ -253,18 +332,27 @@ TEST(OrderedLayers, FeedForwardIsThatOfTorch) {
 }
 
 TEST(OrderedLayers, LossIsThatOfTorch) {
-  const Computed got = loss(Side{});
-  at::Tensor x = wide({kOrderedTokens, kOrderedWidth}, 21).to(at::kDouble).set_requires_grad(true);
-  at::Tensor head =
-      wide({kOrderedVocab, kOrderedWidth}, 22).to(at::kDouble).set_requires_grad(true);
-  at::Tensor targets = (at::arange(kOrderedTokens, at::kLong) * 31).remainder(kOrderedVocab);
-  targets[3] = -100;
-  const at::Tensor sum =
-      at::cross_entropy_loss(at::linear(x, head), targets, {}, at::Reduction::Sum, -100);
-  sum.backward();
-  expect_near(found(got, "loss"), sum.detach().view({1}), "loss");
-  expect_near(found(got, "x"), x.grad(), "x");
-  expect_near(found(got, "head"), head.grad(), "head");
+  const Side side;
+  at::Tensor targets = ids_of(side, 31);
+  targets.select(1, 3).fill_(-100);
+  for (const bool is_tied : {true, false}) {
+    const Computed got = loss(side, is_tied);
+    const auto leaf = [](at::IntArrayRef sizes, uint64_t seed) {
+      return wide(sizes, seed).to(at::kDouble).set_requires_grad(true);
+    };
+    at::Tensor head = leaf({kOrderedVocab, kOrderedWidth}, 22), norm = leaf({kOrderedWidth}, 24);
+    at::Tensor table = is_tied ? head : leaf({kOrderedVocab, kOrderedWidth}, 23);
+    const at::Tensor x =
+        at::rms_norm(at::embedding(table, ids_of(side, 7)), {kOrderedWidth}, norm, 1e-5);
+    const at::Tensor losses = at::cross_entropy_loss(at::linear(x, head).transpose(1, 2), targets,
+                                                     {}, at::Reduction::None, -100)
+                                  .sum(1);
+    losses.sum().backward();
+    expect_near(found(got, "losses"), losses.detach(), "losses");
+    expect_near(found(got, "norm"), norm.grad(), "norm");
+    expect_near(found(got, "head"), head.grad(), "head");
+    if (!is_tied) expect_near(found(got, "table"), table.grad(), "table");
+  }
 }
 
 // The test can fail: pieces of one cut alone have other sums than those of all cuts.
@@ -273,7 +361,8 @@ TEST(OrderedLayers, OtherPiecesGiveOtherBits) {
                    w = wide({kOrderedWidth, kOrderedFfn}, 32);
   const std::vector<Layout> all = even_layouts(kOrderedFfn), one = {even_layout(kOrderedFfn, 1)};
   const Side side;
-  EXPECT_FALSE(at::equal(reduced(x, w, side.sum(all)), reduced(x, w, side.sum(one))));
+  EXPECT_FALSE(at::equal(reduced(x, w, side.sum(all), order_of(1)),
+                         reduced(x, w, side.sum(one), order_of(1))));
 }
 
 // Rows, columns and threads change no bit of a sum, whatever blocks they make.
@@ -282,12 +371,12 @@ TEST(OrderedLayers, ARowIsTheSameAloneAndAmongOthers) {
   const Side side;
   const auto sum = side.sum(even_layouts(700));
   at::set_num_threads(1);
-  const at::Tensor y = reduced(x, w, sum);
+  const at::Tensor y = reduced(x, w, sum, order_of(1));
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
-    EXPECT_TRUE(at::equal(reduced(x, w, sum), y)) << threads;
-    EXPECT_TRUE(at::equal(reduced(x.narrow(0, 77, 1), w, sum), y.narrow(0, 77, 1)));
-    EXPECT_TRUE(at::equal(reduced(x, w.narrow(0, 33, 17), sum), y.narrow(1, 33, 17)));
+    EXPECT_TRUE(at::equal(reduced(x, w, sum, order_of(1)), y)) << threads;
+    EXPECT_TRUE(at::equal(reduced(x.narrow(0, 77, 1), w, sum, order_of(1)), y.narrow(0, 77, 1)));
+    EXPECT_TRUE(at::equal(reduced(x, w.narrow(0, 33, 17), sum, order_of(1)), y.narrow(1, 33, 17)));
   }
   at::set_num_threads(1);
 }

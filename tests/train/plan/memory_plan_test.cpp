@@ -30,6 +30,26 @@ TEST(MemoryPlan, CutsParametersOverDataAndMomentsOverReplicaToo) {
   EXPECT_EQ(plan.gradient_work, 4 * (336 + 992 + 1024 + 512));
 }
 
+// Of four pairs of sequences three gradients are kept at a time, of two pairs both.
+TEST(MemoryPlan, KeepsWholeGradientsOfExactRuns) {
+  PlanJob job = tiny_job(1, 1);
+  job.exact = true;
+  const MemoryPlan alone = memory_plan(job, 0, 0);
+  EXPECT_EQ(alone.gradients, 4 * (3 * 992 + 336));
+  EXPECT_EQ(alone.gradient_work, 3 * 4 * (3 * 992 + 336));
+  // Keys and values for four heads in place of two: 20 tokens, 3 blocks.
+  EXPECT_EQ(alone.activations, memory_plan(tiny_job(1, 1), 0, 0).activations + 3 * 20 * 4 * 8);
+  EXPECT_EQ(alone.ordered_sums, 0);
+  job = tiny_job(2, 1);
+  job.exact = true;
+  EXPECT_EQ(memory_plan(job, 0, 0).gradients, 4 * (3 * 496 + 176));
+  EXPECT_EQ(memory_plan(job, 0, 0).gradient_work, 2 * 4 * (3 * 992 + 336));
+  job = tiny_job(1, 1, 2);
+  job.exact = true;
+  // Three sums of 20 tokens, 16 wide, of this rank and as gathered from both.
+  EXPECT_EQ(memory_plan(job, 0, 0).ordered_sums, 3 * 3 * 20 * 16 * 4);
+}
+
 TEST(MemoryPlan, HasFloatMastersOfHalfParameters) {
   PlanJob job = tiny_job(2, 1);
   job.dtype_bytes = 2;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
+#include <array>
 #include <random>
 #include <string>
 #include <vector>
@@ -166,14 +167,18 @@ void expect_all_exact(int ranks, const std::vector<MeshCase>& meshes, const std:
         for (int i = 0; i < num_random; ++i) variants.push_back(random_variant(random));
         for (const MeshCase& mesh : meshes) {
           for (size_t i = 0; i < variants.size(); ++i) {
-            for (const auto& [prefetch, release] :
-                 {std::pair{true, true}, {false, true}, {true, false}}) {
+            for (const auto& [prefetch, release, exact] : {std::array{true, true, false},
+                                                           {false, true, false},
+                                                           {true, false, false},
+                                                           {true, true, true}}) {
               SCOPED_TRACE(core::join("mesh (", mesh.replica, ", ", mesh.data, ", ", mesh.model,
                                       "), variant ", i, ", prefetch ", prefetch,
-                                      ", release_after_forward ", release));
+                                      ", release_after_forward ", release, ", exact ", exact));
               ShardOptions options;
               options.prefetch = prefetch;
               options.release_after_forward = release;
+              const auto microbatches = static_cast<int64_t>(variants[i].front().size());
+              if (exact) options.exact_sequences = mesh.replica * mesh.data * microbatches;
               expect_exact(world, mesh, variants[i], options);
             }
           }

@@ -5,6 +5,7 @@
 #include "weft/cli/verbs/train_config.h"
 #include "weft/core/error.h"
 #include "weft/core/json.h"
+#include "weft/core/log.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/plan/plan_text.h"
 
@@ -37,12 +38,21 @@ std::string best_meshes(train::TrainConfig config, const train::ModelSizes& mode
   return core::dump_json(train::search_json(search, job, hardware, options.top)) + "\n";
 }
 
+void warn_of_exact_plans(const train::TrainConfig& config) {
+  if (!config.train.exact) return;
+  core::log(
+      core::LogLevel::kWarn,
+      "plan: train.exact: memory is that of an exact run; collectives and time are those of a "
+      "usual one, which is faster");
+}
+
 }  // namespace
 
 int run_plan(const PlanOptions& options) {
   const Hardware& hardware = train::find_hardware(options.hardware);
   train::TrainConfig config = read_config(options.run);
   const train::ModelSizes model = model_sizes(config);
+  warn_of_exact_plans(config);
   TextOutput().write(options.ranks == 0 ? own_mesh(config, model, hardware, options.is_json)
                                         : best_meshes(config, model, hardware, options));
   return 0;

@@ -174,7 +174,7 @@ class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
       context.stream_place.first_row += rows_[static_cast<size_t>(rank)];
     }
     const nn::PlaceScope scope(context.place);
-    if (exact_) return exact_->run(embed(batch.ids_BT, context), context);
+    if (exact_) return exact_->run(batch, context);
     return passes_->modules().run(x_BTD.defined() ? x_BTD : embed(batch.ids_BT, context), context);
   }
 
@@ -239,7 +239,7 @@ class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
     check_has(stage_.is_first && stage_.is_last, "training with the same bits");
     PassParts parts{config_, blocks_, last_norm_};
     parts.group = group_;
-    exact_ = std::make_unique<ExactDecoder>(std::move(parts), head_, cuts_.value());
+    exact_ = std::make_unique<ExactDecoder>(std::move(parts), embedding_, head_, cuts_.value());
     exact_->set_checkpointing(training_.checkpointed);
   }
 

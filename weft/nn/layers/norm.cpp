@@ -31,13 +31,22 @@ using kernels::NormRows;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// All rows of a call, in blocks.
+// All rows of a call, in blocks, none of which has rows of two sequences.
 struct Rows {
   static constexpr int64_t kBlock = 64;
   NormRows all;
   int64_t row_bytes = 0;
-  int64_t num_blocks() const { return (all.rows + kBlock - 1) / kBlock; }
+  int64_t sequences = 1;
+  int64_t rows_of_sequence() const { return all.rows / sequences; }
+  int64_t blocks_of_sequence() const { return (rows_of_sequence() + kBlock - 1) / kBlock; }
+  int64_t num_blocks() const { return sequences * blocks_of_sequence(); }
 };
+
+struct NormOrder : torch::CustomClassHolder {
+  explicit NormOrder(std::shared_ptr<const shard::SumPlan> o) : order(std::move(o)) {}
+  std::shared_ptr<const shard::SumPlan> order;
+};
+using NormOrderPtr = c10::intrusive_ptr<NormOrder>;
 
 Rows rows_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& scale, double eps) {
   Rows rows;
@@ -54,11 +63,13 @@ Rows rows_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& sc
 // Calls use(block, its rows, the byte that they begin at).
 template <class Use>
 void for_row_blocks(const Rows& rows, Use&& use) {
+  const int64_t blocks = rows.blocks_of_sequence(), of_sequence = rows.rows_of_sequence();
   at::parallel_for(0, rows.num_blocks(), 2, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
-      const int64_t first = block * Rows::kBlock;
+      const int64_t within = block % blocks * Rows::kBlock;
+      const int64_t first = block / blocks * of_sequence + within;
       NormRows own = rows.all;
-      own.rows = std::min(Rows::kBlock, rows.all.rows - first);
+      own.rows = std::min(Rows::kBlock, of_sequence - within);
       own.x = static_cast<const char*>(rows.all.x) + first * rows.row_bytes;
       own.scale = rows.all.scale + first;
       use(block, own, first * rows.row_bytes);
@@ -81,15 +92,30 @@ at::Tensor sum_of_rows(const at::Tensor& rows_ND) {
   return sum;
 }
 
-// One pass each way, which keeps x and a number per row.
+// The same by sequences: each one's blocks, then the sequences' sums by `order`.
+at::Tensor sum_of_blocks(const at::Tensor& blocks_ND, const Rows& rows, const NormOrder& order) {
+  std::vector<at::Tensor> sums;
+  for (int64_t sequence = 0; sequence < rows.sequences; ++sequence) {
+    const int64_t count = rows.blocks_of_sequence();
+    sums.push_back(sum_of_rows(blocks_ND.narrow(0, sequence * count, count)));
+  }
+  for (const shard::SumStep& step : order.order->steps) {
+    sums[static_cast<size_t>(step.to)].add_(sums[static_cast<size_t>(step.from)]);
+  }
+  return sums.front();
+}
+
+// One pass each way, which keeps x and a number per row. Without an order all rows are one
+// sequence's.
 struct NormFunction : torch::autograd::Function<NormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in,
-                            const at::Tensor& weight, double eps) {
+                            const at::Tensor& weight, double eps, const NormOrderPtr& order) {
     const at::Tensor x = x_in.contiguous(), own_weight = announced(weight);
     at::Tensor y = at::empty_like(x);
     at::Tensor scale = at::empty({x.numel() / x.size(-1)}, at::kFloat);
     context->save_for_backward({x, weight, scale});
     context->saved_data["eps"] = eps;
+    context->saved_data["order"] = c10::IValue::make_capsule(order);
     const auto* kernel = element_kernel(x);
     for_row_blocks(rows_of(x, own_weight, scale, eps),
                    [&](int64_t /*block*/, NormRows rows, int64_t first_byte) {
@@ -107,7 +133,10 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const at::Tensor &x = saved[0], weight = announced(saved[1]);
     const at::Tensor d_y = grads[0].contiguous();
     at::Tensor d_x = at::empty_like(x);
-    const Rows all = rows_of(x, weight, saved[2], context->saved_data["eps"].toDouble());
+    Rows all = rows_of(x, weight, saved[2], context->saved_data["eps"].toDouble());
+    const auto order =
+        c10::static_intrusive_pointer_cast<NormOrder>(context->saved_data["order"].toCapsule());
+    all.sequences = std::ssize(order->order->pieces);
     // Sums of blocks of rows, so that they depend on no number of threads.
     at::Tensor d_weights = at::zeros({all.num_blocks(), weight.size(0)}, at::kFloat);
     const auto* kernel = element_kernel(x);
@@ -118,7 +147,8 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
       gradient.d_weight = d_weights.mutable_data_ptr<float>() + block * weight.size(0);
       kernel->norm_backward(rows, gradient);
     });
-    return {d_x, sum_of_rows(d_weights).to(weight.scalar_type()), at::Tensor()};
+    return {d_x, sum_of_blocks(d_weights, all, *order).to(weight.scalar_type()), at::Tensor(),
+            at::Tensor()};
   }
 };
 
@@ -131,12 +161,21 @@ at::Tensor composed(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return y.to(x.scalar_type());
 }
 
+NormOrderPtr order_of_one() {
+  shard::SumPlan one;
+  one.pieces = {{0, 1}};
+  one.nodes = {0};
+  one.slots = 1;
+  return c10::make_intrusive<NormOrder>(std::make_shared<const shard::SumPlan>(std::move(one)));
+}
+
 at::Tensor normed(const at::Tensor& x, const at::Tensor& weight, double eps) {
   const bool fits = x.dim() >= 1 && x.size(-1) == weight.size(0) && x.numel() > 0;
   if (!fits || x.scalar_type() != weight.scalar_type() || element_kernel(x) == nullptr) {
     return composed(x, weight, eps);
   }
-  return NormFunction::apply(x, weight, eps);
+  static const NormOrderPtr kOne = order_of_one();
+  return NormFunction::apply(x, weight, eps, kOne);
 }
 
 // With an offset in float32: the sum of 1 and a small weight needs its digits.
@@ -168,6 +207,19 @@ RMSNormImpl::RMSNormImpl(at::Tensor weight_in, double eps, bool requires_grad, d
 
 at::Tensor RMSNormImpl::forward(const at::Tensor& x) {
   return normed(x, with_offset(weight, offset_), eps_);
+}
+
+at::Tensor RMSNormImpl::forward_in_order(const at::Tensor& x,
+                                         const std::shared_ptr<const shard::SumPlan>& order) {
+  const int64_t rows = x.numel() / x.size(-1);
+  check<core::ShapeError>(x.is_cpu() && x.scalar_type() == at::kFloat &&
+                              x.size(-1) == weight.size(0) && rows > 0 &&
+                              rows % std::ssize(order->pieces) == 0,
+                          "nn.RMSNorm: input ", core::list_text(x.sizes()), " for ",
+                          order->pieces.size(), " sequences and a weight of ", weight.size(0),
+                          ", expected float32 on the CPU, as many rows for each");
+  return NormFunction::apply(x, with_offset(weight, offset_), eps_,
+                             c10::make_intrusive<NormOrder>(order));
 }
 
 at::Tensor RMSNormImpl::whole_weight() const { return with_offset(weight.detach(), offset_); }

@@ -4,12 +4,14 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "weft/dist/group.h"
 #include "weft/nn/layers/cloned.h"
 #include "weft/shard/layout.h"
+#include "weft/shard/sum_order.h"
 
 namespace weft::nn {
 
@@ -20,6 +22,10 @@ class RMSNormImpl : public Cloned<RMSNormImpl, torch::nn::Module> {
   RMSNormImpl(at::Tensor weight, double eps, bool requires_grad = false, double offset = 0);
   /// x: [..., D] floating. Returns the same shape and dtype.
   at::Tensor forward(const at::Tensor& x);
+  /// The same of sequences end to end, of as many rows each, whose parts of the weight's gradient
+  /// are added by `order`: a piece for each sequence, one node. x: float32 on the CPU.
+  at::Tensor forward_in_order(const at::Tensor& x,
+                              const std::shared_ptr<const shard::SumPlan>& order);
   /// weight + offset, without gradients: of the weight's type, or float32 where there is an offset.
   at::Tensor whole_weight() const;
   /// As AnyLinear::exchange_members.

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -114,21 +113,24 @@ at::Tensor logits_of_targets(const Rows& rows, const at::Tensor& targets_T, cons
 }
 
 struct LossFunction : torch::autograd::Function<LossFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& logits_Tv,
-                            const at::Tensor& targets_T, const c10::intrusive_ptr<LossCall>& call) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& logits_BTv,
+                            const at::Tensor& targets_BT,
+                            const c10::intrusive_ptr<LossCall>& call) {
+    const at::Tensor logits_Tv = logits_BTv.flatten(0, 1), targets_T = targets_BT.flatten();
     const Rows rows(logits_Tv, call->vocab);
     const at::Tensor max_T = largest_of_rows(rows, logits_Tv.size(0), call->group);
     const at::Tensor log_T = log_sums(rows, max_T, *call->sum);
     const at::Tensor own_T = logits_of_targets(rows, targets_T, max_T, call->group);
-    context->save_for_backward({logits_Tv, targets_T, max_T, log_T});
+    context->save_for_backward({logits_BTv, targets_T, max_T, log_T});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    double loss = 0;
+    at::Tensor losses_B = at::zeros({targets_BT.size(0)}, at::kDouble);
     const auto* target = targets_T.const_data_ptr<int64_t>();
     for (int64_t row = 0; row < logits_Tv.size(0); ++row) {
       if (target[row] == kIgnored) continue;
-      loss += log_T.const_data_ptr<float>()[row] - own_T.const_data_ptr<float>()[row];
+      losses_B.mutable_data_ptr<double>()[row / targets_BT.size(1)] +=
+          log_T.const_data_ptr<float>()[row] - own_T.const_data_ptr<float>()[row];
     }
-    return at::full({}, loss, at::kDouble);
+    return losses_B;
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -138,15 +140,18 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     const auto call =
         c10::static_intrusive_pointer_cast<LossCall>(context->saved_data["call"].toCapsule());
     const variable_list saved = context->get_saved_variables();
-    const auto factor = static_cast<float>(grads[0].item<double>());
-    const Rows rows(saved[0], call->vocab);
+    const at::Tensor factors_B = grads[0].to(at::kFloat).contiguous();
+    const auto* factors = factors_B.const_data_ptr<float>();
+    const int64_t tokens = saved[0].size(1);
+    at::Tensor d_BTv = saved[0].detach();
+    const Rows rows(d_BTv.flatten(0, 1), call->vocab);
     const auto* target = saved[1].const_data_ptr<int64_t>();
     const auto* max = saved[2].const_data_ptr<float>();
     const auto* log = saved[3].const_data_ptr<float>();
-    at::Tensor d_Tv = saved[0].detach();
-    auto* to = d_Tv.mutable_data_ptr<float>();
+    auto* to = d_BTv.mutable_data_ptr<float>();
     rows.for_each([&](int64_t row) {
       float* out = to + row * rows.size();
+      const float factor = factors[row / tokens];
       if (target[row] == kIgnored) {
         std::fill_n(out, rows.size(), 0.F);
         return;
@@ -156,31 +161,31 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
       rows.kernel().row_softmax({out, rows.size(), max[row]}, log[row], factor, 0, out);
       if (column >= 0) out[column] = wanted * factor;
     });
-    return {d_Tv, at::Tensor(), at::Tensor()};
+    return {d_BTv, at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor cross_entropy_sum(const at::Tensor& logits_Tv, const at::Tensor& targets_T,
+at::Tensor cross_entropy_sum(const at::Tensor& logits_BTv, const at::Tensor& targets_BT,
                              const shard::Range& vocab, int64_t vocab_size,
                              const dist::Group& group,
                              const std::shared_ptr<dist::OrderedSum>& sum) {
-  check<ShapeError>(logits_Tv.is_cpu() && logits_Tv.scalar_type() == at::kFloat &&
-                        logits_Tv.dim() == 2 && logits_Tv.size(1) == vocab.length &&
-                        targets_T.scalar_type() == at::kLong && targets_T.dim() == 1 &&
-                        targets_T.size(0) == logits_Tv.size(0),
-                    "nn.ordered: logits ", core::list_text(logits_Tv.sizes()), " for targets ",
-                    core::list_text(targets_T.sizes()), ", expected float32 [T, ", vocab.length,
-                    "] and int64 [T]");
-  const at::Tensor targets = targets_T.contiguous();
+  check<ShapeError>(logits_BTv.is_cpu() && logits_BTv.scalar_type() == at::kFloat &&
+                        logits_BTv.dim() == 3 && logits_BTv.size(2) == vocab.length &&
+                        targets_BT.scalar_type() == at::kLong &&
+                        targets_BT.sizes() == logits_BTv.sizes().slice(0, 2),
+                    "nn.ordered: logits ", core::list_text(logits_BTv.sizes()), " for targets ",
+                    core::list_text(targets_BT.sizes()), ", expected float32 [B, T, ", vocab.length,
+                    "] and int64 [B, T]");
+  const at::Tensor targets = targets_BT.contiguous();
   const auto* target = targets.const_data_ptr<int64_t>();
-  for (int64_t row = 0; row < targets.size(0); ++row) {
-    check<ShapeError>(target[row] == kIgnored || (target[row] >= 0 && target[row] < vocab_size),
-                      "nn.ordered: target ", target[row], ", expected 0 to ", vocab_size - 1,
-                      " or ", kIgnored);
+  for (int64_t i = 0; i < targets.numel(); ++i) {
+    check<ShapeError>(target[i] == kIgnored || (target[i] >= 0 && target[i] < vocab_size),
+                      "nn.ordered: target ", target[i], ", expected 0 to ", vocab_size - 1, " or ",
+                      kIgnored);
   }
-  return LossFunction::apply(logits_Tv.contiguous(), targets,
+  return LossFunction::apply(logits_BTv.contiguous(), targets,
                              c10::make_intrusive<LossCall>(vocab, group, sum));
 }
 

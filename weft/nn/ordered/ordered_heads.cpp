@@ -18,9 +18,11 @@ using torch::autograd::Function;
 using torch::autograd::variable_list;
 
 struct HeadCall : torch::CustomClassHolder {
-  HeadCall(HeadCut c, bool k) : cut(std::move(c)), of_kv(k) {}
+  HeadCall(HeadCut c, bool k, SequenceOrder o) : cut(std::move(c)), of_kv(k), order(std::move(o)) {}
   HeadCut cut;
   bool of_kv;
+  // Of normed_heads alone.
+  SequenceOrder order;
 
   int64_t num_heads() const { return of_kv ? cut.num_kv_heads : cut.num_heads; }
   const shard::Range& own() const { return of_kv ? cut.own.kv_heads : cut.own.heads; }
@@ -92,20 +94,22 @@ struct ScaleFunction : Function<ScaleFunction> {
   // Every head's own sum is on all ranks before the first is added: the others' zeros add nothing.
   static at::Tensor weight_gradient(const at::Tensor& x_BTnH, const at::Tensor& g_BTnH,
                                     const HeadCall& call) {
-    const int64_t n = x_BTnH.size(2), H = x_BTnH.size(3);
-    const at::Tensor x_NH = x_BTnH.contiguous().view({-1, H});
-    const at::Tensor g_NH = g_BTnH.contiguous().view({-1, H});
-    at::Tensor heads = at::zeros({call.num_heads(), H}, at::kFloat);
-    for (int64_t i = 0; i < n; ++i) {
-      if (!call.counts(i)) continue;
-      const int64_t rows = x_NH.size(0) - i;
-      add_products(x_NH.narrow(0, i, rows), g_NH.narrow(0, i, rows), n,
-                   heads[call.own().start + i].mutable_data_ptr<float>());
+    const int64_t B = x_BTnH.size(0), n = x_BTnH.size(2), H = x_BTnH.size(3);
+    const at::Tensor x_BNH = x_BTnH.contiguous().view({B, -1, H});
+    const at::Tensor g_BNH = g_BTnH.contiguous().view({B, -1, H});
+    at::Tensor heads = at::zeros({B, call.num_heads(), H}, at::kFloat);
+    for (int64_t b = 0; b < B; ++b) {
+      for (int64_t i = 0; i < n; ++i) {
+        if (!call.counts(i)) continue;
+        const int64_t rows = x_BNH.size(1) - i;
+        add_products(x_BNH[b].narrow(0, i, rows), g_BNH[b].narrow(0, i, rows), n,
+                     heads[b][call.own().start + i].mutable_data_ptr<float>());
+      }
     }
     call.cut.group.all_reduce(heads);
-    at::Tensor sum = at::zeros({H}, at::kFloat);
-    for (int64_t head = 0; head < call.num_heads(); ++head) sum.add_(heads[head]);
-    return sum;
+    at::Tensor sums = at::zeros({B, H}, at::kFloat);
+    for (int64_t head = 0; head < call.num_heads(); ++head) sums.add_(heads.select(1, head));
+    return summed_parts(sums, *call.order);
   }
 };
 
@@ -121,13 +125,16 @@ bool HeadCut::shares_kv_heads() const {
 }
 
 at::Tensor copied_to_heads(const at::Tensor& x_BTkH, const HeadCut& cut) {
-  return CopyFunction::apply(x_BTkH, c10::make_intrusive<HeadCall>(cut, true));
+  return CopyFunction::apply(x_BTkH, c10::make_intrusive<HeadCall>(cut, true, nullptr));
 }
 
 at::Tensor normed_heads(const at::Tensor& x_BTnH, const at::Tensor& weight_with_offset_H,
-                        double eps, const HeadCut& cut, bool of_kv) {
+                        double eps, const HeadCut& cut, bool of_kv, const SequenceOrder& order) {
+  core::check<core::ShapeError>(x_BTnH.size(0) == std::ssize(order->pieces), "nn.ordered: heads ",
+                                core::list_text(x_BTnH.sizes()), ", expected those of ",
+                                order->pieces.size(), " sequences");
   return ScaleFunction::apply(unit_norm(x_BTnH, eps), weight_with_offset_H,
-                              c10::make_intrusive<HeadCall>(cut, of_kv));
+                              c10::make_intrusive<HeadCall>(cut, of_kv, order));
 }
 
 }  // namespace weft::nn::ordered

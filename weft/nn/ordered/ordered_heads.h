@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/dist/group.h"
+#include "weft/nn/ordered/sequence_sums.h"
 #include "weft/shard/heads.h"
 
 /// What attention does with heads that ranks share, with gradients of the same bits on any number
@@ -36,10 +37,10 @@ struct HeadCut {
 at::Tensor copied_to_heads(const at::Tensor& x_BTkH, const HeadCut& cut);
 
 /// RMSNorm of each head with one weight [H] for all, which is on every rank, and its gradient: each
-/// head's is summed over its tokens, and heads in their order. `offset` is added to the weight.
-/// `of_kv`: x_BTnH are kv heads, of which the first rank that holds one counts it. x_BTnH: float32.
-/// Collective in backward.
+/// head's is summed over its tokens, heads in their order, and sequences by theirs. `of_kv`: x_BTnH
+/// are kv heads, of which the first rank that holds one counts it. x_BTnH: float32. Collective in
+/// backward.
 at::Tensor normed_heads(const at::Tensor& x_BTnH, const at::Tensor& weight_with_offset_H,
-                        double eps, const HeadCut& cut, bool of_kv);
+                        double eps, const HeadCut& cut, bool of_kv, const SequenceOrder& order);
 
 }  // namespace weft::nn::ordered

@@ -7,6 +7,7 @@
 
 #include "weft/core/error.h"
 #include "weft/nn/ordered/product_kernel.h"
+#include "weft/nn/ordered/sequence_sums.h"
 
 namespace weft::nn::ordered {
 namespace {
@@ -84,6 +85,7 @@ class Block {
       float* const sums = at(turn.place);
       for (int64_t i = 0; i < rows_.length; ++i) std::fill_n(sums + i * stride_, width_, 0.F);
       for (const Stretch& stretch : product_.pieces[i]) add(stretch, sums);
+      if (!product_.added.empty()) add_rows(product_.added[i], sums);
       for (const shard::SumStep& merge : turn.merges) {
         float* to = at(merge.to);
         const float* from = at(merge.from);
@@ -117,6 +119,15 @@ class Block {
         pack(stretch.b, {k, depth}, {j, std::min(width, columns_.length - j)}, width);
         kernel.multiply(a, {packed_, width}, rows_.length, width, depth, {sums + j, stride_});
       }
+    }
+  }
+
+  void add_rows(const std::vector<AddedRow>& added, float* sums) const {
+    for (auto row = std::ranges::lower_bound(added, rows_.start, {}, &AddedRow::to);
+         row != added.end() && row->to < rows_.end(); ++row) {
+      const float* from = product_.addends + row->from * product_.columns + columns_.start;
+      float* const to = sums + (row->to - rows_.start) * stride_;
+      for (int64_t j = 0; j < columns_.length; ++j) to[j] += from[j];
     }
   }
 
@@ -170,6 +181,12 @@ class Block {
   float* to_;
 };
 
+// All places of a block share the cache.
+int64_t rows_at_once(int64_t places) {
+  constexpr int64_t kLeastRows = 96;
+  return std::max(kLeastRows, round_up(kMostRows / std::max<int64_t>(1, places), kUnit));
+}
+
 // Enough blocks to keep the threads at work.
 int64_t columns_at_once(const Product& product, int64_t row_blocks) {
   constexpr int64_t kBlocksPerThread = 4;
@@ -180,12 +197,27 @@ int64_t columns_at_once(const Product& product, int64_t row_blocks) {
 
 }  // namespace
 
+Strided plain(const at::Tensor& x_ij) { return {x_ij.const_data_ptr<float>(), x_ij.size(1), 1}; }
+Strided turned(const at::Tensor& x_ij) { return {x_ij.const_data_ptr<float>(), 1, x_ij.size(1)}; }
+
+Product gradient_product(const at::Tensor& g_Tn, const at::Tensor& x_TD,
+                         const shard::SumPlan& order) {
+  Product product{g_Tn.size(1), x_TD.size(1), {}};
+  const int64_t rows = rows_of_each(g_Tn.size(0), order);
+  for (int64_t first = 0; first < g_Tn.size(0); first += rows) {
+    const at::Tensor g = g_Tn.narrow(0, first, rows), x = x_TD.narrow(0, first, rows);
+    product.pieces.push_back({{turned(g), plain(x), rows}});
+  }
+  return product;
+}
+
 void multiply(const Product& product, const shard::SumPlan& plan, float* to) {
   core::check<core::InternalError>(product.pieces.size() == plan.pieces.size(),
                                    "nn.ordered: ", product.pieces.size(), " pieces, expected ",
                                    plan.pieces.size());
   const Schedule schedule = schedule_of(plan);
-  const int64_t row_blocks = (product.rows + kMostRows - 1) / kMostRows;
+  const int64_t most_rows = rows_at_once(schedule.num_places);
+  const int64_t row_blocks = (product.rows + most_rows - 1) / most_rows;
   const int64_t rows = (product.rows + row_blocks - 1) / std::max<int64_t>(1, row_blocks);
   const int64_t columns = columns_at_once(product, row_blocks);
   const int64_t column_blocks = (product.columns + columns - 1) / columns;

@@ -116,14 +116,14 @@ void check_dropout(const TrainConfig& config) {
 void check_exact(const TrainConfig& config) {
   if (!config.train.exact) return;
   const std::string& optimizer = config.optimizer.name;
-  constexpr int64_t kMostModelRanks = 8;
   const struct {
     bool is_known;
     const char* name;
     std::string got, instead;
   } rows[] = {
       {config.mesh.pipe == 1, "mesh.pipe", std::to_string(config.mesh.pipe), "1"},
-      {config.mesh.tp <= kMostModelRanks, "mesh.tp", std::to_string(config.mesh.tp), "at most 8"},
+      {config.mesh.tp <= kMostExactModelRanks, "mesh.tp", std::to_string(config.mesh.tp),
+       core::join("at most ", kMostExactModelRanks)},
       {config.train.dtype == "float32", "train.dtype", config.train.dtype, "float32"},
       {config.train.dropout == 0, "train.dropout", core::join(config.train.dropout), "0"},
       {!config.train.sequence_parallel, "train.sequence_parallel", "true", "false"},

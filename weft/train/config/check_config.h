@@ -7,6 +7,9 @@
 
 namespace weft::train {
 
+/// Ranks of the model axis among which train.exact has the same bits.
+inline constexpr int64_t kMostExactModelRanks = 8;
+
 /// The sizes of a model that is cut over a mesh.
 struct MeshFit {
   int64_t num_layers = 0;

@@ -1,19 +1,22 @@
 #include "weft/train/exact/exact_norm.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 namespace weft::train {
 
 double largest_size(std::span<const float> values) {
-  float most = 0;
-  bool is_finite = true;
+  // Without their sign floats are ordered as their bits are, above all infinity and what is no
+  // number: integers, whose maxima the compiler makes with vectors.
+  constexpr int32_t kWithoutSign = 0x7FFFFFFF;
+  int32_t most = 0;
   for (const float value : values) {
-    is_finite = is_finite && std::isfinite(value);
-    most = std::max(most, std::abs(value));
+    most = std::max(most, std::bit_cast<int32_t>(value) & kWithoutSign);
   }
-  return is_finite ? static_cast<double>(most) : std::numeric_limits<double>::infinity();
+  const auto size = std::bit_cast<float>(most);
+  return std::isfinite(size) ? static_cast<double>(size) : std::numeric_limits<double>::infinity();
 }
 
 // A number is cut at 2^e by adding 1.5 * 2^(e + 52) and taking it off again. Sums of `count` parts

@@ -1,10 +1,94 @@
 #include "weft/train/exact/sequence_order.h"
 
-#include <vector>
+#include <algorithm>
+#include <utility>
 
 #include "weft/core/error.h"
 
 namespace weft::train {
+namespace {
+
+// The first pieces of a plan's largest subtrees of at most `together` pieces, and the end.
+std::vector<int64_t> group_edges(const shard::SumPlan& plan, int64_t together) {
+  const int64_t count = std::ssize(plan.pieces);
+  // By a sum's first piece, where it ends; by piece, the first one of its group.
+  std::vector<int64_t> ends, starts;
+  for (int64_t piece = 0; piece < count; ++piece) {
+    ends.push_back(piece + 1);
+    starts.push_back(piece);
+  }
+  for (const shard::SumStep& step : plan.steps) {
+    int64_t& end = ends[static_cast<size_t>(step.to)];
+    end = ends[static_cast<size_t>(step.from)];
+    if (end - step.to <= together)
+      std::fill(starts.begin() + step.to, starts.begin() + end, step.to);
+  }
+  starts.push_back(count);
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  return starts;
+}
+
+// Cuts the largest of the groups where the tree does.
+void split_largest(const shard::SumPlan& plan, std::vector<int64_t>& edges) {
+  size_t largest = 0;
+  const auto length = [&](size_t i) { return edges[i + 1] - edges[i]; };
+  for (size_t i = 1; i + 1 < edges.size(); ++i) {
+    if (length(i) > length(largest)) largest = i;
+  }
+  int64_t cut = 0;
+  for (const shard::SumStep& step : plan.steps) {
+    const bool is_within = step.to == edges[largest] && step.from < edges[largest + 1];
+    if (is_within) cut = step.from;
+  }
+  edges.insert(edges.begin() + static_cast<int64_t>(largest) + 1, cut);
+}
+
+shard::SumPlan subtree_of(const shard::SumPlan& plan, const shard::Range& group) {
+  shard::SumPlan subtree;
+  for (int64_t i = 0; i < group.length; ++i) subtree.pieces.push_back({i, 1});
+  for (const shard::SumStep& step : plan.steps) {
+    const bool is_within = step.to >= group.start && step.from < group.end();
+    if (is_within) subtree.steps.push_back({step.to - group.start, step.from - group.start});
+  }
+  subtree.nodes = {0};
+  subtree.slots = 1;
+  return subtree;
+}
+
+SequencePlan plan_of_groups(const shard::SumPlan& whole, const std::vector<int64_t>& edges) {
+  SequencePlan plan;
+  plan.sums = whole;
+  plan.sums.pieces.clear();
+  plan.sums.steps.clear();
+  for (size_t i = 0; i + 1 < edges.size(); ++i) {
+    const shard::Range group{edges[i], edges[i + 1] - edges[i]};
+    plan.groups.push_back(
+        {group, std::make_shared<const shard::SumPlan>(subtree_of(whole, group))});
+    plan.sums.pieces.push_back(group);
+  }
+  const auto group_of = [&](int64_t piece) {
+    return std::upper_bound(edges.begin(), edges.end(), piece) - edges.begin() - 1;
+  };
+  for (const shard::SumStep& step : whole.steps) {
+    const shard::SumStep of_groups{group_of(step.to), group_of(step.from)};
+    if (of_groups.to != of_groups.from) plan.sums.steps.push_back(of_groups);
+  }
+  for (int64_t& node : plan.sums.nodes) node = group_of(node);
+  return plan;
+}
+
+// Gradients that wait for others at the same time.
+int64_t most_kept(const shard::SumPlan& sums) {
+  int64_t kept = 0, most = 0;
+  size_t next = 0;
+  for (int64_t group = 0; group < std::ssize(sums.pieces); ++group) {
+    most = std::max(most, ++kept);
+    for (; next < sums.steps.size() && sums.steps[next].from <= group; ++next) --kept;
+  }
+  return most;
+}
+
+}  // namespace
 
 shard::Layout sequence_layout(int64_t sequences, int64_t ranks) {
   core::check<core::ConfigError>(sequences >= 1 && ranks >= 1 && sequences % ranks == 0,
@@ -20,6 +104,33 @@ shard::SumOrder sequence_order(int64_t sequences) {
     if (sequences % ranks == 0) cuts.push_back(sequence_layout(sequences, ranks));
   }
   return shard::SumOrder(cuts);
+}
+
+SequencePlan sequence_plan(int64_t sequences, int64_t ranks, int64_t rank, int64_t together) {
+  const shard::SumOrder order = sequence_order(sequences);
+  const shard::Layout layout = sequence_layout(sequences, ranks);
+  size_t most = 0;
+  for (int64_t each = 0; each < ranks; ++each) {
+    most = std::max(most, group_edges(order.plan(layout, each), together).size());
+  }
+  const shard::SumPlan whole = order.plan(layout, rank);
+  std::vector<int64_t> edges = group_edges(whole, together);
+  while (edges.size() < most) split_largest(whole, edges);
+  return plan_of_groups(whole, edges);
+}
+
+int64_t most_kept_gradients(int64_t sequences, int64_t ranks, int64_t together) {
+  constexpr int64_t kMostLooked = 8;
+  if (sequences == ranks) return 1;
+  const shard::SumOrder order = sequence_order(sequences);
+  const shard::Layout layout = sequence_layout(sequences, ranks);
+  int64_t most = 0;
+  const int64_t step = std::max<int64_t>(1, ranks / kMostLooked);
+  for (int64_t rank = 0; rank < ranks; rank += step) {
+    const shard::SumPlan whole = order.plan(layout, rank);
+    most = std::max(most, most_kept(plan_of_groups(whole, group_edges(whole, together)).sums));
+  }
+  return most;
 }
 
 }  // namespace weft::train

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "weft/shard/sum_order.h"
 #include "weft/train/config/check_config.h"
+#include "weft/train/exact/sequence_order.h"
 #include "weft/train/flat_layout.h"
 
 namespace weft::train {
@@ -50,7 +52,9 @@ int64_t muon_bytes(const PlanJob& job, const std::vector<UnitSizes>& units) {
 // Elements that a block keeps per token, in the dtype that is computed in.
 int64_t block_elements(const PlanJob& job, const RankSizes& rank) {
   const int64_t ranks = job.sequence_parallel ? job.mesh.tp : 1;
-  const int64_t heads = rank.heads.heads.length + rank.heads.kv_heads.length;
+  const int64_t queries = rank.heads.heads.length;
+  // Exact training copies keys and values for each query head.
+  const int64_t heads = queries + (job.exact ? queries : rank.heads.kv_heads.length);
   return 4 * job.model.hidden_size / ranks + 2 * heads * job.model.head_dim + 3 * rank.ffn_width;
 }
 
@@ -79,6 +83,31 @@ int64_t activation_bytes(const PlanJob& job, const RankSizes& rank, int64_t stag
   return bytes;
 }
 
+// Whole gradients that wait for those of other sequences. What data ranks exchange of a unit at
+// last, to be sent and received, takes the place of activations.
+int64_t exact_gradient_bytes(const PlanJob& job, const std::vector<UnitSizes>& units,
+                             int64_t activations) {
+  const int64_t ranks = job.mesh.num_data_ranks();
+  int64_t elements = 0, longest = 0;
+  for (const UnitSizes& unit : units) {
+    elements += unit.num_elements();
+    longest = std::max(longest, FlatLayout(unit.numels, job.mesh.dp, job.mesh.replicas).length());
+  }
+  const int64_t kept = most_kept_gradients(job.sequences, ranks, job.microbatch);
+  const int64_t exchanged = ranks > 1 ? 2 * longest * kFloatBytes : 0;
+  return kept * elements * kFloatBytes + std::max<int64_t>(0, exchanged - activations);
+}
+
+// Rooms of the sums over heads, feed-forward features and the vocabulary.
+int64_t ordered_sum_bytes(const PlanJob& job) {
+  const int64_t tp = job.mesh.tp, width = job.model.hidden_size;
+  if (!job.exact || tp == 1) return 0;
+  // The trees are cut by two first; other numbers of ranks have several sums each.
+  const int64_t slots = (tp & (tp - 1)) == 0 ? 1 : 4;
+  const int64_t rows = std::min(job.num_tokens(), shard::rows_exchanged_at_once(width));
+  return 3 * (1 + tp) * slots * rows * width * kFloatBytes;
+}
+
 }  // namespace
 
 PlanJob plan_job(const TrainConfig& config, const ModelSizes& model) {
@@ -92,6 +121,7 @@ PlanJob plan_job(const TrainConfig& config, const ModelSizes& model) {
   job.optimizer = config.optimizer;
   job.checkpoint_activations = config.train.checkpoint_activations;
   job.sequence_parallel = config.train.sequence_parallel;
+  job.exact = config.train.exact;
   return job;
 }
 
@@ -105,8 +135,10 @@ MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
     const FlatLayout layout(units[i].numels, job.mesh.dp, job.mesh.replicas);
     plan.parameters += layout.share_length() * job.dtype_bytes;
     if (job.dtype_bytes != kFloatBytes) plan.masters += layout.owned_length() * kFloatBytes;
-    plan.gradients += layout.share_length() * kFloatBytes;
-    if (job.mesh.replicas > 1) plan.gradients += layout.owned_length() * kFloatBytes;
+    if (!job.exact) plan.gradients += layout.share_length() * kFloatBytes;
+    if (job.exact || job.mesh.replicas > 1) {
+      plan.gradients += layout.owned_length() * kFloatBytes;
+    }
     plan.optimizer += optimizer_bytes(job, units[i], layout.owned_length());
     const bool is_cut = job.mesh.dp > 1;
     const int64_t gathered = is_cut ? layout.length() * job.dtype_bytes : 0;
@@ -125,8 +157,10 @@ MemoryPlan memory_plan(const PlanJob& job, int64_t stage, int64_t model_rank) {
   }
   if (job.optimizer.name == "muon") plan.optimizer = muon_bytes(job, units);
   plan.gathered = root_gathered + num_gathered_blocks(job, rank.num_layers) * block_gathered;
-  plan.gradient_work = root_gradients + std::max(block_work, root_run);
   plan.activations = activation_bytes(job, rank, stage);
+  plan.gradient_work = job.exact ? exact_gradient_bytes(job, units, plan.activations)
+                                 : root_gradients + std::max(block_work, root_run);
+  plan.ordered_sums = ordered_sum_bytes(job);
   return plan;
 }
 

@@ -12,7 +12,8 @@ struct MemoryPlan {
   int64_t parameters = 0;
   /// Float32 masters of what the rank owns; none where the shares are float32 themselves. Exact.
   int64_t masters = 0;
-  /// The replica's float32 sums and, with several replicas, the reduced ones. Exact.
+  /// The replica's float32 sums and, with several replicas, the reduced ones; with train.exact
+  /// these alone. Exact.
   int64_t gradients = 0;
   /// Moments. Exact, without alignment; for adafactor at most so many, for muon those of the rank
   /// that has the most.
@@ -21,13 +22,17 @@ struct MemoryPlan {
   /// one that is fetched beside it (of all without release_after_forward). Exact.
   int64_t gathered = 0;
   /// Gradients between backward and the sums: those around the blocks, of one block, and the
-  /// float32 run that is reduced.
+  /// float32 run that is reduced. With train.exact whole ones, as many as wait for each other, and
+  /// what data ranks exchange of a unit.
   int64_t gradient_work = 0;
   /// What forward keeps for backward; an estimate, see memory_plan.
   int64_t activations = 0;
+  /// What the model axis exchanges with train.exact; an estimate.
+  int64_t ordered_sums = 0;
 
   int64_t total() const {
-    return parameters + masters + gradients + optimizer + gathered + gradient_work + activations;
+    return parameters + masters + gradients + optimizer + gathered + gradient_work + activations +
+           ordered_sums;
   }
 };
 

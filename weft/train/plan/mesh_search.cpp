@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "weft/core/error.h"
+#include "weft/train/config/check_config.h"
 #include "weft/train/metrics/human_text.h"
 
 namespace weft::train {
@@ -68,6 +69,10 @@ class Search {
     const int64_t tp = job.mesh.tp;
     if (tp > job.model.num_heads || tp > job.model.intermediate_size || tp > job.model.vocab_size) {
       return join("cut the model over more ranks than its ", job.model.num_heads, " heads");
+    }
+    if (job.exact && tp > kMostExactModelRanks) {
+      return join("cut the model over more ranks than the ", kMostExactModelRanks,
+                  " of train.exact");
     }
     if (tp > hardware_.ranks_per_host) {
       return join("have a model axis longer than a host's ", hardware_.ranks_per_host, " ranks");

@@ -22,6 +22,7 @@ struct PlanJob {
   OptimizerSection optimizer;
   bool checkpoint_activations = false;
   bool sequence_parallel = false;
+  bool exact = false;
   /// As in ShardOptions.
   bool release_after_forward = true;
   bool prefetch = true;

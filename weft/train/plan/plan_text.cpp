@@ -18,10 +18,10 @@ using core::Json;
 using Row = std::vector<std::string>;
 
 std::vector<std::pair<const char*, int64_t>> memory_parts(const MemoryPlan& memory) {
-  return {{"parameters", memory.parameters},  {"masters", memory.masters},
-          {"gradients", memory.gradients},    {"optimizer", memory.optimizer},
-          {"gathered", memory.gathered},      {"gradient_work", memory.gradient_work},
-          {"activations", memory.activations}};
+  return {{"parameters", memory.parameters},   {"masters", memory.masters},
+          {"gradients", memory.gradients},     {"optimizer", memory.optimizer},
+          {"gathered", memory.gathered},       {"gradient_work", memory.gradient_work},
+          {"activations", memory.activations}, {"ordered_sums", memory.ordered_sums}};
 }
 
 std::vector<std::pair<const char*, double>> time_parts(const StepTime& time) {

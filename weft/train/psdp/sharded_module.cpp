@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/train/exact/exact_norm.h"
+#include "weft/train/exact/norm_over_ranks.h"
 #include "weft/train/gather_texts.h"
 
 namespace weft::train {
@@ -149,7 +149,8 @@ void ShardedModule::check_same_on_all_ranks(const std::vector<Found>& found,
                                             const ShardOptions& options) const {
   std::vector<std::string> lines = {core::join(
       "options dtype ", options.dtype, ", release_after_forward ", options.release_after_forward,
-      ", prefetch ", options.prefetch, ", exact_sequences ", options.exact_sequences)};
+      ", prefetch ", options.prefetch, ", exact_sequences ", options.exact_sequences,
+      ", exact_together ", options.exact_together)};
   for (const Found& unit : found) {
     for (const nn::ParameterInfo& parameter : unit.parameters) {
       lines.push_back(
@@ -165,9 +166,13 @@ void ShardedModule::check_same_on_all_ranks(const std::vector<Found>& found,
 ShardedModule::ShardedModule(torch::nn::Module& module, const dist::Mesh& mesh,
                              const Modules& units, const ShardOptions& options)
     : groups_(mesh_groups(mesh)),
-      exact_sequences_(options.exact_sequences),
       release_after_forward_(options.release_after_forward),
       prefetches_(options.prefetch) {
+  if (options.exact_sequences > 0) {
+    exact_groups_ = sequence_plan(options.exact_sequences, groups_.batch.size(),
+                                  groups_.batch.rank(), options.exact_together)
+                        .groups;
+  }
   std::vector<Found> all_found = find_units(module, units, options);
   check_same_on_all_ranks(all_found, options);
   for (Found& found : all_found) {
@@ -218,7 +223,8 @@ void ShardedModule::use(std::optional<size_t> unit) {
       UnitRequest::Kind::kUse, in_backward_, number(unit), number(left), lacks(unit), lacks(next)};
   const UnitRound round = exchange_requests(groups_.data, request);
   if (!round.is_agreed) return gather_for_all(round, unit);
-  if (left.has_value()) {
+  // A tree takes whole gradients of a backward, of which a branch beside this one may bring more.
+  if (left.has_value() && exact_groups_.empty()) {
     units_[*left]->add_gradients();
     is_added_[*left] = true;
   }
@@ -315,36 +321,17 @@ void ShardedModule::finish_gradients() {
 }
 
 double ShardedModule::gradient_norm() const {
-  if (exact_sequences_ > 0) return exact_gradient_norm();
+  if (!exact_groups_.empty()) {
+    std::vector<std::span<const float>> runs;
+    for (const auto& unit : units_)
+      std::ranges::copy(unit->counted_gradients(), std::back_inserter(runs));
+    return exact_norm(runs, groups_.all);
+  }
   double sum = 0;
   for (const auto& unit : units_) sum += unit->counted_square_sum();
   at::Tensor total = at::full({1}, sum, at::kDouble);
   groups_.all.all_reduce(total);
   return std::sqrt(total.item<double>());
-}
-
-double ShardedModule::exact_gradient_norm() const {
-  double largest = 0;
-  int64_t count = 0;
-  for (const auto& unit : units_) {
-    for (const std::span<const float> run : unit->counted_gradients()) {
-      largest = std::max(largest, largest_size(run));
-      count += std::ssize(run);
-    }
-  }
-  at::Tensor most = at::full({1}, largest, at::kDouble), counts = at::full({1}, count, at::kLong);
-  groups_.all.all_reduce(most, dist::ReduceOp::kMax);
-  groups_.all.all_reduce(counts);
-  largest = most.item<double>();
-  if (!std::isfinite(largest)) return largest;
-  ExactSquares squares(largest, counts.item<int64_t>());
-  for (const auto& unit : units_) {
-    for (const std::span<const float> run : unit->counted_gradients()) squares.add(run);
-  }
-  at::Tensor sums = at::tensor(at::ArrayRef<double>(squares.sums()), at::kDouble);
-  groups_.all.all_reduce(sums);
-  std::copy_n(sums.const_data_ptr<double>(), squares.sums().size(), squares.sums().begin());
-  return std::sqrt(squares.total());
 }
 
 void ShardedModule::publish() {

@@ -13,6 +13,7 @@
 
 #include "weft/dist/mesh.h"
 #include "weft/nn/parallel/shard_inplace.h"
+#include "weft/train/exact/sequence_order.h"
 #include "weft/train/psdp/buffer_pool.h"
 #include "weft/train/psdp/mesh_groups.h"
 #include "weft/train/psdp/sharded_unit.h"
@@ -41,10 +42,12 @@ struct ShardOptions {
   /// parameters are: it takes 1/data of the memory, and its bytes go over the wire.
   bool shard_frozen = false;
   /// Sequences of a step over all ranks, if gradients are to have the same bits however many ranks
-  /// share them: each backward is then of one sequence, in the order of a rank's sequences, of
-  /// which ranks have as many, and their gradients are added by sequence_order's tree. A rank keeps
-  /// whole sums of gradients meanwhile, and ranks exchange them once a step. 0: as is fastest.
+  /// share them: each backward is then of the next group of sequence_plan, whose gradients come
+  /// added by the group's order, and groups are added by the rest of the tree. A rank keeps whole
+  /// sums of gradients meanwhile, and ranks exchange them once a step. 0: as is fastest.
   int64_t exact_sequences = 0;
+  /// The most sequences of a group.
+  int64_t exact_together = 1;
 };
 
 /// A module whose parameters, gradients and optimizer state are cut over a mesh as kMappings says.
@@ -95,8 +98,8 @@ class ShardedModule {
   std::vector<OwnedPart> owned_parts() const;
   const std::vector<std::unique_ptr<ShardedUnit>>& units() const { return units_; }
   const MeshGroups& groups() const { return groups_; }
-  /// ShardOptions::exact_sequences.
-  int64_t exact_sequences() const { return exact_sequences_; }
+  /// With ShardOptions::exact_sequences the groups of this rank's sequences; none without.
+  const std::vector<SequenceGroup>& exact_groups() const { return exact_groups_; }
   /// Most bytes of gathered parameters at a time.
   size_t peak_gathered_bytes() const { return pool_.peak_bytes(); }
 
@@ -119,10 +122,9 @@ class ShardedModule {
   void add_remaining_gradients();
   void add_late_gradients();
   void rethrow_error();
-  double exact_gradient_norm() const;
 
   MeshGroups groups_;
-  int64_t exact_sequences_;
+  std::vector<SequenceGroup> exact_groups_;
   bool release_after_forward_;
   bool prefetches_;
   BufferPool pool_;

@@ -58,12 +58,14 @@ ShardedUnit::ShardedUnit(std::string name, std::vector<nn::ParameterInfo> parame
   take_over_parameters(options);
   place_parameters();
   if (options.exact_sequences > 0) {
-    tree_ = std::make_unique<GradientTree>(options.exact_sequences, groups_.batch);
+    tree_ = std::make_unique<GradientTree>(options.exact_sequences, options.exact_together,
+                                           groups_.batch);
   }
-  gradient_ = at::zeros({layout_.share_length()}, share_.options().dtype(at::kFloat));
-  owned_gradient_ = groups_.replica.size() == 1
-                        ? gradient_
-                        : at::empty({layout_.owned_length()}, gradient_.options());
+  // The tree makes what is owned at once.
+  const bool is_owned = groups_.replica.size() == 1 || tree_ != nullptr;
+  gradient_ = at::zeros({is_owned ? layout_.owned_length() : layout_.share_length()},
+                        share_.options().dtype(at::kFloat));
+  owned_gradient_ = is_owned ? gradient_ : at::empty({layout_.owned_length()}, gradient_.options());
   for (const auto& piece :
        layout_.pieces(layout_.owned(groups_.data.rank(), groups_.replica.rank()))) {
     for (const shard::Range& range : counted_once(slice_of(piece))) {
@@ -235,7 +237,7 @@ void ShardedUnit::finish_tree() {
   for (int64_t rank = 0; rank < groups_.batch.size(); ++rank) {
     owned.push_back(layout_.owned(rank % layout_.data(), rank / layout_.data()));
   }
-  owned_gradient_.copy_(tree_->finish(owned));
+  tree_->finish(owned, owned_gradient_);
 }
 
 // Every stage adds in the same order, so that the copies stay equal bit for bit.
@@ -283,7 +285,7 @@ void ShardedUnit::publish() {
 
 void ShardedUnit::clear_gradients() {
   // Everywhere else the first sum of a step overwrites.
-  if (holds_all()) gradient_.zero_();
+  if (holds_all() && tree_ == nullptr) gradient_.zero_();
   has_gradient_ = false;
 }
 

@@ -8,9 +8,6 @@
 
 namespace weft::train {
 
-/// The sequences of some microbatches one by one, in their order.
-std::vector<Microbatch> single_sequences(const std::vector<Microbatch>& microbatches);
-
 /// A step's losses by sequence, of which every rank has some.
 struct StepLosses {
   /// Of this rank's sequences.
@@ -19,9 +16,9 @@ struct StepLosses {
   double total = 0;
 };
 
-/// Forward and backward of this rank's part of a step, a sequence at a time, for a module with
-/// ShardOptions::exact_sequences. Gradients are those of the sum of all losses. Collective over the
-/// mesh.
+/// Forward and backward of this rank's part of a step in groups of sequences
+/// (ShardedModule::exact_groups), for a model that gives each sequence's loss
+/// (models::TrainsExactly). Gradients are those of the sum of all losses. Collective over the mesh.
 StepLosses run_exact_step(ShardedModule& sharded, const StageModel& model,
                           const std::vector<Microbatch>& microbatches);
 

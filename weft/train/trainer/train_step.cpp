@@ -69,7 +69,7 @@ StepResult compute_gradients(ShardedModule& sharded, const StageModel& model,
   StepResult result;
   result.num_targets = count_targets(microbatches, groups.batch);
   const auto divisor = static_cast<double>(std::max<int64_t>(1, result.num_targets));
-  const bool is_exact = sharded.exact_sequences() > 0;
+  const bool is_exact = !sharded.exact_groups().empty();
   const StepLosses losses = is_exact ? run_exact_step(sharded, model, microbatches)
                                      : pipelined_losses(sharded, model, microbatches, divisor);
   const double own_loss = losses.own;

@@ -43,7 +43,10 @@ class EvaluationMode {
 ShardOptions shard_options(const TrainConfig& config) {
   ShardOptions options;
   options.dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  if (config.train.exact) options.exact_sequences = config.batch.sequences;
+  if (config.train.exact) {
+    options.exact_sequences = config.batch.sequences;
+    options.exact_together = std::max<int64_t>(1, plan_batch(config).microbatch);
+  }
   return options;
 }
 

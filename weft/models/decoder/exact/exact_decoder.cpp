@@ -5,15 +5,19 @@
 
 #include "weft/core/error.h"
 #include "weft/nn/attention/rotary_attention.h"
+#include "weft/nn/attention/sequence_runs.h"
 #include "weft/nn/layers/checkpoint.h"
 #include "weft/nn/layers/swiglu.h"
+#include "weft/nn/layers/token_ids.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/ordered/ordered_cross_entropy.h"
+#include "weft/nn/ordered/ordered_embedding.h"
 
 namespace weft::models {
 namespace {
 
 using nn::ordered::InputSum;
+using nn::ordered::SequenceOrder;
 
 const nn::DenseLinearImpl& dense_of(const nn::LinearLike& linear) {
   const auto* dense = dynamic_cast<const nn::DenseLinearImpl*>(&linear);
@@ -26,26 +30,52 @@ const nn::DenseLinearImpl& dense_of(const nn::LinearLike& linear) {
 
 std::vector<at::Tensor> projected(const at::Tensor& x,
                                   const std::vector<std::shared_ptr<nn::LinearLike>>& linears,
-                                  const std::shared_ptr<const InputSum>& input) {
+                                  const std::shared_ptr<const InputSum>& input,
+                                  const SequenceOrder& order) {
   std::vector<at::Tensor> weights, biases;
   for (const auto& linear : linears) {
     const nn::DenseLinearImpl& dense = dense_of(*linear);
     weights.push_back(dense.weight);
     biases.push_back(dense.bias);
   }
-  return nn::ordered::linears(x, weights, biases, input);
+  return nn::ordered::linears(x, weights, biases, input, order);
 }
 
 at::Tensor reduced(const at::Tensor& x, const nn::ShardedToAllLinear& linear,
-                   const std::shared_ptr<dist::OrderedSum>& sum) {
-  const at::Tensor y = nn::ordered::reduced(x, dense_of(*linear->inner()).weight, sum);
-  return linear->bias.defined() ? nn::ordered::with_bias(y, linear->bias) : y;
+                   const std::shared_ptr<dist::OrderedSum>& sum, const SequenceOrder& order) {
+  const at::Tensor y = nn::ordered::reduced(x, dense_of(*linear->inner()).weight, sum, order);
+  return linear->bias.defined() ? nn::ordered::with_bias(y, linear->bias, order) : y;
+}
+
+// What attention would compute in one piece has no fixed order.
+void check_documents(const at::Tensor& documents_BT) {
+  const bool is_known =
+      !documents_BT.defined() ||
+      nn::sequence_runs(documents_BT, documents_BT.size(0), documents_BT.size(1)).has_value();
+  core::check<core::ConfigError>(
+      is_known,
+      "models: training with the same bits on any number of ranks: a "
+      "document whose tokens do not lie together, expected each one's in "
+      "one run; number them anew, or leave train.exact out");
+}
+
+SequenceOrder order_of(const TokenBatch& batch) {
+  const int64_t sequences = batch.ids_BT.size(0);
+  const bool is_needed = sequences > 1 && at::GradMode::is_enabled();
+  const int64_t ordered = batch.order == nullptr ? 0 : std::ssize(batch.order->pieces);
+  core::check<core::ShapeError>(
+      ordered == sequences || (ordered == 0 && !is_needed),
+      "models: training with the same bits on any number of ranks: ", sequences,
+      " sequences and an order of ", ordered, ", expected TokenBatch::order with a piece for each");
+  return ordered == 0 ? nn::ordered::without_order(sequences) : batch.order;
 }
 
 }  // namespace
 
-ExactDecoder::ExactDecoder(PassParts parts, nn::VocabParallelHead head, const ExactCuts& cuts)
+ExactDecoder::ExactDecoder(PassParts parts, nn::VocabParallelEmbedding embedding,
+                           nn::VocabParallelHead head, const ExactCuts& cuts)
     : parts_(std::move(parts)),
+      embedding_(std::move(embedding)),
       head_(std::move(head)),
       head_cut_(head_cut(parts_.config, cuts.heads, parts_.group)),
       heads_sum_(cuts.heads.sum(parts_.group)),
@@ -54,6 +84,7 @@ ExactDecoder::ExactDecoder(PassParts parts, nn::VocabParallelHead head, const Ex
       heads_input_(input_of_heads(parts_.config, head_cut_, heads_sum_)),
       ffn_input_(input_of_alike(2, ffn_sum_)),
       vocab_input_(input_of_alike(1, vocab_sum_)) {
+  dense_of(*embedding_->inner());
   dense_of(*head_->inner());
   for (const DecoderBlock& block : parts_.blocks) {
     const AttentionParts& attention = block->attention()->parts();
@@ -67,75 +98,91 @@ ExactDecoder::ExactDecoder(PassParts parts, nn::VocabParallelHead head, const Ex
   }
 }
 
-at::Tensor ExactDecoder::run(const at::Tensor& x_1TD, const PassContext& context) {
-  core::check<core::ShapeError>(x_1TD.size(0) == 1,
-                                "models: training with the same bits: ", x_1TD.size(0),
-                                " sequences at once, expected 1");
-  // A zero's sign is lost where others add their zeros.
-  at::Tensor y_1TD = x_1TD + 0.0;
+at::Tensor ExactDecoder::run(const TokenBatch& batch, const PassContext& context) {
+  check_documents(context.documents_BT);
+  const ModelConfig& config = parts_.config;
+  const Call call{context, order_of(batch)};
+  last_ = {call.order, config.is_tied ? std::make_shared<nn::ordered::HeldGradient>() : nullptr};
+  nn::check_token_ids(batch.ids_BT, config.vocab_size, "models.CausalLM");
+  at::Tensor y_BTD =
+      nn::ordered::embedded(batch.ids_BT, dense_of(*embedding_->inner()).weight,
+                            {embedding_->vocab(), parts_.group}, call.order, last_.held);
+  if (config.embedding_scale != 1) y_BTD = y_BTD * config.embedding_scale;
   for (size_t i = 0; i < parts_.blocks.size(); ++i) {
-    auto forward = [this, block = parts_.blocks[i], context](const at::Tensor& x) mutable {
-      return run_block(block, x, context);
+    auto forward = [this, block = parts_.blocks[i], call](const at::Tensor& x) mutable {
+      return run_block(block, x, call);
     };
     const bool is_checkpointed = i < checkpointed_.size() && checkpointed_[i];
-    y_1TD = is_checkpointed ? nn::checkpoint(forward, y_1TD) : forward(y_1TD);
+    y_BTD = is_checkpointed ? nn::checkpoint(forward, y_BTD) : forward(y_BTD);
   }
-  return parts_.last_norm->forward(y_1TD);
+  return parts_.last_norm->forward_in_order(y_BTD, call.order);
 }
 
-at::Tensor ExactDecoder::loss_sum(const at::Tensor& y_1TD, const at::Tensor& targets_1T) {
-  at::Tensor logits_Tv = projected(y_1TD.flatten(0, 1), {head_->inner()}, vocab_input_).front();
+at::Tensor ExactDecoder::loss_sum(const at::Tensor& y_BTD, const at::Tensor& targets_BT) {
+  const Last last = std::exchange(last_, Last());
+  core::check<core::ConfigError>(last.order != nullptr,
+                                 "models: training with the same bits on any number of ranks: a "
+                                 "loss without a pass before it, expected one for each");
+  at::Tensor logits_BTv = nn::ordered::linears(y_BTD, {dense_of(*head_->inner()).weight}, {{}},
+                                               vocab_input_, last.order, last.held)
+                              .front();
   const double scale = parts_.config.logits_scale;
-  if (scale != 1) logits_Tv = logits_Tv * scale;
-  return nn::ordered::cross_entropy_sum(logits_Tv, targets_1T.flatten(), head_->vocab(),
+  if (scale != 1) logits_BTv = logits_BTv * scale;
+  return nn::ordered::cross_entropy_sum(logits_BTv, targets_BT, head_->vocab(),
                                         parts_.config.vocab_size, parts_.group, vocab_sum_);
 }
 
-at::Tensor ExactDecoder::run_block(DecoderBlock& block, const at::Tensor& x_1TD,
-                                   const PassContext& context) const {
+at::Tensor ExactDecoder::run_block(DecoderBlock& block, const at::Tensor& x_BTD,
+                                   const Call& call) const {
   nn::RMSNorm attention_norm = block->attention_norms().before;
   nn::RMSNorm ffn_norm = block->ffn_norms().before;
-  const at::Tensor h_1TD =
-      added(x_1TD, attended(block->attention()->parts(), attention_norm->forward(x_1TD), context));
-  return added(h_1TD, fed(block->feed_forward(), ffn_norm->forward(h_1TD)));
+  const at::Tensor h_BTD =
+      added(x_BTD, attended(block->attention()->parts(),
+                            attention_norm->forward_in_order(x_BTD, call.order), call));
+  return added(h_BTD,
+               fed(block->feed_forward(), ffn_norm->forward_in_order(h_BTD, call.order), call));
 }
 
-at::Tensor ExactDecoder::added(const at::Tensor& x_1TD, const at::Tensor& y_1TD) const {
+at::Tensor ExactDecoder::added(const at::Tensor& x_BTD, const at::Tensor& y_BTD) const {
   const double scale = parts_.config.residual_scale;
-  return scale == 1 ? x_1TD + y_1TD : x_1TD + y_1TD * scale;
+  return scale == 1 ? x_BTD + y_BTD : x_BTD + y_BTD * scale;
 }
 
-at::Tensor ExactDecoder::heads(const QueryKeyNorm& norm, const at::Tensor& x, bool of_kv) const {
+at::Tensor ExactDecoder::heads(const QueryKeyNorm& norm, const at::Tensor& x, bool of_kv,
+                               const Call& call) const {
   const ModelConfig& config = parts_.config;
-  const at::Tensor x_1TnH = x.unflatten(2, {-1, config.head_dim});
-  if (norm.each.is_empty()) return x_1TnH;
+  const at::Tensor x_BTnH = x.unflatten(2, {-1, config.head_dim});
+  if (norm.each.is_empty()) return x_BTnH;
   const at::Tensor weight =
       config.norm_offset == 0 ? norm.each->weight : norm.each->weight + config.norm_offset;
-  return nn::ordered::normed_heads(x_1TnH, weight, config.norm_eps, head_cut_, of_kv);
+  return nn::ordered::normed_heads(x_BTnH, weight, config.norm_eps, head_cut_, of_kv, call.order);
 }
 
-at::Tensor ExactDecoder::attended(const AttentionParts& parts, const at::Tensor& x_1TD,
-                                  const PassContext& context) const {
-  const auto made = projected(
-      x_1TD, {parts.q_proj->inner(), parts.k_proj->inner(), parts.v_proj->inner()}, heads_input_);
-  at::Tensor q_1TnH = heads(parts.q_norm, made[0], false);
+at::Tensor ExactDecoder::attended(const AttentionParts& parts, const at::Tensor& x_BTD,
+                                  const Call& call) const {
+  const PassContext& context = call.context;
+  const auto made =
+      projected(x_BTD, {parts.q_proj->inner(), parts.k_proj->inner(), parts.v_proj->inner()},
+                heads_input_, call.order);
+  at::Tensor q_BTnH = heads(parts.q_norm, made[0], false, call);
   const at::Tensor& factors = context.angles.query_factors;
-  if (factors.defined()) q_1TnH = q_1TnH * factors;
-  const at::Tensor k_1TnH =
-      nn::ordered::copied_to_heads(heads(parts.k_norm, made[1], true), head_cut_);
-  const at::Tensor v_1TnH = nn::ordered::copied_to_heads(heads({}, made[2], true), head_cut_);
+  if (factors.defined()) q_BTnH = q_BTnH * factors;
+  const at::Tensor k_BTnH =
+      nn::ordered::copied_to_heads(heads(parts.k_norm, made[1], true, call), head_cut_);
+  const at::Tensor v_BTnH = nn::ordered::copied_to_heads(heads({}, made[2], true, call), head_cut_);
   nn::AttentionSpec spec = parts.spec;
   std::iota(spec.kv_of_head.begin(), spec.kv_of_head.end(), int64_t{0});
   const nn::RopeAngles angles =
-      parts.has_rope ? context.angles.of(spec.window != 0) : nn::RopeAngles::none(x_1TD.size(1));
-  return reduced(nn::rotary_attention(q_1TnH, k_1TnH, v_1TnH, angles, spec, context.documents_BT),
-                 parts.o_proj, heads_sum_);
+      parts.has_rope ? context.angles.of(spec.window != 0) : nn::RopeAngles::none(x_BTD.size(1));
+  return reduced(nn::rotary_attention(q_BTnH, k_BTnH, v_BTnH, angles, spec, context.documents_BT),
+                 parts.o_proj, heads_sum_, call.order);
 }
 
-at::Tensor ExactDecoder::fed(const FeedForwardLayer& layer, const at::Tensor& x_1TD) const {
-  const auto made =
-      projected(x_1TD, {layer->gate_proj()->inner(), layer->up_proj()->inner()}, ffn_input_);
-  return reduced(nn::swiglu(made[0], made[1]), layer->down_proj(), ffn_sum_);
+at::Tensor ExactDecoder::fed(const FeedForwardLayer& layer, const at::Tensor& x_BTD,
+                             const Call& call) const {
+  const auto made = projected(x_BTD, {layer->gate_proj()->inner(), layer->up_proj()->inner()},
+                              ffn_input_, call.order);
+  return reduced(nn::swiglu(made[0], made[1]), layer->down_proj(), ffn_sum_, call.order);
 }
 
 }  // namespace weft::models
