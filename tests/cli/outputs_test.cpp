@@ -100,6 +100,10 @@ TEST_F(Outputs, ReplaceFoldersOfModels) {
     EXPECT_EQ(result.status, 0) << result.err;
   }
   EXPECT_TRUE(fs::exists(dir_.at("cut/config.json")));
+  dir_.write("cut/tiktoken.model", "AA== 0\n");
+  const CommandResult again = weft({"shard", kPlain, dir_.at("cut"), "--tp", "2", "--force"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_FALSE(fs::exists(dir_.at("cut/tiktoken.model")));
 }
 
 TEST_F(Outputs, AreNoFilesOfFlags) {

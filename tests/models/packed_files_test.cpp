@@ -224,6 +224,18 @@ TEST(PackedFiles, AwqByRowsTakesQuantGroupsFromTheConfig) {
             "whole row");
 }
 
+TEST(PackedFiles, AwqByRowsHasScalesOfOneMatrix) {
+  PackedFile packed;
+  add_awq_rows("up", Numbers(1), 32, packed);
+  add_awq_rows("down", Numbers(2), 32, packed);
+  packed.types[2].shape = {1, kOut, 32};
+  const PlanFile file = packed.file();
+  EXPECT_EQ(replaced(error_text([&] { LoadPlan(file.file(), up_and_down(kOut, kIn, 8), 2); }),
+                     file.file().path(), "FILE"),
+            "FormatError: FILE: tensor 'up.scales': shape [1, 48, 32], expected [48, 32]; the file "
+            "and the model's config disagree");
+}
+
 PlanOptions with_act_order() {
   PlanOptions options = with_groups("gptq", kGroup);
   options.quantization->is_ordered = true;

@@ -19,26 +19,14 @@ constexpr char kTemplates[] = "additional_chat_templates";
 
 // What a folder of Hugging Face's has beside its weights: its configurations, the parts of
 // tokenizers, code and what people read.
-constexpr std::array<std::string_view, 20> kNames = {"config.json",
-                                                     "tokenizer.json",
-                                                     "special_tokens_map.json",
-                                                     "added_tokens.json",
-                                                     "vocab.json",
-                                                     "vocab.txt",
-                                                     "merges.txt",
-                                                     "tokenizer.model",
-                                                     "spiece.model",
-                                                     "tokenizer.model.v3",
-                                                     "chat_template.json",
-                                                     "chat_template.jinja",
-                                                     "README.md",
-                                                     "LICENSE",
-                                                     "LICENSE.txt",
-                                                     "LICENSE.md",
-                                                     "NOTICE",
-                                                     "USE_POLICY.md",
-                                                     "tekken.json",
-                                                     "shard_info.json"};
+constexpr std::array<std::string_view, 21> kNames = {
+    "config.json",         "tokenizer.json",  "special_tokens_map.json",
+    "added_tokens.json",   "vocab.json",      "vocab.txt",
+    "merges.txt",          "tokenizer.model", "spiece.model",
+    "tokenizer.model.v3",  "tiktoken.model",  "chat_template.json",
+    "chat_template.jinja", "README.md",       "LICENSE",
+    "LICENSE.txt",         "LICENSE.md",      "NOTICE",
+    "USE_POLICY.md",       "tekken.json",     "shard_info.json"};
 constexpr std::array<std::string_view, 4> kEndings = {".safetensors", ".safetensors.index.json",
                                                       "_config.json", ".tiktoken"};
 constexpr std::array<std::string_view, 3> kCode = {"configuration_", "modeling_", "tokenization_"};

@@ -251,6 +251,10 @@ TEST(ExportGguf, RefusesWhatGgufCanNotSay) {
   EXPECT_EQ(error("llama_dynamic"),
             "ConfigError: DIR: GGUF has no dynamic rope scaling; keep the folder, or take "
             "rope_scaling out of config.json for texts of at most 12 tokens");
+  EXPECT_EQ(error("gemma4", "\"partial_rotary_factor\": 0.25",
+                  "\"factor\": 2.0, \"partial_rotary_factor\": 0.25"),
+            "ConfigError: DIR: GGUF has no factor of a proportional rope, which is 2; keep the "
+            "folder");
   EXPECT_EQ(error("llama_yarn", "\"factor\": 4.0", "\"truncate\": false, \"factor\": 4.0"),
             "ConfigError: DIR: GGUF's yarn rope scaling begins and ends at whole dims, but "
             "truncate is false; keep the folder");

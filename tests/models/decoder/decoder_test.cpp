@@ -136,10 +136,9 @@ TEST(Decoder, ReadsTheModelOfTextsWithinOneOfTextsAndPictures) {
 }
 
 TEST(Decoder, ReadsTheModelOfTextsWithinOneAsMlxNamesIt) {
-  for (const auto& [name, type] :
-       {std::pair{"qwen3_5", "qwen3_5"}, {"gemma4", "gemma4"}, {"gemma4_moe", "gemma4"}}) {
+  for (const char* name : {"gemma4", "gemma4_moe"}) {
     const testing::TempDir dir;
-    write_around(dir, name, type, {"vision_tower.std_bias", "embed_vision.x.weight"},
+    write_around(dir, name, "gemma4", {"vision_tower.std_bias", "embed_vision.x.weight"},
                  "language_model.model.");
     const auto expected = test::read_reference(test::family_path(name, "ref.safetensors"));
     const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());

@@ -220,6 +220,11 @@ TEST(QuantizedFolder, HasTheExpertsOfAMixtureAsItsProgramReadsThem) {
             "Llama's, whose norms, values and ups take the scales; use GPTQ");
 }
 
+TEST(QuantizedFolder, TakesGemma4WithoutExperts) {
+  FolderModel model("gemma4");
+  EXPECT_EQ(model.error(folder_options(4, FolderFormat::kCompressed), "round"), "no error");
+}
+
 TEST(QuantizedFolder, RefusesWhatItCannotWrite) {
   FolderModel oss("gpt_oss");
   EXPECT_EQ(oss.error(folder_options(4, FolderFormat::kCompressed), "round"),

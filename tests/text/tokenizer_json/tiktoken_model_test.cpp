@@ -150,6 +150,10 @@ TEST(TiktokenModel, RefusesAnotherScriptAndOtherTokens) {
             }),
             "");
   EXPECT_EQ(config_error([](Json& json) {
+              json["auto_map"]["AutoTokenizer"][0] = "a/b--tokenization_kimi.TikTokenTokenizer";
+            }),
+            "");
+  EXPECT_EQ(config_error([](Json& json) {
               json["added_tokens_decoder"]["1256"] = {{"content", "<x>"}};
             }),
             "t.model: special token '<x>': expected an id of 979 to 1234, got 1256; "

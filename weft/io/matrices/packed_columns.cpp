@@ -95,7 +95,8 @@ bool is_awq_rows(const StoredMatrix& matrix) {
   const TensorMeta* weight = matrix.find("qweight");
   const TensorMeta* scales = matrix.find("scales");
   return weight != nullptr && scales != nullptr && rows_of(*weight) == matrix.out() &&
-         rows_of(*scales) == matrix.out() && columns_of(*weight) * kAwqPerWord == matrix.in();
+         rows_of(*scales) == matrix.out() && matrix.in() % kAwqPerWord == 0 &&
+         columns_of(*weight) == matrix.in() / kAwqPerWord;
 }
 
 MatrixFormat describe_awq_rows(const StoredMatrix& matrix) {
@@ -115,6 +116,7 @@ MatrixFormat describe_awq_rows(const StoredMatrix& matrix) {
   matrix.check_floating(scales);
   matrix.check_shape(weight, matrix.out(), in / kAwqPerWord);
   matrix.check_shape(zeros, matrix.out(), num_scales / kAwqPerWord);
+  matrix.check_shape(scales, matrix.out(), num_scales);
   MatrixFormat format;
   format.kind = MatrixKind::kAwqRows;
   format.scheme = "awq";

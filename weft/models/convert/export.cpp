@@ -61,7 +61,10 @@ class Exporter {
       return form_.quantize(output, rows.start,
                             reader_.plain_rows(*output.weight, rows, at::kFloat));
     }
-    auto matrix = std::get<quant::QuantizedMatrix>(reader_.rows(*output.weight, rows, at::kFloat));
+    // A row with one scale is read as one quant group, which MLX has in smaller ones.
+    quant::QuantizedMatrix matrix = quant::regroup(
+        std::get<quant::QuantizedMatrix>(reader_.rows(*output.weight, rows, at::kFloat)),
+        output.scheme->group_size);
     auto* affine = std::get_if<quant::AffineTensor>(&matrix);
     if (affine != nullptr && affine->is_symmetric()) {
       const auto middle = static_cast<double>(int64_t{1} << (affine->bits - 1));

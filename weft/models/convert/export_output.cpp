@@ -49,7 +49,8 @@ class FormChooser {
       check_group(outputs.back());
     }
     const bool is_compressed = options_.format == FolderFormat::kCompressed;
-    check<ConfigError>(!is_compressed || !is_stacked_everywhere(),
+    const bool has_experts = config_.experts.num_experts > 0;
+    check<ConfigError>(!is_compressed || !has_experts || !is_stacked_everywhere(),
                        "models.export: ", quote(config_.family),
                        " has a layer's experts in one tensor, expected ",
                        "single ones for compressed-tensors; write MLX's format");
@@ -213,8 +214,9 @@ std::vector<std::string> plain_linears(const std::vector<ExportOutput>& outputs,
   std::vector<std::string> names;
   for (const ExportOutput& output : outputs) {
     const auto place = places.find(output.rule().base());
-    const bool is_linear = place != places.end() && !output.rule().is_vector() && !output.scheme &&
-                           !is_lookup(place->second.part);
+    const bool is_matrix = !output.rule().is_vector() || output.is_row;
+    const bool is_linear =
+        place != places.end() && is_matrix && !output.scheme && !is_lookup(place->second.part);
     if (is_linear && std::ranges::find(names, output.base) == names.end())
       names.push_back(output.base);
   }

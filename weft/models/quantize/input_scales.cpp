@@ -120,7 +120,8 @@ double cost_of(const JunctionReader& reader, const at::Tensor& factors) {
          static_cast<double>(reader.sample.size(0));
 }
 
-// The norm divided by the factors as its type holds it, and the factors that this really makes.
+// The norm divided by the factors as its type holds it, and the factors that this really makes: 1
+// where the type can't hold it.
 struct FoldedNorm {
   at::Tensor norm, factors;
 };
@@ -130,7 +131,7 @@ FoldedNorm fold_norm(const at::Tensor& norm, const at::Tensor& factors, at::Scal
   const at::Tensor whole = norm + offset;
   const at::Tensor stored = (whole / factors - offset).to(type).to(at::kFloat);
   const at::Tensor left = stored + offset;
-  const at::Tensor is_used = (left != 0).logical_and(whole != 0);
+  const at::Tensor is_used = (left != 0).logical_and(whole != 0).logical_and(at::isfinite(left));
   return {at::where(is_used, stored, norm), at::where(is_used, whole / left, 1.0)};
 }
 
@@ -253,7 +254,9 @@ InputScales::InputScales(const ModelConfig& config, const RowReader& reader,
   dist::run_together(group, [&] {
     for (size_t i = 0; i < junctions.size(); ++i) {
       const WeightRule& maker = search.find(junctions[i].maker)->rule();
-      const bool is_own = static_cast<int64_t>(i) % group.size() == group.rank();
+      // A layer's four take unequal work, so each rank has another of them in the next layer.
+      const int64_t turn = static_cast<int64_t>(i) + junctions[i].maker.layer;
+      const bool is_own = turn % group.size() == group.rank();
       found.push_back(is_own ? search.factors_of(junctions[i])
                              : at::zeros({maker.is_vector() ? maker.in : maker.out}));
     }

@@ -28,8 +28,9 @@ constexpr const char* kAffineRounding = "quant.round_affine";
 at::Tensor check_affine_rows(const at::Tensor& w, const AffineForm& form) {
   check_bits(form.bits, kAffineRounding);
   check_scale_dtype(form.scale_dtype, kAffineRounding);
-  check<ShapeError>(form.group_size <= kMaxGroup, kAffineRounding, ": group size, expected 1 to ",
-                    kMaxGroup, ", got ", form.group_size);
+  check<ShapeError>(form.group_size <= kMaxGroup && form.group_size % 8 == 0, kAffineRounding,
+                    ": group size, expected a multiple of 8 up to ", kMaxGroup, ", got ",
+                    form.group_size);
   return check_quantizable(w, form.bits, form.group_size, kAffineRounding);
 }
 

@@ -23,7 +23,7 @@ enum class Offsets {
 /// How the quant groups of a folder's matrix are stored.
 struct AffineForm {
   int64_t bits = 4;
-  /// At most 128.
+  /// A multiple of 8, at most 128.
   int64_t group_size = 64;
   /// Of scales, and of offsets that are kAny.
   at::ScalarType scale_dtype = at::kFloat;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <map>
 #include <optional>
 
@@ -21,6 +20,7 @@ using core::quote;
 
 constexpr const char* kFamily = "kimi-k2";
 // So many ids behind the ranks are special tokens, whether tokenizer_config.json names them or not.
+// The script has two more, of which no model has rows.
 constexpr size_t kNumSpecial = 256;
 // Each way to cut a token is looked up, so its length bounds the work; published ones have 128.
 constexpr size_t kMaxTokenBytes = 1024;
@@ -205,6 +205,9 @@ void check_script(const JsonField& config) {
   if (field && field->is_list() && !field->list().empty() && field->list()[0].is_text()) {
     name = field->list()[0].text();
   }
+  // transformers writes the repository before it from which it has fetched the script.
+  const size_t end_of_repository = name.rfind("--");
+  if (end_of_repository != std::string::npos) name.erase(0, end_of_repository + 2);
   if (name == "tokenization_kimi.TikTokenTokenizer") return;
   // Moonlight's script has the same expression and ids under an older name.
   if (name == "tokenization_moonshot.TikTokenTokenizer") return;
