@@ -58,6 +58,8 @@ float sum_over_ranks(const SumOrder& order, const Layout& layout, const Floats& 
     const SumPlan plan = order.plan(layout, rank);
     EXPECT_EQ(plan.joins, of_first.joins);
     EXPECT_EQ(plan.result, of_first.result);
+    EXPECT_EQ(order.own_part(layout, rank).steps, plan.steps);
+    EXPECT_EQ(order.own_part(layout, rank).nodes, plan.nodes);
     const Floats nodes = nodes_of(plan, layout.of(rank), numbers);
     EXPECT_LE(static_cast<int64_t>(nodes.size()), plan.slots);
     std::copy(nodes.begin(), nodes.end(), slots.begin() + rank * plan.slots);

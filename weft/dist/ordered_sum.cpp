@@ -31,7 +31,8 @@ float* OrderedSum::room(int64_t count) {
     const int64_t needed = ranks == 1 ? own : (1 + ranks) * own;
     if (!memory_.defined() || memory_.size(0) < needed) memory_ = at::empty({needed}, at::kFloat);
     own_ = memory_.narrow(0, 0, own).view({plan_.slots, count});
-    all_ = ranks == 1 ? own_ : memory_.narrow(0, own, ranks * own).view({-1, count});
+    all_ =
+        ranks == 1 ? own_ : memory_.narrow(0, own, ranks * own).view({ranks * plan_.slots, count});
   }
   return own_.mutable_data_ptr<float>();
 }

@@ -94,27 +94,20 @@ int64_t SumOrder::fold(const Range& node, const std::vector<int64_t>& places,
   return to;
 }
 
-SumPlan SumOrder::plan(const Layout& layout, int64_t rank) const {
+// The largest subtrees that the rank has whole.
+std::vector<Range> SumOrder::nodes_of(const Layout& layout, int64_t rank) const {
   check<ShapeError>(layout.size == edges_.back(), "shard.SumOrder.plan: a layout of ", layout.size,
                     " elements, expected ", edges_.back());
+  std::vector<Range> nodes;
+  for (const Range& range : layout.of(rank)) add_nodes({0, num_pieces()}, pieces_of(range), nodes);
+  return nodes;
+}
+
+SumPlan SumOrder::own_part(const Layout& layout, int64_t rank) const {
   SumPlan plan;
-  std::vector<std::vector<Range>> nodes(layout.ranges.size());
-  for (size_t each = 0; each < nodes.size(); ++each) {
-    for (const Range& range : layout.ranges[each]) {
-      add_nodes({0, num_pieces()}, pieces_of(range), nodes[each]);
-    }
-    plan.slots = std::max(plan.slots, static_cast<int64_t>(nodes[each].size()));
-  }
-  std::vector<int64_t> slots(edges_.size() - 1, kNone), own(edges_.size() - 1, kNone);
-  for (size_t each = 0; each < nodes.size(); ++each) {
-    for (size_t i = 0; i < nodes[each].size(); ++i) {
-      slots[static_cast<size_t>(nodes[each][i].start)] =
-          static_cast<int64_t>(each) * plan.slots + static_cast<int64_t>(i);
-    }
-  }
-  plan.result = fold({0, num_pieces()}, slots, plan.joins);
+  std::vector<int64_t> own(edges_.size() - 1, kNone);
   int64_t start = 0;
-  for (const Range& node : nodes[static_cast<size_t>(rank)]) {
+  for (const Range& node : nodes_of(layout, rank)) {
     for (int64_t piece = node.start; piece < node.end(); ++piece) {
       own[static_cast<size_t>(piece)] = static_cast<int64_t>(plan.pieces.size());
       const int64_t length =
@@ -124,6 +117,24 @@ SumPlan SumOrder::plan(const Layout& layout, int64_t rank) const {
     }
     plan.nodes.push_back(fold(node, own, plan.steps));
   }
+  return plan;
+}
+
+SumPlan SumOrder::plan(const Layout& layout, int64_t rank) const {
+  SumPlan plan = own_part(layout, rank);
+  std::vector<std::vector<Range>> nodes;
+  for (int64_t each = 0; each < layout.num_ranks(); ++each) {
+    nodes.push_back(nodes_of(layout, each));
+    plan.slots = std::max(plan.slots, static_cast<int64_t>(nodes.back().size()));
+  }
+  std::vector<int64_t> slots(edges_.size() - 1, kNone);
+  for (size_t each = 0; each < nodes.size(); ++each) {
+    for (size_t i = 0; i < nodes[each].size(); ++i) {
+      slots[static_cast<size_t>(nodes[each][i].start)] =
+          static_cast<int64_t>(each) * plan.slots + static_cast<int64_t>(i);
+    }
+  }
+  plan.result = fold({0, num_pieces()}, slots, plan.joins);
   return plan;
 }
 

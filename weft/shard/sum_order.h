@@ -56,8 +56,12 @@ class SumOrder {
   const std::vector<int64_t>& edges() const { return edges_; }
   /// Throws ConfigError for a layout that cuts a piece, which none of `cuts` was.
   SumPlan plan(const Layout& layout, int64_t rank) const;
+  /// Of the plan what the rank does by itself, pieces, steps and nodes, without a look at the
+  /// others. Throws as plan.
+  SumPlan own_part(const Layout& layout, int64_t rank) const;
 
  private:
+  std::vector<Range> nodes_of(const Layout& layout, int64_t rank) const;
   Range pieces_of(const Range& elements) const;
   int64_t middle(const Range& pieces) const;
   void add_nodes(const Range& node, const Range& own, std::vector<Range>& nodes) const;

@@ -113,12 +113,16 @@ TEST(Plan, RefusesConfigurationsInOneLine) {
   const TempDir dir;
   const std::string config = dir.write("run.toml", kNewModel);
   const std::string typing = dir.write("typing.toml", "[trian]\nsteps = 1\n");
+  const std::string exact = dir.write("exact.toml", std::string(kNewModel) + "exact = true\n");
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"plan"}, "weft: ConfigError: CONFIG: none given; name a TOML file\n"},
       {{"plan", typing},
        "weft: ConfigError: FILE:1:2: 'trian': unknown section (did you mean 'train'?); the "
        "sections "
        "are model, mesh, batch, train, optimizer, schedule, data, eval, checkpoint, log, lora\n"},
+      {{"plan", exact},
+       "weft: ConfigError: FILE:14:9: train.dtype: expected float32 with train.exact, got "
+       "bfloat16; change it or leave train.exact out\n"},
       {{"plan", config, "--dp", "3"},
        "weft: ConfigError: FILE:10:13: batch.sequences: expected a multiple of 3 (mesh.replicas 1 "
        "x "
@@ -135,6 +139,7 @@ TEST(Plan, RefusesConfigurationsInOneLine) {
     EXPECT_EQ(result.status, 2);
     EXPECT_EQ(result.out, "");
     std::string err = testing::replaced(result.err, config, "FILE");
+    err = testing::replaced(err, exact, "FILE");
     EXPECT_EQ(testing::replaced(err, typing, "FILE"), message);
   }
 }

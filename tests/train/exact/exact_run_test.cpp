@@ -62,6 +62,10 @@ models::ModelConfig sizes_of_run(Model of) {
   sizes.windows = {3, 0};
   sizes.window_rope_base = 500;
   sizes.rope_dims = 4;
+  // Shorter than most rows' longest document.
+  sizes.rope_scaling.type = nn::RopeType::kDynamic;
+  sizes.rope_scaling.factor = 2;
+  sizes.rope_scaling.original_positions = 5;
   sizes.has_output_bias = true;
   sizes.has_mlp_bias = true;
   sizes.embedding_scale = 3;
@@ -78,8 +82,10 @@ Microbatch rows_of(int64_t step, int64_t first, int64_t count) {
       (5 * step + 17 * b + 3 * t * t + (b * t).remainder(7)).remainder(kExactVocab);
   Microbatch part;
   part.tokens.ids_BT = text.narrow(1, 0, kExactLength).contiguous();
-  part.tokens.documents_BT =
-      (t.narrow(1, 0, kExactLength) > b.remainder(kExactLength)).to(at::kLong);
+  // Two documents in a row, the second of another length in each.
+  const at::Tensor places = t.narrow(1, 0, kExactLength), last = b.remainder(kExactLength);
+  part.tokens.documents_BT = (places > last).to(at::kLong);
+  part.tokens.positions_BT = places - part.tokens.documents_BT * (last + 1);
   part.targets_BT = at::where(t.narrow(1, 0, kExactLength) < b.remainder(kExactLength + 1),
                               at::full({}, -100, at::kLong), text.narrow(1, 1, kExactLength));
   part.num_targets = (part.targets_BT >= 0).sum().item<int64_t>();
@@ -311,6 +317,8 @@ TEST(SequenceOrder, GroupsAreWholeSubtrees) {
   EXPECT_EQ(most_kept_gradients(8, 1, 8), 1);
   EXPECT_EQ(most_kept_gradients(8, 1, 1), 4);
   EXPECT_EQ(most_kept_gradients(12, 3, 4), 2);
+  // Every second rank keeps four, its neighbours two.
+  EXPECT_EQ(most_kept_gradients(96, 16, 2), 4);
 }
 
 TEST(ExactRun, RefusesAnotherNumberOfSequences) {

@@ -52,9 +52,11 @@ int run_plan(const PlanOptions& options) {
   const Hardware& hardware = train::find_hardware(options.hardware);
   train::TrainConfig config = read_config(options.run);
   const train::ModelSizes model = model_sizes(config);
+  const std::string text = options.ranks == 0 ? own_mesh(config, model, hardware, options.is_json)
+                                              : best_meshes(config, model, hardware, options);
+  // Behind what may refuse, so that a refusal is one line.
   warn_of_exact_plans(config);
-  TextOutput().write(options.ranks == 0 ? own_mesh(config, model, hardware, options.is_json)
-                                        : best_meshes(config, model, hardware, options));
+  TextOutput().write(text);
   return 0;
 }
 

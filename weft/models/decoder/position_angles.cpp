@@ -81,8 +81,16 @@ nn::RopeAngles NearAngles::each(std::span<const int64_t> positions) {
 }
 
 nn::RopeAngles NearAngles::of(const TokenBatch& batch) const {
-  return batch.positions_BT.defined() ? rope_.angles(batch.positions_BT)
-                                      : rope_.angles(0, batch.ids_BT.size(1));
+  const at::Tensor& positions_BT = batch.positions_BT;
+  if (!positions_BT.defined()) return rope_.angles(0, batch.ids_BT.size(1));
+  if (!depend_on_length_) return rope_.angles(positions_BT);
+  std::vector<at::Tensor> cos, sin;
+  for (int64_t row = 0; row < positions_BT.size(0); ++row) {
+    const nn::RopeAngles own = rope_.angles(positions_BT.narrow(0, row, 1));
+    cos.push_back(own.cos());
+    sin.push_back(own.sin());
+  }
+  return {at::cat(cos), at::cat(sin), rope_.turns_neighbours()};
 }
 
 PositionAngles::PositionAngles(const ModelConfig& config, const WeightSource& source)

@@ -69,7 +69,8 @@ class PositionAngles {
   /// Of one token of each of several sequences, which stand at these positions, all in the same
   /// context: the same numbers as near gives for each. Throws as near.
   LayerAngles each(std::span<const int64_t> positions, int64_t context);
-  /// Of a batch's positions, or of its rows' where it says none. Throws as near.
+  /// Of a batch's positions, or of its rows' where it says none. With dynamic scaling each row's
+  /// follow its own longest position, whatever rows lie beside it. Throws as near.
   LayerAngles of(const TokenBatch& batch) const;
 
  private:

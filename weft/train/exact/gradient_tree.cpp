@@ -38,7 +38,7 @@ GradientTree::GradientTree(int64_t sequences, int64_t together, dist::Group batc
   const shard::SumOrder order = sequence_order(sequences);
   const shard::Layout layout = sequence_layout(sequences, batch_.size());
   for (int64_t rank = 0; rank < batch_.size(); ++rank) {
-    num_nodes_.push_back(order.plan(layout, rank).nodes.size());
+    num_nodes_.push_back(order.own_part(layout, rank).nodes.size());
   }
 }
 

@@ -28,6 +28,15 @@ std::vector<int64_t> group_edges(const shard::SumPlan& plan, int64_t together) {
   return starts;
 }
 
+// Of the rank that has the most groups: how many edges these have.
+size_t most_edges(const shard::SumOrder& order, const shard::Layout& layout, int64_t together) {
+  size_t most = 0;
+  for (int64_t rank = 0; rank < layout.num_ranks(); ++rank) {
+    most = std::max(most, group_edges(order.own_part(layout, rank), together).size());
+  }
+  return most;
+}
+
 // Cuts the largest of the groups where the tree does.
 void split_largest(const shard::SumPlan& plan, std::vector<int64_t>& edges) {
   size_t largest = 0;
@@ -41,6 +50,13 @@ void split_largest(const shard::SumPlan& plan, std::vector<int64_t>& edges) {
     if (is_within) cut = step.from;
   }
   edges.insert(edges.begin() + static_cast<int64_t>(largest) + 1, cut);
+}
+
+// The same as group_edges, with groups cut until there are so many edges.
+std::vector<int64_t> split_edges(const shard::SumPlan& plan, int64_t together, size_t num_edges) {
+  std::vector<int64_t> edges = group_edges(plan, together);
+  while (edges.size() < num_edges) split_largest(plan, edges);
+  return edges;
 }
 
 shard::SumPlan subtree_of(const shard::SumPlan& plan, const shard::Range& group) {
@@ -109,26 +125,20 @@ shard::SumOrder sequence_order(int64_t sequences) {
 SequencePlan sequence_plan(int64_t sequences, int64_t ranks, int64_t rank, int64_t together) {
   const shard::SumOrder order = sequence_order(sequences);
   const shard::Layout layout = sequence_layout(sequences, ranks);
-  size_t most = 0;
-  for (int64_t each = 0; each < ranks; ++each) {
-    most = std::max(most, group_edges(order.plan(layout, each), together).size());
-  }
   const shard::SumPlan whole = order.plan(layout, rank);
-  std::vector<int64_t> edges = group_edges(whole, together);
-  while (edges.size() < most) split_largest(whole, edges);
-  return plan_of_groups(whole, edges);
+  return plan_of_groups(whole, split_edges(whole, together, most_edges(order, layout, together)));
 }
 
 int64_t most_kept_gradients(int64_t sequences, int64_t ranks, int64_t together) {
-  constexpr int64_t kMostLooked = 8;
   if (sequences == ranks) return 1;
   const shard::SumOrder order = sequence_order(sequences);
   const shard::Layout layout = sequence_layout(sequences, ranks);
+  const size_t num_edges = most_edges(order, layout, together);
   int64_t most = 0;
-  const int64_t step = std::max<int64_t>(1, ranks / kMostLooked);
-  for (int64_t rank = 0; rank < ranks; rank += step) {
-    const shard::SumPlan whole = order.plan(layout, rank);
-    most = std::max(most, most_kept(plan_of_groups(whole, group_edges(whole, together)).sums));
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const shard::SumPlan own = order.own_part(layout, rank);
+    most =
+        std::max(most, most_kept(plan_of_groups(own, split_edges(own, together, num_edges)).sums));
   }
   return most;
 }

@@ -40,7 +40,7 @@ struct SequencePlan {
 SequencePlan sequence_plan(int64_t sequences, int64_t ranks, int64_t rank, int64_t together);
 
 /// The most gradients that a data rank keeps at the same time in such groups, that of the last
-/// backward included. Of many ranks it looks at some.
+/// backward included.
 int64_t most_kept_gradients(int64_t sequences, int64_t ranks, int64_t together);
 
 }  // namespace weft::train
