@@ -51,7 +51,7 @@ function(weft_add_mpi target)
   weft_use_torch(weft_mpi)
   target_link_options(weft_mpi PRIVATE LINKER:--no-undefined LINKER:--exclude-libs,ALL)
   set_target_properties(weft_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${WEFT_MPI_FOLDER}
-                                            UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+                                            UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 20)
   add_dependencies(${target} weft_mpi)
   # Programs of other projects find it, too.
   target_link_options(${target} INTERFACE

@@ -11,7 +11,7 @@
 namespace weft::io {
 namespace {
 
-using Metadata = std::map<std::string, std::string>;
+using TextMetadata = std::map<std::string, std::string>;
 
 // What is written under one name.
 struct Piece {
@@ -38,8 +38,8 @@ FilePieces pieces_of_ranks(const ShardPlan& plan) {
 }
 
 // What the source says about itself, but not how it was cut.
-Metadata kept_metadata(const TensorFile& file) {
-  Metadata kept;
+TextMetadata kept_metadata(const TensorFile& file) {
+  TextMetadata kept;
   for (const auto& [key, value] : file.metadata()) {
     const auto* text = std::get_if<std::string>(&value);
     if (text != nullptr && !key.starts_with("weft.")) kept[key] = *text;
@@ -68,7 +68,7 @@ std::string rank_file_name(size_t rank, size_t num_ranks) {
   return name;
 }
 
-std::vector<OutputFile> output_files(const FilePieces& pieces, const Metadata& metadata,
+std::vector<OutputFile> output_files(const FilePieces& pieces, const TextMetadata& metadata,
                                      const std::string& rules) {
   std::vector<OutputFile> files;
   for (size_t rank = 0; rank < pieces.size(); ++rank) {
@@ -83,7 +83,7 @@ std::vector<OutputFile> output_files(const FilePieces& pieces, const Metadata& m
   return files;
 }
 
-std::vector<OutputFile> whole_files(const std::vector<Piece>& pieces, const Metadata& metadata,
+std::vector<OutputFile> whole_files(const std::vector<Piece>& pieces, const TextMetadata& metadata,
                                     uint64_t max_file_bytes) {
   std::vector<TensorSpec> specs;
   for (const Piece& piece : pieces) specs.push_back(spec_of(piece));
@@ -98,7 +98,7 @@ void write_shards(const TensorFile& file, const ShardInfo& info, const FunctionT
   const ShardInfo rules = recut_info(file, info, functions);
   const ShardPlan plan = ShardPlan::make(file, rules, options.num_ranks, functions);
   const FilePieces pieces = pieces_of_ranks(plan);
-  const Metadata metadata = kept_metadata(file);
+  const TextMetadata metadata = kept_metadata(file);
   std::vector<OutputFile> files;
   if (options.num_ranks == 1) {
     files = whole_files(pieces[0], metadata, options.max_file_bytes);

@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLookPeriod = 250ms;
+constexpr auto kPollPeriod = 250ms;
 // Accepted in one go, so that a flood of strangers does not hold up who has proven the key.
 constexpr int kMostAtOnce = 64;
 
@@ -96,7 +96,7 @@ void StoreServer::poll_once() {
     const short events = connection.out.empty() ? POLLIN : POLLIN | POLLOUT;
     polled.push_back({connection.socket.get(), events, 0});
   }
-  if (::poll(polled.data(), polled.size(), static_cast<int>(kLookPeriod.count())) <= 0) return;
+  if (::poll(polled.data(), polled.size(), static_cast<int>(kPollPeriod.count())) <= 0) return;
   size_t i = 2;
   for (Connection& connection : connections_) {
     const short events = polled[i++].revents;
@@ -288,10 +288,10 @@ void StoreServer::tell_health(Connection& connection, bool closing) {
 void StoreServer::pass_time() {
   const auto now = StoreClock::now();
   const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_pass_);
-  if (passed < kLookPeriod / 2) return;
+  if (passed < kPollPeriod / 2) return;
   last_pass_ = now;
   // Longer steps mean that this process was stopped itself.
-  board_.pass(std::min<std::chrono::milliseconds>(passed, 2 * kLookPeriod));
+  board_.pass(std::min<std::chrono::milliseconds>(passed, 2 * kPollPeriod));
   for (Connection& connection : connections_) {
     if (!connection.proven && now > connection.prove_by) connection.broken = true;
   }

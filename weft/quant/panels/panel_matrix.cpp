@@ -28,7 +28,7 @@ bool serves(const PanelInputs& x, const PanelView& w) {
 }
 
 // A group of rows, which products take as the matrix's form wants them.
-struct Rows {
+struct ProductRows {
   const PanelInputs& x;
   int64_t group;
 };
@@ -48,8 +48,9 @@ int64_t count_work(const PanelInputs& x, std::span<const PanelProduct> products)
 }
 
 // Panels [first, first + count) of plain numbers.
-void multiply_plain(const kernels::PanelKernel& kernel, const Rows& rows, const kernels::Panels& w,
-                    int64_t first, int64_t count, const kernels::PanelOutputs& y) {
+void multiply_plain(const kernels::PanelKernel& kernel, const ProductRows& rows,
+                    const kernels::Panels& w, int64_t first, int64_t count,
+                    const kernels::PanelOutputs& y) {
   if (rows.x.is_bfloat16() && w.form.numbers == PanelNumbers::kBFloat16) {
     return kernel.multiply_bfloat16(w, first, count, rows.x.bfloat16(rows.group), y);
   }
@@ -64,8 +65,9 @@ void unpack(const kernels::PanelKernel& kernel, const PanelView& w, int64_t inde
 }
 
 // Panels [first, first + count) that become bfloat16 in the cache, a few at a time.
-void multiply_unpacked(const kernels::PanelKernel& kernel, const Rows& rows, const PanelView& w,
-                       int64_t first, int64_t count, const kernels::PanelOutputs& y) {
+void multiply_unpacked(const kernels::PanelKernel& kernel, const ProductRows& rows,
+                       const PanelView& w, int64_t first, int64_t count,
+                       const kernels::PanelOutputs& y) {
   thread_local core::Scratch<uint16_t> memory;
   const int64_t numbers = kPanelRows * w.in_features();
   const int64_t most = rows.x.is_bfloat16() ? kernel.bfloat16_panels : 1;
@@ -89,7 +91,7 @@ void multiply_unpacked(const kernels::PanelKernel& kernel, const Rows& rows, con
 }
 
 // The same of numbers of 12 bits, which few tokens are multiplied by as they are.
-void multiply_short(const kernels::PanelKernel& kernel, const Rows& rows, const PanelView& w,
+void multiply_short(const kernels::PanelKernel& kernel, const ProductRows& rows, const PanelView& w,
                     int64_t first, int64_t count, const kernels::PanelOutputs& y) {
   if (!rows.x.is_exact()) return multiply_unpacked(kernel, rows, w, first, count, y);
   const kernels::DenseInputs numbers = rows.x.numbers(rows.group);
@@ -101,7 +103,7 @@ void multiply_short(const kernels::PanelKernel& kernel, const Rows& rows, const 
 void multiply_panels(const kernels::PanelKernel& kernel, const PanelInputs& x,
                      const PanelProduct& product, int64_t own, int64_t count) {
   const PanelView& w = product.w;
-  const Rows rows{x, product.group};
+  const ProductRows rows{x, product.group};
   const kernels::PanelOutputs y{product.y + own * kPanelRows, product.stride};
   const int64_t first = w.first_panel + own;
   if (w.short_numbers != nullptr) return multiply_short(kernel, rows, w, first, count, y);

@@ -15,9 +15,9 @@ using core::check;
 using core::ConfigError;
 using core::FormatError;
 
-class Reader {
+class Gemma4Reader {
  public:
-  Reader(const io::TensorFile& file, const std::string& architecture, ModelConfig& config)
+  Gemma4Reader(const io::TensorFile& file, const std::string& architecture, ModelConfig& config)
       : file_(file), keys_(file), architecture_(architecture), config_(config) {}
 
   void read() {
@@ -166,7 +166,7 @@ class Reader {
 }  // namespace
 
 void read_gemma4(const io::TensorFile& file, const std::string& architecture, ModelConfig& config) {
-  Reader(file, architecture, config).read();
+  Gemma4Reader(file, architecture, config).read();
 }
 
 }  // namespace weft::models
