@@ -14,7 +14,7 @@
 namespace weft::dist {
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 using test::message_of;
 
 // A name that no other run uses; removed at the end.

@@ -141,7 +141,8 @@ DirectLlama read_directly() {
   return direct;
 }
 
-void expect_close(const at::Tensor& got, const at::Tensor& expected, const std::string& name) {
+void expect_close_inputs(const at::Tensor& got, const at::Tensor& expected,
+                         const std::string& name) {
   ASSERT_EQ(got.sizes(), expected.sizes()) << name;
   const double error = (got - expected).norm().item<double>();
   EXPECT_LE(error, 1e-4 * expected.norm().item<double>()) << name;
@@ -157,7 +158,7 @@ TEST(CollectImportance, SumsWhatTheModelWrittenInLibtorchReads) {
       EXPECT_EQ(got.tensors.size(), direct.squares.size());
       for (const auto& [name, squares] : direct.squares) {
         ASSERT_TRUE(got.tensors.contains(name)) << name;
-        expect_close(got.tensors.at(name).squares, squares.unsqueeze(0), name);
+        expect_close_inputs(got.tensors.at(name).squares, squares.unsqueeze(0), name);
         EXPECT_TRUE(at::equal(got.tensors.at(name).counts, at::full({1}, 16.0F))) << name;
       }
     });
@@ -171,7 +172,7 @@ TEST(CollectImportance, ProductsCountTheGradientsOfWhatMatricesReturn) {
   const Importance got = collected("llama", Group(), options);
   for (const auto& [name, products] : direct.products) {
     ASSERT_TRUE(got.tensors.contains(name)) << name;
-    expect_close(got.tensors.at(name).products, products, name);
+    expect_close_inputs(got.tensors.at(name).products, products, name);
   }
 }
 
@@ -188,7 +189,7 @@ TEST(CollectImportance, CountsTheTokensOfEachExpert) {
       const Importance cut = collected("mixtral", world.group(), options_of_test(), load);
       ASSERT_EQ(cut.tensors.size(), whole.tensors.size());
       for (const auto& [name, expected] : whole.tensors) {
-        expect_close(cut.tensors.at(name).squares, expected.squares, name);
+        expect_close_inputs(cut.tensors.at(name).squares, expected.squares, name);
         EXPECT_TRUE(at::equal(cut.tensors.at(name).counts, expected.counts)) << name;
       }
     });

@@ -8,6 +8,7 @@
 
 #include "tests/core/temp_dir.h"
 #include "tests/text/goldens.h"
+#include "weft/core/error.h"
 #include "weft/text/tokenizer_json/gguf_vocabulary.h"
 #include "weft/text/tokenizer_json/tokenizer_config.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"

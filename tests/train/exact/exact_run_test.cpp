@@ -26,7 +26,7 @@ constexpr int64_t kExactSteps = 50, kFewSteps = 3;
 constexpr int64_t kExactSequences = 12, kExactLength = 9, kExactVocab = 43;
 
 // Which options the model has.
-enum class Model : uint8_t { kHeadNormsAndBiases, kWindowsAndScales };
+enum class ExactModel : uint8_t { kHeadNormsAndBiases, kWindowsAndScales };
 
 struct ExactRun {
   int64_t replica = 1, data = 1, model = 1, microbatches = 1;
@@ -34,7 +34,7 @@ struct ExactRun {
   bool recomputes = false;
   int threads = 1;
   int64_t steps = kExactSteps;
-  Model of = Model::kHeadNormsAndBiases;
+  ExactModel of = ExactModel::kHeadNormsAndBiases;
 
   int64_t together() const { return kExactSequences / (replica * data) / microbatches; }
   dist::Mesh mesh(const dist::World& world) const {
@@ -44,7 +44,7 @@ struct ExactRun {
 };
 
 // Two kv heads: on three and four ranks they are shared. Odd sizes, biases, norms of heads.
-models::ModelConfig sizes_of_run(Model of) {
+models::ModelConfig sizes_of_run(ExactModel of) {
   models::ModelConfig sizes;
   sizes.family = "qwen3";
   sizes.vocab_size = kExactVocab;
@@ -55,10 +55,10 @@ models::ModelConfig sizes_of_run(Model of) {
   sizes.head_dim = 6;
   sizes.ffn_width = 26;
   sizes.max_positions = kExactLength;
-  sizes.is_tied = of == Model::kHeadNormsAndBiases;
-  sizes.has_qkv_bias = of == Model::kHeadNormsAndBiases;
+  sizes.is_tied = of == ExactModel::kHeadNormsAndBiases;
+  sizes.has_qkv_bias = of == ExactModel::kHeadNormsAndBiases;
   sizes.head_norms = models::HeadNorms::kEachHead;
-  if (of == Model::kHeadNormsAndBiases) return sizes;
+  if (of == ExactModel::kHeadNormsAndBiases) return sizes;
   sizes.windows = {3, 0};
   sizes.window_rope_base = 500;
   sizes.rope_dims = 4;
@@ -209,7 +209,7 @@ TEST(ExactRun, FiftyStepsHaveTheSameBitsOnEveryMesh) {
 }
 
 // A few steps of one rank, on other meshes. The ranks' collectives are compared, one by one.
-ExactRun few_steps(Model of, int64_t replica = 1, int64_t data = 1, int64_t model = 1) {
+ExactRun few_steps(ExactModel of, int64_t replica = 1, int64_t data = 1, int64_t model = 1) {
   ExactRun run{replica, data, model};
   run.steps = kFewSteps;
   run.of = of;
@@ -217,7 +217,7 @@ ExactRun few_steps(Model of, int64_t replica = 1, int64_t data = 1, int64_t mode
 }
 
 TEST(ExactRun, RanksCallTheSameCollectivesAndOptionsHaveTheSameBits) {
-  for (const Model of : {Model::kHeadNormsAndBiases, Model::kWindowsAndScales}) {
+  for (const ExactModel of : {ExactModel::kHeadNormsAndBiases, ExactModel::kWindowsAndScales}) {
     const std::string expected = told_by_one_rank(few_steps(of));
     expect_told(expected, {few_steps(of, 1, 1, 3)}, {});
     expect_told(expected, {few_steps(of, 1, 2, 2), few_steps(of, 2, 2, 1)}, {});
@@ -225,12 +225,12 @@ TEST(ExactRun, RanksCallTheSameCollectivesAndOptionsHaveTheSameBits) {
 }
 
 TEST(ExactRun, GlooHasTheSameBits) {
-  const std::string expected = told_by_one_rank(few_steps(Model::kWindowsAndScales));
-  expect_told(expected, {few_steps(Model::kWindowsAndScales, 1, 2, 2)}, {.backend = "gloo"});
+  const std::string expected = told_by_one_rank(few_steps(ExactModel::kWindowsAndScales));
+  expect_told(expected, {few_steps(ExactModel::kWindowsAndScales, 1, 2, 2)}, {.backend = "gloo"});
 }
 
 TEST(ExactRun, GivesWhatUsualStepsGive) {
-  for (const Model of : {Model::kHeadNormsAndBiases, Model::kWindowsAndScales}) {
+  for (const ExactModel of : {ExactModel::kHeadNormsAndBiases, ExactModel::kWindowsAndScales}) {
     ExactRun run = few_steps(of);
     run.steps = 10;
     const std::vector<double> exact = result_of_one_rank(run).numbers;
@@ -265,7 +265,7 @@ TEST(ExactRun, RefusesModelsWithOtherSums) {
       dynamic_cast<models::TrainsExactly&>(*models::make_model(config, {}, {})).train_exactly();
     });
   };
-  models::ModelConfig config = sizes_of_run(Model::kHeadNormsAndBiases);
+  models::ModelConfig config = sizes_of_run(ExactModel::kHeadNormsAndBiases);
   config.gating.activation = nn::Activation::kGeluTanh;
   config.logits_cap = 30;
   EXPECT_EQ(complaint(config),
@@ -275,7 +275,7 @@ TEST(ExactRun, RefusesModelsWithOtherSums) {
 }
 
 TEST(ExactRun, RefusesDocumentsThatComeBackAndSequencesWithoutAnOrder) {
-  const auto model = models::make_model(sizes_of_run(Model::kHeadNormsAndBiases), {}, {});
+  const auto model = models::make_model(sizes_of_run(ExactModel::kHeadNormsAndBiases), {}, {});
   dynamic_cast<models::TrainsExactly&>(*model).train_exactly();
   models::TokenBatch batch{at::zeros({1, 3}, at::kLong),
                            at::tensor({0, 1, 0}, at::kLong).view({1, 3})};

@@ -17,17 +17,14 @@ namespace {
 constexpr char kBlock[] = "\"\"\"";
 constexpr size_t kMostLineBytes = size_t{64} << 20;
 
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // As the XDG base directory specification has it.
 std::string history_path() {
   if (const char* const own = std::getenv("WEFT_CHAT_HISTORY")) return own;
-  const std::string state = variable("XDG_STATE_HOME"), home = variable("HOME");
-  if (!state.empty()) return state + "/weft/chat_history";
-  return home.empty() ? "" : home + "/.local/state/weft/chat_history";
+  const char* const state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && *state != 0) return std::string(state) + "/weft/chat_history";
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || *home == 0) return "";
+  return std::string(home) + "/.local/state/weft/chat_history";
 }
 
 // Whether more of the message follows a typed line; takes what says so out of it.
