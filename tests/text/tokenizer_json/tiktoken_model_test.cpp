@@ -58,7 +58,7 @@ TEST(TiktokenModel, HasTheSpecialTokensBehindItsRanks) {
   EXPECT_EQ(tokenizer.vocabulary().eos, kFirstSpecial + 1);
   EXPECT_EQ(loaded.pad_token, "[PAD]");
   EXPECT_TRUE(tokenizer.is_end(kFirstSpecial + 2));
-  EXPECT_EQ(tokenizer.bytes(kFirstSpecial + 4), "<|reserved_token_1004|>");
+  EXPECT_EQ(tokenizer.bytes(kFirstSpecial + 4), "<|reserved_token_983|>");
   EXPECT_TRUE(tokenizer.is_special(kFirstSpecial + 4));
   // Calls of tools are no special tokens, so that they are seen in an answer.
   EXPECT_FALSE(tokenizer.is_special(kFirstSpecial + 9));
