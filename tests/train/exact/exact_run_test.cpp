@@ -232,7 +232,7 @@ TEST(ExactRun, GlooHasTheSameBits) {
 TEST(ExactRun, GivesWhatUsualStepsGive) {
   for (const ExactModel of : {ExactModel::kHeadNormsAndBiases, ExactModel::kWindowsAndScales}) {
     ExactRun run = few_steps(of);
-    run.steps = 10;
+    run.steps = 30;
     const std::vector<double> exact = result_of_one_rank(run).numbers;
     run.is_exact = false;
     const std::vector<double> usual = result_of_one_rank(run).numbers;
@@ -240,7 +240,8 @@ TEST(ExactRun, GivesWhatUsualStepsGive) {
     for (size_t i = 0; i < exact.size(); ++i) {
       EXPECT_NEAR(exact[i], usual[i], 1e-4 * std::abs(usual[i])) << i;
     }
-    EXPECT_GT(std::abs(usual[18] - usual[0]), 1e-2 * usual[0]);
+    // Steps were taken: the norm of the gradient has fallen.
+    EXPECT_LT(usual.back(), 0.8 * usual[1]);
   }
 }
 
