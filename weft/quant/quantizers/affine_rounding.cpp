@@ -35,11 +35,11 @@ at::Tensor check_affine_rows(const at::Tensor& w, const AffineForm& form) {
 }
 
 BlockForm block_form(const AffineForm& form) {
-  const int most = (1 << form.bits) - 1;
+  const int most = (1 << form.bits) - 1, middle = (most + 1) / 2;
   const bool is_middle = form.offsets == Offsets::kMiddle;
   BlockForm block;
   block.block = block.group = static_cast<int>(form.group_size);
-  block.codes = {most, is_middle ? static_cast<float>((most + 1) / 2) : 0};
+  block.codes = {most, is_middle ? static_cast<float>(middle) : 0};
   block.has_offsets = !is_middle;
   block.number_type = form.scale_dtype;
   block.has_zero_points = form.offsets == Offsets::kZeroPoints;
