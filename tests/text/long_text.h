@@ -5,7 +5,8 @@
 
 namespace weft::text {
 
-/// `num_bytes`, and a tenth of them where the address sanitizer makes a step some thirty times as slow.
+/// `num_bytes`, and a tenth of them where the address sanitizer makes a step some thirty times as
+/// slow.
 constexpr size_t long_text_size(size_t num_bytes) {
 #ifdef __SANITIZE_ADDRESS__
   return num_bytes / 10;
