@@ -54,11 +54,15 @@ TEST(Preemption, ChangesNoBitOfAnAnswer) {
       const auto undisturbed = serve_all(roomy, loaded.tokenizer, clients, options);
       EXPECT_GT(roomy.num_used_slots(), 3) << "memory is kept for the next ones";
       options.kv_pieces = 4;
+      const int64_t runner_layers = roomy.num_layers();
+      EXPECT_EQ(runner_layers, 30);
       const std::vector<int64_t> ways =
           world.size() == 1 ? std::vector<int64_t>{1, 16} : std::vector<int64_t>{16};
       for (const int64_t most_as_alone : ways) {
         options.most_as_alone = most_as_alone;
         options.prefix.num_pages = most_as_alone == 1 ? 0 : 5;
+        options.num_layers = runner_layers;
+        options.max_slowdown = most_as_alone == 1 ? 0 : 16;
         SchedulerState state;
         StepRunner runner(loaded.model, options.context, options.slots);
         runner.take_memory_in_pieces();

@@ -15,7 +15,9 @@
 
 #include "tests/cli/processes.h"
 #include "tests/cli/weft_command.h"
+#include "tests/core/temp_dir.h"
 #include "tests/serve/certificates.h"
+#include "weft/core/files/file.h"
 
 namespace weft::cli {
 namespace {
@@ -264,6 +266,32 @@ TEST(BenchUrl, SaysWhatWasMeasuredUntilCtrlC) {
   EXPECT_EQ(ended.status, 130) << ended.err;
   EXPECT_NE(ended.out.find("clients 1: "), std::string::npos) << ended.out << ended.err;
   EXPECT_NE(ended.out.find("  between tokens ms  p50 "), std::string::npos) << ended.out;
+  const weft::testing::TempDir dir;
+  const Strings drawn = {"bench",
+                         "--url",
+                         "http://127.0.0.1:" + port,
+                         "-p",
+                         "4",
+                         "-n",
+                         "4",
+                         "-o",
+                         dir.at("load.svg"),
+                         "--rate",
+                         "50,100",
+                         "--num-requests",
+                         "4",
+                         "--first-token-limit",
+                         "5000"};
+  const auto first = weft(drawn);
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_NE(first.out.find("rate 100 requests/s: 4 answers"), std::string::npos) << first.out;
+  const std::string chart = core::read_text_file(dir.at("load.svg"), 1 << 20);
+  for (const char* words : {"model: tokens of answers", "within the limits", "p99",
+                            "time to the first token", "requests begun a second"}) {
+    EXPECT_NE(chart.find(words), std::string::npos) << words;
+  }
+  EXPECT_EQ(weft(drawn).err, "weft: ConfigError: " + dir.at("load.svg") +
+                                 ": is there already; choose another path or give --force\n");
   server.signal(SIGTERM);
   EXPECT_EQ(server.finish().status, 143);
 }
@@ -294,6 +322,10 @@ TEST(BenchUrl, RefusesWhatGoesWrongInOneLine) {
           "ConfigError: --clients: without --url, expected the server that is measured with it");
   refused({"--url", url, "--clients", "2", "--rate", "1"}, 2,
           "ConfigError: --rate: beside --clients, expected one of them; leave the other out");
+  refused({"--url", url, "--rate", "1,x"}, 2,
+          "ConfigError: --rate: '1,x', expected requests a second, 0.001 to 100000, like 0.5,2,8");
+  refused({"-o", "load.svg"}, 2,
+          "ConfigError: --out: without --url, expected the server that is measured with it");
   refused({"--url", url, "--clients", "0"}, 2,
           "ConfigError: --clients: 0 clients, expected 1 to 1024");
   refused({"--url", url, "--api-key-file", "/dev/null"}, 3,

@@ -26,6 +26,9 @@ SchedulerOptions roomy_options(const StepRunner& runner) {
   options.slots = 5;
   options.step_tokens = 5 + 15 + 2 * kPieceTokens;
   options.most_as_alone = runner.most_as_alone();
+  // A layer of a piece in each step with other sequences' tokens.
+  options.num_layers = runner.num_layers();
+  options.max_slowdown = 2;
   return options;
 }
 
@@ -80,6 +83,7 @@ TEST(ServedFamilies, GiveEachRequestWhatItGetsAlone) {
       const auto model = weft::test::enlarged_family(
           name, world.group(), 16, {{"vocab_size", 256}, {"max_position_embeddings", kContext}});
       StepRunner runner(model, kContext, 5);
+      EXPECT_EQ(runner.num_layers(), model->config().num_layers);
       const auto alone = each_alone(runner, tokenizer, clients);
       const auto together = serve_all(runner, tokenizer, clients, roomy_options(runner));
       StepRunner tight(model, kContext, 5);

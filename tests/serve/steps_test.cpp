@@ -11,6 +11,7 @@
 #include "tests/serve/serve_steps.h"
 #include "tests/support/run_ranks.h"
 #include "weft/models/reads_each.h"
+#include "weft/serve/engine/run_steps.h"
 #include "weft/serve/engine/share_plan.h"
 
 namespace weft::serve {
@@ -126,6 +127,8 @@ TEST(Scheduler, GivesEachRequestItsAnswerWhateverElseIsAskedFor) {
       options.step_tokens = 6 + 2 * kPieceTokens;
       const std::vector<Client> clients = sixteen_clients();
       StepRunner runner(loaded.model, options.context, options.slots);
+      options.num_layers = runner.num_layers();
+      options.max_slowdown = 4;
       const auto together = serve_all(runner, loaded.tokenizer, clients, options);
       for (size_t i = 0; i < clients.size(); ++i) {
         if (clients[i].cancelled_at >= 0) {

@@ -24,6 +24,8 @@ CHECKS = [{"prompt": "One, two, three,", "max_tokens": 24, "temperature": 0},
           {"prompt": "Once upon a time " * 60, "max_tokens": 24, "temperature": 0}]
 KINDS = {"stays": 4, "goes_before": 2, "goes_in_stream": 2, "sends_half": 1, "goes_at_once": 1}
 GROWTH_MIB = 16
+# Longer than the server waits for a client to close a connection that is over.
+LINGERING_S = 3
 
 
 def answers(server):
@@ -84,7 +86,7 @@ def settled(server):
         if now["slots"] == 0 and now["waiting"] == 0:
             break
         time.sleep(0.1)
-    time.sleep(0.5)
+    time.sleep(LINGERING_S)
     return held(server)
 
 

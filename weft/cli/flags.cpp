@@ -125,6 +125,24 @@ std::vector<int64_t> parse_list(const std::string& flag, const std::string& text
   }
 }
 
+std::vector<double> parse_rates(const std::string& flag, const std::string& text) {
+  constexpr double kLeast = 1e-3, kMost = 1e5;
+  std::vector<double> rates;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    double rate = 0;
+    const auto parsed = std::from_chars(at, end, rate);
+    const bool is_separated = parsed.ptr == end || *parsed.ptr == ',';
+    const bool is_rate = parsed.ec == std::errc() && rate >= kLeast && rate <= kMost;
+    check<ConfigError>(is_separated && is_rate, flag, ": '", text,
+                       "', expected requests a second, 0.001 to 100000, like 0.5,2,8");
+    rates.push_back(rate);
+    if (parsed.ptr == end) return rates;
+    at = parsed.ptr + 1;
+  }
+}
+
 namespace {
 
 // What is written never takes the place of the file that says so.

@@ -27,6 +27,9 @@ CLI::Validator whole_number(int64_t low, int64_t high);
 std::vector<int64_t> parse_list(const std::string& flag, const std::string& text,
                                 const std::string& expected);
 
+/// Requests a second between commas, each 0.001 to 100,000. Throws ConfigError naming `flag`.
+std::vector<double> parse_rates(const std::string& flag, const std::string& text);
+
 /// Adds MODEL, --tp and what all verbs that take a model have, bound to `options`, which must
 /// outlive the parse; so must all that the functions below bind.
 void add_model_flags(CLI::App& app, ModelOptions& options);

@@ -128,6 +128,8 @@ struct ServedOptions {
   int64_t max_queue = 128;
   /// 0: room for every sequence's next token, guesses and four pieces of prompts.
   int64_t step_tokens = 0;
+  /// As serve::SchedulerOptions::max_slowdown.
+  double max_slowdown = 0;
   /// How many tokens are guessed at a time.
   int64_t speculate = 0;
   /// Of all ranks together; 0: no keys and values are kept for other prompts.
@@ -179,8 +181,12 @@ struct BenchLoadOptions {
   /// No url: none is.
   serve::LoadOptions asked;
   serve::LoadLimits limits;
-  /// Each in turn, unless there is a rate.
+  /// Each in turn, unless there are rates, which are then measured in turn.
   std::vector<int64_t> clients = {1};
+  std::vector<double> rates;
+  /// The SVG file to draw; empty: none.
+  std::string chart;
+  bool force = false;
   /// A file with a key; empty: none is sent.
   std::string api_key_file;
 };

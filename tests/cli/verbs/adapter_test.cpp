@@ -105,7 +105,7 @@ TEST(AdapterFlag, HoldsForTheVerbsThatReadAModel) {
                        "1,2,3", "--out", tuned.dir().at("logits.safetensors")}));
 }
 
-// Before the text, which does not exist where a run would keep it, is read.
+// From the configuration alone: no text is tokenized and no folder of a run is made.
 TEST(LoraVerb, RefusesExactTrainingBeforeItReadsData) {
   const TempDir dir;
   const std::string text = dir.write("text.txt", "a");

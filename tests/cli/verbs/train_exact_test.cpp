@@ -12,13 +12,15 @@ namespace {
 using testing::TempDir;
 using Strings = std::vector<std::string>;
 
-// Losses, norms and those of the evaluation, on other meshes and resumed on another one.
+// Losses, norms and those of the evaluation, on other meshes, with other microbatches and resumed
+// on another mesh.
 TEST(TrainVerb, GivesTheSameBitsOnEveryMeshWithExact) {
   const TempDir dir;
   ASSERT_EQ(train({write_config(dir, "whole"), "--exact"}).status, 0);
   const auto expected = metrics_of(dir, "whole");
-  const auto expect_bits = [&](const std::string& name, const Strings& flags) {
-    const auto result = train(joined({write_config(dir, name), "--exact"}, flags));
+  const auto expect_bits = [&](const std::string& name, const Strings& flags, int microbatch = 1) {
+    const auto result =
+        train(joined({write_config(dir, name, "", 8, microbatch), "--exact"}, flags));
     ASSERT_EQ(result.status, 0) << result.err;
     const auto got = metrics_of(dir, name);
     ASSERT_EQ(got.size(), expected.size());
@@ -29,7 +31,7 @@ TEST(TrainVerb, GivesTheSameBitsOnEveryMeshWithExact) {
     }
   };
   expect_bits("tp4", {"--tp", "4"});
-  expect_bits("dp3", {"--dp", "3"});
+  expect_bits("dp3", {"--dp", "3"}, 4);
   std::filesystem::remove_all(train::checkpoint_path(dir.path() + "/tp4", 8));
   expect_bits("tp4", {"--resume", "--replicas", "2"});
 }

@@ -12,18 +12,19 @@ namespace weft::cli {
 
 /// The file of a run of a tiny model in `dir`/`name`; `more` are further lines of it.
 inline std::string write_config(const testing::TempDir& dir, const std::string& name,
-                                const std::string& more = "", int steps = 8) {
+                                const std::string& more = "", int steps = 8, int microbatch = 1) {
   const std::string run = dir.path() + "/" + name;
-  return dir.write(name + ".toml",
-                   "model.hidden_size = 24\nmodel.num_layers = 2\nmodel.num_heads = 6\n"
-                   "model.num_kv_heads = 2\nmodel.tokenizer = \"" +
-                       std::string(kByteTokenizer) +
-                       "\"\nbatch.sequences = 12\nbatch.microbatch = 1\n"
-                       "batch.sequence_length = 32\ntrain.seed = 3\noptimizer.lr = 5e-3\n"
-                       "schedule.warmup_steps = 2\ndata.eval_fraction = 0.1\neval.every = 4\n"
-                       "eval.sequences = 5\ndata.train = [\"" +
-                       kConstitution + "\"]\ncheckpoint.every = 4\ncheckpoint.folder = \"" + run +
-                       "\"\ntrain.steps = " + std::to_string(steps) + "\n" + more);
+  return dir.write(
+      name + ".toml",
+      "model.hidden_size = 24\nmodel.num_layers = 2\nmodel.num_heads = 6\n"
+      "model.num_kv_heads = 2\nmodel.tokenizer = \"" +
+          std::string(kByteTokenizer) +
+          "\"\nbatch.sequences = 12\nbatch.microbatch = " + std::to_string(microbatch) +
+          "\nbatch.sequence_length = 32\ntrain.seed = 3\noptimizer.lr = 5e-3\n"
+          "schedule.warmup_steps = 2\ndata.eval_fraction = 0.1\neval.every = 4\n"
+          "eval.sequences = 5\ndata.train = [\"" +
+          kConstitution + "\"]\ncheckpoint.every = 4\ncheckpoint.folder = \"" + run +
+          "\"\ntrain.steps = " + std::to_string(steps) + "\n" + more);
 }
 
 /// A step at a rate of nothing, to evaluate the model in `folder`.

@@ -79,6 +79,10 @@ void add_serve_flags(CLI::App& app, ServeVerbOptions& options) {
   app.add_option("--max-queue", options.max_queue,
                  "sequences that wait; further requests are refused with 429 (default: 128)")
       ->check(whole_number(1, 1 << 20));
+  app.add_option(
+      "--max-slowdown", options.max_slowdown,
+      "how many times as long as alone a step of running answers may take beside a prompt that is "
+      "read, 1.1 to 1000; 0: prompts come first (default: 2.5)");
   app.add_option("--max-connections", options.max_connections,
                  "clients at a time; others wait until one goes (default: 2000)")
       ->check(whole_number(1, 1 << 16));
@@ -186,6 +190,7 @@ std::optional<ServeVerbOptions> parse_serve(const Args& args) {
   CLI::App app("Answers requests in the form of OpenAI's API.", "serve");
   ServeVerbOptions options;
   options.model.command = command_of("serve", args);
+  options.max_slowdown = 2.5;
   options.model.activations = kFastActivations;
   std::vector<std::string> adapters;
   add_model_flags(app, options.model);
@@ -202,6 +207,9 @@ std::optional<ServeVerbOptions> parse_serve(const Args& args) {
                      "--host: ", options.host,
                      " is open to other machines, expected --api-key-file with it; "
                      "give one or listen on 127.0.0.1");
+  const double slowdown = options.max_slowdown;
+  check<ConfigError>(slowdown == 0 || (slowdown >= 1.1 && slowdown <= 1000),
+                     "--max-slowdown: ", slowdown, ", expected 1.1 to 1000, or 0");
   check_tls_files(options);
   return options;
 }

@@ -31,18 +31,22 @@ void add_bench_flags(CLI::App& app, BenchOptions& options) {
                "also show what a token takes by parts on each rank, and what the machine could do");
 }
 
-void add_load_flags(CLI::App& app, BenchLoadOptions& options, std::string& clients) {
+// Lists as they were typed.
+struct Lists {
+  std::string batches, clients, rates;
+};
+
+void add_load_flags(CLI::App& app, BenchLoadOptions& options, Lists& lists) {
   serve::LoadOptions& asked = options.asked;
   app.add_option("--url", asked.url,
                  "measure this server of OpenAI's API rather than a model: http://HOST:PORT/v1 or "
                  "https (default: none)");
-  app.add_option("--clients", clients,
+  app.add_option("--clients", lists.clients,
                  "clients that ask again as soon as they are answered; several numbers are "
                  "measured in turn, e.g. 1,4,16 (default: 1)");
-  app.add_option("--rate", asked.rate,
+  app.add_option("--rate", lists.rates,
                  "begin so many requests a second, whatever is being answered, rather than "
-                 "--clients (default: none)")
-      ->check(CLI::Range(1e-3, 1e5));
+                 "--clients; several numbers are measured in turn (default: none)");
   app.add_option("--num-requests", asked.num_requests, "requests of each measurement (default: 32)")
       ->check(whole_number(1, 1 << 20));
   app.add_option("--shared-words", asked.shared_words,
@@ -64,6 +68,8 @@ void add_load_flags(CLI::App& app, BenchLoadOptions& options, std::string& clien
       "a PEM file with certificates to trust of an https server (default: the system's)");
   app.add_option("--seed", asked.seed, "seed of the prompts' words (default: a new one)")
       ->check(whole_number(0, INT64_MAX));
+  add_file_flags(app, options.chart, options.force,
+                 "an SVG file to draw the measurements of a server in (default: none)");
 }
 
 std::vector<int64_t> parse_counts(const char* flag, const std::string& text, const char* of) {
@@ -90,12 +96,13 @@ bool is_given(const CLI::Option& option, const Args& args) {
 // What is said of a model on this machine would mean nothing to a server, and the other way round.
 void check_for_load(const CLI::App& app, const Args& args, const BenchLoadOptions& options) {
   constexpr std::array<std::string_view, 5> kBoth = {"n-prompt", "n-gen", "json", "config", "help"};
-  constexpr std::array<std::string_view, 11> kLoad = {"url",          "clients",
+  constexpr std::array<std::string_view, 13> kLoad = {"url",          "clients",
                                                       "rate",         "num-requests",
                                                       "shared-words", "first-token-limit",
                                                       "alias",        "api-key-file",
                                                       "ssl-ca-file",  "between-tokens-limit",
-                                                      "seed"};
+                                                      "seed",         "out",
+                                                      "force"};
   const bool is_load = !options.asked.url.empty();
   check<ConfigError>(is_load || app.count("--url") == 0,
                      "--url: empty, expected one like http://127.0.0.1:8080/v1");
@@ -132,17 +139,22 @@ std::optional<BenchOptions> parse_bench(const Args& args) {
   options.model.command = command_of("bench", args);
   options.model.activations = kFastActivations;
   options.load.asked.seed = std::random_device()();
-  std::string batches, clients;
+  Lists lists;
   add_running_flags(app, options.model);
   add_exact_flag(app, options.model);
   add_bench_flags(app, options);
-  app.add_option("-b,--batch", batches,
+  app.add_option("-b,--batch", lists.batches,
                  "also generate so many sequences at once, e.g. 1,4,16 (default: none)");
-  add_load_flags(app, options.load, clients);
+  add_load_flags(app, options.load, lists);
   if (!parse_flags(app, args)) return std::nullopt;
   check_for_load(app, args, options.load);
-  if (!batches.empty()) options.batches = parse_counts("--batch", batches, "sequences");
-  if (!clients.empty()) options.load.clients = parse_counts("--clients", clients, "clients");
+  if (!lists.batches.empty()) {
+    options.batches = parse_counts("--batch", lists.batches, "sequences");
+  }
+  if (!lists.clients.empty()) {
+    options.load.clients = parse_counts("--clients", lists.clients, "clients");
+  }
+  if (!lists.rates.empty()) options.load.rates = parse_rates("--rate", lists.rates);
   check<ConfigError>(!options.is_profiled || options.model.device == "cpu",
                      "--profile: with --device cuda, expected cpu: parts and limits are "
                      "the processor's; leave one of them out");

@@ -1,11 +1,9 @@
 #include "weft/models/decoder/decoder.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tanh.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,9 +20,12 @@
 #include "weft/models/decoder/position_angles.h"
 #include "weft/models/passes/fused_attention.h"
 #include "weft/models/passes/pass_choice.h"
+#include "weft/models/passes/paused_pass.h"
+#include "weft/models/reads_by_layers.h"
 #include "weft/models/reads_each.h"
 #include "weft/models/trains_exactly.h"
 #include "weft/nn/linear/fused_linear.h"
+#include "weft/nn/ordered/capped.h"
 #include "weft/nn/parallel/parameter_info.h"
 #include "weft/nn/parallel/vocab_cross_entropy.h"
 #include "weft/nn/parallel/vocab_parallel.h"
@@ -34,18 +35,6 @@
 
 namespace weft::models {
 namespace {
-
-// cap * tanh(x / cap); may overwrite x. libtorch's own rounds otherwise where a tensor's last
-// vector is not full, which is elsewhere in each rank's part of the vocabulary.
-at::Tensor capped_each(const at::Tensor& logits, float cap) {
-  constexpr int64_t kGrain = 1024;
-  const at::Tensor x = logits.contiguous();
-  auto* const numbers = x.mutable_data_ptr<float>();
-  at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) numbers[i] = cap * std::tanh(numbers[i] / cap);
-  });
-  return x;
-}
 
 // Parameters that see a rank's own tokens alone where the residual stream is cut.
 constexpr const char* kOfOwnRows[] = {"input_layernorm.weight",
@@ -61,7 +50,7 @@ constexpr const char* kOfOwnRows[] = {"input_layernorm.weight",
                                       "o_proj.bias",
                                       "down_proj.bias"};
 
-class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
+class Decoder : public CausalLM, public ReadsEach, public ReadsByLayers, public TrainsExactly {
  public:
   Decoder(const ModelConfig& config, const WeightSource& source, const Stage& stage,
           const dist::Group& group)
@@ -113,19 +102,28 @@ class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
   const dist::Group& group() const override { return group_; }
 
   at::Tensor forward(const at::Tensor& ids_BT, nn::KvCache* cache) override {
-    const int64_t start = cache == nullptr ? 0 : cache->length();
-    const int64_t tokens = ids_BT.size(1);
-    const int64_t most = cache == nullptr ? tokens : cache->capacity();
-    PassContext context{angles_.near(start, tokens, most), {}, cache};
-    context.num_sequences = ids_BT.size(0);
-    if (cache == nullptr) context.kept_keys = make_kept_keys();
-    rows_.clear();
+    PassContext context = context_of(ids_BT, cache);
     const core::Profiled profiled("embedding, rest");
     const nn::PlaceScope scope(context.place);
     const at::Tensor x_BTD = embed(ids_BT, context);
     const at::Tensor y_BTD = passes_->best_for(cache).run(x_BTD, context);
     if (cache != nullptr) cache->advance(ids_BT.size(1));
     return y_BTD;
+  }
+
+  bool reads_by_layers(const nn::KvCache& cache) override {
+    return dynamic_cast<PassByBlocks*>(&passes_->best_for(&cache)) != nullptr;
+  }
+
+  std::unique_ptr<LayeredRead> begin_read(const at::Tensor& ids_BT, nn::KvCache& cache) override {
+    auto* const pass = dynamic_cast<PassByBlocks*>(&passes_->best_for(&cache));
+    core::check<core::ConfigError>(pass != nullptr,
+                                   "models.CausalLM: reads by layers, expected a "
+                                   "model that reads_by_layers");
+    PassContext context = context_of(ids_BT, &cache);
+    const nn::PlaceScope scope(context.place);
+    const at::Tensor x_BTD = embed(ids_BT, context);
+    return std::make_unique<PausedPass>(*pass, x_BTD, std::move(context), std::ssize(blocks_));
   }
 
   bool reads_each(const nn::KvCache& cache) override {
@@ -265,17 +263,7 @@ class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
   }
 
   bool has_cache_of_positions() const override { return config_.recurrent.layers.empty(); }
-  int64_t weight_bytes() const override {
-    int64_t bytes = 0;
-    std::vector<const torch::nn::Module*> seen;
-    for (const auto& module : modules()) {
-      if (std::find(seen.begin(), seen.end(), module.get()) != seen.end()) continue;
-      seen.push_back(module.get());
-      for (const at::Tensor& part : module->parameters(false)) bytes += part.nbytes();
-      for (const at::Tensor& part : module->buffers(false)) bytes += part.nbytes();
-    }
-    return bytes;
-  }
+  int64_t weight_bytes() const override { return nn::held_bytes(*this); }
 
  private:
   void check_has(bool has, const char* what) const {
@@ -307,6 +295,18 @@ class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
 
   std::shared_ptr<KeptKeys> make_kept_keys() const {
     return config_.reusing.count > 0 ? std::make_shared<KeptKeys>() : nullptr;
+  }
+
+  // Of tokens behind a cache, or of a whole text.
+  PassContext context_of(const at::Tensor& ids_BT, nn::KvCache* cache) {
+    const int64_t start = cache == nullptr ? 0 : cache->length();
+    const int64_t tokens = ids_BT.size(1);
+    const int64_t most = cache == nullptr ? tokens : cache->capacity();
+    PassContext context{angles_.near(start, tokens, most), {}, cache};
+    context.num_sequences = ids_BT.size(0);
+    if (cache == nullptr) context.kept_keys = make_kept_keys();
+    rows_.clear();
+    return context;
   }
 
   // Makes layers' own inputs as well.
@@ -341,7 +341,9 @@ class Decoder : public CausalLM, public ReadsEach, public TrainsExactly {
                                               : logits_BTv.mul_(config_.logits_scale);
     }
     if (config_.logits_cap == 0) return logits_BTv;
-    if (is_exact_) return capped_each(logits_BTv, static_cast<float>(config_.logits_cap));
+    if (is_exact_) {
+      return nn::ordered::capped(logits_BTv, static_cast<float>(config_.logits_cap));
+    }
     return at::GradMode::is_enabled()
                ? at::tanh(logits_BTv / config_.logits_cap) * config_.logits_cap
                : logits_BTv.div_(config_.logits_cap).tanh_().mul_(config_.logits_cap);

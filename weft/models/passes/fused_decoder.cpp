@@ -82,30 +82,55 @@ nn::KvCache FusedDecoder::make_cache(const CacheRequest& request) const {
 }
 
 at::Tensor FusedDecoder::run(const at::Tensor& x_BTD, const PassContext& context) {
-  nn::KvCache* const shared = context.cache;
-  const auto caches = shared == nullptr ? context.caches : std::span(&shared, 1);
-  check_caches(caches, x_BTD);
+  PassRows rows = begin(x_BTD, context);
+  run_blocks(rows, context, {0, std::ssize(layers_)});
+  return finish(rows);
+}
+
+PassRows FusedDecoder::begin(const at::Tensor& x_BTD, const PassContext& context) {
+  const auto& one = context.cache;
+  check_caches(one == nullptr ? context.caches : std::span(&one, 1), x_BTD);
   const int64_t rows = x_BTD.size(0) * x_BTD.size(1);
   low_rank_.begin(x_BTD.size(0), x_BTD.size(1));
+  PassRows stream;
   // Adapters read rows that are not rounded, which ranks do not exchange.
-  const RowCut own = is_exact_ || low_rank_.is_used()
-                         ? RowCut{0, rows, rows, 0}
-                         : RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
-  at::Tensor all = at::empty({own.room, width_});
-  at::Tensor x = all.narrow(0, 0, rows).view(x_BTD.sizes());
-  x.copy_(x_BTD);
-  make_sums(own);
-  Pass pass = {{x.size(0), x.size(1), caches, context.starts},
-               &context,
-               &x,
-               x.mutable_data_ptr<float>(),
-               own};
+  stream.own = is_exact_ || low_rank_.is_used()
+                   ? RowCut{0, rows, rows, 0}
+                   : RowCut::of(rows, width_, quant::PanelInputs::kRowRun, group_);
+  stream.all_RD = at::empty({stream.own.room, width_});
+  stream.x_BTD = stream.all_RD.narrow(0, 0, rows).view(x_BTD.sizes());
+  stream.x_BTD.copy_(x_BTD);
   if (context.layer_inputs_BTLP.defined()) {
-    pass.layer_inputs_BTLP = context.layer_inputs_BTLP.to(at::kFloat).contiguous();
+    stream.layer_inputs_BTLP = context.layer_inputs_BTLP.to(at::kFloat).contiguous();
   }
-  run_layers(pass);
-  if (own.is_cut()) group_.all_gather_into(all, all.narrow(0, own.each * group_.rank(), own.each));
-  return x;
+  return stream;
+}
+
+void FusedDecoder::run_blocks(PassRows& rows, const PassContext& context,
+                              const shard::Range& blocks) {
+  nn::KvCache* const shared = context.cache;
+  at::Tensor& x = rows.x_BTD;
+  low_rank_.begin(x.size(0), x.size(1));
+  make_sums(rows.own);
+  const Pass pass = {{x.size(0), x.size(1),
+                      shared == nullptr ? context.caches : std::span(&shared, 1), context.starts},
+                     &context,
+                     &x,
+                     x.mutable_data_ptr<float>(),
+                     rows.own,
+                     rows.layer_inputs_BTLP};
+  for (int64_t index = blocks.start; index < blocks.end(); ++index) run_layer(pass, index);
+}
+
+at::Tensor FusedDecoder::finish(PassRows& rows) {
+  const RowCut& own = rows.own;
+  auto* const x = rows.x_BTD.mutable_data_ptr<float>();
+  for_rows(own.count, width_,
+           [&](int64_t row) { norm_in_place(last_norm_, x + (own.first + row) * width_, 1); });
+  if (own.is_cut()) {
+    group_.all_gather_into(rows.all_RD, rows.all_RD.narrow(0, own.each * group_.rank(), own.each));
+  }
+  return rows.x_BTD;
 }
 
 void FusedDecoder::make_sums(const RowCut& own) {
@@ -116,24 +141,21 @@ void FusedDecoder::make_sums(const RowCut& own) {
   }
 }
 
-void FusedDecoder::run_layers(const Pass& pass) {
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    if (layers_[i].mixer != nullptr) {
-      mix(pass, layers_[i]);
-    } else if (layers_[i].delta) {
-      run_delta(pass, layers_[i], static_cast<int64_t>(i));
-    } else if (layers_[i].latent) {
-      run_latent(pass, layers_[i], static_cast<int64_t>(i));
-    } else {
-      attend(pass, static_cast<int64_t>(i));
-    }
-    feed_forward(pass, layers_[i]);
-    if (layers_[i].input_norm.data != nullptr) add_input(pass, i);
-    if (layers_[i].factor != 1) scale(pass, layers_[i]);
+void FusedDecoder::run_layer(const Pass& pass, int64_t index) {
+  const auto i = static_cast<size_t>(index);
+  const Layer& layer = layers_[i];
+  if (layer.mixer != nullptr) {
+    mix(pass, layer);
+  } else if (layer.delta) {
+    run_delta(pass, layer, index);
+  } else if (layer.latent) {
+    run_latent(pass, layer, index);
+  } else {
+    attend(pass, index);
   }
-  for_rows(pass.own.count, width_, [&](int64_t row) {
-    norm_in_place(last_norm_, pass.x + (pass.own.first + row) * width_, 1);
-  });
+  feed_forward(pass, layer);
+  if (layer.input_norm.data != nullptr) add_input(pass, i);
+  if (layer.factor != 1) scale(pass, layer);
 }
 
 // The rows that the next products are of.

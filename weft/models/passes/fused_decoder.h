@@ -39,7 +39,7 @@ namespace weft::models {
 /// (nn::put_in_panels), also with adapters beside those of attention and dense feed-forward layers.
 /// Token mixers of other kinds than attention, latent attention and gated delta nets run as modules
 /// between these kernels.
-class FusedDecoder : public Pass {
+class FusedDecoder : public PassByBlocks {
  public:
   /// Holds the modules' weights; not collective.
   explicit FusedDecoder(const PassParts& parts);
@@ -57,6 +57,10 @@ class FusedDecoder : public Pass {
   /// Returns float32. Collective: two all-reduces a layer (three where it has experts beside a
   /// feed-forward layer), or their halves around the norms of long prompts.
   at::Tensor run(const at::Tensor& x_BTD, const PassContext& context) override;
+
+  PassRows begin(const at::Tensor& x_BTD, const PassContext& context) override;
+  void run_blocks(PassRows& rows, const PassContext& context, const shard::Range& blocks) override;
+  at::Tensor finish(PassRows& rows) override;
 
  private:
   using Linear = std::shared_ptr<nn::PanelLinearImpl>;
@@ -172,7 +176,7 @@ class FusedDecoder : public Pass {
   static void add_bias(const Vector& bias, float* row);
 
   void make_sums(const RowCut& own);
-  void run_layers(const Pass& pass);
+  void run_layer(const Pass& pass, int64_t index);
   void take_normed(const Pass& pass, const Vector& weight, quant::PanelInputs& inputs);
   void take(const Pass& pass, int64_t in, quant::PanelInputs::RowSource row_of);
   quant::PanelProduct product(const quant::PanelView& w, FloatRows& to) const;

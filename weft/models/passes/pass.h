@@ -10,8 +10,10 @@
 #include "weft/models/config/config.h"
 #include "weft/models/decoder/decoder_block.h"
 #include "weft/models/decoder/token_mixer.h"
+#include "weft/models/passes/row_cut.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/layers/norm.h"
+#include "weft/shard/layout.h"
 
 namespace weft::models {
 
@@ -36,6 +38,16 @@ struct CacheRequest {
   int64_t batch = 1;
   int64_t capacity = 0;
   std::optional<at::ScalarType> dtype = {};
+};
+
+/// The residual stream of a pass between two of its blocks.
+struct PassRows {
+  /// Rows of all sequences that there is memory for, and those of them that are tokens, [B, T, D].
+  at::Tensor all_RD, x_BTD;
+  /// The rows that are kept up to date on this rank.
+  RowCut own = {};
+  /// As of PassContext, in the type that the pass reads.
+  at::Tensor layer_inputs_BTLP = {};
 };
 
 /// A way to run a decoder's blocks and its last norm. Which options of the configuration it knows,
@@ -67,6 +79,19 @@ class Pass {
   /// states of the same shape, after the last norm where it is here. Throws ConfigError if the
   /// cache has no room or is of another batch. Collective over the parts' group.
   virtual at::Tensor run(const at::Tensor& x_BTD, const PassContext& context) = 0;
+};
+
+/// A pass that does what run does in several calls as well, between which it may run for other
+/// caches.
+class PassByBlocks : public Pass {
+ public:
+  /// Takes the tokens' embeddings, as run.
+  virtual PassRows begin(const at::Tensor& x_BTD, const PassContext& context) = 0;
+  /// Runs those blocks, with the context of begin; each once, in their order. Collective.
+  virtual void run_blocks(PassRows& rows, const PassContext& context,
+                          const shard::Range& blocks) = 0;
+  /// What run returns. Collective.
+  virtual at::Tensor finish(PassRows& rows) = 0;
 };
 
 }  // namespace weft::models

@@ -105,4 +105,15 @@ std::vector<ParameterInfo> describe_parameters(const torch::nn::Module& module,
   return found;
 }
 
+int64_t held_bytes(const torch::nn::Module& module) {
+  int64_t bytes = 0;
+  std::unordered_set<const torch::nn::Module*> seen;
+  for (const auto& each : module.modules()) {
+    if (!seen.insert(each.get()).second) continue;
+    for (const at::Tensor& part : each->parameters(false)) bytes += part.nbytes();
+    for (const at::Tensor& part : each->buffers(false)) bytes += part.nbytes();
+  }
+  return bytes;
+}
+
 }  // namespace weft::nn

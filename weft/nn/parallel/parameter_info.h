@@ -46,4 +46,7 @@ struct ParameterInfo {
 std::vector<ParameterInfo> describe_parameters(const torch::nn::Module& module,
                                                const InplaceShards& inplace = {});
 
+/// Bytes of a module's parameters and buffers, those of modules that it has several times once.
+int64_t held_bytes(const torch::nn::Module& module);
+
 }  // namespace weft::nn

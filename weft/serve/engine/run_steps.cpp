@@ -22,7 +22,7 @@ void run_steps(StepRunner& runner, Scheduler* scheduler, const SchedulerOptions&
     if (plan.ends) return;
     if (plan.is_empty()) continue;
     const std::vector<PartScores> scores = runner.run(plan);
-    if (scheduler != nullptr) scheduler->take(plan, scores);
+    if (scheduler != nullptr) scheduler->take(plan, scores, runner.times());
   }
 }
 

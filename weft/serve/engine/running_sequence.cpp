@@ -34,7 +34,7 @@ bool RunningSequence::begin(std::vector<PieceKey> keys) {
 
 void RunningSequence::lose_slot() {
   most_read_ = std::max(most_read_, num_read_);
-  num_read_ = 0;
+  num_read_ = num_layers_read_ = 0;
   sum_.clear();
 }
 
@@ -56,6 +56,7 @@ const PieceKey* RunningSequence::next_key() const {
 }
 
 void RunningSequence::skip_piece() {
+  num_layers_read_ = 0;
   num_read_ += kPieceTokens;
   if (num_read_ > most_read_) num_reused_ += kPieceTokens;
 }
@@ -169,6 +170,8 @@ bool RunningSequence::take_tokens(const StepPart& part, const PartScores& scores
 }
 
 bool RunningSequence::take(const StepPart& part, const PartScores& scores, int64_t context) {
+  num_layers_read_ = part.is_whole() ? 0 : part.first_layer + part.num_layers;
+  if (!part.is_whole()) return false;
   num_read_ += std::ssize(part.tokens) - part.num_guessed;
   if (part.wanted == Wanted::kNothing) return false;
   try {

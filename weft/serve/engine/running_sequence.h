@@ -31,6 +31,8 @@ class RunningSequence {
   int64_t num_read() const { return num_read_; }
   int64_t num_reused() const { return num_reused_; }
   int64_t num_drawn() const { return std::ssize(drawn_); }
+  /// Layers that have run for what it reads next.
+  int64_t num_layers_read() const { return num_layers_read_; }
   /// Tokens that are known but for the last one: the prompt, then those that were drawn.
   int64_t num_known() const;
   /// What is read next is a piece of the prompt, or tokens that were drawn before the sequence lost
@@ -55,8 +57,8 @@ class RunningSequence {
   /// Adds guesses of what follows to its last token, at most `limit`, none behind `context`
   /// positions, if it guesses at all; to be asked for each of its last tokens.
   void add_guesses(int64_t limit, int64_t context, StepPart& part);
-  /// Takes what its part has given and tells the sink: of guesses those that were right, and one
-  /// token more. True if it has ended; `context`: the most positions.
+  /// Takes what its part has given, if it is whole, and tells the sink: of guesses those that were
+  /// right, and one token more. True if it has ended; `context`: the most positions.
   bool take(const StepPart& part, const PartScores& scores, int64_t context);
   /// Tells the sink that it is over.
   void end(SequenceEnd end, const std::string& error);
@@ -83,6 +85,7 @@ class RunningSequence {
   std::vector<double> sum_;
   int64_t num_read_ = 0;
   int64_t num_reused_ = 0;
+  int64_t num_layers_read_ = 0;
   std::vector<int64_t> drawn_;
   bool has_begun_ = false;
   /// Positions that were read before it lost its slot: what pages have of these saves no more.

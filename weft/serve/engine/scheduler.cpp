@@ -26,6 +26,9 @@ SchedulerOptions checked_options(const SchedulerOptions& options) {
   check_range("context", options.context, 1, kMost);
   check_range("slots", options.slots, 1, 1024);
   check_range("max_queue", options.max_queue, 1, kMost);
+  check_range("num_layers", options.num_layers, 1, kMost);
+  check<ConfigError>(options.max_slowdown == 0 || options.max_slowdown > 1, kScheduler,
+                     ": max_slowdown: ", options.max_slowdown, ", expected 0 or more than 1");
   check_range("speculate", options.speculate, 0, generate::kMostGuesses);
   check_range("step_tokens", options.step_tokens, options.slots + kPieceTokens, kMost);
   if (options.kv_pieces != 0) {
@@ -42,7 +45,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, text::Tokenizer tokenizer)
       tokenizer_(std::move(tokenizer)),
       slots_(static_cast<size_t>(options.slots)),
       planned_(static_cast<size_t>(options.slots)),
-      prefixes_(options.prefix) {}
+      prefixes_(options.prefix),
+      pace_(options.num_layers, options.max_slowdown) {}
 
 Scheduler::~Scheduler() = default;
 
@@ -244,25 +248,44 @@ bool Scheduler::load_pages(int64_t slot, const std::set<PieceKey>& being_read, S
 // Reads the next piece of a slot's prompt, if there is room for it, and keeps it. `being_read`:
 // pieces that the plan stores, which nobody can load before the next one.
 void Scheduler::add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan,
-                          int64_t& left) {
+                          TokensLeft& left) {
   if (!load_pages(slot, being_read, plan)) return;
   const RunningSequence& sequence = *slots_[static_cast<size_t>(slot)];
-  StepPart part = sequence.next_part(slot, std::min(left, options_.most_as_alone));
+  StepPart part = sequence.next_part(slot, std::min(left.any, options_.most_as_alone));
   const int64_t tokens = std::ssize(part.tokens);
-  if (tokens > left) {
-    left = 0;
+  // Less than a layer of a piece is read by none, but the first gets on in any step.
+  if (tokens > left.any || (left.has_piece && tokens > left.layers)) {
+    left.is_closed = true;
     return;
   }
   if (!make_room(slot, tokens)) return;
-  left -= tokens;
+  left.any -= tokens;
+  left.has_piece = true;
+  take_layers(sequence, part, left);
   const auto keys = sequence.keys_to(part.start);
   if (tokens == kPieceTokens && !keys.empty()) {
-    if (const auto page = prefixes_.add(keys)) {
-      plan.stores.push_back({slot, part.start, *page});
-      being_read.insert(keys.back());
-    }
+    const auto page = part.is_whole() ? prefixes_.add(keys) : std::nullopt;
+    if (page) plan.stores.push_back({slot, part.start, *page});
+    if (page || !part.is_whole()) being_read.insert(keys.back());
   }
   plan.parts.push_back(std::move(part));
+}
+
+// How many layers of a piece run in the step that is planned, at least one.
+void Scheduler::take_layers(const RunningSequence& sequence, StepPart& part,
+                            TokensLeft& left) const {
+  const int64_t tokens = std::ssize(part.tokens);
+  if (part.reads_last()) return;
+  part.first_layer = sequence.num_layers_read();
+  const int64_t layers = std::max<int64_t>(left.layers / tokens, 1);
+  // How many drawn tokens are read again at once is another number in another step.
+  const bool is_of_prompt = part.start < std::ssize(sequence.prompt());
+  if (is_of_prompt && part.first_layer + layers < options_.num_layers) {
+    part.num_layers = layers;
+    part.wanted = Wanted::kNothing;
+  }
+  const int64_t taken = part.is_whole() ? options_.num_layers - part.first_layer : layers;
+  left.layers = std::max<int64_t>(left.layers - taken * tokens, 0);
 }
 
 // Reads the last token of a slot's sequence and guesses of what follows it, if there is room.
@@ -281,8 +304,9 @@ void Scheduler::add_last(int64_t slot, StepPlan& plan, TokensLeft& left) {
 // The oldest first: the others make room for it. Last tokens come before prompts.
 StepPlan Scheduler::make_plan() {
   StepPlan plan;
-  TokensLeft left{options_.step_tokens, options_.most_as_alone};
+  TokensLeft left{options_.step_tokens, options_.most_as_alone, 0};
   std::vector<int64_t> running;
+  int64_t num_last = 0;
   std::ranges::fill(planned_, 0);
   for (int64_t i = 0; i < std::ssize(slots_); ++i) {
     const Slot& slot = slots_[static_cast<size_t>(i)];
@@ -291,7 +315,9 @@ StepPlan Scheduler::make_plan() {
     if (slot->reads_known()) continue;
     --left.any;
     --left.guesses;
+    ++num_last;
   }
+  left.layers = pace_.layer_tokens(num_last, std::ssize(running) - num_last);
   std::ranges::sort(running, {},
                     [this](int64_t slot) { return slots_[static_cast<size_t>(slot)]->number(); });
   std::set<PieceKey> being_read;
@@ -299,7 +325,7 @@ StepPlan Scheduler::make_plan() {
     const Slot& slot = slots_[static_cast<size_t>(i)];
     if (slot == nullptr) continue;
     if (slot->reads_known()) {
-      if (left.any > 0) add_piece(i, being_read, plan, left.any);
+      if (left.any > 0 && !left.is_closed) add_piece(i, being_read, plan, left);
     } else {
       add_last(i, plan, left);
     }
@@ -323,7 +349,9 @@ StepPlan Scheduler::next_plan(std::chrono::milliseconds most) {
   return plan;
 }
 
-void Scheduler::take(const StepPlan& plan, const std::vector<PartScores>& scores) {
+void Scheduler::take(const StepPlan& plan, const std::vector<PartScores>& scores,
+                     const StepTimes& times) {
+  pace_.note(plan, times);
   int64_t num_guessed = 0, num_right = 0;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const StepPart& part = plan.parts[i];

@@ -13,6 +13,7 @@
 
 #include "weft/serve/engine/prefix_cache.h"
 #include "weft/serve/engine/sequence.h"
+#include "weft/serve/engine/step_pace.h"
 #include "weft/serve/engine/step_plan.h"
 #include "weft/text/tokenizer/tokenizer.h"
 
@@ -32,6 +33,11 @@ struct SchedulerOptions {
   /// The most tokens of a step, at least kPieceTokens more than slots: every running sequence's
   /// next one, then pieces of prompts as far as there is room, the oldest prompt's first.
   int64_t step_tokens = 512;
+  /// StepRunner::num_layers. Where it is more than 1, prompts are read by a few layers a step while
+  /// other sequences' tokens are drawn, so that these come at most so many times as slowly as
+  /// without (StepPace); 0: however long prompts take.
+  int64_t num_layers = 1;
+  double max_slowdown = 0;
   /// The most pieces of kPieceTokens positions that running sequences keep together, at least those
   /// of one context; 0: as many as there are slots for.
   int64_t kv_pieces = 0;
@@ -104,8 +110,8 @@ class Scheduler {
   /// The next step's plan; one without parts where nothing is to do for that long. After drain()
   /// the last plan ends.
   StepPlan next_plan(std::chrono::milliseconds most);
-  /// Takes what a plan's step has given, and tells the sinks.
-  void take(const StepPlan& plan, const std::vector<PartScores>& scores);
+  /// Takes what a plan's step has given, and what it took, and tells the sinks.
+  void take(const StepPlan& plan, const std::vector<PartScores>& scores, const StepTimes& times);
   /// Ends all sequences, those that wait as well, with `error`; kCancelled if it is empty.
   void end_all(const std::string& error);
 
@@ -113,9 +119,11 @@ class Scheduler {
 
  private:
   using Slot = std::unique_ptr<RunningSequence>;
-  /// What a step that is planned has room for: tokens of any kind, and of them guesses.
+  /// What a step that is planned has room for: tokens of any kind, of them guesses, and of those
+  /// of pieces, each times the layers that it goes through.
   struct TokensLeft {
-    int64_t any, guesses;
+    int64_t any, guesses, layers;
+    bool has_piece = false, is_closed = false;
   };
 
   void take_cancelled();
@@ -131,7 +139,8 @@ class Scheduler {
   void free_slot(int64_t slot);
   StepPlan make_plan();
   void add_last(int64_t slot, StepPlan& plan, TokensLeft& left);
-  void add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan, int64_t& left);
+  void add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan, TokensLeft& left);
+  void take_layers(const RunningSequence& sequence, StepPart& part, TokensLeft& left) const;
   bool load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan);
   void note_state();
 
@@ -144,6 +153,7 @@ class Scheduler {
   /// Slots whose sequences have gone since the last plan, if that frees memory.
   std::vector<int64_t> freed_;
   PrefixCache prefixes_;
+  StepPace pace_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

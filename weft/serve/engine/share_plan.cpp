@@ -10,7 +10,7 @@ namespace {
 
 // Numbers that come before a plan's copies and parts, and before a part's tokens.
 constexpr int64_t kPlanHead = 6;
-constexpr int64_t kPartHead = 7;
+constexpr int64_t kPartHead = 9;
 constexpr int64_t kCopyNumbers = 3;
 
 void append(std::vector<int64_t>& numbers, const std::vector<PageCopy>& copies) {
@@ -29,9 +29,9 @@ std::vector<int64_t> encode(const StepPlan& plan) {
                                   std::ssize(plan.freed)};
   append(numbers, plan.loads);
   for (const StepPart& part : plan.parts) {
-    numbers.insert(numbers.end(),
-                   {part.slot, part.start, static_cast<int64_t>(part.wanted), part.adapter,
-                    part.num_likeliest, part.num_guessed, std::ssize(part.tokens)});
+    numbers.insert(numbers.end(), {part.slot, part.start, static_cast<int64_t>(part.wanted),
+                                   part.adapter, part.num_likeliest, part.num_guessed,
+                                   part.first_layer, part.num_layers, std::ssize(part.tokens)});
     numbers.insert(numbers.end(), part.tokens.begin(), part.tokens.end());
   }
   append(numbers, plan.stores);
@@ -59,8 +59,10 @@ StepPlan decode(const std::vector<int64_t>& encoded) {
     part.adapter = numbers[3];
     part.num_likeliest = numbers[4];
     part.num_guessed = numbers[5];
+    part.first_layer = numbers[6];
+    part.num_layers = numbers[7];
     const int64_t* const tokens = numbers + kPartHead;
-    numbers = tokens + numbers[6];
+    numbers = tokens + numbers[8];
     part.tokens.assign(tokens, numbers);
   }
   numbers = decode(numbers, encoded[4], plan.stores);

@@ -33,7 +33,14 @@ struct StepPart {
   /// How many of the tokens, at the end, are guesses of what is drawn next. Then they follow the
   /// sequence's last token alone, and what rank 0 wants to know it wants of each of them as well.
   int64_t num_guessed = 0;
+  /// Of several known tokens: the layers that have run for them in steps before, and how many run
+  /// in this one, 0 for all that are left. Until these have run, nothing is known of them, and the
+  /// next step in which the sequence has a part goes on with the same tokens.
+  int64_t first_layer = 0;
+  int64_t num_layers = 0;
 
+  /// Whether the tokens are read, with this step, by all layers.
+  bool is_whole() const { return num_layers == 0; }
   /// Whether it reads on where everything before is read, rather than several known tokens.
   bool reads_last() const { return std::ssize(tokens) == 1 + num_guessed; }
 };
@@ -59,6 +66,14 @@ struct StepPlan {
   std::vector<int64_t> freed = {};
 
   bool is_empty() const { return loads.empty() && parts.empty() && freed.empty(); }
+};
+
+/// What a step took on a rank, in seconds.
+struct StepTimes {
+  /// Sequences' last tokens, and what is wanted of all parts.
+  double last_tokens = 0;
+  /// The longer parts.
+  double pieces = 0;
 };
 
 }  // namespace weft::serve

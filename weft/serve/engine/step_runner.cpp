@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "weft/core/clock.h"
 #include "weft/core/error.h"
 #include "weft/models/reads_each.h"
 #include "weft/nn/adapters/adapter_scope.h"
@@ -15,8 +16,13 @@
 
 namespace weft::serve {
 
+using Clock = std::chrono::steady_clock;
+
 StepRunner::StepRunner(std::shared_ptr<models::CausalLM> model, int64_t context, int64_t slots)
-    : model_(std::move(model)), context_(context), caches_(static_cast<size_t>(slots)) {
+    : model_(std::move(model)),
+      context_(context),
+      caches_(static_cast<size_t>(slots)),
+      begun_(static_cast<size_t>(slots)) {
   const int64_t limit = model_->config().max_positions;
   core::check<core::ConfigError>(context >= 1 && context <= limit, "serve: a context of ", context,
                                  " tokens, expected 1 to ", limit, " for this model");
@@ -31,6 +37,13 @@ nn::KvCache& StepRunner::cache_of(int64_t slot, int64_t length, int64_t more) {
   cache->truncate(length);
   if (cache->capacity() < capacity) cache->grow(capacity);
   return *cache;
+}
+
+int64_t StepRunner::num_layers() const {
+  const c10::InferenceMode inference;
+  auto* const by_layers = dynamic_cast<models::ReadsByLayers*>(model_.get());
+  const bool is_able = by_layers != nullptr && by_layers->reads_by_layers(model_->make_cache(1, 1));
+  return is_able ? model_->config().num_layers : 1;
 }
 
 int64_t StepRunner::most_as_alone() const {
@@ -107,11 +120,29 @@ void StepRunner::read_tokens(const StepPlan& plan) {
   }
 }
 
+// Some of a part's layers; what they give is undefined until all have run.
+at::Tensor StepRunner::read_layers(const StepPart& part, const at::Tensor& ids_1T,
+                                   nn::KvCache& cache) {
+  auto& begun = begun_[static_cast<size_t>(part.slot)];
+  if (part.first_layer == 0) {
+    begun = dynamic_cast<models::ReadsByLayers&>(*model_).begin_read(ids_1T, cache);
+  }
+  const at::Tensor x_1TD = begun->run(part.is_whole() ? begun->num_left() : part.num_layers);
+  if (part.is_whole()) begun.reset();
+  return x_1TD;
+}
+
 void StepRunner::read_piece(const StepPart& part, size_t index) {
   const nn::AdapterScope scope({&part.adapter, 1});
   const at::Tensor ids_1T = at::tensor(part.tokens, at::kLong).unsqueeze(0);
-  nn::KvCache& cache = cache_of(part.slot, part.start, std::ssize(part.tokens));
-  const at::Tensor x_1TD = model_->forward(ids_1T, &cache);
+  // What layers keep of tokens that others have still to read is in the cache already.
+  nn::KvCache& cache = part.first_layer > 0
+                           ? *caches_[static_cast<size_t>(part.slot)]
+                           : cache_of(part.slot, part.start, std::ssize(part.tokens));
+  const bool is_at_once = part.first_layer == 0 && part.is_whole();
+  const at::Tensor x_1TD =
+      is_at_once ? model_->forward(ids_1T, &cache) : read_layers(part, ids_1T, cache);
+  if (!part.is_whole()) return;
   last_N1D_[index] = x_1TD.narrow(1, x_1TD.size(1) - 1, 1);
   if (part.wanted == Wanted::kHiddenSum) hidden_D_[index] = x_1TD[0].to(at::kFloat).sum(0);
 }
@@ -164,17 +195,24 @@ std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   const c10::InferenceMode inference;
   last_N1D_.assign(plan.parts.size(), {});
   hidden_D_.assign(plan.parts.size(), {});
-  for (const int64_t slot : plan.freed) caches_[static_cast<size_t>(slot)].reset();
+  for (const int64_t slot : plan.freed) {
+    begun_[static_cast<size_t>(slot)].reset();
+    caches_[static_cast<size_t>(slot)].reset();
+  }
   for (const PageCopy& copy : plan.loads) load(copy);
+  const auto start = Clock::now();
   read_tokens(plan);
+  const auto read = Clock::now();
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     if (!plan.parts[i].reads_last()) read_piece(plan.parts[i], i);
   }
+  times_.pieces = core::seconds_since(read);
   for (const PageCopy& copy : plan.stores) store(copy);
   std::vector<PartScores> scores(plan.parts.size());
   score(plan, Wanted::kLikeliest, scores);
   score(plan, Wanted::kLogits, scores);
   tell_hidden(plan, scores);
+  times_.last_tokens = core::seconds_since(start) - times_.pieces;
   return scores;
 }
 

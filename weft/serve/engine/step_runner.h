@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/models/model.h"
+#include "weft/models/reads_by_layers.h"
 #include "weft/nn/attention/kv_cache.h"
 #include "weft/nn/layers/largest.h"
 #include "weft/serve/engine/step_plan.h"
@@ -35,8 +36,9 @@ struct PartScores {
 };
 
 /// Runs steps of several sequences through a model that is cut over ranks. Sequences' last tokens
-/// go through the model together, with guesses of what follows them, each longer part by itself: a
-/// sequence's numbers are the same, bit for bit, whatever others are in its steps.
+/// go through the model together, with guesses of what follows them, each longer part by itself,
+/// also in several steps: a sequence's numbers are the same, bit for bit, whatever others are in
+/// its steps.
 class StepRunner {
  public:
   /// `context`: the most positions of a sequence; `slots`: the most sequences. Not collective.
@@ -51,6 +53,12 @@ class StepRunner {
   /// stored has at most the number of those that were stored before it.
   std::vector<PartScores> run(const StepPlan& plan);
 
+  /// What the last step took.
+  const StepTimes& times() const { return times_; }
+
+  /// Layers that a part's tokens may go through in several steps; 1 where they go through all of
+  /// them at once. The same on all ranks. Not collective.
+  int64_t num_layers() const;
   /// The most tokens of a part whose numbers are those of parts of one token each, bit for bit; the
   /// same on all ranks. Not collective.
   int64_t most_as_alone() const;
@@ -78,6 +86,7 @@ class StepRunner {
   at::Tensor read_each(const at::Tensor& ids_B, const std::vector<nn::KvCache*>& caches,
                        const std::vector<int64_t>& adapters);
   void read_tokens(const StepPlan& plan);
+  at::Tensor read_layers(const StepPart& part, const at::Tensor& ids_1T, nn::KvCache& cache);
   void read_piece(const StepPart& part, size_t index);
   void score(const StepPlan& plan, Wanted wanted, std::vector<PartScores>& scores);
   void tell_hidden(const StepPlan& plan, std::vector<PartScores>& scores);
@@ -87,6 +96,9 @@ class StepRunner {
   bool in_pieces_ = false;
   /// Of each slot, once it is used.
   std::vector<std::unique_ptr<nn::KvCache>> caches_;
+  /// Of each slot, what has been begun of its part.
+  std::vector<std::unique_ptr<models::LayeredRead>> begun_;
+  StepTimes times_;
   /// One piece each, from the first page that was used on.
   std::vector<nn::KvCache> pages_;
   /// Of the step's parts: the hidden states of the last token and of guesses before it, [N, 1, D].

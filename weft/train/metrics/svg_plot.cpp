@@ -313,4 +313,16 @@ std::string svg_plot(const std::vector<PlotSeries>& series, const PlotOptions& o
   return out + legend(frame, series) + "</svg>\n";
 }
 
+std::string stacked_plots(const std::vector<std::string>& plots, const PlotOptions& options) {
+  const size_t height = plots.size() * static_cast<size_t>(options.height);
+  std::string out =
+      join("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", options.width, "\" height=\"",
+           height, "\" viewBox=\"0 0 ", options.width, " ", height, "\">\n");
+  for (size_t i = 0; i < plots.size(); ++i) {
+    out += join("<g transform=\"translate(0 ", i * static_cast<size_t>(options.height), ")\">\n",
+                plots[i], "</g>\n");
+  }
+  return out + "</svg>\n";
+}
+
 }  // namespace weft::train

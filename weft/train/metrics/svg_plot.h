@@ -36,6 +36,9 @@ struct PlotOptions {
 /// finite point, or the smoothing is out of range.
 std::string svg_plot(const std::vector<PlotSeries>& series, const PlotOptions& options);
 
+/// Documents of svg_plot with these options' size as one, the first on top.
+std::string stacked_plots(const std::vector<std::string>& plots, const PlotOptions& options);
+
 /// Round numbers (1, 2, 2.5 or 5 times a power of ten apart), about `count` of them, that lie from
 /// `low` to `high`.
 std::vector<double> round_ticks(double low, double high, int count);

@@ -2,10 +2,14 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "weft/cli/output.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/verbs/serve/key_file.h"
+#include "weft/cli/verbs/serve/load_chart.h"
 #include "weft/core/error.h"
+#include "weft/core/files/atomic_file.h"
 #include "weft/core/json.h"
 #include "weft/core/terminal/printable.h"
 
@@ -48,11 +52,19 @@ class Measurements {
   int finish() const {
     constexpr int kRefused = 5;
     if (options_.is_json) TextOutput().write(core::dump_json(report_) + "\n");
+    if (!options_.load.chart.empty()) draw();
     if (is_interrupted()) return interrupted_status();
     return has_failed_ ? kRefused : 0;
   }
 
  private:
+  void draw() const {
+    const std::string svg = load_chart(report_);
+    core::AtomicFile file(options_.load.chart, svg.size());
+    file.write(std::as_bytes(std::span(svg)));
+    file.commit();
+  }
+
   std::string head(const std::string& model) const {
     const int64_t shared = options_.load.asked.shared_words;
     return core::join("model ", core::printable(model), ": prompts of ", options_.prompt_tokens,
@@ -74,13 +86,26 @@ int run_bench_load(const BenchOptions& options) {
   asked.prompt_words = options.prompt_tokens;
   asked.new_tokens = options.new_tokens;
   if (!options.load.api_key_file.empty()) asked.api_key = read_keys(options.load.api_key_file)[0];
+  if (!options.load.chart.empty()) {
+    check_new_file(options.load.chart, options.load.force,
+                   {options.load.api_key_file, asked.trusted_file});
+  }
   Measurements measurements(options);
-  for (const int64_t clients : options.load.clients) {
-    if (is_interrupted()) break;
-    asked.num_clients = clients;
+  const auto measure = [&] {
+    if (is_interrupted()) return;
     measurements.add(asked, serve::run_load(asked, [] { return is_interrupted(); }));
     // Other prompts: the server may remember these.
     ++asked.seed;
+  };
+  for (const double rate : options.load.rates) {
+    asked.rate = rate;
+    measure();
+  }
+  if (options.load.rates.empty()) {
+    for (const int64_t clients : options.load.clients) {
+      asked.num_clients = clients;
+      measure();
+    }
   }
   return measurements.finish();
 }

@@ -75,6 +75,7 @@ serve::SchedulerOptions scheduler_options(const ServedOptions& options, const Se
   scheduler.slots = options.slots;
   scheduler.max_queue = options.max_queue;
   scheduler.speculate = options.speculate;
+  scheduler.max_slowdown = options.max_slowdown;
   const int64_t guesses = options.speculate > 0 ? generate::kMostGuesses : 0;
   scheduler.step_tokens = options.step_tokens != 0
                               ? options.step_tokens
@@ -171,6 +172,7 @@ int run_served(const ServedOptions& options, const ModelOptions& model, const di
     scheduler.prefix = prefix_options(options, session, runner);
     bound_memory(options, runner, scheduler);
     scheduler.most_as_alone = runner.most_as_alone();
+    scheduler.num_layers = runner.num_layers();
     stop_guesses_if_alone(options, world, scheduler);
     if (front) front->open(options, session, scheduler);
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,

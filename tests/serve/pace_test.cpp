@@ -1,0 +1,136 @@
+// How prompts are read beside other sequences' tokens.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/core/error_text.h"
+#include "tests/text/byte_vocabulary.h"
+#include "weft/serve/engine/scheduler.h"
+#include "weft/serve/engine/step_pace.h"
+#include "weft/serve/engine/step_runner.h"
+
+namespace weft::serve {
+namespace {
+
+using testing::error_text;
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+StepPlan plan_of(const std::vector<std::pair<int64_t, int64_t>>& tokens_and_layers) {
+  StepPlan plan;
+  for (const auto& [tokens, layers] : tokens_and_layers) {
+    StepPart part;
+    part.tokens.resize(static_cast<size_t>(tokens));
+    part.num_layers = layers;
+    plan.parts.push_back(part);
+  }
+  return plan;
+}
+
+TEST(StepPace, FollowsWhatStepsTook) {
+  StepPace pace(4, 3);
+  EXPECT_EQ(pace.layer_tokens(0, 2), kNoLimit);
+  EXPECT_EQ(pace.layer_tokens(2, 0), kNoLimit);
+  EXPECT_EQ(pace.layer_tokens(1, 1), 1) << "the least, before anything is known";
+  // 400 tokens of a layer take 2 s, a last token 0.1 s: twice that time is for 40.
+  pace.note(plan_of({{1, 0}, {100, 0}}), {0.1, 2});
+  EXPECT_EQ(pace.layer_tokens(1, 1), 40);
+  EXPECT_EQ(pace.layer_tokens(2, 2), 40);
+  EXPECT_EQ(pace.layer_tokens(2, 6), 120) << "three wait for each that goes on";
+  EXPECT_EQ(pace.layer_tokens(6, 2), 40);
+  pace.note(plan_of({{1, 0}, {1, 0}}), {0.3, 0});
+  EXPECT_EQ(pace.layer_tokens(1, 1), 80);
+  pace.note(plan_of({{100, 1}}), {0, 1.5});
+  EXPECT_EQ(pace.layer_tokens(1, 1), 40);
+  EXPECT_EQ(StepPace(4, 0).layer_tokens(1, 1), kNoLimit);
+  EXPECT_EQ(StepPace(1, 3).layer_tokens(1, 1), kNoLimit);
+}
+
+SequenceRequest request_of(int64_t prompt, int64_t first, int64_t tokens) {
+  SequenceRequest request;
+  for (int64_t i = 0; i < prompt; ++i) request.prompt.push_back((first + i) % 250);
+  request.options.generate.max_tokens = tokens;
+  request.options.ignores_end = true;
+  return request;
+}
+
+// A scheduler and a model of two layers that always says the same, with a clock by which a layer of
+// a whole piece takes as long as last tokens do.
+class Paced {
+ public:
+  explicit Paced(const SchedulerOptions& options)
+      : scheduler_(options, text::Tokenizer::make(testing::byte_vocabulary(), "test")) {}
+
+  void submit(const SequenceRequest& request) {
+    scheduler_.submit({{request, [](const SequenceEvent&) {}}});
+  }
+
+  StepPlan step() {
+    StepPlan plan = scheduler_.next_plan(std::chrono::milliseconds(1));
+    StepTimes times{1, 0};
+    std::vector<PartScores> scores;
+    for (const StepPart& part : plan.parts) {
+      scores.push_back({std::span(&likeliest_, 1)});
+      if (part.reads_last()) continue;
+      const auto layers = static_cast<double>(part.is_whole() ? 2 - part.first_layer : 1);
+      times.pieces += layers * static_cast<double>(part.tokens.size()) / kPieceTokens;
+    }
+    scheduler_.take(plan, scores, times);
+    return plan;
+  }
+
+ private:
+  nn::Largest likeliest_{1, 65};
+  Scheduler scheduler_;
+};
+
+std::string text_of(const StepPlan& plan) {
+  std::string text;
+  for (const StepPart& part : plan.parts) {
+    text += core::join(part.slot, ":", part.start, "+", part.tokens.size());
+    if (part.first_layer > 0 || !part.is_whole()) {
+      text += core::join("[", part.first_layer, "+", part.num_layers, "]");
+    }
+    text += part.wanted == Wanted::kNothing ? " " : "! ";
+  }
+  return text + core::join(plan.stores.size(), " stored");
+}
+
+TEST(Scheduler, ReadsPromptsByLayersWhileOthersGoOn) {
+  SchedulerOptions options;
+  options.context = 512;
+  options.slots = 3;
+  options.step_tokens = 3 + 2 * kPieceTokens;
+  options.num_layers = 2;
+  options.max_slowdown = 1.5;
+  options.prefix.num_pages = 4;
+  Paced paced(options);
+  paced.submit(request_of(200, 0, 7));
+  EXPECT_EQ(text_of(paced.step()), "0:0+128 1 stored") << "nobody waits";
+  EXPECT_EQ(text_of(paced.step()), "0:128+72! 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:200+1! 0 stored");
+  paced.submit(request_of(256, 9, 4));
+  paced.submit(request_of(256, 9, 4));
+  // The third waits for the piece that the second reads, of which it gets a copy.
+  EXPECT_EQ(text_of(paced.step()), "0:201+1! 1:0+128[0+1] 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:202+1! 1:0+128[1+0] 1 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:203+1! 1:128+128[0+1] 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:204+1! 1:128+128[1+0]! 1 stored");
+  // Once the first has ended, the second's tokens set the pace.
+  EXPECT_EQ(text_of(paced.step()), "0:205+1! 1:256+1! 2:128+128[0+1] 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "1:257+1! 2:128+128[1+0]! 0 stored");
+}
+
+TEST(Scheduler, RefusesASlowdownThatIsNone) {
+  SchedulerOptions options;
+  options.max_slowdown = 0.5;
+  const auto tokenizer = text::Tokenizer::make(testing::byte_vocabulary(), "test");
+  EXPECT_EQ(error_text([&] { Scheduler(options, tokenizer); }),
+            "ConfigError: serve.Scheduler: max_slowdown: 0.5, expected 0 or more than 1");
+}
+
+}  // namespace
+}  // namespace weft::serve

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "weft/serve/engine/step_plan.h"
+
+namespace weft::serve {
+
+/// How much of prompts a step reads beside other sequences' last tokens, so that these come at a
+/// steady pace: by what the steps before took. It decides when something is read, never what it
+/// gives.
+class StepPace {
+ public:
+  /// `num_layers`: of the model, 1 where prompts can't be read by single layers. `max_slowdown`: a
+  /// step with one prompt takes at most so many times as long as without; 0: no limit.
+  StepPace(int64_t num_layers, double max_slowdown)
+      : num_layers_(num_layers), max_slowdown_(max_slowdown) {}
+
+  /// Takes what a step took.
+  void note(const StepPlan& plan, const StepTimes& times);
+  /// Tokens of pieces, each times the layers that it goes through, of a step in which so many
+  /// sequences read their last token and so many a piece, at least 1. Without either, no limit.
+  int64_t layer_tokens(int64_t num_last, int64_t num_pieces) const;
+
+ private:
+  int64_t num_layers_;
+  double max_slowdown_;
+  /// Of a step's last tokens, and of a token of a piece in one layer; 0: not known yet.
+  double last_seconds_ = 0;
+  double layer_seconds_ = 0;
+};
+
+}  // namespace weft::serve
