@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measures how long tokens of a running stream wait for another's prompt: waits.py build/weft [--prompt 4096]
 
-One client streams. Its times between tokens are taken alone, and from the moment that another one asks with a prompt of
-so many tokens until that has its first token; for each of --step-tokens a server of its own. Then, with the default,
+One client streams. Its times between tokens are taken alone, before and after each round, as they grow with its text,
+and from the moment that another one asks with a prompt of so many tokens until that has its first token; for each of
+--step-tokens a server of its own. Then, with the default,
 the time to the first token of a prompt of --prefix tokens, and of others that begin with the same ones. Prints one JSON
 object.
 """
@@ -33,6 +34,12 @@ class Running(threading.Thread):
                 break
         self.stream.close()
 
+    def alone(self):
+        """Between tokens of the next seconds, in which nobody else asks."""
+        time.sleep(3)
+        now = time.monotonic()
+        return self.gaps(now - 2, now)
+
     def gaps(self, begin, end):
         """Between tokens of which the later one came in this time."""
         times = list(self.times)
@@ -49,15 +56,12 @@ def measure_step(options, rng, step_tokens):
     with Server(options.weft, options.model, *flags) as server:
         running = Running(server)
         running.start()
-        time.sleep(3)
-        now = time.monotonic()
-        alone = running.gaps(now - 2, now)
-        during, first = [], []
+        alone, during, first = running.alone(), [], []
         for _ in range(options.rounds):
             begin = time.monotonic()
             first.append(first_token_seconds(server, random_tokens(rng, options.prompt)))
             during += running.gaps(begin, time.monotonic())
-            time.sleep(0.5)
+            alone += running.alone()
         running.is_over = True
         report = {"alone": told(alone), "during": told(during), "first_token_s": first}
         report["p99_times"] = report["during"]["p99_ms"] / report["alone"]["p99_ms"]
