@@ -1,5 +1,5 @@
-// The body of a request to `weft serve`, as a chat and as a completion; and its lines as the header
-// fields that decide who may ask.
+// The body of a request to `weft serve`, as a chat, a completion, a response and texts to embed; and
+// its lines as the header fields that decide who may ask.
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -8,6 +8,8 @@
 #include "weft/serve/api/access.h"
 #include "weft/serve/api/api_error.h"
 #include "weft/serve/api/completion_request.h"
+#include "weft/serve/embeddings/embedding_request.h"
+#include "weft/serve/responses/response_request.h"
 
 namespace {
 
@@ -37,6 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const core::Json body = core::parse_json(bytes, "body");
     ask([&] { serve::read_chat_request(body, bytes); });
     ask([&] { serve::read_completion_request(body, bytes); });
+    ask([&] { serve::read_response_request(body, bytes); });
+    ask([&] { serve::read_embedding_request(body); });
   });
   serve::HttpRequest request;
   std::istringstream lines(bytes);

@@ -42,7 +42,7 @@ TEST(StepPace, FollowsWhatStepsTook) {
   EXPECT_EQ(pace.layer_tokens(2, 6), 120) << "three wait for each that goes on";
   EXPECT_EQ(pace.layer_tokens(6, 2), 40);
   pace.note(plan_of({{1, 0}, {1, 0}}), {0.3, 0});
-  EXPECT_EQ(pace.layer_tokens(1, 1), 80);
+  EXPECT_EQ(pace.layer_tokens(1, 1), 60) << "what took more than twice as long counts as twice";
   pace.note(plan_of({{100, 1}}), {0, 1.5});
   EXPECT_EQ(pace.layer_tokens(1, 1), 40);
   EXPECT_EQ(StepPace(4, 0).layer_tokens(1, 1), kNoLimit);
@@ -122,6 +122,26 @@ TEST(Scheduler, ReadsPromptsByLayersWhileOthersGoOn) {
   // Once the first has ended, the second's tokens set the pace.
   EXPECT_EQ(text_of(paced.step()), "0:205+1! 1:256+1! 2:128+128[0+1] 0 stored");
   EXPECT_EQ(text_of(paced.step()), "1:257+1! 2:128+128[1+0]! 0 stored");
+}
+
+TEST(Scheduler, ReadsAShortPromptBesideALongOne) {
+  SchedulerOptions options;
+  options.context = 1024;
+  options.slots = 3;
+  options.step_tokens = 3 + 2 * kPieceTokens;
+  options.num_layers = 2;
+  options.max_slowdown = 1.5;
+  Paced paced(options);
+  paced.submit(request_of(50, 0, 20));
+  EXPECT_EQ(text_of(paced.step()), "0:0+50! 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:50+1! 0 stored");
+  paced.submit(request_of(300, 20, 4));
+  paced.submit(request_of(100, 90, 4));
+  // There is time for one layer of whole pieces: they take turns.
+  EXPECT_EQ(text_of(paced.step()), "0:51+1! 2:0+100[0+1] 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:52+1! 1:0+128[0+1] 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:53+1! 2:0+100[1+0]! 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:54+1! 1:0+128[1+0] 2:100+1! 0 stored");
 }
 
 TEST(Scheduler, RefusesASlowdownThatIsNone) {

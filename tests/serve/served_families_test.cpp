@@ -15,9 +15,10 @@ using test::expect_equal;
 using test::Seen;
 using test::serve_all;
 
-// Windows, sinks, experts, gated delta nets, convolutions and latents.
-const std::vector<std::string> kServedFamilies = {"gemma3",     "gpt_oss", "qwen3_moe",
-                                                  "qwen3_next", "lfm2",    "deepseek_v3"};
+// Layers' own inputs and others' keys, sinks, experts beside a feed-forward layer, gated delta
+// nets, convolutions and latents; all but the last with windows or states.
+const std::vector<std::string> kServedFamilies = {"gemma4_small", "gpt_oss", "gemma4_moe",
+                                                  "qwen3_next",   "lfm2",    "deepseek_v3"};
 constexpr int64_t kContext = 640;
 
 SchedulerOptions roomy_options(const StepRunner& runner) {
@@ -80,8 +81,10 @@ TEST(ServedFamilies, GiveEachRequestWhatItGetsAlone) {
     int64_t num_guessed_right = 0;
     for (const std::string& name : kServedFamilies) {
       SCOPED_TRACE(name);
-      const auto model = weft::test::enlarged_family(
-          name, world.group(), 16, {{"vocab_size", 256}, {"max_position_embeddings", kContext}});
+      const auto model = weft::test::enlarged_family(name, world.group(), 16,
+                                                     {{"vocab_size", 256},
+                                                      {"vocab_size_per_layer_input", 256},
+                                                      {"max_position_embeddings", kContext}});
       StepRunner runner(model, kContext, 5);
       EXPECT_EQ(runner.num_layers(), model->config().num_layers);
       const auto alone = each_alone(runner, tokenizer, clients);

@@ -314,12 +314,17 @@ TEST(SharePlan, GivesRankZerosPlanToAllRanksHoweverLongItIs) {
       if (world.rank() == 0) {
         for (int64_t i = 0; i < copies; ++i) plan.loads.push_back({i % 4, 128 * i, i});
         plan.parts = {{3, 7, Wanted::kHidden, {5, 6}}, {1, 0, Wanted::kNothing, {9}}};
+        plan.parts[0].first_layer = 4;
+        plan.parts[0].num_layers = 3;
         for (int64_t i = 0; i < copies; ++i) plan.stores.push_back({1, i, 2 * i});
       }
       const StepPlan got = share_plan(world.group(), plan, 4, 100);
       EXPECT_FALSE(got.ends);
       ASSERT_EQ(got.parts.size(), 2U);
       EXPECT_EQ(got.parts[0].tokens, (std::vector<int64_t>{5, 6}));
+      EXPECT_EQ(got.parts[0].first_layer, 4);
+      EXPECT_EQ(got.parts[0].num_layers, 3);
+      EXPECT_TRUE(got.parts[1].is_whole());
       EXPECT_EQ(got.parts[1].slot, 1);
       ASSERT_EQ(std::ssize(got.loads), copies);
       ASSERT_EQ(std::ssize(got.stores), copies);

@@ -151,10 +151,10 @@ std::optional<BenchOptions> parse_bench(const Args& args) {
   if (!lists.batches.empty()) {
     options.batches = parse_counts("--batch", lists.batches, "sequences");
   }
-  if (!lists.clients.empty()) {
+  if (app.count("--clients") > 0) {
     options.load.clients = parse_counts("--clients", lists.clients, "clients");
   }
-  if (!lists.rates.empty()) options.load.rates = parse_rates("--rate", lists.rates);
+  if (app.count("--rate") > 0) options.load.rates = parse_rates("--rate", lists.rates);
   check<ConfigError>(!options.is_profiled || options.model.device == "cpu",
                      "--profile: with --device cuda, expected cpu: parts and limits are "
                      "the processor's; leave one of them out");

@@ -11,7 +11,6 @@
 #include "weft/core/error.h"
 #include "weft/core/json.h"
 #include "weft/serve/api/api_error.h"
-#include "weft/serve/api/fields.h"
 #include "weft/serve/api/replies.h"
 #include "weft/serve/api/submit.h"
 
@@ -20,8 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// As many as OpenAI's API takes, and numbers for at most 64 MiB of text.
-constexpr size_t kMostInputs = 2048;
+// For at most 64 MiB of text.
 constexpr int64_t kMostNumbers = int64_t{4} << 20;
 
 std::string bytes_of(const std::vector<float>& vector) {
@@ -134,24 +132,6 @@ std::string base64_text(const std::string& bytes) {
     }
   }
   return text;
-}
-
-EmbeddingRequest read_embedding_request(const json& body) {
-  EmbeddingRequest request;
-  Fields fields(body);
-  request.model = fields.string("model").value_or("");
-  request.inputs = read_inputs(fields, "input", kMostInputs);
-  const std::string format = fields.string("encoding_format").value_or("float");
-  request.is_base64 = format == "base64";
-  if (format != "float" && format != "base64") {
-    throw ApiError::invalid("encoding_format",
-                            core::join("got ", core::quote(format), ", expected float or base64"));
-  }
-  // To cut a vector is right only for models that were trained to be cut.
-  fields.refuse_unless("dimensions", nullptr);
-  fields.get("user");
-  request.unknown = fields.unknown();
-  return request;
 }
 
 void answer_embeddings(const EmbeddingRequest& request, const ServedModel& model,

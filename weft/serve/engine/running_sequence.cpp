@@ -42,6 +42,11 @@ int64_t RunningSequence::num_known() const {
   return std::ssize(request_.prompt) + std::max<int64_t>(num_drawn() - 1, 0);
 }
 
+int64_t RunningSequence::num_held() const {
+  if (num_layers_read_ == 0) return num_read_;
+  return std::min((num_read_ / kPieceTokens + 1) * kPieceTokens, std::ssize(request_.prompt));
+}
+
 std::span<const PieceKey> RunningSequence::keys_to(int64_t start) const {
   const auto count = static_cast<size_t>(start / kPieceTokens + 1);
   return std::span(keys_).first(std::min(count, keys_.size()));

@@ -31,8 +31,10 @@ class RunningSequence {
   int64_t num_read() const { return num_read_; }
   int64_t num_reused() const { return num_reused_; }
   int64_t num_drawn() const { return std::ssize(drawn_); }
-  /// Layers that have run for what it reads next.
+  /// Layers that have run for what it reads next, and positions that memory is held for: with those
+  /// of a piece that has begun.
   int64_t num_layers_read() const { return num_layers_read_; }
+  int64_t num_held() const;
   /// Tokens that are known but for the last one: the prompt, then those that were drawn.
   int64_t num_known() const;
   /// What is read next is a piece of the prompt, or tokens that were drawn before the sequence lost

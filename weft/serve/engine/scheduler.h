@@ -119,11 +119,15 @@ class Scheduler {
 
  private:
   using Slot = std::unique_ptr<RunningSequence>;
-  /// What a step that is planned has room for: tokens of any kind, of them guesses, and of those
-  /// of pieces, each times the layers that it goes through.
+  /// What a step that is planned has room for: tokens of any kind, and of them guesses.
   struct TokensLeft {
-    int64_t any, guesses, layers;
-    bool has_piece = false, is_closed = false;
+    int64_t any, guesses;
+  };
+  /// Who reads a piece in the step that is planned, and how much: tokens times the layers that they
+  /// go through.
+  struct Readers {
+    std::vector<int64_t> slots;
+    int64_t layer_tokens = 0;
   };
 
   void take_cancelled();
@@ -139,8 +143,10 @@ class Scheduler {
   void free_slot(int64_t slot);
   StepPlan make_plan();
   void add_last(int64_t slot, StepPlan& plan, TokensLeft& left);
-  void add_piece(int64_t slot, std::set<PieceKey>& being_read, StepPlan& plan, TokensLeft& left);
-  void take_layers(const RunningSequence& sequence, StepPart& part, TokensLeft& left) const;
+  Readers readers_among(const std::vector<int64_t>& running);
+  void add_piece(int64_t slot, int64_t layer_tokens, std::set<PieceKey>& being_read, StepPlan& plan,
+                 int64_t& left);
+  void take_layers(const RunningSequence& sequence, int64_t layer_tokens, StepPart& part) const;
   bool load_pages(int64_t slot, const std::set<PieceKey>& being_read, StepPlan& plan);
   void note_state();
 
@@ -154,6 +160,8 @@ class Scheduler {
   std::vector<int64_t> freed_;
   PrefixCache prefixes_;
   StepPace pace_;
+  /// Of two that read in turns, whether it is the one with less to read.
+  bool is_shorter_next_ = false;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

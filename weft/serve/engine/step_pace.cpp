@@ -9,11 +9,20 @@ namespace {
 // Of what was known, beside one new time.
 constexpr double kKept = 0.5;
 
+// A step that stood still says little of the next ones.
+constexpr double kMostGrowth = 2;
+
 void take_time(double& known, double seconds) {
-  known = known == 0 ? seconds : kKept * known + (1 - kKept) * seconds;
+  const double taken = std::min(seconds, kMostGrowth * known);
+  known = known == 0 ? seconds : kKept * known + (1 - kKept) * taken;
 }
 
 }  // namespace
+
+int64_t StepPace::counted_tokens(int64_t tokens) {
+  constexpr int64_t kLeast = 32;
+  return std::max(tokens, kLeast);
+}
 
 void StepPace::note(const StepPlan& plan, const StepTimes& times) {
   int64_t num_last = 0, layer_tokens = 0;
@@ -23,22 +32,22 @@ void StepPace::note(const StepPlan& plan, const StepTimes& times) {
       continue;
     }
     const int64_t layers = part.is_whole() ? num_layers_ - part.first_layer : part.num_layers;
-    layer_tokens += layers * std::ssize(part.tokens);
+    layer_tokens += layers * counted_tokens(std::ssize(part.tokens));
   }
   if (num_last > 0) take_time(last_seconds_, times.last_tokens);
   if (layer_tokens > 0) take_time(layer_seconds_, times.pieces / static_cast<double>(layer_tokens));
 }
 
 int64_t StepPace::layer_tokens(int64_t num_last, int64_t num_pieces) const {
-  if (num_layers_ == 1 || max_slowdown_ == 0 || num_last == 0 || num_pieces == 0) {
-    return std::numeric_limits<int64_t>::max();
-  }
+  constexpr auto kNoLimit = std::numeric_limits<int64_t>::max();
+  if (!is_limited() || num_last == 0 || num_pieces == 0) return kNoLimit;
   if (layer_seconds_ == 0) return 1;
   // Where more sequences wait for their first token than for their next, steps are for them.
   const double share =
       std::max(1.0, static_cast<double>(num_pieces) / static_cast<double>(num_last));
   const double tokens = (max_slowdown_ - 1) * share * last_seconds_ / layer_seconds_;
-  return std::max<int64_t>(static_cast<int64_t>(tokens), 1);
+  constexpr double kMost = 1e15;
+  return static_cast<int64_t>(std::clamp(tokens, 1.0, kMost));
 }
 
 }  // namespace weft::serve

@@ -16,9 +16,13 @@ class StepPace {
   StepPace(int64_t num_layers, double max_slowdown)
       : num_layers_(num_layers), max_slowdown_(max_slowdown) {}
 
+  /// As how many a part's tokens count: few take as long as these, as weights are read for them.
+  static int64_t counted_tokens(int64_t tokens);
+  /// Whether there ever is a limit.
+  bool is_limited() const { return num_layers_ > 1 && max_slowdown_ > 0; }
   /// Takes what a step took.
   void note(const StepPlan& plan, const StepTimes& times);
-  /// Tokens of pieces, each times the layers that it goes through, of a step in which so many
+  /// Counted tokens of pieces, times the layers that they go through, of a step in which so many
   /// sequences read their last token and so many a piece, at least 1. Without either, no limit.
   int64_t layer_tokens(int64_t num_last, int64_t num_pieces) const;
 

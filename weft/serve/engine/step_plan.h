@@ -72,7 +72,7 @@ struct StepPlan {
 struct StepTimes {
   /// Sequences' last tokens, and what is wanted of all parts.
   double last_tokens = 0;
-  /// The longer parts.
+  /// The longer parts, with what goes to pages.
   double pieces = 0;
 };
 

@@ -127,6 +127,10 @@ at::Tensor StepRunner::read_layers(const StepPart& part, const at::Tensor& ids_1
   if (part.first_layer == 0) {
     begun = dynamic_cast<models::ReadsByLayers&>(*model_).begin_read(ids_1T, cache);
   }
+  const int64_t left = model_->config().num_layers - part.first_layer;
+  core::check<core::InternalError>(begun != nullptr && begun->num_left() == left,
+                                   "serve.StepRunner: layer ", part.first_layer, " of slot ",
+                                   part.slot, ", expected the one behind those that have run");
   const at::Tensor x_1TD = begun->run(part.is_whole() ? begun->num_left() : part.num_layers);
   if (part.is_whole()) begun.reset();
   return x_1TD;
@@ -139,6 +143,7 @@ void StepRunner::read_piece(const StepPart& part, size_t index) {
   nn::KvCache& cache = part.first_layer > 0
                            ? *caches_[static_cast<size_t>(part.slot)]
                            : cache_of(part.slot, part.start, std::ssize(part.tokens));
+  if (part.first_layer == 0) begun_[static_cast<size_t>(part.slot)].reset();
   const bool is_at_once = part.first_layer == 0 && part.is_whole();
   const at::Tensor x_1TD =
       is_at_once ? model_->forward(ids_1T, &cache) : read_layers(part, ids_1T, cache);
@@ -206,8 +211,8 @@ std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     if (!plan.parts[i].reads_last()) read_piece(plan.parts[i], i);
   }
-  times_.pieces = core::seconds_since(read);
   for (const PageCopy& copy : plan.stores) store(copy);
+  times_.pieces = core::seconds_since(read);
   std::vector<PartScores> scores(plan.parts.size());
   score(plan, Wanted::kLikeliest, scores);
   score(plan, Wanted::kLogits, scores);

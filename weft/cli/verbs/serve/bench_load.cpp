@@ -52,7 +52,7 @@ class Measurements {
   int finish() const {
     constexpr int kRefused = 5;
     if (options_.is_json) TextOutput().write(core::dump_json(report_) + "\n");
-    if (!options_.load.chart.empty()) draw();
+    if (!options_.load.chart.empty() && !report_["runs"].empty()) draw();
     if (is_interrupted()) return interrupted_status();
     return has_failed_ ? kRefused : 0;
   }
