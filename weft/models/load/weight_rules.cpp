@@ -1,6 +1,8 @@
 #include "weft/models/load/weight_rules.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
 
 #include "weft/core/error.h"
@@ -110,6 +112,11 @@ std::vector<int64_t> WeightRule::vector_shape(int64_t length) const {
   std::vector<int64_t> shape = {length};
   shape.insert(shape.end(), element_shape.begin(), element_shape.end());
   return shape;
+}
+
+int64_t WeightRule::array_size() const {
+  return std::accumulate(element_shape.begin(), element_shape.end(), int64_t{1},
+                         std::multiplies<>());
 }
 
 io::MatrixRef WeightRule::matrix() const {
