@@ -120,7 +120,8 @@ int64_t WeightRule::array_size() const {
 }
 
 io::MatrixRef WeightRule::matrix() const {
-  return {without_weight(file_name), stored_rows > 0 ? stored_rows : out, in, stack_size};
+  return {without_weight(file_name), stored_rows > 0 ? stored_rows : out, in, stack_size,
+          !reorder.empty()};
 }
 
 const WeightRule& WeightRules::find(const std::string& name) const {
