@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/io/matrices/zero_points.h"
 #include "weft/io/matrix_rules.h"
 #include "weft/io/stored_tensor.h"
 #include "weft/quant/integers/awq_gptq.h"
@@ -82,6 +83,10 @@ void check_row_order(const MatrixRead& read) {
                                  "a later bitsandbytes");
 }
 
+at::Tensor zeros_beside(const MatrixRead& read) {
+  return zeros_of_scales(read.file, read.matrix.format, *read.matrix.parts[1], read.stats);
+}
+
 }  // namespace
 
 at::Tensor trimmed_plain(at::Tensor read, const MatrixSource& matrix) {
@@ -150,11 +155,16 @@ LoadedMatrix load_gptq(const MatrixRead& read) {
 
 LoadedMatrix load_scaled_integers(const MatrixRead& read) {
   const MatrixFormat& format = read.matrix.format;
-  if (!format.beside.empty()) check_row_order(read);
+  const bool is_bitsandbytes = format.scheme == "bitsandbytes";
+  if (is_bitsandbytes && !format.beside.empty()) check_row_order(read);
   std::vector<at::Tensor> parts = load_parts_to_repack(read);
   parts.resize(3);
   // A row's largest number, which became 127.
-  if (format.scheme == "bitsandbytes") parts[1] /= 127;
+  if (is_bitsandbytes) {
+    parts[1] /= 127;
+  } else if (!format.beside.empty()) {
+    parts[2] = zeros_beside(read);
+  }
   return trimmed(
       quant::from_scaled_integers({format.bits, parts[0], parts[1], parts[2]}, format.in_unit),
       read.matrix);
@@ -164,6 +174,7 @@ LoadedMatrix load_ordered_integers(const MatrixRead& read) {
   std::vector<at::Tensor> parts = load_parts_to_repack(read);
   const MatrixFormat& format = read.matrix.format;
   const at::Tensor groups = std::exchange(parts.back(), {});
+  if (!format.beside.empty()) parts[2] = zeros_beside(read);
   quant::OrderedIntegers ordered =
       format.scheme == "gptq"
           ? quant::ordered_gptq(parts[0], parts[1], parts[2], gptq_options(format))

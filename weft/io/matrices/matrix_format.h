@@ -26,7 +26,8 @@ enum class MatrixKind {
   /// E4M3 numbers of 8 bits, and floating scales: one for each block, one a row, or one for all.
   kScaledFloats,
   /// compressed-tensors' integers: packed in 32-bit words along `in` or of 8 bits, a scale for each
-  /// quant group or row, and perhaps zero points packed along `out`; bitsandbytes' of 8 bits.
+  /// quant group or row, and perhaps zero points packed along `out`, as a part or beside;
+  /// bitsandbytes' of 8 bits.
   kScaledIntegers,
   /// GPTQ's or compressed-tensors' whose columns belong to quant groups in any order (act-order).
   kOrderedIntegers,
@@ -107,7 +108,8 @@ struct MatrixFormat {
   std::vector<MatrixPart> parts;
   /// Tensors that are read whole with any part of the matrix: the scales of kScaledFloats; of
   /// kCodebook what is said of it, the 16 numbers, and one or three for scales; of bitsandbytes' 8
-  /// bits the order of numbers.
+  /// bits the order of numbers; of compressed-tensors' integers zero points whose words hold those
+  /// of rows that aren't read together.
   std::vector<std::string> beside;
 };
 
@@ -125,6 +127,8 @@ struct MatrixRef {
   int64_t out = 0;
   int64_t in = 0;
   int64_t stack = 0;
+  /// Its rows are read in another order than the file's, or some of them alone.
+  bool has_row_order = false;
 };
 
 /// Whether the file has a matrix of that base, stored in any way.

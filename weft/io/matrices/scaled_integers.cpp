@@ -83,12 +83,17 @@ void add_order(const StoredMatrix& matrix, const TensorMeta& order, MatrixFormat
 void add_zeros(const StoredMatrix& matrix, const TensorMeta& zeros, int64_t groups,
                MatrixFormat& format) {
   const int64_t per_word = kWordBits / format.bits;
+  const bool fills_words = matrix.out() % per_word == 0, is_alone = matrix.ref().stack == 0;
   check<FormatError>(zeros.dtype == Dtype::kI32 && kWordBits % format.bits == 0 &&
-                         matrix.out() % per_word == 0 && packed_of(matrix) != nullptr,
+                         (fills_words || is_alone) && packed_of(matrix) != nullptr,
                      matrix.where(zeros), info(zeros.dtype).name, " ", list_text(zeros.shape),
-                     ", expected I32 beside packed numbers of 2, 4 or 8 bits, and rows that fill "
-                     "its words; convert the model to bfloat16 first");
-  matrix.check_shape(zeros, matrix.out() / per_word, groups);
+                     ", expected I32 beside packed numbers of 2, 4 or 8 bits, and of a stack rows "
+                     "that fill its words; convert the model to bfloat16 first");
+  matrix.check_shape(zeros, (matrix.out() + per_word - 1) / per_word, groups);
+  if (is_alone && (matrix.ref().has_row_order || !fills_words)) {
+    format.beside = {zeros.name};
+    return;
+  }
   format.out_unit = per_word;
   MatrixPart& part = add_part(format, ".weight_zero_point", 0, 1);
   part.per_out = per_word;

@@ -18,8 +18,9 @@ MatrixFormat describe_byte_rows(const StoredMatrix& matrix);
 bool has_scaled_integers(const StoredMatrix& matrix);
 
 /// Its parts and units, checked: numbers, <base>.weight_scale, and <base>.weight_zero_point and
-/// <base>.weight_g_idx if it has them; with the latter it is MatrixKind::kOrderedIntegers. Throws
-/// FormatError naming the tensor that doesn't fit.
+/// <base>.weight_g_idx if it has them; with the latter it is MatrixKind::kOrderedIntegers. Zero
+/// points are beside it where rows are read in another order or don't fill their words
+/// (zero_points.h). Throws FormatError naming the tensor that doesn't fit.
 MatrixFormat describe_scaled_integers(const StoredMatrix& matrix);
 
 }  // namespace weft::io

@@ -262,8 +262,8 @@ std::vector<io::TensorSpec> ExportOutput::specs() const {
   const io::Dtype floating = file_type(dtype);
   if (rule().is_vector() && !is_row) {
     std::vector<int64_t> sizes = {fused_rows > 0 ? fused_rows : rule().in};
-    // A convolution's taps, which GGUF has as [channels, taps].
-    if (!rule().element_shape.empty()) sizes = {rule().in, 1, rule().element_shape.back()};
+    // A convolution's taps, which GGUF has as [channels, taps] and MLX as [channels, taps, 1].
+    if (!rule().element_shape.empty()) sizes = {rule().in, 1, rule().array_size()};
     if (stack_size > 0) sizes.insert(sizes.begin(), stack_size);
     return {{vector_name(), floating, std::move(sizes)}};
   }

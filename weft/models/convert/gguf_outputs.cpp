@@ -51,7 +51,7 @@ class GgufChooser {
       output.spec.shape = {weight.rule.in};
     }
     if (!weight.rule.element_shape.empty()) {
-      output.spec.shape.push_back(weight.rule.element_shape.back());
+      output.spec.shape.push_back(weight.rule.array_size());
     }
     const int64_t heads = pairs_rows ? heads_of(place) : 0;
     const double offset = is_norm_part(place.part) ? config_.norm_offset : 0;

@@ -14,6 +14,7 @@
 #include "weft/models/config/mixers/config_gemma4.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/decoder/weight_table.h"
+#include "weft/models/decoder/weights/mlx_taps.h"
 #include "weft/models/decoder/weights/place_in_file.h"
 #include "weft/models/decoder/weights/tiled_heads.h"
 #include "weft/nn/attention/kv_cache.h"
@@ -81,7 +82,7 @@ FirstNumbers first_numbers(Part part) {
 class RulesBuilder {
  public:
   RulesBuilder(const ModelConfig& config, const io::TensorFile& file)
-      : config_(config), file_(file) {}
+      : config_(config), file_(file), is_mlx_(has_mlx_taps(config, file)) {}
 
   WeightRules build() {
     add_splits();
@@ -214,7 +215,9 @@ class RulesBuilder {
   void add_weight(const PartPlace& place) {
     const WeightRow& row = weight_row(config_, place);
     WeightRule weight = place_in_file(config_, file_, place);
-    if (file_.is_gguf() && is_norm_part(place.part)) weight.stored_offset = config_.norm_offset;
+    const bool is_added = file_.is_gguf() || is_mlx_;
+    if (is_added && is_norm_part(place.part)) weight.stored_offset = config_.norm_offset;
+    if (is_mlx_) std::ranges::reverse(weight.element_shape);
     weight.is_stored_as_decay = file_.is_gguf() && place.part == Part::kDeltaDecayLog;
     weight.first_numbers = first_numbers(place.part);
     weight.cut = row.shape.cut;
@@ -263,6 +266,7 @@ class RulesBuilder {
 
   const ModelConfig& config_;
   const io::TensorFile& file_;
+  bool is_mlx_;
   WeightRules rules_;
 };
 

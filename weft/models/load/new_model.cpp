@@ -109,10 +109,8 @@ at::Tensor InitialWeights::logs(const WeightRule& rule,
 // Of a vector of arrays.
 at::Tensor InitialWeights::arrays(const WeightRule& rule,
                                   const std::vector<shard::Range>& own) const {
-  int64_t each = 1;
-  for (const int64_t size : rule.element_shape) each *= size;
   nn::ShardSpec spec;
-  spec.sizes = {rule.in, each};
+  spec.sizes = {rule.in, rule.array_size()};
   spec.dim = 0;
   spec.ranges = own;
   spec.dtype = options_.dtype;

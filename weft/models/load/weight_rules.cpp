@@ -1,6 +1,8 @@
 #include "weft/models/load/weight_rules.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
 
 #include "weft/core/error.h"
@@ -112,8 +114,14 @@ std::vector<int64_t> WeightRule::vector_shape(int64_t length) const {
   return shape;
 }
 
+int64_t WeightRule::array_size() const {
+  return std::accumulate(element_shape.begin(), element_shape.end(), int64_t{1},
+                         std::multiplies<>());
+}
+
 io::MatrixRef WeightRule::matrix() const {
-  return {without_weight(file_name), stored_rows > 0 ? stored_rows : out, in, stack_size};
+  return {without_weight(file_name), stored_rows > 0 ? stored_rows : out, in, stack_size,
+          !reorder.empty()};
 }
 
 const WeightRule& WeightRules::find(const std::string& name) const {

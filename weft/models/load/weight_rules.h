@@ -60,6 +60,8 @@ struct WeightRule {
   bool is_vector() const { return out == 0; }
   /// Of a vector of `length` elements: its shape in the file.
   std::vector<int64_t> vector_shape(int64_t length) const;
+  /// Numbers of each element: 1 but for arrays.
+  int64_t array_size() const;
   /// The name without ".weight".
   std::string base() const;
   io::MatrixRef matrix() const;

@@ -43,12 +43,16 @@ void check_scales_of_rows(const at::Tensor& scales, const AffineTensor& w) {
 // Zero points [out, as scales] in float32, as codes that are never negative.
 at::Tensor zero_codes(const ScaledIntegers& stored) {
   const int64_t out = stored.scales.size(0), columns = stored.scales.size(1);
+  const bool are_single = is_matrix_of(stored.zeros, at::kByte);
+  if (are_single && stored.zeros.sizes() == stored.scales.sizes()) {
+    return stored.zeros.to(at::kFloat);
+  }
   const bool fits = is_matrix_of(stored.zeros, at::kInt) && out * stored.bits % kWordBits == 0 &&
                     stored.zeros.size(0) == out * stored.bits / kWordBits &&
                     stored.zeros.size(1) == columns;
   check<ShapeError>(fits, kScaledIntegers, ": zero points, expected int32 [", out, " * ",
-                    stored.bits, " / 32, ", columns, "], got ", part_text(stored.zeros),
-                    "; take the same rows and columns of all parts");
+                    stored.bits, " / 32, ", columns, "] or uint8 as scales, got ",
+                    part_text(stored.zeros), "; take the same rows and columns of all parts");
   return unpack_words(stored.zeros.t(), stored.bits, out).t().to(at::kFloat);
 }
 

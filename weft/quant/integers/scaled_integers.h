@@ -17,8 +17,8 @@ struct ScaledIntegers {
   at::Tensor numbers;
   /// Floating [out, groups], or [out, 1]: one for each row.
   at::Tensor scales;
-  /// int32 [out * bits / 32, as scales]: zero points plus 2^(bits-1) as a stream down each column,
-  /// lowest bits first. Undefined: all are 0.
+  /// Zero points plus 2^(bits-1). int32 [out * bits / 32, as scales]: as a stream down each column,
+  /// lowest bits first. uint8, as scales: one by one. Undefined: all are 0.
   at::Tensor zeros;
 };
 
