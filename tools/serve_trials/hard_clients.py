@@ -340,6 +340,8 @@ def run(failures, check, *arguments):
 
 def main():
     weft, model = sys.argv[1:]
+    # What a shell starts in the background ignores SIGINT, and so would the servers.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     failures = []
