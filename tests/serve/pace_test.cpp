@@ -39,7 +39,7 @@ TEST(StepPace, FollowsWhatStepsTook) {
   pace.note(plan_of({{1, 0}, {100, 0}}), {0.1, 2});
   EXPECT_EQ(pace.layer_tokens(1, 1), 40);
   EXPECT_EQ(pace.layer_tokens(2, 2), 40);
-  EXPECT_EQ(pace.layer_tokens(2, 6), 120) << "three wait for each that goes on";
+  EXPECT_EQ(pace.layer_tokens(2, 6), 360) << "three wait for each that goes on";
   EXPECT_EQ(pace.layer_tokens(6, 2), 40);
   pace.note(plan_of({{1, 0}, {1, 0}}), {0.3, 0});
   EXPECT_EQ(pace.layer_tokens(1, 1), 60) << "what took more than twice as long counts as twice";
@@ -105,7 +105,7 @@ TEST(Scheduler, ReadsPromptsByLayersWhileOthersGoOn) {
   options.slots = 3;
   options.step_tokens = 3 + 2 * kPieceTokens;
   options.num_layers = 2;
-  options.max_slowdown = 1.5;
+  options.max_slowdown = 1.25;
   options.prefix.num_pages = 4;
   Paced paced(options);
   paced.submit(request_of(200, 0, 7));
@@ -130,7 +130,7 @@ TEST(Scheduler, ReadsAShortPromptBesideALongOne) {
   options.slots = 3;
   options.step_tokens = 3 + 2 * kPieceTokens;
   options.num_layers = 2;
-  options.max_slowdown = 1.5;
+  options.max_slowdown = 1.25;
   Paced paced(options);
   paced.submit(request_of(50, 0, 20));
   EXPECT_EQ(text_of(paced.step()), "0:0+50! 0 stored");

@@ -42,10 +42,12 @@ int64_t StepPace::layer_tokens(int64_t num_last, int64_t num_pieces) const {
   constexpr auto kNoLimit = std::numeric_limits<int64_t>::max();
   if (!is_limited() || num_last == 0 || num_pieces == 0) return kNoLimit;
   if (layer_seconds_ == 0) return 1;
-  // Where more sequences wait for their first token than for their next, steps are for them.
-  const double share =
+  // Where more sequences wait for their first token than for their next, steps are for them: with
+  // few sequences that go on, a step gives little for its time.
+  const double waiting =
       std::max(1.0, static_cast<double>(num_pieces) / static_cast<double>(num_last));
-  const double tokens = (max_slowdown_ - 1) * share * last_seconds_ / layer_seconds_;
+  const double seconds = (max_slowdown_ - 1) * waiting * waiting * last_seconds_;
+  const double tokens = seconds / layer_seconds_;
   constexpr double kMost = 1e15;
   return static_cast<int64_t>(std::clamp(tokens, 1.0, kMost));
 }
