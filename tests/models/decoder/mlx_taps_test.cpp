@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/core/error_text.h"
-#include "tests/models/enlarged_family.h"
+#include "tests/models/family_files.h"
 #include "tests/models/model_logits.h"
 #include "tests/models/rules_of.h"
 #include "tests/models/up_and_down.h"
@@ -22,6 +22,7 @@
 #include "weft/models/convert/export_gguf.h"
 #include "weft/models/convert/export_loaded.h"
 #include "weft/models/load/load.h"
+#include "weft/models/load/new_model.h"
 #include "weft/quant/affine.h"
 
 namespace weft::models {
@@ -195,7 +196,8 @@ bool is_quantized(const std::string& name, const at::Tensor& tensor) {
 }
 
 quant::AffineTensor quantized_rows(const std::string& name, const at::Tensor& tensor) {
-  return quant::quantize_affine(tensor.flatten(0, -2), is_mlx_router(name) ? 8 : 4, 64,
+  const bool is_router = is_mlx_router(name);
+  return quant::quantize_affine(tensor.flatten(0, -2), is_router ? 8 : 4, is_router ? 64 : 32,
                                 at::kBFloat16);
 }
 
@@ -227,7 +229,7 @@ MlxNumbers quantized(const MlxNumbers& numbers) {
 }
 
 json quantization_of(const MlxNumbers& numbers) {
-  json said = {{"group_size", 64}, {"bits", 4}, {"mode", "affine"}};
+  json said = {{"group_size", 32}, {"bits", 4}, {"mode", "affine"}};
   for (const auto& [name, tensor] : numbers) {
     if (is_mlx_router(name))
       said[name.substr(0, name.rfind('.'))] = {{"group_size", 64}, {"bits", 8}};
@@ -239,7 +241,11 @@ json quantization_of(const MlxNumbers& numbers) {
 MlxNumbers wide_numbers(const std::string& family, json& config) {
   const TempDir dir;
   config = config_in(family_path(family));
-  test::enlarge(config);
+  config.update(json{{"hidden_size", 64},
+                     {"head_dim", 32},
+                     {"moe_intermediate_size", 32},
+                     {"shared_expert_intermediate_size", 32},
+                     {"linear_value_head_dim", 32}});
   InitOptions options;
   options.seed = 4;
   options.std = 0.05;
@@ -302,8 +308,8 @@ TEST(MlxTaps, GoThroughCutsAndConversions) {
   }
   export_gguf(*file, std::nullopt, again.at("model.gguf"), [](uint64_t, uint64_t) {});
   const auto gguf = io::TensorFile::open(again.at("model.gguf"));
-  for (const io::TensorMeta& tensor :
-       io::TensorFile::open(family_path("qwen3_next", "model.gguf"))->tensors()) {
+  const auto published = io::TensorFile::open(family_path("qwen3_next", "model.gguf"));
+  for (const io::TensorMeta& tensor : published->tensors()) {
     EXPECT_EQ(gguf->require(tensor.name).shape, tensor.shape) << tensor.name;
   }
 }
