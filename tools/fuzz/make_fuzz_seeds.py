@@ -374,22 +374,13 @@ def request_seeds():
         "messages": [{"role": "developer", "content": [{"type": "text", "text": "be brief"}]}, {"role": "user", "content": "Hi"},
                      {"role": "assistant", "content": None}]}).encode()
     yield "completion", b'{"prompt": "a", "max_tokens": 3, "logprobs": 1, "stop": "x", "echo": false, "suffix": null, "best_of": 1}'
-    yield "tokens", b'{"prompt": [[1, 2], [3]]}'
     yield "embedding", b'{"input": ["a text", [1, 2, 3]], "encoding_format": "base64", "model": "m", "user": "u"}'
-    yield "response", json.dumps(
-        {"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
-                   {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"x\": 1}"},
-                   {"type": "function_call_output", "call_id": "c1", "output": "2"}],
-         "instructions": "Be brief.", "max_output_tokens": 9, "temperature": 0.5,
-         "text": {"format": {"type": "json_schema", "name": "n", "schema": {
-             "type": "object", "properties": {"a": {"type": "integer"}}}}},
-         "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}],
-         "tool_choice": {"type": "function", "name": "f"}, "stream": True}).encode()
-    yield "texts", b'{"prompt": ["a", "b"]}'
+    yield "response", b'{"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "function_call_output", ' \
+                      b'"call_id": "c", "output": "2"}], "instructions": "b", "max_output_tokens": 9, "tools": [], "stream": true}'
     yield "fields", b"localhost:80\nhttps://example.org\nBearer a key"
     yield "foreign_page", b"evil.example\nhttps://evil.example\nBearer a"
-    yield "addresses", b"[::1]:80\n\n"
-    for name, value in {"names": b'{"messages": [{"role": "\\u001b[31m\\n", "content": 1}]}', "empty": b"{}", "list": b"[]",
+    for name, value in {"addresses": b"[::1]:80\n\n", "texts": b'{"prompt": ["a", "b"]}', "tokens": b'{"prompt": [[1, 2], [3]]}',
+                        "names": b'{"messages": [{"role": "\\u001b[31m\\n", "content": 1}]}', "empty": b"{}", "list": b"[]",
                         "large": b'{"prompt": [1e300], "n": 18446744073709551615}', "escape": b'{"stop": "\\u0000"}'}.items():
         yield name, value
 
