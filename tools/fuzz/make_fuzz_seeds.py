@@ -378,9 +378,8 @@ def request_seeds():
     yield "response", b'{"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "function_call_output", ' \
                       b'"call_id": "c", "output": "2"}], "instructions": "b", "max_output_tokens": 9, "tools": [], "stream": true}'
     yield "fields", b"localhost:80\nhttps://example.org\nBearer a key"
-    yield "foreign_page", b"evil.example\nhttps://evil.example\nBearer a"
-    for name, value in {"addresses": b"[::1]:80\n\n", "texts": b'{"prompt": ["a", "b"]}', "tokens": b'{"prompt": [[1, 2], [3]]}',
-                        "names": b'{"messages": [{"role": "\\u001b[31m\\n", "content": 1}]}', "empty": b"{}", "list": b"[]",
+    for name, value in {"foreign_page": b"evil.example\nhttps://evil.example\nBearer a", "addresses": b"[::1]:80\n\n",
+                        "texts": b'{"prompt": ["a", "b"]}', "tokens": b'{"prompt": [[1, 2], [3]]}', "names": b'{"messages": [{"role": "\\u001b[31m\\n", "content": 1}]}', "empty": b"{}", "list": b"[]",
                         "large": b'{"prompt": [1e300], "n": 18446744073709551615}', "escape": b'{"stop": "\\u0000"}'}.items():
         yield name, value
 
