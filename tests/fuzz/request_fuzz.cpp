@@ -1,5 +1,5 @@
-// The body of a request to `weft serve`, as a chat, a completion, a response and texts to embed; and
-// its lines as the header fields that decide who may ask.
+// The body of a request to `weft serve`, as a chat, a completion, a response and texts to embed;
+// and its lines as the header fields that decide who may ask.
 #include <nlohmann/json.hpp>
 #include <sstream>
 
