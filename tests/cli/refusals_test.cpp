@@ -83,6 +83,8 @@ TEST(Refusals, OfFlagsNameTheFlag) {
        "--logprobs: without --json, which tells them; give it, too"},
       {{"bench", "-r", "0"}, 2, "--repetitions"},
       {{"bench", "-n", "1"}, 2, "--n-gen"},
+      {{"bench", "--batch", ""}, 2, "--batch: '', expected numbers of sequences like 1,4,16"},
+      {{"serve", "--max-slowdown", "1"}, 2, "--max-slowdown: 1, expected 1.1 to 1000, or 0"},
   };
   for (const Refusal& refusal : refusals) {
     expect_refused(refusal.args, refusal.status, refusal.part);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/core/error_text.h"
+#include "tests/serve/serve_steps.h"
 #include "tests/text/byte_vocabulary.h"
 #include "weft/serve/engine/scheduler.h"
 #include "weft/serve/engine/step_pace.h"
@@ -57,8 +58,7 @@ SequenceRequest request_of(int64_t prompt, int64_t first, int64_t tokens) {
   return request;
 }
 
-// A scheduler and a model of two layers that always says the same, with a clock by which a layer of
-// a whole piece takes as long as last tokens do.
+// A scheduler and a model of two layers that always says the same, by an even clock.
 class Paced {
  public:
   explicit Paced(const SchedulerOptions& options)
@@ -70,20 +70,17 @@ class Paced {
 
   StepPlan step() {
     StepPlan plan = scheduler_.next_plan(std::chrono::milliseconds(1));
-    StepTimes times{1, 0};
-    std::vector<PartScores> scores;
-    for (const StepPart& part : plan.parts) {
-      scores.push_back({std::span(&likeliest_, 1)});
-      if (part.reads_last()) continue;
-      const auto layers = static_cast<double>(part.is_whole() ? 2 - part.first_layer : 1);
-      times.pieces += layers * static_cast<double>(part.tokens.size()) / kPieceTokens;
-    }
-    scheduler_.take(plan, scores, times);
+    PartScores one;
+    one.likeliest = std::span(&likeliest_, 1);
+    scheduler_.take(plan, std::vector(plan.parts.size(), one), clock_(plan, {}));
     return plan;
   }
 
+  int64_t num_preempted() const { return scheduler_.state().num_preempted; }
+
  private:
   nn::Largest likeliest_{1, 65};
+  StepClock clock_ = test::even_clock(2);
   Scheduler scheduler_;
 };
 
@@ -99,13 +96,19 @@ std::string text_of(const StepPlan& plan) {
   return text + core::join(plan.stores.size(), " stored");
 }
 
-TEST(Scheduler, ReadsPromptsByLayersWhileOthersGoOn) {
+// Beside last tokens there is time for one layer of a whole piece.
+SchedulerOptions paced_options() {
   SchedulerOptions options;
-  options.context = 512;
+  options.context = 1024;
   options.slots = 3;
   options.step_tokens = 3 + 2 * kPieceTokens;
   options.num_layers = 2;
   options.max_slowdown = 1.25;
+  return options;
+}
+
+TEST(Scheduler, ReadsPromptsByLayersWhileOthersGoOn) {
+  SchedulerOptions options = paced_options();
   options.prefix.num_pages = 4;
   Paced paced(options);
   paced.submit(request_of(200, 0, 7));
@@ -125,23 +128,32 @@ TEST(Scheduler, ReadsPromptsByLayersWhileOthersGoOn) {
 }
 
 TEST(Scheduler, ReadsAShortPromptBesideALongOne) {
-  SchedulerOptions options;
-  options.context = 1024;
-  options.slots = 3;
-  options.step_tokens = 3 + 2 * kPieceTokens;
-  options.num_layers = 2;
-  options.max_slowdown = 1.25;
-  Paced paced(options);
+  Paced paced(paced_options());
   paced.submit(request_of(50, 0, 20));
   EXPECT_EQ(text_of(paced.step()), "0:0+50! 0 stored");
   EXPECT_EQ(text_of(paced.step()), "0:50+1! 0 stored");
   paced.submit(request_of(300, 20, 4));
   paced.submit(request_of(100, 90, 4));
-  // There is time for one layer of whole pieces: they take turns.
+  // They take turns.
   EXPECT_EQ(text_of(paced.step()), "0:51+1! 2:0+100[0+1] 0 stored");
   EXPECT_EQ(text_of(paced.step()), "0:52+1! 1:0+128[0+1] 0 stored");
   EXPECT_EQ(text_of(paced.step()), "0:53+1! 2:0+100[1+0]! 0 stored");
   EXPECT_EQ(text_of(paced.step()), "0:54+1! 1:0+128[1+0] 2:100+1! 0 stored");
+}
+
+// Of which not a position counts as read until all layers have run.
+TEST(Scheduler, CountsTheMemoryOfAPieceThatHasBegun) {
+  SchedulerOptions options = paced_options();
+  options.kv_pieces = 8;
+  Paced paced(options);
+  paced.submit(request_of(115, 0, 20));
+  EXPECT_EQ(text_of(paced.step()), "0:0+115! 0 stored");
+  paced.submit(request_of(896, 20, 4));
+  for (int i = 0; i < 12; ++i) paced.step();
+  EXPECT_EQ(text_of(paced.step()), "0:127+1! 1:768+128[0+1] 0 stored");
+  EXPECT_EQ(paced.num_preempted(), 0) << "there is room for 8 pieces";
+  EXPECT_EQ(text_of(paced.step()), "0:128+1! 0 stored");
+  EXPECT_EQ(paced.num_preempted(), 1);
 }
 
 TEST(Scheduler, RefusesASlowdownThatIsNone) {

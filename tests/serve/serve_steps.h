@@ -19,8 +19,8 @@
 #include "weft/models/config/sources.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/linear/panel_linear.h"
+#include "weft/serve/engine/run_steps.h"
 #include "weft/serve/engine/scheduler.h"
-#include "weft/serve/engine/share_plan.h"
 #include "weft/serve/engine/step_runner.h"
 
 namespace weft::serve::test {
@@ -99,30 +99,17 @@ inline SequenceRequest request_of(int64_t prompt, int64_t first, int64_t tokens,
   return request;
 }
 
-/// run_steps by a clock by which a layer of a whole piece takes as long as last tokens do, so that
-/// plans are the same each time.
-inline void run_timed_steps(StepRunner& runner, Scheduler* scheduler,
-                            const SchedulerOptions& options,
-                            const std::function<void()>& before_step) {
-  while (true) {
-    StepPlan plan;
-    if (scheduler != nullptr) {
-      before_step();
-      plan = scheduler->next_plan(std::chrono::milliseconds(1));
-    }
-    plan = share_plan(runner.group(), plan, options.slots, options.step_tokens);
-    if (plan.ends) return;
-    if (plan.is_empty()) continue;
-    const std::vector<PartScores> scores = runner.run(plan);
+/// A clock by which a layer of a whole piece takes as long as all last tokens of a step do.
+inline StepClock even_clock(int64_t num_layers) {
+  return [num_layers](const StepPlan& plan, const StepTimes&) {
     StepTimes times{1, 0};
     for (const StepPart& part : plan.parts) {
-      const auto tokens = static_cast<double>(part.tokens.size()) / kPieceTokens;
-      const int64_t left = options.num_layers - part.first_layer;
-      const auto layers = static_cast<double>(part.is_whole() ? left : part.num_layers);
-      if (!part.reads_last()) times.pieces += tokens * layers;
+      if (part.reads_last()) continue;
+      const auto pieces = static_cast<double>(part.tokens.size()) / kPieceTokens;
+      times.pieces += pieces * static_cast<double>(part.layers_of(num_layers));
     }
-    if (scheduler != nullptr) scheduler->take(plan, scores, times);
-  }
+    return times;
+  };
 }
 
 /// Steps until all have ended, on all ranks; what was seen is rank 0's.
@@ -132,7 +119,7 @@ inline std::vector<Seen> serve_all(StepRunner& runner, const text::Tokenizer& to
                                    SchedulerState* state = nullptr) {
   std::vector<Seen> seen(clients.size());
   if (runner.group().rank() != 0) {
-    run_timed_steps(runner, nullptr, options, nullptr);
+    run_steps(runner, nullptr, options, nullptr);
     return seen;
   }
   Scheduler scheduler(options, tokenizer);
@@ -141,7 +128,7 @@ inline std::vector<Seen> serve_all(StepRunner& runner, const text::Tokenizer& to
   for (const Client& client : clients) {
     last = std::max({last, client.first_step, client.cancelled_at});
   }
-  run_timed_steps(runner, &scheduler, options, [&] {
+  const auto before_step = [&] {
     for (size_t i = 0; i < clients.size(); ++i) {
       if (clients[i].first_step == step) {
         const auto sink = [&seen, &step, i](const SequenceEvent& event) {
@@ -160,7 +147,8 @@ inline std::vector<Seen> serve_all(StepRunner& runner, const text::Tokenizer& to
       if (clients[i].cancelled_at == step) scheduler.cancel(numbers.at(i));
     }
     if (step++ == last) scheduler.drain();
-  });
+  };
+  run_steps(runner, &scheduler, options, before_step, even_clock(options.num_layers));
   if (state != nullptr) *state = scheduler.state();
   return seen;
 }

@@ -94,6 +94,24 @@ CLI::Validator byte_count() {
   return CLI::Validator(read_text, "", "");
 }
 
+template <typename Number, typename IsAllowed>
+std::vector<Number> parse_numbers(const std::string& flag, const std::string& text,
+                                  const std::string& expected, const IsAllowed& is_allowed) {
+  std::vector<Number> numbers;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    Number number = 0;
+    const auto parsed = std::from_chars(at, end, number);
+    const bool is_separated = parsed.ptr == end || *parsed.ptr == ',';
+    check<ConfigError>(parsed.ec == std::errc() && is_separated && is_allowed(number), flag, ": '",
+                       text, "', expected ", expected);
+    numbers.push_back(number);
+    if (parsed.ptr == end) return numbers;
+    at = parsed.ptr + 1;
+  }
+}
+
 }  // namespace
 
 CLI::Validator whole_number(int64_t low, int64_t high) {
@@ -110,37 +128,13 @@ CLI::Validator whole_number(int64_t low, int64_t high) {
 
 std::vector<int64_t> parse_list(const std::string& flag, const std::string& text,
                                 const std::string& expected) {
-  std::vector<int64_t> numbers;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (true) {
-    int64_t number = 0;
-    const auto parsed = std::from_chars(at, end, number);
-    const bool is_separated = parsed.ptr == end || *parsed.ptr == ',';
-    check<ConfigError>(parsed.ec == std::errc() && is_separated && number >= 0, flag, ": '", text,
-                       "', expected ", expected);
-    numbers.push_back(number);
-    if (parsed.ptr == end) return numbers;
-    at = parsed.ptr + 1;
-  }
+  return parse_numbers<int64_t>(flag, text, expected, [](int64_t number) { return number >= 0; });
 }
 
 std::vector<double> parse_rates(const std::string& flag, const std::string& text) {
   constexpr double kLeast = 1e-3, kMost = 1e5;
-  std::vector<double> rates;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (true) {
-    double rate = 0;
-    const auto parsed = std::from_chars(at, end, rate);
-    const bool is_separated = parsed.ptr == end || *parsed.ptr == ',';
-    const bool is_rate = parsed.ec == std::errc() && rate >= kLeast && rate <= kMost;
-    check<ConfigError>(is_separated && is_rate, flag, ": '", text,
-                       "', expected requests a second, 0.001 to 100000, like 0.5,2,8");
-    rates.push_back(rate);
-    if (parsed.ptr == end) return rates;
-    at = parsed.ptr + 1;
-  }
+  return parse_numbers<double>(flag, text, "requests a second, 0.001 to 100000, like 0.5,2,8",
+                               [](double rate) { return rate >= kLeast && rate <= kMost; });
 }
 
 namespace {

@@ -22,12 +22,12 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
 /// Accepts whole numbers from `low` to `high` and nothing else: "expected 1 to 8, got 9".
 CLI::Validator whole_number(int64_t low, int64_t high);
 
-/// Whole numbers from 0 between commas. `expected` says what they are, for the message.
-/// Throws ConfigError naming `flag`.
+/// Whole numbers from 0 between commas, at least one. `expected` says what they are, for the
+/// message. Throws ConfigError naming `flag`.
 std::vector<int64_t> parse_list(const std::string& flag, const std::string& text,
                                 const std::string& expected);
 
-/// Requests a second between commas, each 0.001 to 100,000. Throws ConfigError naming `flag`.
+/// Requests a second between commas, at least one, each 0.001 to 100,000. Throws ConfigError naming `flag`.
 std::vector<double> parse_rates(const std::string& flag, const std::string& text);
 
 /// Adds MODEL, --tp and what all verbs that take a model have, bound to `options`, which must

@@ -50,9 +50,7 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
 
 void copy_synced(const fs::path& from, const fs::path& to) {
   const std::string text = core::read_text_file(from.string(), kMaxBytes);
-  core::AtomicFile file(to.string(), text.size());
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  core::write_file_atomically(to.string(), text);
 }
 
 }  // namespace

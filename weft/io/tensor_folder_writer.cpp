@@ -108,9 +108,7 @@ void TensorFolderWriter::write_index() const {
   const nlohmann::json index = {{"metadata", {{"total_size", total}}},
                                 {"weight_map", std::move(weight_map)}};
   const std::string text = index.dump(2) + "\n";
-  core::AtomicFile file(path_in(folder_, "model.safetensors.index.json"), text.size());
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  core::write_file_atomically(path_in(folder_, "model.safetensors.index.json"), text);
 }
 
 void TensorFolderWriter::write_file(size_t file, uint64_t offset,

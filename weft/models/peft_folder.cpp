@@ -8,7 +8,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -262,9 +261,7 @@ void write_peft_folder(const AdapterSource& adapters, const PeftConfig& config,
                      {"use_dora", false},
                      {"modules_to_save", nullptr}};
   const std::string text = json.dump(2) + "\n";
-  core::AtomicFile file((fs::path(folder) / kPeftConfigName).string(), text.size());
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  core::write_file_atomically((fs::path(folder) / kPeftConfigName).string(), text);
 }
 
 }  // namespace weft::models

@@ -50,6 +50,8 @@ TEST(AtomicFile, WritesAndReplaces) {
   EXPECT_EQ(dir.read("a"), "first");
   save_file(dir.at("a"), std::string(12'345, 'b'));
   EXPECT_EQ(dir.read("a"), std::string(12'345, 'b'));
+  write_file_atomically(dir.at("a"), "in one call");
+  EXPECT_EQ(dir.read("a"), "in one call");
   EXPECT_EQ(dir.num_files(), 1u);
 }
 

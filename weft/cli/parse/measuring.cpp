@@ -31,12 +31,12 @@ void add_bench_flags(CLI::App& app, BenchOptions& options) {
                "also show what a token takes by parts on each rank, and what the machine could do");
 }
 
-// Lists as they were typed.
-struct Lists {
+// Numbers between commas, as they were typed.
+struct TypedLists {
   std::string batches, clients, rates;
 };
 
-void add_load_flags(CLI::App& app, BenchLoadOptions& options, Lists& lists) {
+void add_load_flags(CLI::App& app, BenchLoadOptions& options, TypedLists& lists) {
   serve::LoadOptions& asked = options.asked;
   app.add_option("--url", asked.url,
                  "measure this server of OpenAI's API rather than a model: http://HOST:PORT/v1 or "
@@ -139,7 +139,7 @@ std::optional<BenchOptions> parse_bench(const Args& args) {
   options.model.command = command_of("bench", args);
   options.model.activations = kFastActivations;
   options.load.asked.seed = std::random_device()();
-  Lists lists;
+  TypedLists lists;
   add_running_flags(app, options.model);
   add_exact_flag(app, options.model);
   add_bench_flags(app, options);
@@ -148,7 +148,7 @@ std::optional<BenchOptions> parse_bench(const Args& args) {
   add_load_flags(app, options.load, lists);
   if (!parse_flags(app, args)) return std::nullopt;
   check_for_load(app, args, options.load);
-  if (!lists.batches.empty()) {
+  if (app.count("--batch") > 0) {
     options.batches = parse_counts("--batch", lists.batches, "sequences");
   }
   if (app.count("--clients") > 0) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "weft/cli/output.h"
 #include "weft/core/error.h"
@@ -36,9 +35,7 @@ void save_talk(const std::string& path, const std::vector<text::Message>& messag
     list.push_back({{"role", message.role}, {"content", message.content}});
   }
   const std::string text = core::dump_json({{"messages", list}}) + "\n";
-  core::AtomicFile file(path, text.size());
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  core::write_file_atomically(path, text);
 }
 
 std::vector<text::Message> load_talk(const std::string& path) {

@@ -1,5 +1,4 @@
 #include <filesystem>
-#include <span>
 
 #include "weft/cli/output.h"
 #include "weft/cli/verbs/run.h"
@@ -42,9 +41,7 @@ int run_plot(const PlotVerbOptions& options) {
   // With one run, colours tell training and evaluation apart.
   if (options.runs.size() == 1 && series.size() == 2) series[1].color = 1;
   const std::string svg = train::svg_plot(series, options.plot);
-  core::AtomicFile file(options.out, svg.size());
-  file.write(std::as_bytes(std::span(svg)));
-  file.commit();
+  core::write_file_atomically(options.out, svg);
   return 0;
 }
 

@@ -85,4 +85,10 @@ void AtomicFile::commit() {
   sync_folder_of(path_);
 }
 
+void write_file_atomically(const std::string& path, std::string_view text) {
+  AtomicFile file(path, text.size());
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
 }  // namespace weft::core

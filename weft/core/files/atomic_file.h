@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "weft/core/files/file.h"
 
@@ -43,5 +44,8 @@ class AtomicFile {
   uint64_t written_bytes_ = 0;
   FileDescriptor fd_;
 };
+
+/// Replaces what is at the path, as AtomicFile, by the text. Throws as it does.
+void write_file_atomically(const std::string& path, std::string_view text);
 
 }  // namespace weft::core

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,9 +24,7 @@ namespace {
 using nlohmann::json;
 
 void save(const std::string& folder, const char* name, const std::string& text) {
-  core::AtomicFile file(folder + "/" + name, text.size());
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  core::write_file_atomically(folder + "/" + name, text);
 }
 
 void add_special_ids(json& object, const text::Vocabulary& vocabulary) {

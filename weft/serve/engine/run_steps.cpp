@@ -11,7 +11,7 @@ constexpr std::chrono::milliseconds kMeeting{200};
 }  // namespace
 
 void run_steps(StepRunner& runner, Scheduler* scheduler, const SchedulerOptions& options,
-               const std::function<void()>& before_step) {
+               const std::function<void()>& before_step, const StepClock& clock) {
   while (true) {
     StepPlan plan;
     if (scheduler != nullptr) {
@@ -22,7 +22,8 @@ void run_steps(StepRunner& runner, Scheduler* scheduler, const SchedulerOptions&
     if (plan.ends) return;
     if (plan.is_empty()) continue;
     const std::vector<PartScores> scores = runner.run(plan);
-    if (scheduler != nullptr) scheduler->take(plan, scores, runner.times());
+    if (scheduler == nullptr) continue;
+    scheduler->take(plan, scores, clock ? clock(plan, runner.times()) : runner.times());
   }
 }
 

@@ -31,8 +31,7 @@ void StepPace::note(const StepPlan& plan, const StepTimes& times) {
       ++num_last;
       continue;
     }
-    const int64_t layers = part.is_whole() ? num_layers_ - part.first_layer : part.num_layers;
-    layer_tokens += layers * counted_tokens(std::ssize(part.tokens));
+    layer_tokens += part.layers_of(num_layers_) * counted_tokens(std::ssize(part.tokens));
   }
   if (num_last > 0) take_time(last_seconds_, times.last_tokens);
   if (layer_tokens > 0) take_time(layer_seconds_, times.pieces / static_cast<double>(layer_tokens));

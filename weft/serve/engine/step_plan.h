@@ -41,6 +41,10 @@ struct StepPart {
 
   /// Whether the tokens are read, with this step, by all layers.
   bool is_whole() const { return num_layers == 0; }
+  /// How many layers run in this step, of a model with so many.
+  int64_t layers_of(int64_t model_layers) const {
+    return is_whole() ? model_layers - first_layer : num_layers;
+  }
   /// Whether it reads on where everything before is read, rather than several known tokens.
   bool reads_last() const { return std::ssize(tokens) == 1 + num_guessed; }
 };

@@ -152,9 +152,7 @@ void CheckpointWriter::commit(const std::vector<std::string>& parts) {
     }
   }
   const std::string text = to_text(manifest);
-  core::AtomicFile file(folder_->temporary_path() + "/" + kManifestName, text.size());
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  core::write_file_atomically(folder_->temporary_path() + "/" + kManifestName, text);
   folder_->commit();
   remove_oldest(run_, options_.keep);
 }

@@ -5,7 +5,6 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string_view>
 
 #include "weft/core/error.h"
@@ -62,9 +61,7 @@ const std::string& with_kept_lines(const std::string& path, int64_t last_step) {
     if (metrics.step <= last_step) kept += line;
   });
   if (kept == text) return path;
-  core::AtomicFile file(path, kept.size());
-  file.write(std::as_bytes(std::span(kept)));
-  file.commit();
+  core::write_file_atomically(path, kept);
   return path;
 }
 

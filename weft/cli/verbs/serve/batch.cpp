@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,9 +46,7 @@ class Answers {
   void begin() {
     const std::string lines = std::exchange(kept_, {}).lines;
     if (!is_file()) return;
-    core::AtomicFile file(path_, lines.size());
-    file.write(std::as_bytes(std::span(lines)));
-    file.commit();
+    core::write_file_atomically(path_, lines);
     file_.emplace(path_);
   }
 

@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "weft/cli/output.h"
 #include "weft/cli/streams.h"
@@ -60,9 +59,7 @@ class Measurements {
  private:
   void draw() const {
     const std::string svg = load_chart(report_);
-    core::AtomicFile file(options_.load.chart, svg.size());
-    file.write(std::as_bytes(std::span(svg)));
-    file.commit();
+    core::write_file_atomically(options_.load.chart, svg);
   }
 
   std::string head(const std::string& model) const {

@@ -138,6 +138,15 @@ void stop_guesses_if_alone(const ServedOptions& options, const dist::World& worl
             "sequence");
 }
 
+// Where a pass can't pause between layers, running answers wait for a whole piece of a prompt.
+void tell_if_unpaced(const ServedOptions& options, const dist::World& world,
+                     const serve::SchedulerOptions& scheduler) {
+  if (options.max_slowdown == 0 || scheduler.num_layers > 1 || world.rank() != 0) return;
+  core::log(core::LogLevel::kInfo, options.model.command.front(),
+            ": --max-slowdown has no effect, as this model's passes read a prompt's piece through "
+            "all layers at once");
+}
+
 // Why ranks are lost, as those say it that saw it first. This one may have stood still itself, and
 // then sees only that the others have ended for it.
 std::string reason_of(const std::exception& error) {
@@ -174,6 +183,7 @@ int run_served(const ServedOptions& options, const ModelOptions& model, const di
     scheduler.most_as_alone = runner.most_as_alone();
     scheduler.num_layers = runner.num_layers();
     stop_guesses_if_alone(options, world, scheduler);
+    tell_if_unpaced(options, world, scheduler);
     if (front) front->open(options, session, scheduler);
     serve::run_steps(runner, front ? front->scheduler() : nullptr, scheduler,
                      [&] { front->before_step(); });

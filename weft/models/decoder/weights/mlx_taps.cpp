@@ -51,8 +51,8 @@ bool has_mlx_format(const io::TensorFile& file) {
 
 // Experts one by one are what transformers has. MLX's program for Qwen3-Next takes the norms beside
 // them for transformers', too, whatever the order of taps.
-void check_experts(const ModelConfig& config, const io::TensorFile& file,
-                   const io::TensorMeta& taps) {
+void check_stacked_experts(const ModelConfig& config, const io::TensorFile& file,
+                           const io::TensorMeta& taps) {
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     if (!config.has_experts(layer)) continue;
     const std::string expert =
@@ -87,7 +87,7 @@ bool has_mlx_taps(const ModelConfig& config, const io::TensorFile& file) {
     return false;
   }
   const bool is_mlx = first.shape[2] == 1;
-  if (is_mlx && has_offset && !says_mlx) check_experts(config, file, first);
+  if (is_mlx && has_offset && !says_mlx) check_stacked_experts(config, file, first);
   return is_mlx;
 }
 
