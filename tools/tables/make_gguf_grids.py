@@ -3,7 +3,7 @@
 
 All numbers are read from the package `gguf`, whose quants.py is a published decoder of these types.
 A grid's entry packs the levels of four or eight elements; what a level stands for is a table of
-codes, in which bit 3 of the index is the sign.
+codes, in which the bit above the level is the sign.
 
 Usage: make_gguf_grids.py [OUT.cpp]      needs PyPI: gguf
 """
@@ -25,10 +25,16 @@ GRIDS = [
 ]
 
 
+def levels_of(levels):
+    """How many levels the index of one has: 2 bits, or 3."""
+    return 4 if len(levels) <= 4 else 8
+
+
 def signed(zero, levels):
-    """Codes of eight levels and of the same with a minus; the highest levels may have none."""
-    padded = list(levels) + [0] * (8 - len(levels))
-    return [zero + level for level in padded] + [zero - level for level in padded]
+    """Codes of the levels, as many as an entry's bits have, and of the same with a minus; 16 in all."""
+    padded = list(levels) + [0] * (levels_of(levels) - len(levels))
+    codes = [zero + level for level in padded] + [zero - level for level in padded]
+    return codes + [zero] * (16 - len(codes))
 
 
 def code_tables():
@@ -40,7 +46,8 @@ def code_tables():
     # Elements are eighths; the index's sign is that of the delta of an eighth.
     eighth = 8 * quants.IQ1_S.delta
     shifted = [[int(8 * value + sign * eighth) for value in quants.IQ1_S.grid_map] for sign in (1, -1)]
-    yield "kIq1Codes", [16 + value for half in shifted for value in half + [0] * 5]
+    codes = [16 + value for half in shifted for value in half + [0]]
+    yield "kIq1Codes", codes + [16] * (16 - len(codes))
     yield "kMxfp4Codes", [16 + value for value in quants.MXFP4.kvalues]
 
 

@@ -137,14 +137,18 @@ TEST_P(GgufBlocks, KeepTheirValuesInPanelsOfAboutTheirSize) {
                                 : info().has_float_scales ? kernels::PanelScales::kInt8
                                                           : kernels::PanelScales::kFloat16);
   if (is_power) return;
-  // Bits of a number: codes of 4, 6 or 8, a byte for each scale or offset, one more for their
-  // halves or, with two levels, an eighth for what 256 columns share.
-  const double codes = info().bits <= 4 ? 4 : info().bits <= 6 ? 6 : 8;
+  // Bits of a number: its code or, read as the file has it, its index in a table; a byte for each
+  // scale or offset, one more for their halves or, with two levels, an eighth for what 256 columns
+  // share.
   const double numbers = info().is_symmetric ? 1 : 2,
                group = static_cast<double>(info().group_size);
   const double scales = info().has_float_scales ? 8 / group + 1.0 / 8 : 16 / group;
-  EXPECT_EQ(8 * static_cast<double>(panels.num_bytes()) / (16 * kColumns),
-            codes + numbers * scales);
+  const auto bits_of = [](const PanelMatrix& each) {
+    return 8 * static_cast<double>(each.num_bytes()) / (16 * kColumns);
+  };
+  EXPECT_EQ(bits_of(panels), static_cast<double>(info().bits) + numbers * scales);
+  EXPECT_EQ(bits_of(empty_gguf_panels(GetParam(), kRows, kColumns, 8)),
+            static_cast<double>(info().index_bits()) + numbers * scales);
 }
 
 TEST_P(GgufBlocks, OfARanksRowsAndColumnsEqualTheSliceOfTheWhole) {

@@ -20,12 +20,14 @@ struct GgufBlockInfo {
   /// Blocks of 256 compute scales from two levels, MXFP4's are powers of two: only float32 holds
   /// these. The others keep float16.
   bool has_float_scales;
-  /// Where a block's codes are indices of 4 bits: the 16 codes that they stand for. Null elsewhere.
+  /// Where a block's codes are indices: 16 codes that they stand for, and the bits of an index.
+  /// Null elsewhere.
   const uint8_t* table = nullptr;
+  int64_t table_bits = 4;
 
   at::ScalarType scale_dtype() const { return has_float_scales ? at::kFloat : at::kHalf; }
   /// Bits of what a decoded block has: a code, or an index.
-  int64_t index_bits() const { return table == nullptr ? bits : 4; }
+  int64_t index_bits() const { return table == nullptr ? bits : table_bits; }
   /// Bytes of a one-level block before its codes: scale and offset.
   int64_t header_bytes() const { return dtype == core::Dtype::kMXFP4 ? 1 : is_symmetric ? 2 : 4; }
 };

@@ -6,10 +6,11 @@
 /// (quants.py), out of which tools/tables/make_gguf_grids.py writes them.
 namespace weft::quant {
 
-/// Codes of an affine map by the four bits of an index. Those of IQ2 and IQ3 have a level in bits 0
-/// to 2 of the index and its sign in bit 3; those of IQ1 have the grid's level in bits 0 to 2 and
-/// the sign of an eighth that is added to it in bit 3, and count eighths. The zero point is half of
-/// 2^bits: 8 bits for IQ4, IQ2 and IQ3_XXS, 5 for the others.
+/// Codes of an affine map by an index of four bits, or of three, of which there are eight. Those of
+/// IQ3 have a level in bits 0 to 2 of the index and its sign in bit 3, those of IQ2 a level in bits
+/// 0 and 1 and its sign in bit 2; those of IQ1 have the grid's level in bits 0 and 1 and the sign
+/// of an eighth that is added to it in bit 2, and count eighths. The zero point is half of 2^bits:
+/// 8 bits for IQ4, IQ2 and IQ3_XXS, 5 for the others.
 extern const uint8_t kIq4Codes[16];
 extern const uint8_t kIq2Codes[16];
 extern const uint8_t kIq3XxsCodes[16];

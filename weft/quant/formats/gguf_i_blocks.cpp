@@ -30,13 +30,14 @@ unsigned eight_signs(unsigned seven) {
   return seven | static_cast<unsigned>(std::popcount(seven) % 2) << 7;
 }
 
-// Indices of `count` elements: the grid's levels, `bits` bits each, and a bit of `signs`.
+// Indices of kCount elements: the grid's levels, kBits each, and above them a bit of `signs`. Of
+// levels of four bits the highest is none.
 template <int kCount>
 void set_indices(unsigned levels, unsigned signs, uint8_t* codes) {
-  constexpr int kBits = 16 / kCount;
+  constexpr int kBits = 16 / kCount, kSign = kBits == 2 ? 2 : 3;
   for (int i = 0; i < kCount; ++i) {
     const unsigned level = levels >> (kBits * i) & ((1U << kBits) - 1);
-    codes[i] = static_cast<uint8_t>(level | (signs >> i & 1) << 3);
+    codes[i] = static_cast<uint8_t>(level | (signs >> i & 1) << kSign);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "weft/quant/kernels/avx2_blocks.h"
 #include "weft/quant/kernels/panel_kernel.h"
 #include "weft/quant/kernels/panel_loops.h"
 #include "weft/quant/kernels/streams.h"
@@ -14,7 +15,6 @@ bool runs_here() {
          __builtin_cpu_supports("f16c");
 }
 
-constexpr int kSteps = kBlockColumns / 4;
 // A panel's rows fill two vectors.
 constexpr int kHalves = 2;
 
@@ -22,35 +22,15 @@ __m256 widen_halves(const uint8_t* halves) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
 }
 
-__m256i load(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-}
-
-__m256i low_nibbles(__m256i bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
-__m256i high_nibbles(__m256i bytes) { return low_nibbles(_mm256_srli_epi16(bytes, 4)); }
-
 // Products of nibbles, pairs of columns added: a block's eight stay below 15 * 127 * 2 * 8, which
 // 16 bits hold.
 __m256i add_products(__m256i sums, __m256i nibbles, __m256i x) {
   return _mm256_add_epi16(sums, _mm256_maddubs_epi16(nibbles, x));
 }
 
-// Four steps of codes of 6 bits out of three vectors.
-[[gnu::always_inline]] inline void load_sixes(const uint8_t* from, __m256i* steps) {
-  const __m256i a = load(from), b = load(from + 4 * kPanelRows), c = load(from + 8 * kPanelRows);
-  const __m256i six = _mm256_set1_epi8(63);
-  steps[0] = _mm256_and_si256(a, six);
-  steps[1] = _mm256_and_si256(b, six);
-  steps[2] = _mm256_and_si256(c, six);
-  const __m256i low = _mm256_and_si256(_mm256_srli_epi16(a, 6), _mm256_set1_epi8(3));
-  const __m256i middle = _mm256_and_si256(_mm256_srli_epi16(b, 4), _mm256_set1_epi8(12));
-  const __m256i high = _mm256_and_si256(_mm256_srli_epi16(c, 2), _mm256_set1_epi8(48));
-  steps[3] = _mm256_or_si256(_mm256_or_si256(low, middle), high);
-}
-
 __m256i add_neighbours(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
 
-// What codes are read with: of kTable4, the low and the high half of the code of each index.
+// What codes are read with: of a table, the low and the high half of the code of each index.
 struct CodeTable {
   __m256i low = _mm256_setzero_si256(), high = low;
 
@@ -73,40 +53,45 @@ struct CodeTable {
 // A block's codes of eight rows as products take them, in steps of four columns; those of 8 bits by
 // their low and high halves.
 template <PanelNumbers kNumbers>
-struct Steps {
-  static constexpr bool kHasHalves =
-      kNumbers == PanelNumbers::kCodes8 || kNumbers == PanelNumbers::kTable4;
+class Steps {
+ public:
+  static constexpr bool kIsTable =
+      kNumbers == PanelNumbers::kTable3 || kNumbers == PanelNumbers::kTable4;
+  static constexpr bool kHasHalves = kNumbers == PanelNumbers::kCodes8 || kIsTable;
+  // Codes of which eight steps' pairs would not stay within 16 bits.
+  static constexpr bool kIsLarge =
+      kNumbers == PanelNumbers::kCodes5 || kNumbers == PanelNumbers::kCodes6;
   __m256i low[kSteps], high[kHasHalves ? kSteps : 1];
 
   [[gnu::always_inline]] Steps(const uint8_t* codes, const CodeTable& table) {
-    if constexpr (kNumbers == PanelNumbers::kCodes6) {
-      load_sixes(codes, low);
-      load_sixes(codes + 3 * kPanelRows * kSteps / 2, low + kSteps / 2);
-      return;
-    }
+    if constexpr (kNumbers == PanelNumbers::kCodes8) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kSteps; ++j) {
-      if constexpr (kNumbers == PanelNumbers::kCodes8) {
+      for (int j = 0; j < kSteps; ++j) {
         const __m256i both = load(codes + 4 * kPanelRows * j);
         low[j] = low_nibbles(both);
         high[j] = high_nibbles(both);
-        continue;
       }
-      const __m256i both = load(codes + 4 * kPanelRows * (j % (kSteps / 2)));
-      const __m256i nibbles = j < kSteps / 2 ? low_nibbles(both) : high_nibbles(both);
-      if constexpr (kHasHalves) {
-        low[j] = _mm256_shuffle_epi8(table.low, nibbles);
-        high[j] = _mm256_shuffle_epi8(table.high, nibbles);
-      } else {
-        low[j] = nibbles;
+    } else if constexpr (kNumbers == PanelNumbers::kCodes6) {
+      load_sixes(codes, low);
+      load_sixes(codes + 3 * kPanelRows * kSteps / 2, low + kSteps / 2);
+    } else if constexpr (kNumbers == PanelNumbers::kCodes2) {
+      load_twos(codes, low);
+    } else if constexpr (kNumbers == PanelNumbers::kCodes3 || kNumbers == PanelNumbers::kTable3) {
+      load_twos(codes, low);
+      add_highest<2>(codes + 2 * 4 * kPanelRows, low);
+    } else {
+      load_fours(codes, low);
+      if constexpr (kNumbers == PanelNumbers::kCodes5) {
+        add_highest<4>(codes + 4 * 4 * kPanelRows, low);
       }
     }
+    if constexpr (kIsTable) look_up(table);
   }
 
   // Eight rows' products of steps [kFirst, kFirst + kCount) with a token's block.
   template <int kFirst, int kCount>
   [[gnu::always_inline]] __m256i product(const int8_t* x) const {
-    if constexpr (kNumbers == PanelNumbers::kCodes6) {
+    if constexpr (kIsLarge) {
       // Two steps' pairs stay below 63 * 127 * 2 * 2, which 16 bits hold.
       __m256i sums = _mm256_setzero_si256();
 #pragma GCC unroll 8
@@ -126,6 +111,16 @@ struct Steps {
     }
     if constexpr (!kHasHalves) return add_neighbours(sums);
     return _mm256_add_epi32(add_neighbours(sums), _mm256_slli_epi32(add_neighbours(sixteens), 4));
+  }
+
+ private:
+  // Indices become codes.
+  [[gnu::always_inline]] void look_up(const CodeTable& table) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kSteps; ++j) {
+      high[j] = _mm256_shuffle_epi8(table.high, low[j]);
+      low[j] = _mm256_shuffle_epi8(table.low, low[j]);
+    }
   }
 };
 
@@ -233,7 +228,7 @@ struct Avx2 {
   static void multiply_tile(const Panels& w, const uint8_t* panel, const RoundedInputs& x,
                             int64_t first, const PanelOutputs& y) {
     const PanelForm form = w.form;
-    const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
+    const CodeTable table(Steps<kNumbers>::kIsTable ? form.table : nullptr);
     const int64_t tokens = x.tile_tokens(first), end = w.first_block + w.num_blocks;
     const uint8_t* block = panel + w.shared_bytes() + w.first_block * form.block_bytes();
     int64_t at = first * w.blocks_of_row() + w.first_block * tokens;
@@ -259,7 +254,7 @@ struct Avx2 {
   static void multiply_run(const Panels& w, const PanelRun& run, const RoundedInputs& x,
                            const PanelOutputs& y) {
     const PanelForm form = w.form;
-    const CodeTable table(kNumbers == PanelNumbers::kTable4 ? form.table : nullptr);
+    const CodeTable table(Steps<kNumbers>::kIsTable ? form.table : nullptr);
     const int64_t first = w.first_block, end = first + w.num_blocks;
     const uint8_t* blocks = run.panel + w.shared_bytes() + first * form.block_bytes();
     __m256 totals[kPanels][kHalves] = {};

@@ -80,10 +80,18 @@ void write_pairs_of(const Panels& w, int64_t panel, const BFloat16Parts& to) {
 template <bool kHasLow>
 void unpack_parts(const Panels& w, int64_t panel, const BFloat16Parts& to) {
   switch (w.form.numbers) {
+    case PanelNumbers::kCodes2:
+      return write_pairs_of<PanelNumbers::kCodes2, kHasLow>(w, panel, to);
+    case PanelNumbers::kCodes3:
+      return write_pairs_of<PanelNumbers::kCodes3, kHasLow>(w, panel, to);
     case PanelNumbers::kCodes4:
       return write_pairs_of<PanelNumbers::kCodes4, kHasLow>(w, panel, to);
+    case PanelNumbers::kCodes5:
+      return write_pairs_of<PanelNumbers::kCodes5, kHasLow>(w, panel, to);
     case PanelNumbers::kCodes6:
       return write_pairs_of<PanelNumbers::kCodes6, kHasLow>(w, panel, to);
+    case PanelNumbers::kTable3:
+      return write_pairs_of<PanelNumbers::kTable3, kHasLow>(w, panel, to);
     case PanelNumbers::kTable4:
       return write_pairs_of<PanelNumbers::kTable4, kHasLow>(w, panel, to);
     default:

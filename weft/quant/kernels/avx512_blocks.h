@@ -55,6 +55,43 @@ struct Block {
   steps[3] = _mm512_and_si512(choose(15, lower, _mm512_srli_epi16(c, 2)), six);
 }
 
+/// Eight steps of two bits out of two vectors.
+[[gnu::always_inline]] static inline void load_twos(const uint8_t* from, __m512i* steps) {
+  const __m512i two = _mm512_set1_epi8(3);
+#pragma GCC unroll 2
+  for (int v = 0; v < 2; ++v) {
+    const __m512i four = _mm512_loadu_si512(from + 64 * v);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      steps[4 * v + j] = _mm512_and_si512(_mm512_srli_epi16(four, 2 * j), two);
+    }
+  }
+}
+
+/// Eight steps of four bits out of four vectors.
+[[gnu::always_inline]] static inline void load_fours(const uint8_t* from, __m512i* steps) {
+  constexpr int kHalf = kSteps / 2;
+  const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+  for (int j = 0; j < kHalf; ++j) {
+    const __m512i both = _mm512_loadu_si512(from + 64 * j);
+    steps[j] = _mm512_and_si512(both, low);
+    steps[j + kHalf] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+  }
+}
+
+/// Adds each step's bit kBit, out of a vector that has one of each.
+template <int kBit>
+[[gnu::always_inline]] static inline void add_highest(const uint8_t* from, __m512i* steps) {
+  const __m512i bits = _mm512_loadu_si512(from);
+#pragma GCC unroll 8
+  for (int j = 0; j < kSteps; ++j) {
+    const __m512i own =
+        j < kBit ? _mm512_slli_epi16(bits, kBit - j) : _mm512_srli_epi16(bits, j - kBit);
+    steps[j] = choose(1 << kBit, own, steps[j]);
+  }
+}
+
 /// A block's codes of kNumbers, a byte each; `table` is PanelForm's.
 template <PanelNumbers kNumbers>
 [[gnu::always_inline]] static inline void load_codes(const uint8_t* from, const uint8_t* table,
@@ -65,15 +102,16 @@ template <PanelNumbers kNumbers>
   } else if constexpr (kNumbers == PanelNumbers::kCodes6) {
     load_sixes(from, codes);
     load_sixes(from + 3 * 64, codes + kHalf);
+  } else if constexpr (kNumbers == PanelNumbers::kCodes2) {
+    load_twos(from, codes);
+  } else if constexpr (kNumbers == PanelNumbers::kCodes3 || kNumbers == PanelNumbers::kTable3) {
+    load_twos(from, codes);
+    add_highest<2>(from + 2 * 64, codes);
   } else {
-    const __m512i low = _mm512_set1_epi8(15);
-    for (int j = 0; j < kHalf; ++j) {
-      const __m512i both = _mm512_loadu_si512(from + 64 * j);
-      codes[j] = _mm512_and_si512(both, low);
-      codes[j + kHalf] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-    }
+    load_fours(from, codes);
+    if constexpr (kNumbers == PanelNumbers::kCodes5) add_highest<4>(from + 4 * 64, codes);
   }
-  if constexpr (kNumbers == PanelNumbers::kTable4) {
+  if constexpr (kNumbers == PanelNumbers::kTable3 || kNumbers == PanelNumbers::kTable4) {
     const __m512i by_index =
         _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
     for (int j = 0; j < kSteps; ++j) codes[j] = _mm512_shuffle_epi8(by_index, codes[j]);

@@ -13,12 +13,16 @@ inline constexpr int64_t kBlockColumns = 32;
 /// Blocks of a row that share a number where scales are kInt8.
 inline constexpr int64_t kSharedBlocks = 8;
 
-/// What a matrix in panels is made of: codes of 4, 6 or 8 bits with scales, 4 bits that stand for
+/// What a matrix in panels is made of: codes of 2 to 8 bits with scales, 3 or 4 bits that stand for
 /// codes of 8 by a table, or plain numbers.
 enum class PanelNumbers : uint8_t {
+  kCodes2,
+  kCodes3,
   kCodes4,
+  kCodes5,
   kCodes6,
   kCodes8,
+  kTable3,
   kTable4,
   kBFloat16,
   kShortBFloat16,
@@ -39,20 +43,34 @@ struct PanelForm {
   PanelScales scales = PanelScales::kFloat16;
   /// Scales of a row in a block: 1, or 2 for groups of half a block.
   int64_t groups = 1;
-  /// Of kTable4: 16 codes by index, which live as long as the program.
+  /// Of kTable3 and kTable4: 16 codes by index, which live as long as the program.
   const uint8_t* table = nullptr;
 
-  [[gnu::always_inline]] bool is_dense() const {
-    return numbers != PanelNumbers::kCodes4 && numbers != PanelNumbers::kCodes6 &&
-           numbers != PanelNumbers::kCodes8 && numbers != PanelNumbers::kTable4;
-  }
+  [[gnu::always_inline]] bool is_dense() const { return numbers >= PanelNumbers::kBFloat16; }
   /// Bits of one code or number.
   [[gnu::always_inline]] int64_t bits() const {
-    if (numbers == PanelNumbers::kFloat32) return 32;
-    if (numbers == PanelNumbers::kShortBFloat16) return 12;
-    if (is_dense()) return 16;
-    if (numbers == PanelNumbers::kCodes6) return 6;
-    return numbers == PanelNumbers::kCodes8 ? 8 : 4;
+    switch (numbers) {
+      case PanelNumbers::kCodes2:
+        return 2;
+      case PanelNumbers::kCodes3:
+      case PanelNumbers::kTable3:
+        return 3;
+      case PanelNumbers::kCodes4:
+      case PanelNumbers::kTable4:
+        return 4;
+      case PanelNumbers::kCodes5:
+        return 5;
+      case PanelNumbers::kCodes6:
+        return 6;
+      case PanelNumbers::kCodes8:
+        return 8;
+      case PanelNumbers::kShortBFloat16:
+        return 12;
+      case PanelNumbers::kFloat32:
+        return 32;
+      default:
+        return 16;
+    }
   }
   /// Bytes of a panel's scales, or offsets, of one group.
   [[gnu::always_inline]] int64_t scale_bytes() const {
@@ -77,9 +95,11 @@ struct PanelForm {
 ///
 /// A block of codes is, for each group, kPanelRows scales and as many offsets if it has any, then
 /// the codes in steps of four columns: byte 4 * row + column. With 4 bits a byte holds a code of
-/// step j and, in its upper half, one of step j + 4. With 6 bits three steps lie so, then the next
-/// three for the second half of the columns; the bytes' two highest bits are a fourth step's
-/// lowest, middle and highest two bits.
+/// step j and, in its upper half, one of step j + 4; with 2 bits one of four neighbouring steps,
+/// the first in the lowest bits. With 3 and 5 bits the lower 2 or 4 lie so, and behind them bytes
+/// with the highest bit of each step, that of step j at bit j. With 6 bits three steps lie so, then
+/// the next three for the second half of the columns; the bytes' two highest bits are a fourth
+/// step's lowest, middle and highest two bits.
 ///
 /// A block of plain numbers goes by pairs of columns: of bfloat16 a row's two numbers side by side,
 /// row after row; of others the first column's rows, then the second's. Numbers of kShortBFloat16

@@ -54,10 +54,18 @@ template <class Loops, bool kIs16>
 void multiply_any(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,
                   const PanelOutputs& y) {
   switch (w.form.numbers) {
+    case PanelNumbers::kCodes2:
+      return multiply_numbers<Loops, PanelNumbers::kCodes2, kIs16>(w, first, count, x, y);
+    case PanelNumbers::kCodes3:
+      return multiply_numbers<Loops, PanelNumbers::kCodes3, kIs16>(w, first, count, x, y);
     case PanelNumbers::kCodes4:
       return multiply_numbers<Loops, PanelNumbers::kCodes4, kIs16>(w, first, count, x, y);
+    case PanelNumbers::kCodes5:
+      return multiply_numbers<Loops, PanelNumbers::kCodes5, kIs16>(w, first, count, x, y);
     case PanelNumbers::kCodes6:
       return multiply_numbers<Loops, PanelNumbers::kCodes6, kIs16>(w, first, count, x, y);
+    case PanelNumbers::kTable3:
+      return multiply_numbers<Loops, PanelNumbers::kTable3, kIs16>(w, first, count, x, y);
     case PanelNumbers::kTable4:
       return multiply_numbers<Loops, PanelNumbers::kTable4, kIs16>(w, first, count, x, y);
     default:

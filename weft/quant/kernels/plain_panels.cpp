@@ -93,10 +93,19 @@ Four codes_of(const PanelForm& form, const uint8_t* codes, int64_t step) {
   constexpr int64_t kStepBytes = 4 * kPanelRows;
   if (form.numbers == PanelNumbers::kCodes6) return six_of(codes, step);
   if (form.numbers == PanelNumbers::kCodes8) return four_of(codes + kStepBytes * step, 0, 255);
-  const uint8_t* place = codes + kStepBytes * (step % 4);
-  const int shift = step < 4 ? 0 : 4;
-  if (form.table == nullptr) return four_of(place, shift, 15);
-  const auto code = [&](int i) { return static_cast<float>(form.table[place[i] >> shift & 15]); };
+  const bool is_by_two = form.bits() < 4;
+  const int low_bits = is_by_two ? 2 : 4;
+  const int64_t vector = is_by_two ? step / 4 : step % 4;
+  const int shift = static_cast<int>(is_by_two ? step % 4 * 2 : step / 4 * 4);
+  Four four = four_of(codes + kStepBytes * vector, shift, (1 << low_bits) - 1);
+  if (form.bits() % 2 != 0) {
+    const uint8_t* highest = codes + kStepBytes * (is_by_two ? 2 : 4);
+    four += static_cast<float>(1 << low_bits) * four_of(highest, static_cast<int>(step), 1);
+  }
+  if (form.table == nullptr) return four;
+  const auto code = [&](int i) {
+    return static_cast<float>(form.table[static_cast<size_t>(four[i])]);
+  };
   return Four{code(0), code(1), code(2), code(3)};
 }
 

@@ -142,9 +142,9 @@ PanelMatrix empty_gguf_panels(Dtype dtype, int64_t out, int64_t in, int64_t acti
                     "quant.empty_gguf_panels: activations of ", activation_bits,
                     " bits, expected 8 or 16");
   const GgufBlockInfo& info = gguf_block_info(dtype);
-  PanelMatrix made = empty_panels(
-      out, in,
-      coded_form({info.bits, info.group_size, !info.is_symmetric, panel_scales(info), info.table}));
+  PanelMatrix made = empty_panels(out, in,
+                                  coded_form({info.bits, info.group_size, !info.is_symmetric,
+                                              panel_scales(info), info.table, info.index_bits()}));
   made.activation_bits = activation_bits;
   return made;
 }

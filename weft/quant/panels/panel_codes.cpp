@@ -29,9 +29,48 @@ RowCodes read_sixes(const uint8_t* steps) {
   return codes;
 }
 
-// Two codes in a byte.
-bool are_nibbles(PanelNumbers numbers) {
-  return numbers == PanelNumbers::kCodes4 || numbers == PanelNumbers::kTable4;
+// How codes of 2 to 5 bits lie: steps of `low_bits` bits in bytes, then bytes of highest bits.
+struct SplitCodes {
+  explicit SplitCodes(PanelNumbers numbers) {
+    const kernels::PanelForm form{numbers};
+    low_bits = form.bits() < 4 ? 2 : 4;
+    has_highest = form.bits() > low_bits;
+  }
+  // Where column `i` of a block has its lower bits, from a row's first code on.
+  size_t byte(size_t i) const {
+    const size_t step = i / 4;
+    return (low_bits == 2 ? step / 4 : step % 4) * kStepBytes + i % 4;
+  }
+  size_t shift(size_t i) const { return low_bits == 2 ? i / 4 % 4 * 2 : i / kHalfBlock * 4; }
+  size_t highest_byte(size_t i) const { return static_cast<size_t>(low_bits) * kStepBytes + i % 4; }
+
+  int64_t low_bits;
+  bool has_highest;
+};
+
+RowCodes read_split(const SplitCodes& places, const uint8_t* steps) {
+  RowCodes codes;
+  const int low = (1 << places.low_bits) - 1;
+  for (size_t i = 0; i < kBlockColumns; ++i) {
+    int code = steps[places.byte(i)] >> places.shift(i) & low;
+    if (places.has_highest) {
+      code |= (steps[places.highest_byte(i)] >> (i / 4) & 1) << places.low_bits;
+    }
+    codes[i] = static_cast<uint8_t>(code);
+  }
+  return codes;
+}
+
+void write_split(const RowCodes& codes, const SplitCodes& places, uint8_t* steps) {
+  const int64_t vectors = places.low_bits + (places.has_highest ? 1 : 0);
+  for (int64_t v = 0; v < vectors; ++v) std::memset(steps + v * kStepBytes, 0, 4);
+  const int low = (1 << places.low_bits) - 1;
+  for (size_t i = 0; i < kBlockColumns; ++i) {
+    steps[places.byte(i)] |= static_cast<uint8_t>((codes[i] & low) << places.shift(i));
+    if (!places.has_highest) continue;
+    const int highest = codes[i] >> places.low_bits & 1;
+    steps[places.highest_byte(i)] |= static_cast<uint8_t>(highest << (i / 4));
+  }
 }
 
 void write_sixes(const RowCodes& codes, uint8_t* steps) {
@@ -54,30 +93,17 @@ RowCodes read_affine_codes(const uint8_t* packed, int64_t bits) {
 
 RowCodes read_panel_codes(const uint8_t* steps, PanelNumbers numbers) {
   if (numbers == PanelNumbers::kCodes6) return read_sixes(steps);
-  const bool is_4 = are_nibbles(numbers);
+  if (numbers != PanelNumbers::kCodes8) return read_split(SplitCodes(numbers), steps);
   RowCodes codes;
-  for (int64_t i = 0; i < (is_4 ? kHalfBlock : kBlockColumns); ++i) {
-    const uint8_t byte = steps[i / 4 * 4 * kPanelRows + i % 4];
-    codes[static_cast<size_t>(i)] = is_4 ? byte & 15 : byte;
-    if (is_4) codes[static_cast<size_t>(i + kHalfBlock)] = byte >> 4;
-  }
+  for (size_t i = 0; i < kBlockColumns; ++i) codes[i] = steps[i / 4 * kStepBytes + i % 4];
   return codes;
 }
 
 void write_panel_codes(const RowCodes& codes, PanelNumbers numbers, uint8_t* steps) {
   if (numbers == PanelNumbers::kCodes6) return write_sixes(codes, steps);
-  if (numbers == PanelNumbers::kCodes8) {
-    for (int64_t i = 0; i < kBlockColumns; i += 4) {
-      std::memcpy(steps + i * kPanelRows, codes.data() + i, 4);
-    }
-    return;
-  }
-  for (int64_t i = 0; i < kHalfBlock; i += 4) {
-    uint32_t low = 0, high = 0;
-    std::memcpy(&low, codes.data() + i, 4);
-    std::memcpy(&high, codes.data() + i + kHalfBlock, 4);
-    const uint32_t both = low | high << 4;
-    std::memcpy(steps + i * kPanelRows, &both, 4);
+  if (numbers != PanelNumbers::kCodes8) return write_split(codes, SplitCodes(numbers), steps);
+  for (int64_t i = 0; i < kBlockColumns; i += 4) {
+    std::memcpy(steps + i * kPanelRows, codes.data() + i, 4);
   }
 }
 

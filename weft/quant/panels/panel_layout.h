@@ -60,7 +60,7 @@ struct PanelView {
 };
 
 /// Whether `w` can be kept so: rows of whole blocks of kBlockColumns, and quant groups of half a
-/// block or of whole ones. Codes of 2 and 3 bits become 4, those of 5 become 6.
+/// block or of whole ones. Codes keep their bits, but those of 7 become 8.
 /// Scales that are products of a small number and one of 256 columns, as in GGUF's K-quants, are
 /// kept as such (find_two_levels), others in their type.
 bool fits_panels(const AffineTensor& w);

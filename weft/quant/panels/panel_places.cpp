@@ -13,9 +13,24 @@ using kernels::PanelNumbers;
 namespace {
 
 PanelNumbers numbers_of(const CodedNumbers& numbers) {
-  if (numbers.table != nullptr) return PanelNumbers::kTable4;
-  if (numbers.bits <= 4) return PanelNumbers::kCodes4;
-  return numbers.bits <= 6 ? PanelNumbers::kCodes6 : PanelNumbers::kCodes8;
+  if (numbers.table != nullptr) {
+    return numbers.index_bits <= 3 ? PanelNumbers::kTable3 : PanelNumbers::kTable4;
+  }
+  switch (numbers.bits) {
+    case 1:
+    case 2:
+      return PanelNumbers::kCodes2;
+    case 3:
+      return PanelNumbers::kCodes3;
+    case 4:
+      return PanelNumbers::kCodes4;
+    case 5:
+      return PanelNumbers::kCodes5;
+    case 6:
+      return PanelNumbers::kCodes6;
+    default:
+      return PanelNumbers::kCodes8;
+  }
 }
 
 }  // namespace

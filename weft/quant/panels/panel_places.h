@@ -29,8 +29,9 @@ struct CodedNumbers {
   int64_t group_size = 0;
   bool has_offsets = false;
   kernels::PanelScales scales = kernels::PanelScales::kFloat16;
-  /// 16 codes that indices of 4 bits stand for (PanelForm::table), or null.
+  /// 16 codes that indices of so many bits stand for (PanelForm::table), or null.
   const uint8_t* table = nullptr;
+  int64_t index_bits = 4;
 };
 
 /// The form that holds them with the fewest bits.
