@@ -15,6 +15,7 @@
 #include "weft/core/json.h"
 #include "weft/grammar/schema_apart.h"
 #include "weft/grammar/schema_object.h"
+#include "weft/grammar/source_text.h"
 
 namespace weft::grammar {
 namespace {
@@ -270,13 +271,17 @@ json parse_schema(const std::string& text) {
   }
 }
 
-// Schemas of a structural tag stand in members of this name.
-void check_schemas_in(const json& value, std::vector<SchemaPattern>& patterns) {
+// Sources of a structural tag stand in members of these names.
+void check_sources_in(const json& value, std::vector<SchemaPattern>& patterns) {
   for (const auto& [name, child] : value.items()) {
     if (value.is_object() && name == "json_schema") {
       std::ranges::move(Walk(child).run(), std::back_inserter(patterns));
+    } else if (value.is_object() && name == "pattern" && child.is_string()) {
+      check_regex(child.get<std::string>());
+    } else if (value.is_object() && name == "grammar" && child.is_string()) {
+      check_gbnf(child.get<std::string>());
     } else if (child.is_structured()) {
-      check_schemas_in(child, patterns);
+      check_sources_in(child, patterns);
     }
   }
 }
@@ -290,7 +295,7 @@ std::vector<SchemaPattern> check_schema(const std::string& text) {
 
 std::vector<SchemaPattern> check_tag(const std::string& text) {
   std::vector<SchemaPattern> patterns;
-  check_schemas_in(parse_schema(text), patterns);
+  check_sources_in(parse_schema(text), patterns);
   return patterns;
 }
 

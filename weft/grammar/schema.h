@@ -19,7 +19,8 @@ struct SchemaPattern {
 /// only who compiles them knows whether they can be kept to.
 std::vector<SchemaPattern> check_schema(const std::string& text);
 
-/// The same of each schema in a structural tag.
+/// The same of each schema in a structural tag, whose regular expressions and grammars are checked
+/// as those of source_text.h are.
 std::vector<SchemaPattern> check_tag(const std::string& text);
 
 }  // namespace weft::grammar

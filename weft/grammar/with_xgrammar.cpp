@@ -49,6 +49,17 @@ void LogMessageImpl(const std::string& /*file*/, int /*lineno*/, int level,
 }  // namespace xgrammar
 
 namespace weft::grammar {
+
+// What texts of a source may be made of.
+struct TokensOfSource {
+  // Special tokens that a structural tag names: the members "token" of its formats.
+  std::set<int64_t> named = {};
+  // What holds is JSON, or has no control characters either.
+  bool is_json = true;
+
+  bool operator==(const TokensOfSource& other) const = default;
+};
+
 namespace {
 
 // Between tokens of JSON: enough for any indentation, and an end to it.
@@ -61,22 +72,23 @@ bool has_control(std::string_view bytes) {
   return std::ranges::any_of(bytes, [](unsigned char c) { return c < 0x20 && c != '\n'; });
 }
 
-// Special tokens that a structural tag names: the members "token" of its formats.
-void add_tokens(const nlohmann::json& format, std::set<int64_t>& tokens) {
+void add_format(const nlohmann::json& format, TokensOfSource& tokens) {
   if (!format.is_structured()) return;
-  const bool is_token = format.is_object() && format.value("type", nlohmann::json()) == "token";
-  if (is_token && format.contains("token") && format["token"].is_number_integer()) {
-    tokens.insert(format["token"].get<int64_t>());
+  const auto type = format.is_object() ? format.value("type", nlohmann::json()) : nlohmann::json();
+  if (type == "token" && format.contains("token") && format["token"].is_number_integer()) {
+    tokens.named.insert(format["token"].get<int64_t>());
   }
+  if (type == "grammar") tokens.is_json = false;
   for (const auto& [name, child] : format.items()) {
-    if (name != "json_schema") add_tokens(child, tokens);
+    if (name != "json_schema") add_format(child, tokens);
   }
 }
 
-std::set<int64_t> tokens_of(const Source& source) {
-  std::set<int64_t> tokens;
+TokensOfSource tokens_of(const Source& source) {
+  TokensOfSource tokens;
+  if (source.form == Form::kRegex || source.form == Form::kEbnf) tokens.is_json = false;
   if (source.form != Form::kStructuralTag) return tokens;
-  add_tokens(nlohmann::json::parse(source.text, nullptr, false), tokens);
+  add_format(nlohmann::json::parse(source.text, nullptr, false), tokens);
   return tokens;
 }
 
@@ -177,21 +189,21 @@ struct Compiler::Impl {
   text::Tokenizer tokenizer;
   int64_t vocab_size;
   std::mutex mutex = {};
-  /// Of any text, of JSON, and of the last structural tag that names tokens, which are `named`.
+  /// Of any text, of JSON, and of the last structural tag that names tokens, which are `of_tag`.
   std::array<std::optional<xgrammar::TokenizerInfo>, 3> infos = {};
-  std::set<int64_t> named = {};
+  TokensOfSource of_tag = {};
   /// The last ones, the newest first.
   std::deque<std::pair<Source, std::shared_ptr<const Grammar>>> kept = {};
 
   const xgrammar::TokenizerInfo& tokenizer_info(const Source& source) {
-    const bool is_json = source.form != Form::kRegex && source.form != Form::kEbnf;
-    const std::set<int64_t> tokens = tokens_of(source);
-    auto& info = infos[tokens.empty() ? (is_json ? 1 : 0) : 2];
-    if (!tokens.empty() && tokens != named) info.reset();
+    const TokensOfSource tokens = tokens_of(source);
+    const bool has_named = !tokens.named.empty();
+    auto& info = infos[has_named ? 2 : (tokens.is_json ? 1 : 0)];
+    if (has_named && tokens != of_tag) info.reset();
     if (!info) {
-      std::vector<std::string> texts = texts_of(tokenizer, vocab_size, is_json);
-      name_special(tokens, texts);
-      if (!tokens.empty()) named = tokens;
+      std::vector<std::string> texts = texts_of(tokenizer, vocab_size, tokens.is_json);
+      name_special(tokens.named, texts);
+      if (has_named) of_tag = tokens;
       info.emplace(texts, xgrammar::VocabType::RAW, static_cast<int>(vocab_size),
                    ends_of(tokenizer, vocab_size));
     }

@@ -29,11 +29,13 @@ const std::vector<Tool>& tag_tools() {
 
 // A token for each byte, an end, and the family's marks as special tokens.
 struct TagGrammar {
-  TagGrammar(ToolFormat format, bool has_special, ToolChoice choice, bool reasons = false)
+  // `words`: of the answer, of which with kNone there is nothing else.
+  TagGrammar(ToolFormat format, bool has_special, ToolChoice choice, bool reasons = false,
+             const grammar::Source* words = nullptr)
       : options({.format = format,
                  .parses_calls = true,
                  .begins_in_reasoning = reasons,
-                 .begins_in_calls = true,
+                 .begins_in_calls = choice.kind == ToolChoice::Kind::kRequired,
                  .functions = {"f", "g"},
                  .parameters = {tag_tools()[0].parameters, ""}}) {
     text::Vocabulary vocabulary;
@@ -59,10 +61,14 @@ struct TagGrammar {
     vocabulary.kinds.resize(vocabulary.tokens.size(), text::TokenKind::kControl);
     vocabulary.eos = 256;
     const auto tokenizer = text::Tokenizer::make(vocabulary, "test");
-    TagOptions tag_options{{marks.begin(), marks.end()}, reasons};
+    const bool has_tools = choice.kind != ToolChoice::Kind::kNone;
+    TagOptions tag_options{
+        {marks.begin(), marks.end()}, reasons, words == nullptr ? "" : format_of(*words)};
     grammar::Compiler compiler(tokenizer, static_cast<int64_t>(vocabulary.tokens.size()));
-    grammar = compiler.compile({grammar::Form::kStructuralTag,
-                                structural_tag_of(format, tag_tools(), choice, tag_options)});
+    grammar =
+        compiler.compile({grammar::Form::kStructuralTag,
+                          structural_tag_of(format, has_tools ? tag_tools() : std::vector<Tool>(),
+                                            choice, tag_options)});
   }
 
   // Up to which byte the grammar takes the text, in which marks are tokens; npos where it takes all
@@ -181,6 +187,45 @@ TEST_F(ToolTag, LetsTheModelThinkFirst) {
         harmony.takes("<|channel|>analysis<|message|>Hm < 1<|end|><|start|>assistant<|channel|>"
                       "commentary to=functions.g <|constrain|>json<|message|>{}"),
         std::string::npos);
+  }
+}
+
+// Words of a form come behind the reasoning, and beside calls where there are tools.
+TEST_F(ToolTag, HoldsWordsBehindReasoningAndBesideCalls) {
+  const ToolChoice none = {ToolChoice::Kind::kNone, "", true}, any = {};
+  const grammar::Source schema = {grammar::Form::kJsonSchema, R"({"type": "integer"})"};
+  const grammar::Source ebnf = {grammar::Form::kEbnf, "root ::= \"a\\ta\""};
+  const grammar::Source regex = {grammar::Form::kRegex, "a{2}"};
+  for (const auto& [words, text] : {std::pair(schema, "12"), {ebnf, "a\ta"}, {regex, "aa"}}) {
+    const TagGrammar grammar(ToolFormat::kHermes, false, none, true, &words);
+    EXPECT_EQ(grammar.takes(core::join("Hm.</think>\n\n", text)), std::string::npos) << text;
+    EXPECT_EQ(grammar.takes("Hm.</think>\n\nx"), 13U);
+    EXPECT_EQ(answer_of(grammar.options, core::join("Hm.</think>\n\n", text)),
+              core::join("Hm.|", text, "|"));
+  }
+  const std::string object = "{\"text\": \"a\", \"count\": 1}";
+  for (const bool reasons : {true, false}) {
+    const std::string head = reasons ? "Hm.</think>" : "";
+    const TagGrammar hermes(ToolFormat::kHermes, false, any, reasons, &schema);
+    EXPECT_EQ(hermes.takes(head + "12"), std::string::npos);
+    EXPECT_EQ(hermes.takes(head + "<tool_call>\n{\"name\": \"f\", \"arguments\": " + object +
+                           "}\n</tool_call>"),
+              std::string::npos);
+    EXPECT_EQ(hermes.takes(head + "I"), head.size());
+  }
+  for (const bool has_special : {true, false}) {
+    const TagGrammar harmony(ToolFormat::kHarmony, has_special, any, false, &schema);
+    const std::string thought = "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant";
+    const std::string told = "<|channel|>final<|message|>12";
+    EXPECT_EQ(harmony.takes(thought + told), std::string::npos);
+    EXPECT_EQ(harmony.takes(told), std::string::npos);
+    EXPECT_EQ(answer_of(harmony.options, thought + told), "Hm|12|");
+    EXPECT_EQ(harmony.takes(thought +
+                            "<|channel|>commentary to=functions.f "
+                            "<|constrain|>json<|message|>" +
+                            object),
+              std::string::npos);
+    EXPECT_EQ(harmony.takes("12"), 0U);
   }
 }
 

@@ -118,19 +118,31 @@ AnswerParser::Options Completions::parsing_of(const CompletionRequest& request) 
   return parsing;
 }
 
-// Calls that have to come, or whose arguments have to keep to their schemas.
-void Completions::add_tool_grammar(CompletionRequest& request) const {
+// Grammars that hold in a part of the answer: calls that have to come, or whose arguments have to
+// keep to their schemas, and words behind reasoning or beside calls.
+void Completions::add_structural_tag(CompletionRequest& request) const {
+  std::optional<grammar::Source>& grammar = request.options.grammar;
   const bool is_required = request.tool_choice.kind == ToolChoice::Kind::kRequired;
+  const bool has_tools = !request.tools.empty();
   const bool is_strict =
       tool_format_ == ToolFormat::kHermes && std::ranges::any_of(request.tools, &Tool::is_strict);
-  if (request.tools.empty() || (!is_required && !is_strict)) return;
-  if (request.options.grammar) {
-    throw ApiError::invalid("tool_choice", "beside another grammar, expected one; leave it out");
+  if (!grammar && !(has_tools && (is_required || is_strict))) return;
+  if (request.options.ignores_end) {
+    throw ApiError::invalid("ignore_eos", "with tools whose calls end; leave one of them out");
   }
-  const bool begins_in_reasoning = is_required && parsing_of(request).begins_in_reasoning;
-  request.options.grammar = {grammar::Form::kStructuralTag,
-                             structural_tag_of(tool_format_, request.tools, request.tool_choice,
-                                               {special_marks_, begins_in_reasoning})};
+  TagOptions options{special_marks_, parsing_of(request).begins_in_reasoning, ""};
+  if (grammar && !is_required) {
+    const bool is_whole = !has_tools && !options.begins_in_reasoning;
+    if (is_whole && tool_format_ != ToolFormat::kHarmony) return;
+    if (has_tools && !has_marked_calls(tool_format_)) {
+      throw ApiError::invalid(request.grammar_field,
+                              "beside tools, whose calls this model writes without a mark, "
+                              "expected tool_choice none or required; leave one of them out");
+    }
+    options.words = format_of(*grammar);
+  }
+  grammar = {grammar::Form::kStructuralTag,
+             structural_tag_of(tool_format_, request.tools, request.tool_choice, options)};
 }
 
 std::vector<Completions::Tokens> Completions::prompts_of(const CompletionRequest& request) const {
@@ -183,12 +195,16 @@ void Completions::answer(CompletionRequest request, const std::shared_ptr<HttpRe
 void Completions::answer_as(std::unique_ptr<ReplyForm> form, CompletionRequest request,
                             const std::shared_ptr<HttpReply>& reply) {
   warn_unknown(request.unknown);
+  if (request.has_effort && model_.chat_template &&
+      !model_.chat_template->mentions("reasoning_effort")) {
+    warn_unknown({"reasoning_effort"});
+  }
   check_biases(request.options.generate.sampler);
   const int64_t most = request.is_chat ? model_.scheduler->options().context : kCompletionTokens;
   request.options.generate.max_tokens = request.max_tokens.value_or(most);
   if (request.is_chat) {
     request.options.spelled = spelled_;
-    add_tool_grammar(request);
+    add_structural_tag(request);
   }
   Job job = job_of(std::move(form), request, reply);
   request.options.grammar ? submit_with_grammar(std::move(job), request.grammar_field, reply)

@@ -51,7 +51,7 @@ class Completions {
   Tokens chat_prompt(const CompletionRequest& request) const;
   AnswerParser::Options parsing_of(const CompletionRequest& request) const;
   void note_marks();
-  void add_tool_grammar(CompletionRequest& request) const;
+  void add_structural_tag(CompletionRequest& request) const;
   std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
   void check_biases(const generate::SamplerOptions& options) const;
   std::string text_of(const PromptInput& input) const;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/grammar/grammar.h"
 #include "weft/text/chat_template.h"
 
 namespace weft::serve {
@@ -67,9 +68,20 @@ struct ToolChoice {
 struct TagOptions {
   /// Special tokens among the family's marks, and their ids: texts can't stand for them.
   std::vector<std::pair<std::string, int64_t>> special = {};
-  /// The prompt has begun the reasoning, which comes before calls.
+  /// The prompt has begun the reasoning, which comes before calls and words.
   bool begins_in_reasoning = false;
+  /// xgrammar's format of an answer's words; empty: they are free.
+  std::string words = {};
 };
+
+/// Whether a tool may be called.
+bool is_meant(const Tool& tool, const ToolChoice& choice);
+
+/// Whether the family's calls begin with a mark, so that they can be told from words of any form.
+bool has_marked_calls(ToolFormat format);
+
+/// xgrammar's format, as it stands in a structural tag, of what a grammar allows.
+std::string format_of(const grammar::Source& source);
 
 /// The format that a template's own words show; kHermes where they show none.
 ToolFormat tool_format_of(const text::ChatTemplate& chat_template);
@@ -79,8 +91,9 @@ ToolFormat tool_format_of(const text::ChatTemplate& chat_template);
 std::vector<text::Message> with_tools_in_words(const std::vector<text::Message>& messages,
                                                const std::vector<Tool>& tools);
 
-/// A structural tag of xgrammar for what an answer may be: with kRequired calls alone, otherwise
-/// any text whose calls are of these tools.
+/// A structural tag of xgrammar for what an answer may be: with kRequired calls alone; otherwise,
+/// where options.words is given, words of this form or, if there are tools, calls; or else any text
+/// whose calls are of these tools.
 std::string structural_tag_of(ToolFormat format, const std::vector<Tool>& tools,
                               const ToolChoice& choice, const TagOptions& options = {});
 

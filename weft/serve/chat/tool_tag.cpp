@@ -30,9 +30,11 @@ Frame frame_of(ToolFormat format, const std::string& name) {
   }
 }
 
+constexpr const char* kAnyObject = R"({"type": "object", "additionalProperties": true})";
+
 // Arguments that need not keep to their schema are any object.
 std::string schema_of(const Tool& tool, bool is_held) {
-  if (!is_held) return R"({"type": "object", "additionalProperties": true})";
+  if (!is_held) return kAnyObject;
   return tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters;
 }
 
@@ -135,6 +137,15 @@ class TagWriter {
                       "]}");
   }
 
+  /// Words, where a mark says that they are told.
+  std::string words(const std::string& format) const {
+    if (family_.form != CallForm::kChannels) return format;
+    std::vector<std::string> parts;
+    add_text("<|channel|>final<|message|>", parts);
+    parts.push_back(format);
+    return sequence_of({maybe_analysis(), sequence_of(parts)});
+  }
+
   /// harmony's reasoning, which may come before a call.
   std::string maybe_analysis() const {
     std::vector<std::string> parts;
@@ -186,10 +197,6 @@ class TagWriter {
   const TagOptions& options_;
 };
 
-bool is_meant(const Tool& tool, const ToolChoice& choice) {
-  return choice.name.empty() || choice.name == tool.name;
-}
-
 // Calls alone, as the family writes them.
 std::string marked_calls(const ToolFamily& family, const std::vector<Tool>& tools,
                          const ToolChoice& choice, const TagOptions& options) {
@@ -238,22 +245,59 @@ std::string after_reasoning(const ToolFamily& family, const TagOptions& options,
   return sequence_of(parts);
 }
 
+bool is_plain(ToolFormat format) {
+  return format == ToolFormat::kHermes || format == ToolFormat::kLlama ||
+         format == ToolFormat::kMistral;
+}
+
+std::string calls_alone(ToolFormat format, const std::vector<Tool>& tools, const ToolChoice& choice,
+                        const TagOptions& options) {
+  return is_plain(format) ? plain_calls(format, tools, choice)
+                          : marked_calls(tool_family(format), tools, choice, options);
+}
+
 }  // namespace
+
+bool is_meant(const Tool& tool, const ToolChoice& choice) {
+  return choice.name.empty() || choice.name == tool.name;
+}
+
+bool has_marked_calls(ToolFormat format) {
+  return format != ToolFormat::kLlama && format != ToolFormat::kMistral;
+}
+
+std::string format_of(const grammar::Source& source) {
+  switch (source.form) {
+    case grammar::Form::kJsonObject:
+      return core::join(R"({"type": "json_schema", "json_schema": )", kAnyObject, "}");
+    case grammar::Form::kJsonSchema:
+      return core::join(R"({"type": "json_schema", "json_schema": )", source.text, "}");
+    case grammar::Form::kRegex:
+      return core::join(R"({"type": "regex", "pattern": )", core::dump_json(source.text), "}");
+    case grammar::Form::kEbnf:
+      return core::join(R"({"type": "grammar", "grammar": )", core::dump_json(source.text), "}");
+    case grammar::Form::kStructuralTag:
+      break;
+  }
+  core::fail<core::InternalError>("serve: a structural tag inside another");
+}
 
 std::string structural_tag_of(ToolFormat format, const std::vector<Tool>& tools,
                               const ToolChoice& choice, const TagOptions& options) {
   const ToolFamily& family = tool_family(format);
-  const bool is_plain = format == ToolFormat::kHermes || format == ToolFormat::kLlama ||
-                        format == ToolFormat::kMistral;
-  std::string calls;
-  if (choice.kind != ToolChoice::Kind::kRequired) {
-    calls = triggered_calls(format, tools, choice);
+  const bool is_required = choice.kind == ToolChoice::Kind::kRequired;
+  std::string whole;
+  if (is_required) {
+    whole = calls_alone(format, tools, choice, options);
+  } else if (!options.words.empty()) {
+    whole = TagWriter(family, options).words(options.words);
+    if (!tools.empty()) whole = one_of({calls_alone(format, tools, choice, options), whole});
   } else {
-    calls = is_plain ? plain_calls(format, tools, choice)
-                     : marked_calls(family, tools, choice, options);
-    if (options.begins_in_reasoning) calls = after_reasoning(family, options, calls);
+    whole = triggered_calls(format, tools, choice);
   }
-  return core::join(R"({"type": "structural_tag", "format": )", calls, "}");
+  const bool is_held = is_required || !options.words.empty();
+  if (is_held && options.begins_in_reasoning) whole = after_reasoning(family, options, whole);
+  return core::join(R"({"type": "structural_tag", "format": )", whole, "}");
 }
 
 }  // namespace weft::serve
