@@ -168,6 +168,17 @@ TEST(Batch, AnswersInOrderWhatEachRequestGetsAloneAndGoesOnAfterASignal) {
   EXPECT_NE(again.err.find("answers.jsonl"), std::string::npos) << again.err;
 }
 
+// However many are asked at once, none is refused because others wait.
+TEST(Batch, RefusesNoneForItsOwnOthers) {
+  const TempDir dir;
+  std::string lines;
+  for (int i = 0; i < 200; ++i) lines += core::join("{\"prompt\": [", i, "], \"max_tokens\": 1}\n");
+  const auto result =
+      cli::weft({"batch", "-i", dir.write("many", lines), "--parallel", "64", "-c", "8"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "weft batch: 200 of 200 requests answered, 0 refused\n");
+}
+
 // Past the end of texts there is only the context that ends an answer.
 TEST(Batch, AnswersUntilTheContextIsFullWhereThereIsNoLimit) {
   const TempDir dir;

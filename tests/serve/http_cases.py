@@ -301,7 +301,8 @@ def streamed_pieces(server, body):
 def check_stops(server, failures):
     """A text ends right before a stop, wherever tokens and bytes are cut."""
     for said, stop, left in [("one, two, three", "o, th", "one, tw"), ("naïve café crème", "é c", "naïve caf"),
-                             ("日本🙂語🙃", "🙃", "日本🙂語"), ("日本🙂語🙃", "never", "日本🙂語🙃"), ("aaab", "ab", "aa")]:
+                             ("日本🙂語🙃", "🙃", "日本🙂語"), ("日本🙂語🙃", "never", "日本🙂語🙃"), ("aaab", "ab", "aa"),
+                             ("aaab", "bc", "aaab")]:
         body = {"prompt": "Say:", "grammar": f'root ::= "{said}"', "stop": [stop], "temperature": 0, "max_tokens": 60}
         choice = server.ask_json(COMPLETE, body)["choices"][0]
         failures.expect(f"{said!r} until {stop!r}", (choice["text"], choice["finish_reason"]) == (left, "stop"), left, choice)

@@ -58,11 +58,12 @@ SequenceRequest request_of(int64_t prompt, int64_t first, int64_t tokens) {
   return request;
 }
 
-// A scheduler and a model of two layers that always says the same, by an even clock.
+// A scheduler and a model that always says the same, by an even clock.
 class Paced {
  public:
   explicit Paced(const SchedulerOptions& options)
-      : scheduler_(options, text::Tokenizer::make(testing::byte_vocabulary(), "test")) {}
+      : clock_(test::even_clock(options.num_layers)),
+        scheduler_(options, text::Tokenizer::make(testing::byte_vocabulary(), "test")) {}
 
   void submit(const SequenceRequest& request) {
     scheduler_.submit({{request, [](const SequenceEvent&) {}}});
@@ -80,7 +81,7 @@ class Paced {
 
  private:
   nn::Largest likeliest_{1, 65};
-  StepClock clock_ = test::even_clock(2);
+  StepClock clock_;
   Scheduler scheduler_;
 };
 
@@ -144,15 +145,16 @@ TEST(Scheduler, ReadsAShortPromptBesideALongOne) {
 // Of which not a position counts as read until all layers have run.
 TEST(Scheduler, CountsTheMemoryOfAPieceThatHasBegun) {
   SchedulerOptions options = paced_options();
+  options.num_layers = 64;
   options.kv_pieces = 8;
   Paced paced(options);
-  paced.submit(request_of(115, 0, 20));
-  EXPECT_EQ(text_of(paced.step()), "0:0+115! 0 stored");
-  paced.submit(request_of(896, 20, 4));
-  for (int i = 0; i < 12; ++i) paced.step();
-  EXPECT_EQ(text_of(paced.step()), "0:127+1! 1:768+128[0+1] 0 stored");
+  paced.submit(request_of(120, 0, 400));
+  EXPECT_EQ(text_of(paced.step()), "0:0+120! 0 stored");
+  paced.submit(request_of(640, 20, 4));
+  for (int i = 0; i < 263; ++i) paced.step();
+  EXPECT_EQ(text_of(paced.step()), "0:383+1! 1:512+128[7+1] 0 stored");
   EXPECT_EQ(paced.num_preempted(), 0) << "there is room for 8 pieces";
-  EXPECT_EQ(text_of(paced.step()), "0:128+1! 0 stored");
+  EXPECT_EQ(text_of(paced.step()), "0:384+1! 0 stored");
   EXPECT_EQ(paced.num_preempted(), 1);
 }
 

@@ -98,6 +98,18 @@ CompletionRequest read_chat(const std::string& members) {
   return read_chat_request(json::parse(text), text);
 }
 
+TEST(CompletionRequest, GivesTemplatesTheEffortBesideOtherNames) {
+  const auto names = [](const std::string& members) { return read_chat(members).template_names; };
+  const std::string effort = R"("reasoning_effort": "low")";
+  EXPECT_EQ(names(effort), "{" + effort + "}");
+  EXPECT_EQ(names(effort + R"(, "chat_template_kwargs": {})"), "{" + effort + "}");
+  EXPECT_EQ(names(effort + R"(, "chat_template_kwargs": {"b": 1, "a": 2})"),
+            "{" + effort + R"(, "b": 1, "a": 2})");
+  const std::string own = R"({"reasoning_effort": "high"})";
+  EXPECT_EQ(names(effort + ", \"chat_template_kwargs\": " + own), own);
+  EXPECT_FALSE(read_chat(R"("seed": -1)").seed) << "vLLM's way to say that there is none";
+}
+
 TEST(CompletionRequest, ReadsGrammarsInTheOrderOfTheirText) {
   const auto grammar = [](const std::string& members) {
     return *read_chat(members).options.grammar;
@@ -108,11 +120,17 @@ TEST(CompletionRequest, ReadsGrammarsInTheOrderOfTheirText) {
   EXPECT_EQ(grammar(R"("response_format": {"type": "json_schema", "json_schema": {"schema": )" +
                     schema + "}}"),
             (grammar::Source{grammar::Form::kJsonSchema, schema}));
-  EXPECT_EQ(grammar(R"("structured_outputs": {"json": )" + schema + "}"),
-            (grammar::Source{grammar::Form::kJsonSchema, schema}));
   EXPECT_EQ(grammar(R"("structured_outputs": {"regex": "a+"})"),
             (grammar::Source{grammar::Form::kRegex, "a+"}));
   EXPECT_EQ(grammar(R"("grammar": "root ::= \"a\"")").form, grammar::Form::kEbnf);
+  EXPECT_EQ(grammar(R"("structured_outputs": {"choice": ["a", "\"b"]})"),
+            (grammar::Source{grammar::Form::kEbnf, R"(root ::= "a" | "\"b")"}));
+  for (const std::string other : {R"("response_format": {"type": "json_object", "schema": )",
+                                  R"("structured_outputs": {"json": )"}) {
+    EXPECT_EQ(grammar(other + schema + "}"), (grammar::Source{grammar::Form::kJsonSchema, schema}));
+  }
+  EXPECT_EQ(grammar("\"json_schema\": " + schema),
+            (grammar::Source{grammar::Form::kJsonSchema, schema}));
   EXPECT_FALSE(read_chat(R"("response_format": {"type": "text"})").options.grammar);
   const auto refused = [](const std::string& members) {
     return refusal([&] { read_chat(members); });
@@ -126,8 +144,11 @@ TEST(CompletionRequest, ReadsGrammarsInTheOrderOfTheirText) {
   EXPECT_EQ(refused(R"("grammar": "x", "ignore_eos": true)"),
             "400 ignore_eos ignore_eos: with a grammar, whose texts end; leave one of them out");
   EXPECT_EQ(refused(R"("structured_outputs": {"xml": 1})"),
-            "400 structured_outputs.xml structured_outputs.xml: unknown, expected json, regex or "
-            "grammar");
+            "400 structured_outputs.xml structured_outputs.xml: unknown, expected json, regex, "
+            "grammar or choice");
+  EXPECT_EQ(refused(R"("structured_outputs": {"choice": []})"),
+            "400 structured_outputs.choice structured_outputs.choice: no text, expected at least "
+            "one");
 }
 
 TEST(CompletionRequest, ReadsToolsAndTheirCalls) {
@@ -210,8 +231,13 @@ TEST(CompletionRequest, RefusesWrongValuesByTheNameOfTheField) {
 
 TEST(CompletionRequest, RefusesWhatWouldChangeTheAnswer) {
   const std::string end = ": not supported by this server; leave it out";
-  for (const auto& [name, value] : std::vector<std::pair<std::string, json>>{
-           {"functions", {1, 2}}, {"modalities", {"audio", "text"}}}) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, json>>{{"functions", {1, 2}},
+                                                 {"modalities", {"audio", "text"}},
+                                                 {"guided_json", {{"type", "object"}}},
+                                                 {"min_tokens", 3},
+                                                 {"stop_token_ids", {2}},
+                                                 {"continue_final_message", true}}) {
     EXPECT_EQ(chat_refusal({{name, value}}), "400 " + name + " " + name + end);
   }
   const auto complete = [](const json& more) {
@@ -276,6 +302,9 @@ TEST(ResponseRequest, BecomesAChat) {
   EXPECT_EQ(chat.tool_choice.name, "f");
   EXPECT_EQ(chat.unknown, std::vector<std::string>{"best"});
   EXPECT_EQ(full.echo.at("metadata").at("k"), "v");
+  EXPECT_EQ(
+      read_response(R"("input": "a", "reasoning": {"effort": "low"})").completion.template_names,
+      R"({"reasoning_effort": "low"})");
   const std::string schema = R"({"type": "object", "properties": {"z": {}, "a": {}}})";
   EXPECT_EQ(read_response(R"("input": "a", "text": {"format": {"type": "json_schema", "schema": )" +
                           schema + "}}")
@@ -290,11 +319,12 @@ TEST(ResponseRequest, RefusesByItsNameWhatIsNotDone) {
   const std::string end = ": not supported by this server; leave it out";
   for (const std::string member :
        {R"("previous_response_id": "resp_1")", R"("conversation": "c")", R"("background": true)",
-        R"("truncation": "auto")", R"("reasoning": {"effort": "low"})",
-        R"("include": ["message.output_text.logprobs"])"}) {
+        R"("truncation": "auto")", R"("include": ["message.output_text.logprobs"])"}) {
     const std::string name = member.substr(1, member.find('"', 1) - 1);
     EXPECT_EQ(refused(R"("input": "a", )" + member), "400 " + name + " " + name + end);
   }
+  EXPECT_EQ(refused(R"("input": "a", "reasoning": {"effort": "low", "summary": "auto"})"),
+            "400 reasoning.summary reasoning.summary: not supported, expected effort alone");
   EXPECT_EQ(refused(""), "400 input input: missing, expected a text or a list");
   EXPECT_EQ(refused(R"("input": [{"type": "item_reference", "id": "x"}])"),
             "400 input[0].type input[0].type: got 'item_reference', expected message, "

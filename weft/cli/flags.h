@@ -27,7 +27,8 @@ CLI::Validator whole_number(int64_t low, int64_t high);
 std::vector<int64_t> parse_list(const std::string& flag, const std::string& text,
                                 const std::string& expected);
 
-/// Requests a second between commas, at least one, each 0.001 to 100,000. Throws ConfigError naming `flag`.
+/// Requests a second between commas, at least one, each 0.001 to 100,000. Throws ConfigError naming
+/// `flag`.
 std::vector<double> parse_rates(const std::string& flag, const std::string& text);
 
 /// Adds MODEL, --tp and what all verbs that take a model have, bound to `options`, which must

@@ -117,10 +117,8 @@ class Decoder : public CausalLM, public ReadsEach, public ReadsByLayers, public 
 
   std::unique_ptr<LayeredRead> begin_read(const at::Tensor& ids_BT, nn::KvCache& cache) override {
     auto* const pass = dynamic_cast<PassByBlocks*>(&passes_->best_for(&cache));
-    core::check<core::ConfigError>(
-        pass != nullptr,
-        "models.CausalLM: a pass that can't stop between layers, expected one that can; read the "
-        "tokens with forward");
+    core::check<core::ConfigError>(pass != nullptr, "models.CausalLM: a pass that can't stop ",
+                                   "between layers; read the tokens with forward");
     PassContext context = context_of(ids_BT, &cache);
     const nn::PlaceScope scope(context.place);
     const at::Tensor x_BTD = embed(ids_BT, context);

@@ -48,6 +48,7 @@ Answer::Answer(const CompletionRequest& request, std::unique_ptr<ReplyForm> form
       is_chat_(request.is_chat),
       is_stream_(request.is_stream),
       tells_logprobs_(request.options.generate.num_logprobs >= 0),
+      is_parallel_(request.tool_choice.is_parallel),
       num_choices_(static_cast<size_t>(request.num_choices)) {}
 
 std::vector<uint64_t> Answer::start(const std::vector<std::string>& first_texts, const Usage& usage,
@@ -58,6 +59,7 @@ std::vector<uint64_t> Answer::start(const std::vector<std::string>& first_texts,
   parsers_.resize(first_texts.size(), AnswerParser(context_.parsing));
   last_token_.resize(first_texts.size(), start_);
   num_drawn_.resize(first_texts.size());
+  num_calls_.resize(first_texts.size());
   for (Choice& choice : choices_) choice.tells_logprobs = tells_logprobs_;
   auto numbers = submit();
   begin(first_texts);
@@ -128,6 +130,8 @@ Choice Answer::news_of(size_t choice, const SequenceEvent& event) {
     news.text += piece.content;
     news.reasoning += piece.reasoning;
     for (text::ToolCall& call : piece.calls) {
+      if (!call.name.empty()) ++num_calls_[choice];
+      if (!is_parallel_ && num_calls_[choice] > 1) continue;
       if (!call.name.empty() && call.id.empty()) call.id = random_call_id();
       news.calls.push_back(std::move(call));
     }
@@ -143,11 +147,20 @@ void Answer::send(size_t choice, const Choice& news) {
   reply_->write(form_->stream_news(choice, news));
 }
 
+// What the client has of it, by the worst of its choices.
+SequenceEnd Answer::end_of_all() const {
+  for (const SequenceEnd end : {SequenceEnd::kFailed, SequenceEnd::kCancelled}) {
+    const auto has_it = [end](const Choice& choice) { return choice.end == end; };
+    if (std::ranges::any_of(choices_, has_it)) return end;
+  }
+  return *choices_.front().end;
+}
+
 void Answer::finish() {
   usage_.num_drawn = std::accumulate(num_drawn_.begin(), num_drawn_.end(), int64_t{0});
   context_.metrics.add_request({form_->id(), context_.request_id, usage_.num_prompt,
                                 usage_.num_reused, usage_.num_drawn, first_token_seconds_,
-                                core::seconds_since(start_), name_of(*choices_.front().end)});
+                                core::seconds_since(start_), name_of(end_of_all())});
   is_stream_ ? finish_stream() : finish_whole();
 }
 

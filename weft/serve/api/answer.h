@@ -47,6 +47,7 @@ class Answer {
   void note_token(size_t choice);
   Choice news_of(size_t choice, const SequenceEvent& event);
   void send(size_t choice, const Choice& news);
+  SequenceEnd end_of_all() const;
   void finish();
   void finish_stream();
   void finish_whole();
@@ -55,6 +56,8 @@ class Answer {
   std::shared_ptr<HttpReply> reply_;
   Context context_;
   bool is_chat_, is_stream_, tells_logprobs_;
+  /// False: of a model's calls the first is told alone.
+  bool is_parallel_;
   /// Of each prompt.
   size_t num_choices_;
   Clock::time_point start_ = Clock::now();
@@ -65,6 +68,8 @@ class Answer {
   /// Of each choice: when its last token came, and how many it has.
   std::vector<Clock::time_point> last_token_;
   std::vector<int64_t> num_drawn_;
+  /// Of each choice: calls that have begun.
+  std::vector<size_t> num_calls_;
   /// Of the choice that got one first.
   std::optional<double> first_token_seconds_;
   Usage usage_;

@@ -26,16 +26,22 @@ constexpr size_t kMostStopBytes = 256;
 constexpr int64_t kMostChoices = 8;
 constexpr int64_t kMostTokens = INT32_MAX;
 constexpr size_t kMostBiases = 4096;
+constexpr size_t kMostOptions = 1024;
+constexpr const char* kEffort = "reasoning_effort";
 
 // What clients send that changes no answer here.
 constexpr std::array kWithoutEffect = {
     "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"};
 // What would change an answer in a way that this server doesn't know, but for these values.
-const std::array<std::pair<const char*, json>, 2>& unsupported() {
-  static const std::array<std::pair<const char*, json>, 2> table = {{
-      {"functions", nullptr},
-      {"modalities", {"text"}},
-  }};
+const std::vector<std::pair<const char*, json>>& unsupported() {
+  static const std::vector<std::pair<const char*, json>> table = {
+      {"add_generation_prompt", true}, {"continue_final_message", false},
+      {"functions", nullptr},          {"guided_choice", nullptr},
+      {"guided_grammar", nullptr},     {"guided_json", nullptr},
+      {"guided_regex", nullptr},       {"min_tokens", 0},
+      {"modalities", {"text"}},        {"n_predict", -1},
+      {"stop_token_ids", nullptr},
+  };
   return table;
 }
 
@@ -79,6 +85,8 @@ void read_sampler(Fields& fields, CompletionRequest& request) {
   sampler.top_k = std::max<int64_t>(0, fields.integer("top_k", -1, kMostTokens).value_or(0));
   read_penalties(fields, sampler);
   request.seed = fields.integer("seed", INT64_MIN, INT64_MAX);
+  // vLLM's and llama-server's way to say that there is none.
+  if (request.seed == -1) request.seed.reset();
 }
 
 void read_stops(Fields& fields, CompletionRequest& request) {
@@ -107,14 +115,19 @@ std::string ordered(const std::string& text, const std::vector<std::string>& pat
   return member_text(text, path).value_or(core::dump_json(value));
 }
 
-// What OpenAI's API calls it.
+// What OpenAI's API calls it; a json_object with a schema is llama-server's.
 std::optional<grammar::Source> read_response_format(Fields& fields, const std::string& text) {
   const json* const format = fields.get("response_format");
   if (format == nullptr) return std::nullopt;
   Fields of_format(*format, "response_format");
   const std::string type = of_format.string("type").value_or("");
   if (type == "text") return std::nullopt;
-  if (type == "json_object") return grammar::Source{grammar::Form::kJsonObject, ""};
+  if (type == "json_object") {
+    const json* const schema = of_format.get("schema");
+    if (schema == nullptr) return grammar::Source{grammar::Form::kJsonObject, ""};
+    return grammar::Source{grammar::Form::kJsonSchema,
+                           ordered(text, {"response_format", "schema"}, *schema)};
+  }
   if (type != "json_schema") {
     throw ApiError::invalid(
         "response_format.type",
@@ -130,11 +143,26 @@ std::optional<grammar::Source> read_response_format(Fields& fields, const std::s
       ordered(text, {"response_format", "json_schema", "schema"}, named->at("schema"))};
 }
 
+// In GBNF, whose texts are quoted as those of JSON.
+std::string one_of(const std::vector<std::string>& texts) {
+  if (texts.empty()) {
+    throw ApiError::invalid("structured_outputs.choice", "no text, expected at least one");
+  }
+  std::string rule = "root ::= ";
+  for (const std::string& text : texts) {
+    rule += (&text == texts.data() ? "" : " | ") + core::dump_json(text);
+  }
+  return rule;
+}
+
 // What vLLM and llama-server call it.
 std::vector<grammar::Source> read_other_grammars(Fields& fields, const std::string& text) {
   std::vector<grammar::Source> sources;
   if (const auto ebnf = fields.string("grammar")) {
     sources.push_back({grammar::Form::kEbnf, *ebnf});
+  }
+  if (const json* const schema = fields.get("json_schema")) {
+    sources.push_back({grammar::Form::kJsonSchema, ordered(text, {"json_schema"}, *schema)});
   }
   const json* const outputs = fields.get("structured_outputs");
   if (outputs == nullptr) return sources;
@@ -151,10 +179,13 @@ std::vector<grammar::Source> read_other_grammars(Fields& fields, const std::stri
   if (const auto ebnf = of_outputs.string("grammar")) {
     sources.push_back({grammar::Form::kEbnf, *ebnf});
   }
+  if (of_outputs.get("choice") != nullptr) {
+    sources.push_back({grammar::Form::kEbnf, one_of(of_outputs.strings("choice", kMostOptions))});
+  }
   const auto unknown = of_outputs.unknown();
   if (!unknown.empty()) {
     throw ApiError::invalid("structured_outputs." + unknown.front(),
-                            "unknown, expected json, regex or grammar");
+                            "unknown, expected json, regex, grammar or choice");
   }
   return sources;
 }
@@ -178,6 +209,9 @@ void read_common(Fields& fields, const std::string& text, CompletionRequest& req
   request.model = fields.string("model").value_or("");
   request.num_choices = fields.integer("n", 1, kMostChoices).value_or(1);
   request.max_tokens = fields.integer("max_tokens", 1, kMostTokens);
+  if (const auto most = fields.integer("max_completion_tokens", 1, kMostTokens)) {
+    request.max_tokens = most;
+  }
   read_sampler(fields, request);
   read_stops(fields, request);
   read_stream(fields, request);
@@ -228,6 +262,25 @@ text::Message read_message(const json& message, size_t index) {
   return read;
 }
 
+// chat_template_kwargs, and reasoning_effort, which is a name of templates, too.
+void read_template_names(Fields& fields, const std::string& text, CompletionRequest& request) {
+  const json* const names = fields.get("chat_template_kwargs");
+  if (names != nullptr && !names->is_object()) {
+    throw ApiError::invalid("chat_template_kwargs", "expected an object");
+  }
+  if (names != nullptr) request.template_names = ordered(text, {"chat_template_kwargs"}, *names);
+  const auto effort = fields.string(kEffort);
+  request.has_effort = effort.has_value();
+  if (!effort || (names != nullptr && names->contains(kEffort))) return;
+  const std::string others =
+      request.template_names.empty()
+          ? "}"
+          : request.template_names.substr(request.template_names.find('{') + 1);
+  const bool is_alone = names == nullptr || names->empty();
+  request.template_names =
+      core::join("{\"", kEffort, "\": ", core::dump_json(*effort), is_alone ? "" : ", ", others);
+}
+
 }  // namespace
 
 CompletionRequest read_chat_request(const json& body, const std::string& text) {
@@ -235,9 +288,6 @@ CompletionRequest read_chat_request(const json& body, const std::string& text) {
   request.is_chat = true;
   Fields fields(body);
   read_common(fields, text, request);
-  if (const auto most = fields.integer("max_completion_tokens", 1, kMostTokens)) {
-    request.max_tokens = most;
-  }
   const json* const messages = fields.get("messages");
   const bool is_list = messages != nullptr && messages->is_array();
   if (!is_list || messages->empty() || messages->size() > kMostMessages) {
@@ -248,11 +298,7 @@ CompletionRequest read_chat_request(const json& body, const std::string& text) {
     request.messages.push_back(read_message((*messages)[i], i));
   }
   read_tools(fields, text, request);
-  const json* const names = fields.get("chat_template_kwargs");
-  if (names != nullptr && !names->is_object()) {
-    throw ApiError::invalid("chat_template_kwargs", "expected an object");
-  }
-  if (names != nullptr) request.template_names = ordered(text, {"chat_template_kwargs"}, *names);
+  read_template_names(fields, text, request);
   const auto top = fields.integer("top_logprobs", 0, generate::kMostLogprobs);
   const bool tells_logprobs = fields.boolean("logprobs").value_or(false);
   if (top && !tells_logprobs) throw ApiError::invalid("top_logprobs", "needs logprobs: true");

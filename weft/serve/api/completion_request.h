@@ -27,6 +27,8 @@ struct CompletionRequest {
   std::vector<Tool> tools;
   ToolChoice tool_choice;
   std::string template_names;
+  /// Whether reasoning_effort is among these, which not every template knows.
+  bool has_effort = false;
   /// Of a completion; each gets num_choices answers.
   std::vector<PromptInput> prompts;
   /// The answer's text begins with the prompt's.

@@ -95,7 +95,8 @@ void check_parameters(const CompletionRequest& request) {
   const bool is_required = request.tool_choice.kind == ToolChoice::Kind::kRequired;
   for (size_t i = 0; i < request.tools.size(); ++i) {
     const Tool& tool = request.tools[i];
-    if (tool.parameters.empty() || (!is_required && !tool.is_strict)) continue;
+    const bool is_held = is_required ? is_meant(tool, request.tool_choice) : tool.is_strict;
+    if (tool.parameters.empty() || !is_held) continue;
     try {
       grammar::check_schema(tool.parameters);
     } catch (const core::ConfigError& error) {

@@ -130,7 +130,10 @@ bool RunningSequence::take_token(int64_t token, int64_t context, SequenceEvent& 
   event.text = step.text;
   if (step.verdict == generate::Verdict::kStop) {
     event.end = SequenceEnd::kStop;
-    event.token.reset();
+    // A token that ends the text is no part of it.
+    if (step.text.empty()) event.token.reset();
+    // What could have begun a stop text hasn't.
+    event.text += stream_.finish();
     return true;
   }
   const bool is_full = num_read_ >= context;

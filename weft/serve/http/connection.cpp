@@ -299,7 +299,8 @@ class Connection {
       } else {
         exchange.changed().expires_after(shared_->options.ping_period);
         const auto [error] = co_await exchange.changed().async_wait(kWaits);
-        if (!error && exchange.is_stream()) exchange.add_piece(": ping\n\n");
+        const bool is_quiet = !error && exchange.is_stream() && !exchange.has_ended();
+        if (is_quiet) exchange.add_piece(": ping\n\n");
       }
     }
     co_return false;

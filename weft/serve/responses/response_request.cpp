@@ -29,7 +29,6 @@ const std::vector<std::pair<const char*, json>>& unsupported_fields() {
       {"n", 1},
       {"previous_response_id", nullptr},
       {"prompt", nullptr},
-      {"reasoning", json::object()},
       {"top_logprobs", 0},
       {"truncation", "disabled"},
   };
@@ -55,6 +54,10 @@ constexpr std::array kShared = {"model",
                                 "stop",
                                 "presence_penalty",
                                 "frequency_penalty",
+                                "repetition_penalty",
+                                "repeat_penalty",
+                                "repeat_last_n",
+                                "ignore_eos",
                                 "logit_bias",
                                 "chat_template_kwargs"};
 
@@ -182,6 +185,19 @@ std::string chat_format(Fields& fields, const std::string& text) {
          written(text, {"text", "format", "schema"}, *schema) + "}}";
 }
 
+// As a chat's reasoning_effort; empty: none.
+std::string chat_effort(Fields& fields) {
+  const json* const given = fields.get("reasoning");
+  if (given == nullptr) return "";
+  Fields of_reasoning(*given, "reasoning");
+  const auto effort = of_reasoning.string("effort");
+  const auto unknown = of_reasoning.unknown();
+  if (!unknown.empty()) {
+    throw ApiError::invalid("reasoning." + unknown.front(), "not supported, expected effort alone");
+  }
+  return effort ? core::dump_json(*effort) : "";
+}
+
 // A chat's tool has all but the type in a member of its own.
 std::string chat_tool(const json& tool, const std::string& text, const std::string& where) {
   Fields fields(tool, where);
@@ -237,6 +253,7 @@ std::string chat_text(Fields& fields, const std::string& text) {
   if (const auto most = fields.integer("max_output_tokens", 1, kMostOutputTokens)) {
     add("max_tokens", core::join(*most));
   }
+  add("reasoning_effort", chat_effort(fields));
   add("response_format", chat_format(fields, text));
   add("tools", chat_tools(fields, text));
   const json choice = chat_tool_choice(fields);

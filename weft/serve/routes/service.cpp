@@ -76,8 +76,8 @@ const std::vector<Service::Route>& Service::routes() {
   return table;
 }
 
-Service::Service(AccessOptions access, bool has_page, bool logs_json)
-    : access_(std::move(access)), has_page_(has_page), metrics_(logs_json) {}
+Service::Service(AccessOptions access, bool has_page, bool logs_json, size_t most_unread)
+    : access_(std::move(access)), has_page_(has_page), metrics_(logs_json), reader_(most_unread) {}
 
 void Service::open(ServedModel model) {
   auto completions = std::make_unique<Completions>(std::move(model), metrics_);

@@ -19,8 +19,12 @@ namespace weft::serve {
 /// while a scheduler runs on another.
 class Service {
  public:
-  /// `has_page`: also answers with the chat page, at /. `logs_json`: as Metrics.
-  Service(AccessOptions access, bool has_page, bool logs_json);
+  /// Requests that wait to be read, whose bodies may each be as long as the server allows.
+  static constexpr size_t kMostUnread = 64;
+
+  /// `has_page`: also answers with the chat page, at /. `logs_json`: as Metrics. Where more than
+  /// `most_unread` requests wait to be read, further ones get 429.
+  Service(AccessOptions access, bool has_page, bool logs_json, size_t most_unread = kMostUnread);
 
   /// Answers a request, now or later; never throws. Clients' texts, which may be long, are read on
   /// a thread of the service, one request after the other.
@@ -41,8 +45,6 @@ class Service {
  private:
   using Reply = std::shared_ptr<HttpReply>;
   struct Route;
-  /// Requests that wait to be read, whose bodies may each be as long as the server allows.
-  static constexpr size_t kMostUnread = 64;
   static const std::vector<Route>& routes();
 
   std::optional<HttpAnswer> page(const HttpRequest& request) const;
@@ -71,7 +73,7 @@ class Service {
   std::unique_ptr<Completions> completions_;
   std::string fault_;
   /// Reads requests; ends before what it uses.
-  Worker reader_{kMostUnread};
+  Worker reader_;
 };
 
 }  // namespace weft::serve

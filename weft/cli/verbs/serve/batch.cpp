@@ -79,7 +79,7 @@ class AskedBatch : public ServedFront {
  public:
   AskedBatch(const BatchVerbOptions& options, std::vector<serve::BatchRequest> requests)
       : requests_(std::move(requests)),
-        slots_(static_cast<size_t>(options.slots)),
+        num_at_once_(2 * static_cast<size_t>(options.slots)),
         num_all_(requests_.size()),
         answers_(options) {
     std::erase_if(requests_, [ids = answers_.ids()](const serve::BatchRequest& request) {
@@ -120,9 +120,8 @@ class AskedBatch : public ServedFront {
   void open_model(serve::ServedModel model) override {
     answers_.begin();
     service_.open(std::move(model));
-    // Twice as many as run, so that a slot that gets free has a request at once.
     run_ = std::make_unique<serve::BatchRun>(
-        std::move(requests_), 2 * slots_,
+        std::move(requests_), num_at_once_,
         [this](const auto& request, const auto& reply) { service_.handle(request, reply); },
         [this](const auto& request, const auto& answer) { tell(request, answer); });
   }
@@ -151,7 +150,9 @@ class AskedBatch : public ServedFront {
   }
 
   std::vector<serve::BatchRequest> requests_;
-  size_t slots_, num_all_, num_kept_ = 0;
+  // Twice as many as run, so that a slot that gets free has a request at once.
+  size_t num_at_once_;
+  size_t num_all_, num_kept_ = 0;
   // Of the run's thread; read here once it has ended.
   size_t num_told_ = 0, num_right_ = 0;
   std::exception_ptr error_;
@@ -159,7 +160,7 @@ class AskedBatch : public ServedFront {
   /// An answer can't be written; a rank is gone.
   std::atomic<bool> has_failed_ = false, is_lost_ = false;
   Answers answers_;
-  serve::Service service_{serve::AccessOptions{{}, {}, false}, false, false};
+  serve::Service service_{serve::AccessOptions{{}, {}, false}, false, false, num_at_once_};
   // Ends first: its thread uses the others.
   std::unique_ptr<serve::BatchRun> run_;
 };

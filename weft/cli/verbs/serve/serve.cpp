@@ -1,7 +1,13 @@
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +25,42 @@
 
 namespace weft::cli {
 namespace {
+
+// When the ranks that this process starts have begun to answer, by the steady clock in nanoseconds;
+// 0: they have not. They share it, being copies of this process, but for those that are programs of
+// their own (NCCL's).
+class OpenedTime {
+ public:
+  OpenedTime() {
+    void* const memory =
+        ::mmap(nullptr, sizeof(Time), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) core::fail_errno("serve", "cannot map memory", errno);
+    time_ = new (memory) Time(0);
+  }
+  OpenedTime(const OpenedTime&) = delete;
+  OpenedTime& operator=(const OpenedTime&) = delete;
+  ~OpenedTime() { ::munmap(time_, sizeof(Time)); }
+
+  void clear() { *time_ = 0; }
+  void note() { *time_ = now(); }
+  /// 0: never.
+  double seconds_since() const {
+    const int64_t time = *time_;
+    return time == 0 ? 0 : static_cast<double>(now() - time) * 1e-9;
+  }
+
+ private:
+  using Time = std::atomic<int64_t>;
+  static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+  Time* time_;
+};
+
+// One for this process and its copies.
+OpenedTime& opened_time() {
+  static OpenedTime time;
+  return time;
+}
 
 // What rank 0 alone has: the clients, and who decides what is done for them.
 class Front : public ServedFront {
@@ -49,6 +91,7 @@ class Front : public ServedFront {
   void open_model(serve::ServedModel model) override {
     const std::string name = core::printable(model.name);
     service_.open(std::move(model));
+    opened_time().note();
     const std::string place = core::join(options_.certificate_file.empty() ? "http" : "https",
                                          "://", options_.host, ":", server_.port());
     std::fprintf(stderr, "weft serve: %s on %s/v1\n", name.c_str(), place.c_str());
@@ -103,15 +146,18 @@ int serve_on_ranks(const ModelOptions& model, const dist::World& world,
 int run_serve(const ServeVerbOptions& options) {
   constexpr int kRankLost = 4;
   constexpr int kMostFailures = 3;
-  constexpr double kLongEnough = 10;
+  constexpr double kLongEnough = 10, kLongerThanLoads = 3600;
+  OpenedTime& opened = opened_time();
   for (int failures = 1;; ++failures) {
     const auto start = std::chrono::steady_clock::now();
+    opened.clear();
     const int status =
         run_on_ranks(options.model, [&](const ModelOptions& model, const dist::World& world) {
           return serve_on_ranks(model, world, options);
         });
-    // Ranks that are lost while they load will be lost again.
-    if (core::seconds_since(start) > kLongEnough) failures = 1;
+    // Ranks that are lost while they load, however long that takes, will be lost again.
+    const bool has_served = opened.seconds_since() > kLongEnough;
+    if (has_served || core::seconds_since(start) > kLongerThanLoads) failures = 1;
     if (status != kRankLost || !options.restarts || failures == kMostFailures) return status;
     std::fprintf(stderr, "weft serve: starting the ranks again\n");
   }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "weft/cli/hub_cache.h"
 #include "weft/cli/streams.h"
 #include "weft/cli/version.h"
 #include "weft/core/error.h"
@@ -25,9 +26,13 @@
 namespace weft::cli {
 namespace {
 
+// A model of Hugging Face's cache is called as it was asked for: its folder is a revision.
 std::string name_of(const ServedOptions& options, const std::string& path) {
   if (!options.alias.empty()) return options.alias;
-  return std::filesystem::path(path).lexically_normal().filename().string();
+  const std::string& given = options.model.path;
+  if (!given.empty() && path_in_hub_cache(given) != given) return given;
+  const auto normal = std::filesystem::path(path).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).filename().string();
 }
 
 // Ranks meet several times a second even without requests; alone, a step's time tells.
