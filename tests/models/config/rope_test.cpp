@@ -1,0 +1,79 @@
+// Rope as files of both kinds say it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/core/error_text.h"
+#include "tests/core/temp_dir.h"
+#include "tests/models/config/gguf_keys.h"
+#include "weft/models/config/config.h"
+#include "weft/models/config/sources.h"
+#include "weft/models/convert/folder_config.h"
+
+namespace weft::models {
+namespace {
+
+using nlohmann::json;
+using test::integer;
+using test::Keys;
+using test::real;
+using test::text;
+using testing::error_text;
+using testing::replaced;
+using testing::TempDir;
+
+// A GGUF of some architecture, with its further keys behind "<architecture>.".
+class GgufModel {
+ public:
+  explicit GgufModel(const std::string& architecture) : architecture_(architecture) {
+    keys_["general.architecture"] = text(architecture);
+    for (const auto& [key, value] : {std::pair{"embedding_length", 64},
+                                     {"block_count", 4},
+                                     {"attention.head_count", 4},
+                                     {"feed_forward_length", 128},
+                                     {"context_length", 8192},
+                                     {"vocab_size", 61}}) {
+      set(key, integer(static_cast<uint32_t>(value)));
+    }
+    set("attention.layer_norm_rms_epsilon", real(1e-5F));
+  }
+  GgufModel& set(const std::string& key, const test::Value& value) {
+    keys_[architecture_ + "." + key] = value;
+    return *this;
+  }
+  std::shared_ptr<const io::TensorFile> file() const {
+    return test::write_gguf(dir_, keys_, {{"x", {1}, 0, testing::raw(1.0F)}});
+  }
+  ModelConfig config() const { return read_config(*file()); }
+  std::string error() const {
+    return replaced(error_text([&] { config(); }), dir_.at("model.gguf"), "FILE");
+  }
+  std::string folder_error() const {
+    return replaced(error_text([&] { folder_config(*file()); }), dir_.at("model.gguf"), "FILE");
+  }
+
+ private:
+  TempDir dir_;
+  std::string architecture_;
+  Keys keys_;
+};
+
+test::Value sections(uint32_t time, uint32_t height) {
+  const std::string bytes =
+      testing::raw(time) + testing::raw(height) + testing::raw(height) + testing::raw(0U);
+  return {io::GgufType::kArray, testing::gguf_array(io::GgufType::kU32, 4, bytes)};
+}
+
+// GLM-4.1V's rows of q and k are in another order than those of GLM-4, as the sections say.
+TEST(Rope, OfAGgufWithSectionsTurnsHalves) {
+  GgufModel glm4("glm4");
+  EXPECT_TRUE(glm4.config().turns_neighbours);
+  EXPECT_TRUE(glm4.set("rope.dimension_sections", sections(8, 0)).config().turns_neighbours);
+  EXPECT_FALSE(glm4.set("rope.dimension_sections", sections(2, 3)).config().turns_neighbours);
+  EXPECT_EQ(glm4.folder_error(),
+            "ConfigError: models.config_json: the family 'glm4' has no config.json for these "
+            "biases, norms, windows, experts or this rope; choose another family or change them");
+}
+
+}  // namespace
+}  // namespace weft::models
