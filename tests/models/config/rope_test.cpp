@@ -6,6 +6,7 @@
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
 #include "tests/models/config/gguf_keys.h"
+#include "tests/models/family_folder.h"
 #include "weft/models/config/config.h"
 #include "weft/models/config/sources.h"
 #include "weft/models/convert/folder_config.h"
@@ -73,6 +74,33 @@ TEST(Rope, OfAGgufWithSectionsTurnsHalves) {
   EXPECT_EQ(glm4.folder_error(),
             "ConfigError: models.config_json: the family 'glm4' has no config.json for these "
             "biases, norms, windows, experts or this rope; choose another family or change them");
+}
+
+// transformers' classes of some families have a scaling then, so that a plain rope must be said.
+TEST(Rope, OfAFolderThatDoesNotSayItIsTheClassesOwn) {
+  ModelConfig ministral = test::FamilyFolder("ministral3").config({{"rope_parameters", nullptr}});
+  EXPECT_EQ(ministral.rope_base, 1e6);
+  EXPECT_EQ(ministral.rope_scaling.type, nn::RopeType::kYarn);
+  EXPECT_EQ(ministral.rope_scaling.factor, 16);
+  EXPECT_EQ(ministral.rope_scaling.original_positions, 16384);
+  EXPECT_EQ(ministral.rope_scaling.mscale_all_dim, 1);
+  EXPECT_EQ(ministral.query_growth, 0.1);
+  ModelConfig oss = test::FamilyFolder("gpt_oss").config({{"rope_scaling", nullptr}});
+  EXPECT_EQ(oss.rope_base, 10) << "rope_theta stays";
+  EXPECT_EQ(oss.rope_scaling.factor, 32);
+  EXPECT_EQ(oss.rope_scaling.original_positions, 4096);
+  EXPECT_FALSE(oss.rope_scaling.truncate);
+
+  oss.rope_scaling = ministral.rope_scaling = {};
+  ministral.query_growth = 0;
+  ministral.max_positions = 512;
+  EXPECT_EQ(config_json(oss).at("rope_scaling"), (json{{"rope_type", "default"}}));
+  EXPECT_EQ(config_from_json(config_json(oss), "back"), oss);
+  EXPECT_EQ(config_json(ministral).at("rope_scaling"),
+            (json{{"rope_type", "default"},
+                  {"llama_4_scaling_beta", 0.0},
+                  {"original_max_position_embeddings", 512}}));
+  EXPECT_EQ(config_from_json(config_json(ministral), "back"), ministral);
 }
 
 }  // namespace

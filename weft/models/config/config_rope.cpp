@@ -191,6 +191,11 @@ void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& 
   read_window_rope(keys, config);
   const Json* of_layers = find_of_layers(keys, "full_attention");
   const Json* json = of_layers == nullptr ? scaling_json(keys) : of_layers;
+  Json usual;
+  if (json == nullptr && family_info(config).usual_rope != nullptr) {
+    usual = core::parse_json(family_info(config).usual_rope, keys.where());
+    json = &usual;
+  }
   if (json == nullptr) return;
   const JsonKeys inner(*json, keys.where() + ": rope scaling");
   if (!keys.has("rope_theta")) config.rope_base = inner.real_or("rope_theta", defaults.base);
