@@ -76,6 +76,24 @@ TEST(Rope, OfAGgufWithSectionsTurnsHalves) {
             "biases, norms, windows, experts or this rope; choose another family or change them");
 }
 
+// As llama.cpp reads it; the first converters had another key.
+TEST(Rope, OfAGgufWithAFactorAndNoTypeIsLinear) {
+  for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
+    const auto scaling = [&](float factor) {
+      return GgufModel("llama").set(key, real(factor)).config().rope_scaling;
+    };
+    EXPECT_EQ(scaling(4).type, nn::RopeType::kLinear) << key;
+    EXPECT_EQ(scaling(4).factor, 4) << key;
+    EXPECT_EQ(scaling(1), nn::RopeScaling()) << key;
+    EXPECT_EQ(scaling(0), nn::RopeScaling()) << key;
+  }
+  GgufModel yarn("llama");
+  yarn.set("rope.scaling.type", text("yarn")).set("rope.scale_linear", real(4));
+  EXPECT_EQ(yarn.config().rope_scaling.factor, 4);
+  yarn.set("rope.scaling.type", text("none"));
+  EXPECT_EQ(yarn.config().rope_scaling, nn::RopeScaling());
+}
+
 // transformers' classes of some families have a scaling then, so that a plain rope must be said.
 TEST(Rope, OfAFolderThatDoesNotSayItIsTheClassesOwn) {
   ModelConfig ministral = test::FamilyFolder("ministral3").config({{"rope_parameters", nullptr}});

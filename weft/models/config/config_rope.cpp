@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
@@ -130,8 +131,19 @@ void read_rope_dims(const GgufKeys& keys, const std::string& key, ModelConfig& c
   config.rope_dims = rotated;
 }
 
-RopeType gguf_rope_type(const GgufKeys& keys, const std::string& key) {
-  const std::string name = keys.text_or(key, "none");
+// Null if no key says it; the first converters called it otherwise. 0 is as good as 1.
+std::optional<double> gguf_rope_factor(const GgufKeys& keys, const std::string& rope) {
+  for (const char* key : {"scaling.factor", "scale_linear"}) {
+    if (!keys.has(rope + key)) continue;
+    const double factor = keys.real(rope + key);
+    return factor == 0 ? 1 : factor;
+  }
+  return std::nullopt;
+}
+
+// A factor without a type is one of linear scaling, as in llama.cpp.
+RopeType gguf_rope_type(const GgufKeys& keys, const std::string& key, double factor) {
+  const std::string name = keys.text_or(key, factor == 1 ? "none" : "linear");
   check<ConfigError>(name == "none" || name == "linear" || name == "yarn", keys.path(),
                      ": rope scaling ", core::quote(name),
                      " is not supported, expected one of [none, linear, yarn]");
@@ -224,7 +236,8 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   if (scaling.type == RopeType::kLongRope) {
     return read_long_rope(keys, architecture, attention, config);
   }
-  scaling.type = gguf_rope_type(keys, architecture + "." + kRopeTypeGgufKey);
+  const auto factor = gguf_rope_factor(keys, rope);
+  scaling.type = gguf_rope_type(keys, architecture + "." + kRopeTypeGgufKey, factor.value_or(1));
   const bool is_yarn = scaling.type == RopeType::kYarn;
   if (!is_yarn) refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
   const double multiplier = keys.real_or(architecture + "." + kYarnMultiplierGgufKey, 0);
@@ -237,7 +250,7 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   refuse_unless(keys.real_or(rope + "scaling.yarn_ext_factor", 1), 1,
                 "rope.scaling.yarn_ext_factor", keys);
   if (scaling.type == RopeType::kDefault) return;
-  scaling.factor = keys.real(rope + "scaling.factor");
+  scaling.factor = factor ? *factor : keys.real(rope + "scaling.factor");
   if (!is_yarn) return;
   scaling.truncate = family_info(config).truncates_yarn;
   scaling.mscale = scaling.mscale_all_dim =
