@@ -94,6 +94,19 @@ TEST(Rope, OfAGgufWithAFactorAndNoTypeIsLinear) {
   EXPECT_EQ(yarn.config().rope_scaling, nn::RopeScaling());
 }
 
+// llama.cpp's converter writes transformers' attention_factor, which is yarn's whole sharpening.
+TEST(Rope, OfAGgufTakesTheFactorOfAttentionAsItIs) {
+  GgufModel yarn("llama");
+  yarn.set("rope.scaling.type", text("yarn")).set("rope.scaling.factor", real(4));
+  EXPECT_EQ(yarn.config().rope_scaling.attention_factor, std::nullopt);
+  yarn.set("rope.scaling.yarn_attn_factor", real(1.25F));
+  EXPECT_EQ(yarn.config().rope_scaling.attention_factor, 1.25);
+  yarn.set("rope.scaling.attn_factor", real(2));
+  EXPECT_EQ(yarn.error(),
+            "ConfigError: FILE: key 'rope.scaling.attn_factor' is 2, which is not supported, "
+            "expected 1");
+}
+
 // transformers' classes of some families have a scaling then, so that a plain rope must be said.
 TEST(Rope, OfAFolderThatDoesNotSayItIsTheClassesOwn) {
   ModelConfig ministral = test::FamilyFolder("ministral3").config({{"rope_parameters", nullptr}});

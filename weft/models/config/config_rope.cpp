@@ -172,6 +172,24 @@ void read_window_rope(const JsonKeys& keys, ModelConfig& config) {
                      "'default'");
 }
 
+// One key has what yarn's own sharpening is multiplied by, the other one what stands in its place:
+// transformers' attention_factor, as llama.cpp's converter writes it.
+void read_sharpening(const GgufKeys& keys, const std::string& rope, double attention,
+                     ModelConfig& config) {
+  RopeScaling& scaling = config.rope_scaling;
+  const std::string whole = rope + "scaling.yarn_attn_factor";
+  if (config.latent.is_used() || keys.has(whole)) {
+    refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
+  }
+  if (config.latent.is_used()) {
+    refuse_unless(keys.real_or(whole, 1), 1, "rope.scaling.yarn_attn_factor", keys);
+  } else if (keys.has(whole)) {
+    scaling.attention_factor = keys.real(whole);
+  } else if (attention != 1 && scaling.factor >= 1) {
+    scaling.attention_factor = attention * (1 + 0.1 * std::log(scaling.factor));
+  }
+}
+
 // Its lists are tensors, beside which no key need say the type.
 void read_long_rope(const GgufKeys& keys, const std::string& architecture, double attention,
                     ModelConfig& config) {
@@ -259,11 +277,7 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
       keys.integer_or(architecture + "." + kOriginalPositionsGgufKey, config.max_positions);
   scaling.beta_fast = keys.real_or(rope + "scaling.yarn_beta_fast", 32);
   scaling.beta_slow = keys.real_or(rope + "scaling.yarn_beta_slow", 1);
-  const double more = keys.real_or(rope + "scaling.yarn_attn_factor", 1);
-  if (is_latent) refuse_unless(attention * more, 1, "rope.scaling.attn_factor", keys);
-  if (attention * more != 1 && scaling.factor >= 1) {
-    scaling.attention_factor = attention * more * (1 + 0.1 * std::log(scaling.factor));
-  }
+  read_sharpening(keys, rope, attention, config);
   nn::check_rope_scaling(scaling, keys.path() + ": config");
   config.max_positions = extended_positions(config.max_positions, scaling);
 }
