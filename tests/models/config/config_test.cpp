@@ -154,6 +154,9 @@ TEST(ReadConfig, RefusesKeysOfAGgufThatItDoesNotSupport) {
       {"llama.rope.scaling.attn_factor", real(2.0F),
        "ConfigError: FILE: key 'rope.scaling.attn_factor' is 2, which is not supported, expected "
        "1"},
+      {"llama.attention.temperature_scale", real(0.5F),
+       "ConfigError: FILE: key 'attention.temperature_scale' is 0.5, which is not supported, "
+       "expected 0"},
       {"llama.attention.value_length", integer(32),
        "ConfigError: FILE: config: values of 32 dims with keys of 64 are not supported, expected "
        "the same"},

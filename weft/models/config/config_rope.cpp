@@ -262,9 +262,9 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   const bool has_growth = family_info(config).has_query_growth;
   const bool is_latent = config.latent.is_used();
   if (!has_growth && !is_latent) refuse_unless(multiplier, 0, kYarnMultiplierGgufKey, keys);
-  if (has_growth) {
-    config.query_growth = keys.real_or(architecture + "." + kQueryGrowthGgufKey, 0);
-  }
+  const double growth = keys.real_or(architecture + "." + kQueryGrowthGgufKey, 0);
+  if (!has_growth) refuse_unless(growth, 0, kQueryGrowthGgufKey, keys);
+  config.query_growth = growth;
   refuse_unless(keys.real_or(rope + "scaling.yarn_ext_factor", 1), 1,
                 "rope.scaling.yarn_ext_factor", keys);
   if (scaling.type == RopeType::kDefault) return;
