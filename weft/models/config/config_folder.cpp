@@ -44,6 +44,8 @@ void check_known_options(const JsonKeys& keys, const FamilyInfo& family) {
   check<ConfigError>(activation == own || (!is_gelu && activation == "swish"), keys.where(), ": ",
                      key, " ", core::quote(activation), " is not supported, expected ",
                      core::quote(own));
+  check<ConfigError>(keys.flag_or("is_causal", true), keys.where(),
+                     ": is_causal is false, which is not supported, expected true");
   if (has_gemma4_layers(family)) {
     // Pictures alone may be seen both ways.
     constexpr const char* kBothWays = "use_bidirectional_attention";

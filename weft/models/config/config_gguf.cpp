@@ -21,6 +21,7 @@ using core::ConfigError;
 using core::FormatError;
 
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
+constexpr const char* kCausalGgufKey = "attention.causal";
 constexpr const char* kRopeSectionsGgufKey = "rope.dimension_sections";
 
 class Reader {
@@ -33,6 +34,8 @@ class Reader {
 
   ModelConfig read() {
     config_.family = family_.name;
+    check<ConfigError>(keys_.flag_or(key(kCausalGgufKey), true), file_.path(), ": key '",
+                       key(kCausalGgufKey), "' is false, which is not supported, expected true");
     read_sizes();
     take_family_traits(config_);
     if (has_gemma4_layers(family_)) {
