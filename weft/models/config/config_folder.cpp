@@ -209,6 +209,14 @@ bool layer_has_rope(const ModelConfig& config, int64_t layer) {
   return !std::ranges::binary_search(config.layers_without_rope, layer);
 }
 
+// `border` is max_window_layers.
+bool layer_has_window(WindowLayers layers, const ModelConfig& config, int64_t layer,
+                      int64_t border) {
+  if (layers == WindowLayers::kLast) return layer >= border;
+  if (layers == WindowLayers::kEveryOtherFirst) return layer < border && layer % 2 == 0;
+  return layers != WindowLayers::kWithoutRope || !layer_has_rope(config, layer);
+}
+
 void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig& config) {
   if (family.layers == WindowLayers::kNone) return;
   const bool is_used = !family.is_switched || keys.flag_or("use_sliding_window", false);
@@ -229,12 +237,9 @@ void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig
     config.windows = usual_windows(own, window, config.num_layers);
     return;
   }
-  const bool is_last = family.layers == WindowLayers::kLast;
-  const int64_t first = is_last ? keys.integer_or("max_window_layers", 28) : 0;
-  const bool is_anywhere = family.layers != WindowLayers::kWithoutRope;
+  const int64_t border = keys.integer_or("max_window_layers", 28);
   for (int64_t layer = 0; layer < std::min(config.num_layers, kMaxLayers); ++layer) {
-    const bool has_window = layer >= first && (is_anywhere || !layer_has_rope(config, layer));
-    config.windows.push_back(has_window ? window : 0);
+    config.windows.push_back(layer_has_window(family.layers, config, layer, border) ? window : 0);
   }
 }
 

@@ -178,8 +178,8 @@ void add_options(const ModelConfig& config, const FamilyInfo& family, json& obje
 
 void add_windows(const ModelConfig& config, const FamilyWindows& family, json& object) {
   const bool is_patterned = family.layers == WindowLayers::kAllButEvery;
-  const bool has_types = family.layers == WindowLayers::kLast || is_patterned ||
-                         family.layers == WindowLayers::kWithoutRope;
+  const bool has_types =
+      family.layers != WindowLayers::kNone && family.layers != WindowLayers::kAll;
   int64_t window = 0;
   json types = json::array();
   for (const int64_t own : config.windows) {

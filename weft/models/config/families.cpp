@@ -57,7 +57,7 @@ constexpr FamilyInfo kFamilies[] = {
      .gguf = "qwen2moe",
      .max_positions = 32'768,
      .biases = BiasKeys::kQkv,
-     .windows = kEveryLayerIfUsed,
+     .windows = {WindowLayers::kEveryOtherFirst, true, 4096},
      .experts = {.count_key = "num_experts",
                  .has_own_width = true,
                  .has_shared = true,

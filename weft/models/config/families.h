@@ -34,6 +34,8 @@ enum class WindowLayers {
   kAll,
   /// Those from `max_window_layers` on.
   kLast,
+  /// Every other one of those before `max_window_layers`, the first included.
+  kEveryOtherFirst,
   /// Those without rope.
   kWithoutRope,
   /// All but every so-many-th.
