@@ -147,7 +147,7 @@ TEST(ConfigJson, NamesLayersOfTwoKindsThatMakeNoModel) {
                                   {"sliding_attention", {{"rope_type", "default"}}}}}}),
             "FormatError: here: rope_parameters: sliding_attention has no rope_theta, expected a "
             "number");
-  EXPECT_EQ(error_of("gemma4", {{"rope_theta", 1e6}}),
+  EXPECT_EQ(error_of("gemma4", {{"rope_theta", 300}}),
             "ConfigError: here: rope_theta is not supported in this family, expected "
             "rope_parameters for rope, and no cap of scores");
   EXPECT_EQ(error_of("gemma4", {{"layer_types", nullptr}, {"sliding_window_pattern", 3}}),

@@ -107,6 +107,29 @@ TEST(Rope, OfAGgufTakesTheFactorOfAttentionAsItIs) {
             "expected 1");
 }
 
+// Programs disagree on which of two goes.
+TEST(Rope, OfAFolderThatSaysItTwiceIsTheSame) {
+  const test::FamilyFolder glm4("glm4");
+  const auto said = [](double part, double base) {
+    return json{{"rope_parameters", {{"partial_rotary_factor", part}, {"rope_theta", base}}}};
+  };
+  EXPECT_EQ(glm4.config(said(0.5, 1e4)), glm4.config());
+  EXPECT_EQ(glm4.error(said(0.25, 1e4)),
+            "FormatError: DIR/config.json: partial_rotary_factor is 0.5, but 0.25 among rope's "
+            "parameters; keep one of them");
+  EXPECT_EQ(glm4.error(said(0.5, 1e6)),
+            "FormatError: DIR/config.json: rope_theta is 10000, but 1e+06 among rope's parameters; "
+            "keep one of them");
+  const auto linear = [](double factor) {
+    return json{{"rope_type", "linear"}, {"factor", factor}};
+  };
+  EXPECT_EQ(glm4.config({{"rope_scaling", linear(2)}, {"rope_parameters", linear(2)}}),
+            glm4.config({{"rope_scaling", linear(2)}}));
+  EXPECT_EQ(glm4.error({{"rope_scaling", linear(2)}, {"rope_parameters", linear(4)}}),
+            "FormatError: DIR/config.json: rope_scaling and rope_parameters differ; keep one of "
+            "them");
+}
+
 // transformers' classes of some families have a scaling then, so that a plain rope must be said.
 TEST(Rope, OfAFolderThatDoesNotSayItIsTheClassesOwn) {
   ModelConfig ministral = test::FamilyFolder("ministral3").config({{"rope_parameters", nullptr}});

@@ -63,8 +63,9 @@ void check_known_options(const JsonKeys& keys, const FamilyInfo& family) {
 double rotated_part(const JsonKeys& keys, const FamilyInfo& family) {
   constexpr const char* kKey = "partial_rotary_factor";
   const Json* rope = keys.find("rope_parameters");
-  if (keys.has(kKey) || rope == nullptr) return keys.real_or(kKey, family.rotated_part);
-  return JsonKeys(*rope, keys.where() + ": rope scaling").real_or(kKey, family.rotated_part);
+  if (rope == nullptr) return keys.real_or(kKey, family.rotated_part);
+  const JsonKeys inner(*rope, keys.where() + ": rope scaling");
+  return real_of_rope(keys, inner, kKey, family.rotated_part);
 }
 
 void read_partial_rope(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {

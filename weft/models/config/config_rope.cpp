@@ -99,14 +99,28 @@ int64_t extended_positions(int64_t positions, const RopeScaling& scaling) {
   return std::max(positions, static_cast<int64_t>(std::min(most, kMostPositions)));
 }
 
-const Json* scaling_json(const JsonKeys& keys) {
-  const Json* old = keys.find("rope_scaling");
+// Newer transformers have one for each kind of layer. Null: there is no rope of windows alone.
+const Json* find_of_layers(const JsonKeys& keys, const char* kind) {
   const Json* parameters = keys.find("rope_parameters");
+  return parameters == nullptr
+             ? nullptr
+             : JsonKeys(*parameters, keys.where() + ": rope_parameters").find(kind);
+}
+
+// Where there are both, transformers 5 reads the old one, and other programs the new one.
+const Json* scaling_json(const JsonKeys& keys) {
+  const Json* of_layers = find_of_layers(keys, "full_attention");
+  const Json* old = keys.find("rope_scaling");
+  const Json* parameters = of_layers == nullptr ? keys.find("rope_parameters") : of_layers;
   if (old == nullptr || parameters == nullptr) return old == nullptr ? parameters : old;
   const auto type = [&](const Json* json, const char* name) {
     return type_name(JsonKeys(*json, keys.where() + ": " + name));
   };
-  check<FormatError>(type(old, "rope_scaling") == type(parameters, "rope_parameters"), keys.where(),
+  bool is_same = type(old, "rope_scaling") == type(parameters, "rope_parameters");
+  for (const auto& [key, value] : old->items()) {
+    is_same = is_same && (!parameters->contains(key) || parameters->at(key) == value);
+  }
+  check<FormatError>(is_same, keys.where(),
                      ": rope_scaling and rope_parameters differ; keep one of them");
   return parameters;
 }
@@ -149,14 +163,6 @@ RopeType gguf_rope_type(const GgufKeys& keys, const std::string& key, double fac
                      " is not supported, expected one of [none, linear, yarn]");
   if (name == "none") return RopeType::kDefault;
   return name == "linear" ? RopeType::kLinear : RopeType::kYarn;
-}
-
-// Newer transformers have one for each kind of layer. Null: there is no rope of windows alone.
-const Json* find_of_layers(const JsonKeys& keys, const char* kind) {
-  const Json* parameters = keys.find("rope_parameters");
-  return parameters == nullptr
-             ? nullptr
-             : JsonKeys(*parameters, keys.where() + ": rope_parameters").find(kind);
 }
 
 void read_window_rope(const JsonKeys& keys, ModelConfig& config) {
@@ -214,13 +220,19 @@ void read_long_rope(const GgufKeys& keys, const std::string& architecture, doubl
 
 }  // namespace
 
+double real_of_rope(const JsonKeys& keys, const JsonKeys& rope, const char* key, double fallback) {
+  const double own = keys.real_or(key, fallback), of_rope = rope.real_or(key, own);
+  check<FormatError>(!keys.has(key) || own == of_rope, keys.where(), ": ", key, " is ", own,
+                     ", but ", of_rope, " among rope's parameters; keep one of them");
+  return of_rope;
+}
+
 void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& config) {
   const int64_t positions = keys.integer_or("max_position_embeddings", defaults.positions);
   config.max_positions = positions;
   config.rope_base = keys.real_or("rope_theta", defaults.base);
   read_window_rope(keys, config);
-  const Json* of_layers = find_of_layers(keys, "full_attention");
-  const Json* json = of_layers == nullptr ? scaling_json(keys) : of_layers;
+  const Json* json = scaling_json(keys);
   Json usual;
   if (json == nullptr && family_info(config).usual_rope != nullptr) {
     usual = core::parse_json(family_info(config).usual_rope, keys.where());
@@ -228,7 +240,7 @@ void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& 
   }
   if (json == nullptr) return;
   const JsonKeys inner(*json, keys.where() + ": rope scaling");
-  if (!keys.has("rope_theta")) config.rope_base = inner.real_or("rope_theta", defaults.base);
+  config.rope_base = real_of_rope(keys, inner, "rope_theta", defaults.base);
   config.rope_scaling = scaling_from(inner, positions, keys.integer_or(kOriginalPositionsKey, 0),
                                      family_info(config));
   if (family_info(config).has_query_growth) {
