@@ -55,6 +55,10 @@ void convert_run(const std::string& checkpoint, const TypeName* type,
                  const ConvertOptions& options) {
   const OutputOptions& output = options.output;
   const ModelOptions& model = options.model;
+  core::check<core::ConfigError>(!is_gguf_path(output.out), checkpoint, ": ",
+                                 core::quote(output.out),
+                                 ", expected a folder, which a checkpoint becomes; convert that to "
+                                 "GGUF then");
   core::check<core::ConfigError>(model.tp <= 1, "--tp: ", model.tp,
                                  ", expected 1: a checkpoint is converted by one process");
   if (options.is_peft) {
