@@ -224,6 +224,15 @@ TEST(ConfigJson, ReadsQwen35WithExpertsAndWithPicturesAround) {
   EXPECT_EQ(config_from_json(config_json(config), "back"), config);
   const json around = {{"model_type", "qwen3_5_moe"}, {"text_config", own}};
   EXPECT_EQ(config_from_json(around, "here"), config);
+  json alone = own;
+  alone["architectures"] = {"Qwen3_5MoeForCausalLM"};
+  EXPECT_EQ(config_of_texts(own, "here"), own);
+  for (const bool is_tied : {false, true}) {
+    json outer = around;
+    outer["tie_word_embeddings"] = alone["tie_word_embeddings"] = is_tied;
+    outer["eos_token_id"] = alone["eos_token_id"] = {7, 9};
+    EXPECT_EQ(config_of_texts(outer, "here"), alone);
+  }
   EXPECT_EQ(error_of("qwen3_5", {{"model_type", "qwen3_5"}, {"text_config", {{"x", 1}}}}),
             "FormatError: here: text_config: missing key \"model_type\"");
 }

@@ -288,6 +288,20 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   return config;
 }
 
+Json config_of_texts(const Json& json, const std::string& where) {
+  const JsonKeys keys(json, where);
+  const Json* text = text_config(keys);
+  if (text == nullptr) return json;
+  const ModelConfig config = config_from_json(json, where);
+  Json alone = *text;
+  alone["architectures"] = {family_info(config).transformers_class};
+  alone["tie_word_embeddings"] = config.is_tied;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype"}) {
+    if (keys.has(key)) alone[key] = json.at(key);
+  }
+  return alone;
+}
+
 ModelConfig config_from_folder(const io::TensorFile& file) {
   const std::string where = folder_of(file) + "/config.json";
   check<FormatError>(std::filesystem::exists(where), file.path(),
