@@ -12,6 +12,7 @@
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/convert/folder_config.h"
+#include "weft/models/convert/keys/gguf_model_keys.h"
 #include "weft/models/load/load.h"
 
 namespace weft::models {
@@ -283,6 +284,18 @@ TEST(ExportGguf, RefusesWhatGgufCanNotSay) {
   EXPECT_EQ(error("qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"),
             "ConfigError: DIR: norm_topk_prob is false, but readers of GGUF's 'qwen3moe' take the "
             "other; keep the folder");
+}
+
+TEST(ExportGguf, RefusesConfigurationsThatGgufCanNotSay) {
+  const auto error = [](const std::string& name, const auto& change) {
+    ModelConfig config = read_config(*io::TensorFile::open(family_path(name)));
+    EXPECT_EQ(error_text([&] { gguf_architecture(config, "here"); }), "no error");
+    change(config);
+    return error_text([&] { gguf_architecture(config, "here"); });
+  };
+  EXPECT_EQ(error("glm4_moe_lite", [](ModelConfig& c) { c.experts.plain_layers = {1}; }),
+            "ConfigError: here: GGUF has layers without experts before all that have some, but "
+            "mlp_layer_types says otherwise; keep the folder");
 }
 
 TEST(ExportGguf, SaysYarnsNumbersInKeys) {

@@ -44,6 +44,13 @@ void check_rope_in_gguf(const RopeScaling& scaling, const FamilyInfo& family,
                      "false; keep the folder");
 }
 
+bool are_first_layers(const std::vector<int64_t>& layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
 void check_experts_in_gguf(const ModelConfig& config, const FamilyInfo& family,
                            const std::string& where) {
   const ExpertsConfig& experts = config.experts;
@@ -53,6 +60,9 @@ void check_experts_in_gguf(const ModelConfig& config, const FamilyInfo& family,
       where,
       ": layers without experts beside those that have some can't be written as "
       "GGUF; keep the folder");
+  check<ConfigError>(are_first_layers(experts.plain_layers), where,
+                     ": GGUF has layers without experts before all that have some, but ",
+                     kLayerListFolderKey, " says otherwise; keep the folder");
   const bool is_usual = experts.normalizes_weights == family.experts.is_normalized_in_gguf;
   check<ConfigError>(is_usual || family.experts.has_routed_keys, where, ": norm_topk_prob is ",
                      experts.normalizes_weights ? "true" : "false", ", but readers of GGUF's ",
