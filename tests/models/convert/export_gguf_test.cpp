@@ -296,6 +296,33 @@ TEST(ExportGguf, RefusesConfigurationsThatGgufCanNotSay) {
   EXPECT_EQ(error("glm4_moe_lite", [](ModelConfig& c) { c.experts.plain_layers = {1}; }),
             "ConfigError: here: GGUF has layers without experts before all that have some, but "
             "mlp_layer_types says otherwise; keep the folder");
+  const auto rope = [](nn::RopeType type) {
+    return [type](ModelConfig& c) { c.rope_scaling.type = type; };
+  };
+  EXPECT_EQ(error("granite", rope(nn::RopeType::kLlama3)), "no error");
+  EXPECT_EQ(error("qwen2", rope(nn::RopeType::kLlama3)),
+            "ConfigError: here: readers of GGUF's 'qwen2' have no rope scaling of Llama 3's kind; "
+            "keep the folder");
+  EXPECT_EQ(error("llama", rope(nn::RopeType::kLongRope)),
+            "ConfigError: here: readers of GGUF's 'llama' have no longrope; keep the folder");
+}
+
+TEST(ExportGguf, NamesWhatLlamaCppDoesNotRead) {
+  const auto config_of = [](const char* name) {
+    return read_config(*io::TensorFile::open(family_path(name)));
+  };
+  using Notes = std::vector<std::string>;
+  EXPECT_EQ(ignored_in_gguf(config_of("mistral")),
+            Notes{"attention.sliding_window: llama.cpp does not read this for 'llama' and computes "
+                  "otherwise behind 5 tokens"});
+  for (const char* name : {"llama_yarn", "gemma2", "gpt_oss", "gemma4"}) {
+    EXPECT_EQ(ignored_in_gguf(config_of(name)), Notes{}) << name;
+  }
+  ModelConfig yarn = config_of("llama_yarn");
+  yarn.rope_scaling.beta_fast = 16;
+  EXPECT_EQ(ignored_in_gguf(yarn),
+            Notes{"rope.scaling.yarn_beta_fast, rope.scaling.yarn_beta_slow: llama.cpp does not "
+                  "read this for 'llama' and computes with 32 and 1"});
 }
 
 TEST(ExportGguf, SaysYarnsNumbersInKeys) {
