@@ -30,12 +30,12 @@ const std::vector<std::string> kExportedFamilies = {
     "mixtral",   "qwen2",      "qwen3",        "qwen2_moe",    "qwen3_moe",  "smollm3",
     "granite",   "phi3",       "olmo2",        "gemma2",       "gemma3",     "ministral3",
     "glm4",      "glm4_moe",   "deepseek_v3",  "lfm2",         "qwen3_next", "qwen3_5",
-    "phi3_long", "phi3_short", "gemma4",       "gemma4_small"};
+    "phi3_long", "phi3_short", "gemma4",       "gemma4_small", "gpt_oss",    "gemma4_moe"};
 
-// The same, whose experts folders have in more than one form.
+// The same, and one whose experts folders have in more than one form.
 std::vector<std::string> families_with_stacks() {
   std::vector<std::string> names = kExportedFamilies;
-  names.insert(names.end(), {"gpt_oss", "qwen3_5_moe", "gemma4_moe"});
+  names.emplace_back("qwen3_5_moe");
   return names;
 }
 
