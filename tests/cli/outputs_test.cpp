@@ -8,6 +8,7 @@
 
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
+#include "tests/text/byte_tokenizer.h"
 
 namespace weft::cli {
 namespace {
@@ -149,6 +150,20 @@ TEST_F(Outputs, OfPlotAreNoMetrics) {
   expect_refused({"plot", dir_.path(), "-o", dir_.at("metrics.jsonl"), "--force"},
                  ": is what is read");
   expect_refused({"plot", dir_.path(), "-o", dir_.at("hard")}, "hard: is there already");
+}
+
+TEST(GgufWriters, NameWhatLlamaCppDoesNotRead) {
+  const TempDir dir;
+  const std::string folder = dir.at("hf");
+  fs::copy(WEFT_SOURCE_DIR "/tests/models/data/families/mistral", folder);
+  testing::add_byte_tokenizer(folder);
+  for (const char* verb : {"convert", "quantize"}) {
+    const CommandResult result = weft({verb, folder, dir.at(core::join(verb, ".gguf"))});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.err.find("attention.sliding_window: llama.cpp does not read this for 'llama'"),
+              std::string::npos)
+        << result.err;
+  }
 }
 
 }  // namespace

@@ -139,6 +139,11 @@ TEST(FamilyConfig, ReadsSlidingWindows) {
   const FamilyFolder experts("qwen3_moe");
   EXPECT_EQ(experts.config({{"use_sliding_window", true}, {"sliding_window", 3}}).windows,
             (std::vector<int64_t>{3, 3}));
+  const FamilyFolder others("qwen2_moe");
+  json changes = {{"use_sliding_window", true}, {"sliding_window", 3}};
+  EXPECT_EQ(others.config(changes).windows, (std::vector<int64_t>{3, 0}));
+  changes["layer_types"] = {"full_attention", "sliding_attention"};
+  EXPECT_EQ(others.config(changes).windows, (std::vector<int64_t>{0, 3}));
 }
 
 TEST(FamilyConfig, RefusesWindowsThatMakeNoSense) {

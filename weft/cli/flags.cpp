@@ -176,7 +176,7 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args,
   return true;
 }
 
-void add_model_flags(CLI::App& app, ModelOptions& options) {
+void add_source_flags(CLI::App& app, ModelOptions& options) {
   app.add_option(
       "model,-m,--model", options.path,
       "a .gguf or .safetensors file, a folder, or ORG/NAME of Hugging Face's cache (default: "
@@ -187,6 +187,10 @@ void add_model_flags(CLI::App& app, ModelOptions& options) {
   app.add_option("-t,--threads", options.threads, "threads per rank (default: cores / ranks)")
       ->check(whole_number(1, 1024));
   app.add_option("--backend", options.backend, dist::backend_choices());
+}
+
+void add_model_flags(CLI::App& app, ModelOptions& options) {
+  add_source_flags(app, options);
   add_rule_flags(app, options.shard_info, options.functions,
                  "a shard_info.json whose rules replace the model's own");
   app.add_option(

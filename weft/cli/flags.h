@@ -31,8 +31,11 @@ std::vector<int64_t> parse_list(const std::string& flag, const std::string& text
 /// `flag`.
 std::vector<double> parse_rates(const std::string& flag, const std::string& text);
 
-/// Adds MODEL, --tp and what all verbs that take a model have, bound to `options`, which must
-/// outlive the parse; so must all that the functions below bind.
+/// Adds MODEL, --tp, --threads and --backend, which all verbs that take a model have, bound to
+/// `options`, which must outlive the parse; so must all that the functions below bind.
+void add_source_flags(CLI::App& app, ModelOptions& options);
+
+/// Adds those, and what verbs that run a model have: how it is cut and what activations are.
 void add_model_flags(CLI::App& app, ModelOptions& options);
 
 /// Adds --device: where weights lie and a pass runs.

@@ -193,5 +193,21 @@ TEST_F(QuantizedFile, RefusesFlagsThatDoNotFitTheirForm) {
   EXPECT_FALSE(std::filesystem::exists(gguf));
 }
 
+TEST_F(QuantizedFile, TakesNoFlagsThatWouldChangeNothing) {
+  const std::string gguf = dir_.at("out.gguf");
+  EXPECT_EQ(
+      refused({"convert", folder_, gguf, "--max-shard-size", "1GB"}),
+      "weft: ConfigError: --max-shard-size: OUT is 'DIR/out.gguf', expected a folder: GGUF is "
+      "one file; leave it out\n");
+  for (const char* verb : {"convert", "quantize"}) {
+    for (const char* flag :
+         {"--shard-info", "--functions", "--activations", "--expert-split", "--head-split"}) {
+      const std::string message = refused({verb, folder_, gguf, flag, "int8"});
+      EXPECT_NE(message.find(core::join(verb, ": unexpected argument '", flag)), std::string::npos)
+          << message;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft::cli

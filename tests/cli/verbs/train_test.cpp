@@ -151,6 +151,11 @@ TEST(TrainVerb, ConvertsARunToAFolderThatOtherVerbsRead) {
   EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected, 0.3);
   expect_success(train({write_measure(dir, "more", out), "--tp", "2"}));
   EXPECT_NEAR(last_eval(dir, "more"), expected, 1e-4);
+  const auto refused = weft({"convert", dir.path() + "/run", out + ".gguf"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("model.gguf', expected a folder, which a checkpoint becomes; "),
+            std::string::npos)
+      << refused.err;
 }
 
 TEST(LoraVerb, TrainsAdaptersOnEveryMeshAndFusesThem) {

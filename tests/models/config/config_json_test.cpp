@@ -147,7 +147,7 @@ TEST(ConfigJson, NamesLayersOfTwoKindsThatMakeNoModel) {
                                   {"sliding_attention", {{"rope_type", "default"}}}}}}),
             "FormatError: here: rope_parameters: sliding_attention has no rope_theta, expected a "
             "number");
-  EXPECT_EQ(error_of("gemma4", {{"rope_theta", 1e6}}),
+  EXPECT_EQ(error_of("gemma4", {{"rope_theta", 300}}),
             "ConfigError: here: rope_theta is not supported in this family, expected "
             "rope_parameters for rope, and no cap of scores");
   EXPECT_EQ(error_of("gemma4", {{"layer_types", nullptr}, {"sliding_window_pattern", 3}}),
@@ -224,6 +224,15 @@ TEST(ConfigJson, ReadsQwen35WithExpertsAndWithPicturesAround) {
   EXPECT_EQ(config_from_json(config_json(config), "back"), config);
   const json around = {{"model_type", "qwen3_5_moe"}, {"text_config", own}};
   EXPECT_EQ(config_from_json(around, "here"), config);
+  json alone = own;
+  alone["architectures"] = {"Qwen3_5MoeForCausalLM"};
+  EXPECT_EQ(config_of_texts(own, "here"), own);
+  for (const bool is_tied : {false, true}) {
+    json outer = around;
+    outer["tie_word_embeddings"] = alone["tie_word_embeddings"] = is_tied;
+    outer["eos_token_id"] = alone["eos_token_id"] = {7, 9};
+    EXPECT_EQ(config_of_texts(outer, "here"), alone);
+  }
   EXPECT_EQ(error_of("qwen3_5", {{"model_type", "qwen3_5"}, {"text_config", {{"x", 1}}}}),
             "FormatError: here: text_config: missing key \"model_type\"");
 }

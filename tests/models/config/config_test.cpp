@@ -154,6 +154,13 @@ TEST(ReadConfig, RefusesKeysOfAGgufThatItDoesNotSupport) {
       {"llama.rope.scaling.attn_factor", real(2.0F),
        "ConfigError: FILE: key 'rope.scaling.attn_factor' is 2, which is not supported, expected "
        "1"},
+      {"llama.attention.temperature_scale", real(0.5F),
+       "ConfigError: FILE: key 'attention.temperature_scale' is 0.5, which is not supported, "
+       "expected 0"},
+      {"llama.attention.causal",
+       {GgufType::kBool, std::string(1, '\0')},
+       "ConfigError: FILE: key 'llama.attention.causal' is false, which is not supported, expected "
+       "true"},
       {"llama.attention.value_length", integer(32),
        "ConfigError: FILE: config: values of 32 dims with keys of 64 are not supported, expected "
        "the same"},
@@ -261,6 +268,8 @@ TEST(ReadConfig, RefusesConfigJsonThatMakesNoModel) {
       {"rope_theta", 0, "FormatError: DIR: config: rope base 0, expected a positive number"},
       {"num_hidden_layers", 1'000'000'000,
        "FormatError: DIR: config: number of layers is 1000000000, expected 1 to 1000"},
+      {"is_causal", false,
+       "ConfigError: DIR/config.json: is_causal is false, which is not supported, expected true"},
       {"vocab_size", -1,
        "FormatError: DIR: config: vocabulary size is -1, expected 1 to 2147483648"},
       {"model_type", "gpt2",

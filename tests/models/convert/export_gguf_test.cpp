@@ -12,6 +12,7 @@
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/convert/folder_config.h"
+#include "weft/models/convert/keys/gguf_model_keys.h"
 #include "weft/models/load/load.h"
 
 namespace weft::models {
@@ -29,12 +30,12 @@ const std::vector<std::string> kExportedFamilies = {
     "mixtral",   "qwen2",      "qwen3",        "qwen2_moe",    "qwen3_moe",  "smollm3",
     "granite",   "phi3",       "olmo2",        "gemma2",       "gemma3",     "ministral3",
     "glm4",      "glm4_moe",   "deepseek_v3",  "lfm2",         "qwen3_next", "qwen3_5",
-    "phi3_long", "phi3_short", "gemma4",       "gemma4_small"};
+    "phi3_long", "phi3_short", "gemma4",       "gemma4_small", "gpt_oss",    "gemma4_moe"};
 
-// The same, whose experts folders have in more than one form.
+// The same, and one whose experts folders have in more than one form.
 std::vector<std::string> families_with_stacks() {
   std::vector<std::string> names = kExportedFamilies;
-  names.insert(names.end(), {"gpt_oss", "qwen3_5_moe", "gemma4_moe"});
+  names.emplace_back("qwen3_5_moe");
   return names;
 }
 
@@ -283,6 +284,45 @@ TEST(ExportGguf, RefusesWhatGgufCanNotSay) {
   EXPECT_EQ(error("qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"),
             "ConfigError: DIR: norm_topk_prob is false, but readers of GGUF's 'qwen3moe' take the "
             "other; keep the folder");
+}
+
+TEST(ExportGguf, RefusesConfigurationsThatGgufCanNotSay) {
+  const auto error = [](const std::string& name, const auto& change) {
+    ModelConfig config = read_config(*io::TensorFile::open(family_path(name)));
+    EXPECT_EQ(error_text([&] { gguf_architecture(config, "here"); }), "no error");
+    change(config);
+    return error_text([&] { gguf_architecture(config, "here"); });
+  };
+  EXPECT_EQ(error("glm4_moe_lite", [](ModelConfig& c) { c.experts.plain_layers = {1}; }),
+            "ConfigError: here: GGUF has layers without experts before all that have some, but "
+            "mlp_layer_types says otherwise; keep the folder");
+  const auto rope = [](nn::RopeType type) {
+    return [type](ModelConfig& c) { c.rope_scaling.type = type; };
+  };
+  EXPECT_EQ(error("granite", rope(nn::RopeType::kLlama3)), "no error");
+  EXPECT_EQ(error("qwen2", rope(nn::RopeType::kLlama3)),
+            "ConfigError: here: readers of GGUF's 'qwen2' have no rope scaling of Llama 3's kind; "
+            "keep the folder");
+  EXPECT_EQ(error("llama", rope(nn::RopeType::kLongRope)),
+            "ConfigError: here: readers of GGUF's 'llama' have no longrope; keep the folder");
+}
+
+TEST(ExportGguf, NamesWhatLlamaCppDoesNotRead) {
+  const auto config_of = [](const char* name) {
+    return read_config(*io::TensorFile::open(family_path(name)));
+  };
+  using Notes = std::vector<std::string>;
+  EXPECT_EQ(ignored_in_gguf(config_of("mistral")),
+            Notes{"attention.sliding_window: llama.cpp does not read this for 'llama' and computes "
+                  "otherwise behind 5 tokens"});
+  for (const char* name : {"llama_yarn", "gemma2", "gpt_oss", "gemma4"}) {
+    EXPECT_EQ(ignored_in_gguf(config_of(name)), Notes{}) << name;
+  }
+  ModelConfig yarn = config_of("llama_yarn");
+  yarn.rope_scaling.beta_fast = 16;
+  EXPECT_EQ(ignored_in_gguf(yarn),
+            Notes{"rope.scaling.yarn_beta_fast, rope.scaling.yarn_beta_slow: llama.cpp does not "
+                  "read this for 'llama' and computes with 32 and 1"});
 }
 
 TEST(ExportGguf, SaysYarnsNumbersInKeys) {

@@ -15,6 +15,7 @@
 #include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/core/files/file.h"
+#include "weft/models/convert/export.h"
 #include "weft/models/load/load.h"
 
 namespace weft::models {
@@ -132,6 +133,18 @@ TEST(Decoder, ReadsTheModelOfTextsWithinOneOfTextsAndPictures) {
     const auto expected = test::read_reference(test::family_path(c.name, "ref.safetensors"));
     const LoadedModel loaded = load_model(*io::TensorFile::open(dir.path()), Group());
     expect_near_logits(logits_of(*loaded.model, expected.ids_BT), expected.logits_TV, c.name);
+    // Written anew it is a model of texts alone, in config.json as in the names of its weights.
+    const testing::TempDir out;
+    const auto file = io::TensorFile::open(dir.path());
+    export_files(*file, export_weights(*file, {}, Group(), out.path(), [](uint64_t, uint64_t) {}),
+                 "", out.path());
+    const auto config = nlohmann::json::parse(out.read("config.json"));
+    EXPECT_EQ(config.at("model_type"), core::join(c.type, "_text"));
+    EXPECT_EQ(config.count("text_config"), 0U);
+    const auto written = io::TensorFile::open(out.path());
+    EXPECT_NE(written->find("model.layers.0.input_layernorm.weight"), nullptr) << c.name;
+    const LoadedModel again = load_model(*written, Group());
+    expect_near_logits(logits_of(*again.model, expected.ids_BT), expected.logits_TV, c.name);
   }
 }
 

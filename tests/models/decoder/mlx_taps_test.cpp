@@ -18,6 +18,7 @@
 #include "weft/core/files/file.h"
 #include "weft/io/formats/write_safetensors.h"
 #include "weft/io/shard_folder.h"
+#include "weft/models/config/sources.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/convert/export_gguf.h"
 #include "weft/models/convert/export_loaded.h"

@@ -130,6 +130,23 @@ INSTANTIATE_TEST_SUITE_P(
                       GptqCase{"sym", {4, true, true}}, GptqCase{"sym", {4, true, false}}),
     [](const auto& info) { return info.param.kind + std::to_string(info.index); });
 
+// gptqmodel takes one off each word's codes at once, so that a 0 borrows from the next one.
+TEST(FromGptq, GivesBackWhatZeroPointsOfZeroBorrowed) {
+  const std::pair<int64_t, int64_t> kOnes[] = {{2, 0x55555555}, {4, 0x11111111}, {8, 0x01010101}};
+  for (const auto& [bits, ones] : kOnes) {
+    const Words words = gptq_words("b" + std::to_string(bits), bits);
+    // The first and the last but one code of each word.
+    const int64_t code = (int64_t{1} << bits) - 1;
+    const at::Tensor plain =
+        words.qzeros.bitwise_and(~(code | code << (32 - 2 * bits))).to(at::kInt);
+    const at::Tensor less = (plain.to(at::kLong) - ones).to(at::kInt);
+    const auto got = from_gptq(words.qweight, less, words.scales, {bits, true});
+    const auto expected = from_gptq(words.qweight, plain, words.scales, {bits, false});
+    EXPECT_TRUE(at::equal(got.offsets, expected.offsets)) << bits;
+    EXPECT_TRUE(expected.offsets.eq(0).any().item<bool>()) << bits;
+  }
+}
+
 TEST(FromGptq, NamesWhatDoesNotFit) {
   const Words words = gptq_words("b4", 4);
   const auto convert = [&](const GptqOptions& options) {

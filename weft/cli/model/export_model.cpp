@@ -1,5 +1,6 @@
 #include "weft/cli/model/export_model.h"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "weft/dist/launch/run_together.h"
 #include "weft/generate/share_prompt.h"
 #include "weft/io/check_finite.h"
+#include "weft/models/convert/keys/gguf_model_keys.h"
 
 namespace weft::cli {
 namespace {
@@ -46,6 +48,12 @@ void export_model(const std::string& model, const models::ExportOptions& options
     models::export_files(*file, quantization, dtype_name, path);
     folder->commit();
   });
+}
+
+void print_gguf_notes(const io::TensorFile& file) {
+  for (const std::string& note : models::ignored_in_gguf(models::read_config(file))) {
+    std::fprintf(stderr, "%s\n", note.c_str());
+  }
 }
 
 }  // namespace weft::cli

@@ -12,4 +12,7 @@ void export_model(const std::string& model, const models::ExportOptions& options
                   const std::string& dtype_name, const OutputOptions& output,
                   const dist::World& world);
 
+/// Says on stderr what llama.cpp will not read of a GGUF file made of this folder's model.
+void print_gguf_notes(const io::TensorFile& file);
+
 }  // namespace weft::cli

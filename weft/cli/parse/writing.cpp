@@ -70,18 +70,25 @@ void add_gguf_types(CLI::App& app, QuantizeOptions& options) {
       "NAME is found, e.g. attn_v=Q6_K; may be given again (default: none)");
 }
 
+constexpr char kGgufIsOneFile[] = "a folder: GGUF is one file";
+
+void refuse_beside(const CLI::App& app, const std::string& out, const char* flag,
+                   const char* expected) {
+  check<ConfigError>(app.count(flag) == 0, flag, ": OUT is ", core::quote(out), ", expected ",
+                     expected, "; leave it out");
+}
+
 // What a folder has and a GGUF file has not, and the other way round.
 void check_form(const CLI::App& app, const std::string& out) {
   const bool is_gguf = out.ends_with(".gguf");
   const auto refuse = [&](const char* flag, const char* expected) {
-    check<ConfigError>(app.count(flag) == 0, flag, ": OUT is ", core::quote(out), ", expected ",
-                       expected, "; leave it out");
+    refuse_beside(app, out, flag, expected);
   };
   for (const char* flag :
        {"--bits", "--group-size", "--mode", "--format", "--asymmetric", "--method"}) {
     if (is_gguf) refuse(flag, "a folder: the blocks of GGUF follow from --type");
   }
-  if (is_gguf) refuse("--max-shard-size", "a folder: GGUF is one file");
+  if (is_gguf) refuse("--max-shard-size", kGgufIsOneFile);
   for (const char* flag : {"--type", "--bits-per-weight", "--token-embedding-type",
                            "--output-tensor-type", "--tensor-type"}) {
     if (!is_gguf) refuse(flag, "a name that ends in .gguf");
@@ -109,7 +116,7 @@ std::optional<QuantizeOptions> parse_quantize(const Args& args) {
       "quantize");
   QuantizeOptions options;
   options.model.command = command_of("quantize", args);
-  add_model_flags(app, options.model);
+  add_source_flags(app, options.model);
   add_output_flags(app, options.output);
   add_folder_forms(app, options);
   add_gguf_types(app, options);
@@ -146,13 +153,16 @@ std::optional<ConvertOptions> parse_convert(const Args& args) {
   CLI::App app(kAboutConvert, "convert");
   ConvertOptions options;
   options.model.command = command_of("convert", args);
-  add_model_flags(app, options.model);
+  add_source_flags(app, options.model);
   add_output_flags(app, options.output);
   app.add_option("--dtype", options.dtype,
                  "f32, f16 or bf16: all weights as plain numbers (default: as they are)");
   app.add_flag("--peft", options.is_peft,
                "of a run of weft lora: its adapters as a folder of Hugging Face's peft");
   if (!parse_flags(app, args, {"--model", "--out"})) return std::nullopt;
+  if (options.output.out.ends_with(".gguf")) {
+    refuse_beside(app, options.output.out, "--max-shard-size", kGgufIsOneFile);
+  }
   return options;
 }
 

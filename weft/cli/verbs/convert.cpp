@@ -44,17 +44,24 @@ void check_output(const ModelOptions& model, const OutputOptions& output) {
 void write_gguf(const std::string& model, std::optional<at::ScalarType> dtype,
                 const std::string& path) {
   constexpr double kMegabyte = 1e6;
-  ProgressBar bar("writing", "MB", kMegabyte, true);
   const auto file = io::TensorFile::open(model);
-  io::check_finite(*file);
-  models::export_gguf(*file, dtype, path,
-                      [&](uint64_t done, uint64_t total) { bar.show(done, total); });
+  {
+    ProgressBar bar("writing", "MB", kMegabyte, true);
+    io::check_finite(*file);
+    models::export_gguf(*file, dtype, path,
+                        [&](uint64_t done, uint64_t total) { bar.show(done, total); });
+  }
+  print_gguf_notes(*file);
 }
 
 void convert_run(const std::string& checkpoint, const TypeName* type,
                  const ConvertOptions& options) {
   const OutputOptions& output = options.output;
   const ModelOptions& model = options.model;
+  core::check<core::ConfigError>(!is_gguf_path(output.out), checkpoint, ": ",
+                                 core::quote(output.out),
+                                 ", expected a folder, which a checkpoint becomes; convert that to "
+                                 "GGUF then");
   core::check<core::ConfigError>(model.tp <= 1, "--tp: ", model.tp,
                                  ", expected 1: a checkpoint is converted by one process");
   if (options.is_peft) {

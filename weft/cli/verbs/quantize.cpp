@@ -147,6 +147,7 @@ int quantize_to_gguf(const std::string& model, const QuantizeOptions& options,
                         [&](uint64_t done, uint64_t total) { bar.show(done, total); });
   }
   if (!is_root) return 0;
+  print_gguf_notes(*file);
   for (const std::string& note : form.notes()) std::fprintf(stderr, "%s\n", note.c_str());
   std::fprintf(stderr, "%.3f bits per weight\n", form.bits_per_weight());
   return 0;

@@ -44,6 +44,8 @@ void check_known_options(const JsonKeys& keys, const FamilyInfo& family) {
   check<ConfigError>(activation == own || (!is_gelu && activation == "swish"), keys.where(), ": ",
                      key, " ", core::quote(activation), " is not supported, expected ",
                      core::quote(own));
+  check<ConfigError>(keys.flag_or("is_causal", true), keys.where(),
+                     ": is_causal is false, which is not supported, expected true");
   if (has_gemma4_layers(family)) {
     // Pictures alone may be seen both ways.
     constexpr const char* kBothWays = "use_bidirectional_attention";
@@ -61,8 +63,9 @@ void check_known_options(const JsonKeys& keys, const FamilyInfo& family) {
 double rotated_part(const JsonKeys& keys, const FamilyInfo& family) {
   constexpr const char* kKey = "partial_rotary_factor";
   const Json* rope = keys.find("rope_parameters");
-  if (keys.has(kKey) || rope == nullptr) return keys.real_or(kKey, family.rotated_part);
-  return JsonKeys(*rope, keys.where() + ": rope scaling").real_or(kKey, family.rotated_part);
+  if (rope == nullptr) return keys.real_or(kKey, family.rotated_part);
+  const JsonKeys inner(*rope, keys.where() + ": rope scaling");
+  return real_of_rope(keys, inner, kKey, family.rotated_part);
 }
 
 void read_partial_rope(const JsonKeys& keys, const FamilyInfo& family, ModelConfig& config) {
@@ -207,6 +210,14 @@ bool layer_has_rope(const ModelConfig& config, int64_t layer) {
   return !std::ranges::binary_search(config.layers_without_rope, layer);
 }
 
+// `border` is max_window_layers.
+bool layer_has_window(WindowLayers layers, const ModelConfig& config, int64_t layer,
+                      int64_t border) {
+  if (layers == WindowLayers::kLast) return layer >= border;
+  if (layers == WindowLayers::kEveryOtherFirst) return layer < border && layer % 2 == 0;
+  return layers != WindowLayers::kWithoutRope || !layer_has_rope(config, layer);
+}
+
 void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig& config) {
   if (family.layers == WindowLayers::kNone) return;
   const bool is_used = !family.is_switched || keys.flag_or("use_sliding_window", false);
@@ -227,12 +238,9 @@ void read_windows(const JsonKeys& keys, const FamilyWindows& family, ModelConfig
     config.windows = usual_windows(own, window, config.num_layers);
     return;
   }
-  const bool is_last = family.layers == WindowLayers::kLast;
-  const int64_t first = is_last ? keys.integer_or("max_window_layers", 28) : 0;
-  const bool is_anywhere = family.layers != WindowLayers::kWithoutRope;
+  const int64_t border = keys.integer_or("max_window_layers", 28);
   for (int64_t layer = 0; layer < std::min(config.num_layers, kMaxLayers); ++layer) {
-    const bool has_window = layer >= first && (is_anywhere || !layer_has_rope(config, layer));
-    config.windows.push_back(has_window ? window : 0);
+    config.windows.push_back(layer_has_window(family.layers, config, layer, border) ? window : 0);
   }
 }
 
@@ -278,6 +286,20 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   read_gemma4(keys, family, config);
   read_experts(keys, family.experts, config);
   return config;
+}
+
+Json config_of_texts(const Json& json, const std::string& where) {
+  const JsonKeys keys(json, where);
+  const Json* text = text_config(keys);
+  if (text == nullptr) return json;
+  const ModelConfig config = config_from_json(json, where);
+  Json alone = *text;
+  alone["architectures"] = {family_info(config).transformers_class};
+  alone["tie_word_embeddings"] = config.is_tied;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype"}) {
+    if (keys.has(key)) alone[key] = json.at(key);
+  }
+  return alone;
 }
 
 ModelConfig config_from_folder(const io::TensorFile& file) {

@@ -21,6 +21,8 @@ using core::ConfigError;
 using core::FormatError;
 
 constexpr char kTokens[] = "tokenizer.ggml.tokens";
+constexpr const char* kCausalGgufKey = "attention.causal";
+constexpr const char* kRopeSectionsGgufKey = "rope.dimension_sections";
 
 class Reader {
  public:
@@ -32,6 +34,8 @@ class Reader {
 
   ModelConfig read() {
     config_.family = family_.name;
+    check<ConfigError>(keys_.flag_or(key(kCausalGgufKey), true), file_.path(), ": key '",
+                       key(kCausalGgufKey), "' is false, which is not supported, expected true");
     read_sizes();
     take_family_traits(config_);
     if (has_gemma4_layers(family_)) {
@@ -42,6 +46,7 @@ class Reader {
       read_window();
       read_experts();
     }
+    read_rope_order();
     read_options();
     read_recurrent(keys_, name_, config_);
     config_.is_tied = file_.find("output.weight") == nullptr;
@@ -134,6 +139,16 @@ class Reader {
     };
     config_.rope_scaling.short_factors = read(kShortRopeFactors);
     config_.rope_scaling.long_factors = read(kLongRopeFactors);
+  }
+
+  // Sections for time, height and width mean that the rows of q and k are in another order than the
+  // folder's: their readers turn halves, whatever the family's models of texts do (GLM-4.1V).
+  void read_rope_order() {
+    if (!family_.turns_neighbours || family_.latent.is_used()) return;
+    const auto sections = keys_.integers(key(kRopeSectionsGgufKey));
+    const bool has_two =
+        sections && sections->size() >= 2 && (*sections)[0] > 0 && (*sections)[1] > 0;
+    if (has_two) config_.turns_neighbours = false;
   }
 
   void read_options() {

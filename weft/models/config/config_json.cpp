@@ -86,6 +86,20 @@ void add_long_rope(const ModelConfig& config, json& object) {
   if (scaling.factor != std::max(ratio, 1.0)) object["rope_scaling"]["factor"] = scaling.factor;
 }
 
+// A plain rope is left out, unless transformers would take another one then.
+void add_rope(const ModelConfig& config, const FamilyInfo& family, json& object) {
+  const bool is_plain = config.rope_scaling.type == RopeType::kDefault;
+  if (is_plain && family.usual_rope == nullptr) return;
+  json& rope = object["rope_scaling"];
+  rope = is_plain ? json{{"rope_type", "default"}} : rope_json(config.rope_scaling);
+  // Where transformers reads it of a list with three members.
+  if (config.rope_scaling.type == RopeType::kLongRope) add_long_rope(config, object);
+  if (!family.has_query_growth) return;
+  // Read with rope of any type.
+  rope[kQueryGrowthFolderKey] = config.query_growth;
+  if (!rope.contains(kOriginalPositionsKey)) rope[kOriginalPositionsKey] = config.max_positions;
+}
+
 void add_latent(const ModelConfig& config, const FamilyLatent& family, json& object) {
   const LatentConfig& latent = config.latent;
   if (!latent.is_used()) return;
@@ -164,8 +178,8 @@ void add_options(const ModelConfig& config, const FamilyInfo& family, json& obje
 
 void add_windows(const ModelConfig& config, const FamilyWindows& family, json& object) {
   const bool is_patterned = family.layers == WindowLayers::kAllButEvery;
-  const bool has_types = family.layers == WindowLayers::kLast || is_patterned ||
-                         family.layers == WindowLayers::kWithoutRope;
+  const bool has_types =
+      family.layers != WindowLayers::kNone && family.layers != WindowLayers::kAll;
   int64_t window = 0;
   json types = json::array();
   for (const int64_t own : config.windows) {
@@ -238,13 +252,7 @@ json config_json(const ModelConfig& config) {
   add_sizes(config, object);
   add_latent(config, family.latent, object);
   add_biases(config, family.biases, object);
-  if (config.rope_scaling.type != RopeType::kDefault && !has_gemma4_layers(family)) {
-    object["rope_scaling"] = rope_json(config.rope_scaling);
-    // Where transformers reads it of a list with three members.
-    if (config.rope_scaling.type == RopeType::kLongRope) add_long_rope(config, object);
-    if (family.has_query_growth)
-      object["rope_scaling"][kQueryGrowthFolderKey] = config.query_growth;
-  }
+  if (!has_gemma4_layers(family)) add_rope(config, family, object);
   add_windows(config, family.windows, object);
   add_experts(config.experts, family.experts, object);
   add_recurrent(config, family, object);

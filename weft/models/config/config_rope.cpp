@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
@@ -98,14 +99,28 @@ int64_t extended_positions(int64_t positions, const RopeScaling& scaling) {
   return std::max(positions, static_cast<int64_t>(std::min(most, kMostPositions)));
 }
 
-const Json* scaling_json(const JsonKeys& keys) {
-  const Json* old = keys.find("rope_scaling");
+// Newer transformers have one for each kind of layer. Null: there is no rope of windows alone.
+const Json* find_of_layers(const JsonKeys& keys, const char* kind) {
   const Json* parameters = keys.find("rope_parameters");
+  return parameters == nullptr
+             ? nullptr
+             : JsonKeys(*parameters, keys.where() + ": rope_parameters").find(kind);
+}
+
+// Where there are both, transformers 5 reads the old one, and other programs the new one.
+const Json* scaling_json(const JsonKeys& keys) {
+  const Json* of_layers = find_of_layers(keys, "full_attention");
+  const Json* old = keys.find("rope_scaling");
+  const Json* parameters = of_layers == nullptr ? keys.find("rope_parameters") : of_layers;
   if (old == nullptr || parameters == nullptr) return old == nullptr ? parameters : old;
   const auto type = [&](const Json* json, const char* name) {
     return type_name(JsonKeys(*json, keys.where() + ": " + name));
   };
-  check<FormatError>(type(old, "rope_scaling") == type(parameters, "rope_parameters"), keys.where(),
+  bool is_same = type(old, "rope_scaling") == type(parameters, "rope_parameters");
+  for (const auto& [key, value] : old->items()) {
+    is_same = is_same && (!parameters->contains(key) || parameters->at(key) == value);
+  }
+  check<FormatError>(is_same, keys.where(),
                      ": rope_scaling and rope_parameters differ; keep one of them");
   return parameters;
 }
@@ -130,21 +145,24 @@ void read_rope_dims(const GgufKeys& keys, const std::string& key, ModelConfig& c
   config.rope_dims = rotated;
 }
 
-RopeType gguf_rope_type(const GgufKeys& keys, const std::string& key) {
-  const std::string name = keys.text_or(key, "none");
+// Null if no key says it; the first converters called it otherwise. 0 is as good as 1.
+std::optional<double> gguf_rope_factor(const GgufKeys& keys, const std::string& rope) {
+  for (const char* key : {"scaling.factor", "scale_linear"}) {
+    if (!keys.has(rope + key)) continue;
+    const double factor = keys.real(rope + key);
+    return factor == 0 ? 1 : factor;
+  }
+  return std::nullopt;
+}
+
+// A factor without a type is one of linear scaling, as in llama.cpp.
+RopeType gguf_rope_type(const GgufKeys& keys, const std::string& key, double factor) {
+  const std::string name = keys.text_or(key, factor == 1 ? "none" : "linear");
   check<ConfigError>(name == "none" || name == "linear" || name == "yarn", keys.path(),
                      ": rope scaling ", core::quote(name),
                      " is not supported, expected one of [none, linear, yarn]");
   if (name == "none") return RopeType::kDefault;
   return name == "linear" ? RopeType::kLinear : RopeType::kYarn;
-}
-
-// Newer transformers have one for each kind of layer. Null: there is no rope of windows alone.
-const Json* find_of_layers(const JsonKeys& keys, const char* kind) {
-  const Json* parameters = keys.find("rope_parameters");
-  return parameters == nullptr
-             ? nullptr
-             : JsonKeys(*parameters, keys.where() + ": rope_parameters").find(kind);
 }
 
 void read_window_rope(const JsonKeys& keys, ModelConfig& config) {
@@ -158,6 +176,24 @@ void read_window_rope(const JsonKeys& keys, ModelConfig& config) {
   check<ConfigError>(scaling.type == RopeType::kDefault, inner.where(),
                      ": a scaled rope of layers with a window is not supported, expected rope_type "
                      "'default'");
+}
+
+// One key has what yarn's own sharpening is multiplied by, the other one what stands in its place:
+// transformers' attention_factor, as llama.cpp's converter writes it.
+void read_sharpening(const GgufKeys& keys, const std::string& rope, double attention,
+                     ModelConfig& config) {
+  RopeScaling& scaling = config.rope_scaling;
+  const std::string whole = rope + "scaling.yarn_attn_factor";
+  if (config.latent.is_used() || keys.has(whole)) {
+    refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
+  }
+  if (config.latent.is_used()) {
+    refuse_unless(keys.real_or(whole, 1), 1, "rope.scaling.yarn_attn_factor", keys);
+  } else if (keys.has(whole)) {
+    scaling.attention_factor = keys.real(whole);
+  } else if (attention != 1 && scaling.factor >= 1) {
+    scaling.attention_factor = attention * (1 + 0.1 * std::log(scaling.factor));
+  }
 }
 
 // Its lists are tensors, beside which no key need say the type.
@@ -184,16 +220,27 @@ void read_long_rope(const GgufKeys& keys, const std::string& architecture, doubl
 
 }  // namespace
 
+double real_of_rope(const JsonKeys& keys, const JsonKeys& rope, const char* key, double fallback) {
+  const double own = keys.real_or(key, fallback), of_rope = rope.real_or(key, own);
+  check<FormatError>(!keys.has(key) || own == of_rope, keys.where(), ": ", key, " is ", own,
+                     ", but ", of_rope, " among rope's parameters; keep one of them");
+  return of_rope;
+}
+
 void read_rope(const JsonKeys& keys, const RopeDefaults& defaults, ModelConfig& config) {
   const int64_t positions = keys.integer_or("max_position_embeddings", defaults.positions);
   config.max_positions = positions;
   config.rope_base = keys.real_or("rope_theta", defaults.base);
   read_window_rope(keys, config);
-  const Json* of_layers = find_of_layers(keys, "full_attention");
-  const Json* json = of_layers == nullptr ? scaling_json(keys) : of_layers;
+  const Json* json = scaling_json(keys);
+  Json usual;
+  if (json == nullptr && family_info(config).usual_rope != nullptr) {
+    usual = core::parse_json(family_info(config).usual_rope, keys.where());
+    json = &usual;
+  }
   if (json == nullptr) return;
   const JsonKeys inner(*json, keys.where() + ": rope scaling");
-  if (!keys.has("rope_theta")) config.rope_base = inner.real_or("rope_theta", defaults.base);
+  config.rope_base = real_of_rope(keys, inner, "rope_theta", defaults.base);
   config.rope_scaling = scaling_from(inner, positions, keys.integer_or(kOriginalPositionsKey, 0),
                                      family_info(config));
   if (family_info(config).has_query_growth) {
@@ -219,20 +266,21 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
   if (scaling.type == RopeType::kLongRope) {
     return read_long_rope(keys, architecture, attention, config);
   }
-  scaling.type = gguf_rope_type(keys, architecture + "." + kRopeTypeGgufKey);
+  const auto factor = gguf_rope_factor(keys, rope);
+  scaling.type = gguf_rope_type(keys, architecture + "." + kRopeTypeGgufKey, factor.value_or(1));
   const bool is_yarn = scaling.type == RopeType::kYarn;
   if (!is_yarn) refuse_unless(attention, 1, "rope.scaling.attn_factor", keys);
   const double multiplier = keys.real_or(architecture + "." + kYarnMultiplierGgufKey, 0);
   const bool has_growth = family_info(config).has_query_growth;
   const bool is_latent = config.latent.is_used();
   if (!has_growth && !is_latent) refuse_unless(multiplier, 0, kYarnMultiplierGgufKey, keys);
-  if (has_growth) {
-    config.query_growth = keys.real_or(architecture + "." + kQueryGrowthGgufKey, 0);
-  }
+  const double growth = keys.real_or(architecture + "." + kQueryGrowthGgufKey, 0);
+  if (!has_growth) refuse_unless(growth, 0, kQueryGrowthGgufKey, keys);
+  config.query_growth = growth;
   refuse_unless(keys.real_or(rope + "scaling.yarn_ext_factor", 1), 1,
                 "rope.scaling.yarn_ext_factor", keys);
   if (scaling.type == RopeType::kDefault) return;
-  scaling.factor = keys.real(rope + "scaling.factor");
+  scaling.factor = factor ? *factor : keys.real(rope + "scaling.factor");
   if (!is_yarn) return;
   scaling.truncate = family_info(config).truncates_yarn;
   scaling.mscale = scaling.mscale_all_dim =
@@ -241,11 +289,7 @@ void read_rope(const GgufKeys& keys, const std::string& architecture, ModelConfi
       keys.integer_or(architecture + "." + kOriginalPositionsGgufKey, config.max_positions);
   scaling.beta_fast = keys.real_or(rope + "scaling.yarn_beta_fast", 32);
   scaling.beta_slow = keys.real_or(rope + "scaling.yarn_beta_slow", 1);
-  const double more = keys.real_or(rope + "scaling.yarn_attn_factor", 1);
-  if (is_latent) refuse_unless(attention * more, 1, "rope.scaling.attn_factor", keys);
-  if (attention * more != 1 && scaling.factor >= 1) {
-    scaling.attention_factor = attention * more * (1 + 0.1 * std::log(scaling.factor));
-  }
+  read_sharpening(keys, rope, attention, config);
   nn::check_rope_scaling(scaling, keys.path() + ": config");
   config.max_positions = extended_positions(config.max_positions, scaling);
 }

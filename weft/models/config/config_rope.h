@@ -27,6 +27,10 @@ struct RopeDefaults {
   double base = 10'000;
 };
 
+/// A number that config.json may have by itself, or among rope's parameters, which are `rope`.
+/// Throws FormatError if it has both and they differ: programs disagree on which one goes.
+double real_of_rope(const JsonKeys& keys, const JsonKeys& rope, const char* key, double fallback);
+
 /// Rope's base, scaling and the number of positions from config.json: `rope_theta`,
 /// `rope_scaling`, or `rope_parameters` of newer transformers, which holds both.
 /// Throws FormatError, ConfigError for a type of scaling that weft does not know.

@@ -11,6 +11,13 @@ constexpr FamilyWindows kEveryLayer = {WindowLayers::kAll, false, 4096};
 constexpr FamilyWindows kEveryLayerIfUsed = {WindowLayers::kAll, true, 4096};
 constexpr FamilyWindows kLastLayers = {WindowLayers::kLast, true, 4096};
 
+constexpr char kOssRope[] =
+    R"({"rope_type": "yarn", "factor": 32, "truncate": false,
+        "original_max_position_embeddings": 4096})";
+constexpr char kMinistralRope[] =
+    R"({"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "mscale": 1, "mscale_all_dim": 1,
+        "original_max_position_embeddings": 16384, "llama_4_scaling_beta": 0.1})";
+
 constexpr FamilyInfo kFamilies[] = {
     {.name = "llama",
      .transformers_class = "LlamaForCausalLM",
@@ -50,7 +57,7 @@ constexpr FamilyInfo kFamilies[] = {
      .gguf = "qwen2moe",
      .max_positions = 32'768,
      .biases = BiasKeys::kQkv,
-     .windows = kEveryLayerIfUsed,
+     .windows = {WindowLayers::kEveryOtherFirst, true, 4096},
      .experts = {.count_key = "num_experts",
                  .has_own_width = true,
                  .has_shared = true,
@@ -158,6 +165,7 @@ constexpr FamilyInfo kFamilies[] = {
      .gate_limit = 7,
      .has_sinks = true,
      .truncates_yarn = false,
+     .usual_rope = kOssRope,
      .has_late_ffn_norm_name = true},
     {.name = "ministral3",
      .transformers_class = "Ministral3ForCausalLM",
@@ -167,6 +175,7 @@ constexpr FamilyInfo kFamilies[] = {
      .rope_base = 1e6,
      .head_dim = 128,
      .windows = {WindowLayers::kAll, false, 0},
+     .usual_rope = kMinistralRope,
      .has_query_growth = true},
     {.name = "glm4",
      .transformers_class = "Glm4ForCausalLM",

@@ -34,6 +34,8 @@ enum class WindowLayers {
   kAll,
   /// Those from `max_window_layers` on.
   kLast,
+  /// Every other one of those before `max_window_layers`, the first included.
+  kEveryOtherFirst,
   /// Those without rope.
   kWithoutRope,
   /// All but every so-many-th.
@@ -175,6 +177,9 @@ struct FamilyInfo {
   bool has_sinks = false;
   /// Yarn's ramp ends between dims where the file does not say; GGUF has no key for it.
   bool truncates_yarn = true;
+  /// What transformers takes for `rope_parameters`, as JSON, where config.json has neither these
+  /// nor `rope_scaling`; null: rope is plain then.
+  const char* usual_rope = nullptr;
   /// The embedding is multiplied by the root of its width, which no key says.
   bool scales_embedding = false;
   /// Scores are divided by the root of `query_pre_attn_scalar`. GGUF has no key for it: its readers

@@ -15,6 +15,10 @@ namespace weft::models {
 ModelConfig config_from_gguf(const io::TensorFile& file);
 /// From the contents of a config.json; `where` begins messages. Values are not checked yet.
 ModelConfig config_from_json(const nlohmann::json& json, const std::string& where);
+/// Of a config.json around texts and pictures what says the model of texts by itself, as
+/// transformers reads it beside that model's weights alone; any other as it is. Throws as
+/// config_from_json.
+nlohmann::json config_of_texts(const nlohmann::json& json, const std::string& where);
 /// From config.json in the file's folder (Hugging Face's keys). Values are not checked yet.
 ModelConfig config_from_folder(const io::TensorFile& file);
 

@@ -30,6 +30,7 @@ class Exporter {
   // This rank's rows.
   void write(const ExportOutput& output) {
     const PlannedWeight& weight = *output.weight;
+    if (!output.columns.empty()) return write_columns(output);
     if (weight.rule.is_vector()) {
       if (group_.rank() == 0) write_vector(output);
       return;
@@ -46,6 +47,22 @@ class Exporter {
   }
 
  private:
+  // Each rank has some of the experts.
+  void write_columns(const ExportOutput& output) {
+    if (output.stack_index % group_.size() != group_.rank()) return;
+    std::vector<at::Tensor> parts;
+    for (const PlannedWeight* weight : output.columns) {
+      const shard::Range all{0, RowReader::num_rows(*weight)};
+      parts.push_back(weight->rule.is_vector() ? reader_.vector(*weight, at::kFloat)
+                                               : reader_.plain_rows(*weight, all, at::kFloat));
+    }
+    const at::Tensor rows = at::stack(parts, 1).flatten(0, 1);
+    const at::Tensor numbers = output.rule().is_vector() ? rows : rows.t();
+    const at::Tensor values = converted(numbers.contiguous(), output.dtype, output.base);
+    writer_.write(output.base, values.nbytes() * static_cast<uint64_t>(output.stack_index),
+                  bytes_of(values));
+  }
+
   void write_vector(const ExportOutput& output) {
     const at::Tensor numbers = reader_.vector(*output.weight, at::kFloat);
     const at::Tensor changed = form_.changed(output, 0, numbers);
@@ -77,7 +94,8 @@ class Exporter {
     if (!output.scheme) {
       const at::Tensor numbers = reader_.plain_rows(*output.weight, rows, at::kFloat);
       const at::Tensor changed = form_.changed(output, rows.start, numbers);
-      write_part(output, ".weight", rows, converted(changed, output.dtype, output.rule().name));
+      write_part(output, output.is_named_whole ? "" : ".weight", rows,
+                 converted(changed, output.dtype, output.rule().name));
       return;
     }
     const quant::QuantizedMatrix matrix = quantized_rows(output, rows);
@@ -173,7 +191,7 @@ nlohmann::json export_weights(const io::TensorFile& given, const ExportOptions& 
     uint64_t done = 0;
     for (const ExportOutput& output : outputs) {
       exporter.write(output);
-      done += plan.planned_bytes(*output.weight, 0);
+      for (const PlannedWeight* weight : output.weights()) done += plan.planned_bytes(*weight, 0);
       progress(done, all);
     }
     writer->sync();

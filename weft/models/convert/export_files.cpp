@@ -93,7 +93,8 @@ void export_files(const io::TensorFile& file, const json& quantization, const st
   }
   const std::string source = folder_of(file);
   const std::string path = source + "/config.json";
-  const json config = core::parse_json(core::read_text_file(path, kMaxConfigBytes), path);
+  const json config =
+      config_of_texts(core::parse_json(core::read_text_file(path, kMaxConfigBytes), path), path);
   io::copy_model_files(source, folder, {"config.json"});
   save_config(config, quantization, dtype, folder);
 }

@@ -10,6 +10,7 @@
 
 #include "weft/io/tensor_folder_writer.h"
 #include "weft/models/config/families.h"
+#include "weft/models/convert/fuse_experts.h"
 #include "weft/models/decoder/weight_table.h"
 #include "weft/models/decoder/weights/fused_rows.h"
 #include "weft/nn/linear/adapt.h"
@@ -62,18 +63,26 @@ void name_bare(const CausalLM& model, std::map<std::string, at::Tensor>& weights
   }
 }
 
-// The experts of families whose folders have them stacked alone, by their places.
+// The experts of families that no program reads one by one, as transformers has them.
 void stack_experts(const ModelConfig& config, std::map<std::string, at::Tensor>& weights) {
   if (!has_stacked_experts(family_info(config))) return;
-  std::map<std::string, std::vector<at::Tensor>> parts;
+  // By tensor and by part.
+  std::map<std::string, std::map<Part, std::vector<at::Tensor>>> tensors;
   for (const PartPlace& place : weight_places(config)) {
     if (!is_expert_part(place.part)) continue;
-    for (const char* suffix : {".weight", ".bias"}) {
+    const std::string whole = filled_name(fused_experts_row(config, place.part)->model, place);
+    for (const auto& [suffix, end] : {std::pair{".weight", ""}, {".bias", "_bias"}}) {
       auto own = weights.extract(model_name(config, place) + suffix);
-      if (!own.empty()) parts[mlx_experts_name(config, place) + suffix].push_back(own.mapped());
+      if (!own.empty()) tensors[whole + end][place.part].push_back(own.mapped());
     }
   }
-  for (const auto& [name, list] : parts) weights[name] = at::stack(list);
+  const bool is_transposed = has_transposed_experts(config);
+  for (const auto& [name, parts] : tensors) {
+    std::vector<at::Tensor> stacks;
+    for (const auto& [part, list] : parts) stacks.push_back(at::stack(list));
+    at::Tensor all = is_transposed ? at::stack(stacks, 2).flatten(1, 2) : at::cat(stacks, 1);
+    weights[name] = is_transposed && all.dim() == 3 ? all.transpose(1, 2) : all;
+  }
 }
 
 // Weights as one tensor, their rows as it has them.

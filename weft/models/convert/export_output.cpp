@@ -9,6 +9,7 @@
 #include "weft/models/config/config_rope.h"
 #include "weft/models/config/families.h"
 #include "weft/models/convert/export_types.h"
+#include "weft/models/convert/fuse_experts.h"
 #include "weft/models/decoder/weight_table.h"
 #include "weft/quant/formats/gguf_blocks.h"
 
@@ -59,7 +60,11 @@ class FormChooser {
     });
     fuse_rows(outputs);
     name_bare(outputs);
-    if (is_mlx || is_stacked_everywhere()) stack_experts(outputs);
+    if (is_mlx) {
+      stack_experts(outputs);
+    } else if (is_stacked_everywhere()) {
+      fuse_experts(config_, places_, outputs);
+    }
     return outputs;
   }
 
@@ -246,20 +251,30 @@ std::vector<RowGroups::Piece> ExportOutput::pieces(const shard::Range& rows) con
   auto pieces = groups.pieces({start, rows.length});
   for (RowGroups::Piece& piece : pieces) {
     piece.row -= start;
-    piece.stored_row += stack_index * rule().out;
+    piece.stored_row += stack_index * (fused_rows > 0 ? fused_rows : rule().out);
   }
   return pieces;
 }
 
 std::string ExportOutput::vector_name() const {
+  if (is_named_whole) return base;
   if (is_bare) return rule().base();
   return fused_rows > 0 || stack_size > 0 ? base + ".bias" : rule().name;
 }
 
-int64_t ExportOutput::numbers_before() const { return stack_index * rule().in + first_row; }
+int64_t ExportOutput::numbers_before() const {
+  return stack_index * (fused_rows > 0 ? fused_rows : rule().in) + first_row;
+}
 
 std::vector<io::TensorSpec> ExportOutput::specs() const {
   const io::Dtype floating = file_type(dtype);
+  if (!columns.empty()) {
+    const auto count = static_cast<int64_t>(columns.size());
+    std::vector<int64_t> sizes = {stack_size, rule().in};
+    if (!rule().is_vector()) sizes.push_back(rule().out);
+    sizes.back() *= count;
+    return {{base, floating, std::move(sizes)}};
+  }
   if (rule().is_vector() && !is_row) {
     std::vector<int64_t> sizes = {fused_rows > 0 ? fused_rows : rule().in};
     // A convolution's taps, which GGUF has as [channels, taps] and MLX as [channels, taps, 1].
@@ -273,7 +288,7 @@ std::vector<io::TensorSpec> ExportOutput::specs() const {
     if (stack_size > 0) sizes.insert(sizes.begin(), stack_size);
     return sizes;
   };
-  if (!scheme) return {{base + ".weight", floating, shape(rule().in)}};
+  if (!scheme) return {{plain_name(), floating, shape(rule().in)}};
   if (format == FolderFormat::kCompressed) return compressed_specs();
   const io::Dtype scales = is_affine() ? file_type(scheme->scale_dtype) : io::Dtype::kU8;
   const int64_t groups = rule().in / scheme->group_size;

@@ -37,8 +37,13 @@ struct ExportOutput {
   /// which.
   int64_t stack_size = 0;
   int64_t stack_index = 0;
+  /// Weights of a stack that Hugging Face has transposed: their rows are columns there, in turn,
+  /// and this one is the first (gpt-oss's gates and ups); empty: rows are rows.
+  std::vector<const PlannedWeight*> columns = {};
   /// A vector that folders have without ".weight".
   bool is_bare = false;
+  /// `base` is the tensor's whole name.
+  bool is_named_whole = false;
   /// A vector that Hugging Face has as a matrix of one row.
   bool is_row = false;
   /// None: floating in `dtype`.
@@ -65,10 +70,15 @@ struct ExportOutput {
   std::vector<RowGroups::Piece> pieces(const shard::Range& rows) const;
   /// Numbers of a vector's tensor before its own.
   int64_t numbers_before() const;
+  /// All that are written by it.
+  std::vector<const PlannedWeight*> weights() const {
+    return columns.empty() ? std::vector{weight} : columns;
+  }
   /// Whether both are stored alike, so that one tensor can hold them.
   bool is_like(const ExportOutput& other) const;
-  /// Of a vector, the tensor.
+  /// Of a vector, the tensor; of a plain matrix.
   std::string vector_name() const;
+  std::string plain_name() const { return is_named_whole ? base : base + ".weight"; }
   /// The tensors it is written to, those of the whole stack.
   std::vector<io::TensorSpec> specs() const;
 
@@ -105,11 +115,11 @@ class FolderForm {
 
 /// Decides for every weight of `plan` that a folder has. What a family's folders have as one tensor
 /// (weight_table.h) is written so. If any is quantized, all experts of a layer are one tensor, as
-/// MLX has them; otherwise each has its own, as transformers has them, but gpt-oss's and Gemma 4's,
-/// of which mlx-lm's form is written. Routers stay floating: rounding one would choose other
-/// experts. compressed-tensors has single experts, and leaves embedding and head plain. Throws
-/// ConfigError for quant groups that MLX lacks, for parts of one tensor that are stored in several
-/// ways, and for experts that compressed-tensors can't have.
+/// MLX has them; otherwise they are as transformers has them: each has its own, but gpt-oss's and
+/// Gemma 4's, of which gates and ups are one tensor. Routers stay floating: rounding one would
+/// choose other experts. compressed-tensors has single experts, and leaves embedding and head
+/// plain. Throws ConfigError for quant groups that MLX lacks, for parts of one tensor that are
+/// stored in several ways, and for experts that compressed-tensors can't have.
 std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
                                          const ExportOptions& options);
 

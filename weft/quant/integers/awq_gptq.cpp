@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -177,10 +178,18 @@ at::Tensor gptq_rows(const at::Tensor& qweight) {
   return on_cpu(qweight).t().clone(at::MemoryFormat::Contiguous).view(at::kByte);
 }
 
-/// Zero points [groups, out] in float32.
+/// One more in every code of a word. Programs take one off whole words and add it to them: what
+/// a code of 0 borrowed from the next one goes back there.
+at::Tensor with_one_more(const at::Tensor& words, int64_t bits) {
+  const int64_t ones = int64_t{UINT32_MAX} / ((int64_t{1} << bits) - 1);
+  return (words.to(at::kLong) + ones).to(at::kInt);
+}
+
+/// Zero points [groups, out] in float32. Codes of 3 bits end in other words.
 at::Tensor gptq_zeros(const at::Tensor& qzeros, const Sizes& sizes, const GptqOptions& options) {
-  const at::Tensor zeros = stored_zeros(qzeros, sizes);
-  return options.stores_zero_less_one ? zeros + 1 : zeros;
+  if (!options.stores_zero_less_one) return stored_zeros(qzeros, sizes);
+  if (sizes.bits == 3) return stored_zeros(qzeros, sizes) + 1;
+  return stored_zeros(with_one_more(qzeros, sizes.bits), sizes);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,11 +25,26 @@ using core::ConfigError;
 using nn::RopeScaling;
 using nn::RopeType;
 
+constexpr const char* kYarnFastGgufKey = "rope.scaling.yarn_beta_fast";
+constexpr const char* kYarnSlowGgufKey = "rope.scaling.yarn_beta_slow";
+
 const FamilyInfo& family_of(const ModelConfig& config, const std::string& where) {
   const FamilyInfo* family = find_family_info(config.family);
   check<ConfigError>(family != nullptr && !family->gguf.empty(), where, ": the family ",
                      core::quote(config.family), " can't be written as GGUF; keep the folder");
   return *family;
+}
+
+// Readers refuse a file with tensors that they don't know.
+void check_rope_tensors(RopeType type, const FamilyInfo& family, const std::string& where) {
+  constexpr std::string_view kKnowDivisors[] = {"llama", "granite", "mistral3"};
+  const bool knows_divisors = std::ranges::find(kKnowDivisors, family.gguf) != end(kKnowDivisors);
+  check<ConfigError>(type != RopeType::kLlama3 || knows_divisors, where, ": readers of GGUF's ",
+                     core::quote(std::string(family.gguf)),
+                     " have no rope scaling of Llama 3's kind; keep the folder");
+  check<ConfigError>(type != RopeType::kLongRope || family.gguf == "phi3", where,
+                     ": readers of GGUF's ", core::quote(std::string(family.gguf)),
+                     " have no longrope; keep the folder");
 }
 
 void check_rope_in_gguf(const RopeScaling& scaling, const FamilyInfo& family,
@@ -42,6 +58,14 @@ void check_rope_in_gguf(const RopeScaling& scaling, const FamilyInfo& family,
   check<ConfigError>(scaling.type != RopeType::kYarn || is_usual, where,
                      ": GGUF's yarn rope scaling begins and ends at whole dims, but truncate is "
                      "false; keep the folder");
+  check_rope_tensors(scaling.type, family, where);
+}
+
+bool are_first_layers(const std::vector<int64_t>& layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
 }
 
 void check_experts_in_gguf(const ModelConfig& config, const FamilyInfo& family,
@@ -53,6 +77,9 @@ void check_experts_in_gguf(const ModelConfig& config, const FamilyInfo& family,
       where,
       ": layers without experts beside those that have some can't be written as "
       "GGUF; keep the folder");
+  check<ConfigError>(are_first_layers(experts.plain_layers), where,
+                     ": GGUF has layers without experts before all that have some, but ",
+                     kLayerListFolderKey, " says otherwise; keep the folder");
   const bool is_usual = experts.normalizes_weights == family.experts.is_normalized_in_gguf;
   check<ConfigError>(is_usual || family.experts.has_routed_keys, where, ": norm_topk_prob is ",
                      experts.normalizes_weights ? "true" : "false", ", but readers of GGUF's ",
@@ -202,10 +229,10 @@ void add_yarn(const ModelConfig& config, GgufKeyList& keys) {
   const RopeScaling usual = {};
   keys.number(keys.own(kOriginalPositionsGgufKey), scaling.original_positions);
   if (scaling.beta_fast != usual.beta_fast) {
-    keys.real(keys.own("rope.scaling.yarn_beta_fast"), scaling.beta_fast);
+    keys.real(keys.own(kYarnFastGgufKey), scaling.beta_fast);
   }
   if (scaling.beta_slow != usual.beta_slow) {
-    keys.real(keys.own("rope.scaling.yarn_beta_slow"), scaling.beta_slow);
+    keys.real(keys.own(kYarnSlowGgufKey), scaling.beta_slow);
   }
   if (family_info(config).has_query_growth) {
     keys.real(keys.own(kYarnMultiplierGgufKey), scaling.mscale_all_dim);
@@ -304,6 +331,26 @@ std::string gguf_architecture(const ModelConfig& config, const std::string& wher
   check_experts_in_gguf(config, family, where);
   check_options_in_gguf(config, family, where);
   return std::string(family.gguf);
+}
+
+std::vector<std::string> ignored_in_gguf(const ModelConfig& config) {
+  const FamilyInfo& family = family_info(config);
+  const std::string where = core::join("llama.cpp does not read this for ",
+                                       core::quote(std::string(family.gguf)), " and computes ");
+  std::vector<std::string> notes;
+  const bool reads_windows = family.windows.layers == WindowLayers::kAllButEvery;
+  if (!config.windows.empty() && !reads_windows) {
+    notes.push_back(core::join(kWindowSizeGgufKey, ": ", where, "otherwise behind ",
+                               largest_window(config), " tokens"));
+  }
+  const RopeScaling &scaling = config.rope_scaling, usual = {};
+  const bool has_ends =
+      scaling.beta_fast != usual.beta_fast || scaling.beta_slow != usual.beta_slow;
+  if (scaling.type == RopeType::kYarn && has_ends && !family.has_query_growth) {
+    notes.push_back(core::join(kYarnFastGgufKey, ", ", kYarnSlowGgufKey, ": ", where, "with ",
+                               usual.beta_fast, " and ", usual.beta_slow));
+  }
+  return notes;
 }
 
 void add_model_keys(const ModelConfig& config, GgufKeyList& keys) {
