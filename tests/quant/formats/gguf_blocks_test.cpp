@@ -106,10 +106,12 @@ TEST(GgufPanels, TakeFewBits) {
   };
   for (const auto& [dtype, bits] :
        {Case{Dtype::kIQ4NL, 4.5}, Case{Dtype::kIQ4XS, 4.375}, Case{Dtype::kIQ3S, 4.375},
-        Case{Dtype::kIQ3XXS, 4.375}, Case{Dtype::kIQ2S, 4.625}, Case{Dtype::kIQ2XS, 4.625},
-        Case{Dtype::kIQ2XXS, 4.375}, Case{Dtype::kIQ1S, 4.375}, Case{Dtype::kIQ1M, 4.625},
-        Case{Dtype::kTQ1_0, 4.375}, Case{Dtype::kTQ2_0, 4.375}, Case{Dtype::kMXFP4, 5},
-        Case{Dtype::kQ6K, 6.625}}) {
+        Case{Dtype::kIQ3XXS, 4.375}, Case{Dtype::kIQ2S, 3.625}, Case{Dtype::kIQ2XS, 3.625},
+        Case{Dtype::kIQ2XXS, 3.375}, Case{Dtype::kIQ1S, 3.375}, Case{Dtype::kIQ1M, 3.625},
+        Case{Dtype::kTQ1_0, 2.375}, Case{Dtype::kTQ2_0, 2.375}, Case{Dtype::kMXFP4, 5},
+        Case{Dtype::kQ2K, 3.25}, Case{Dtype::kQ3K, 3.625}, Case{Dtype::kQ4K, 4.75},
+        Case{Dtype::kQ5K, 5.75}, Case{Dtype::kQ6K, 6.625}, Case{Dtype::kQ5_0, 5.5},
+        Case{Dtype::kQ5_1, 6}}) {
     const PanelMatrix panels = empty_gguf_panels(dtype, 16, 512, 8);
     EXPECT_EQ(8 * static_cast<double>(panels.num_bytes()) / (16 * 512), bits)
         << core::info(dtype).name;

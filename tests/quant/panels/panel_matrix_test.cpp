@@ -27,7 +27,7 @@ struct PanelFormat {
   bool has_two_levels = false;
 };
 
-// Rows that fill panels and rows that don't, one block and many; bits that widen; groups of half a
+// Rows that fill panels and rows that don't, one block and many; codes of all widths; groups of half a
 // block; scales of other types, and those that are products of a small number and one of 256
 // columns; panels of which a single token reads several at a time, and some that are left.
 constexpr PanelFormat kFormats[] = {{4, false, 32, 32, 96},
@@ -56,7 +56,10 @@ constexpr PanelFormat kFormats[] = {{4, false, 32, 32, 96},
                                     {8, true, 32, 117, 64},
                                     {6, true, 16, 201, 96},
                                     {6, true, 16, 150, 512, at::kFloat, true},
-                                    {4, false, 32, 240, 288, at::kFloat, true}};
+                                    {4, false, 32, 240, 288, at::kFloat, true},
+                                    {2, false, 16, 150, 512, at::kFloat, true},
+                                    {3, true, 32, 117, 64},
+                                    {5, false, 32, 130, 96}};
 
 // Numbers of either sign, one for each group.
 at::Tensor make_scales(const PanelFormat& format, int64_t seed, double size) {
@@ -139,7 +142,9 @@ TEST(PanelMatrix, TakesTheBytesOfItsForm) {
   EXPECT_EQ(bytes({4, true, 32, 16, 32}), 16 * (2 + 16));
   EXPECT_EQ(bytes({4, false, 64, 16, 32 * 2}), 2 * 16 * (4 + 16));
   EXPECT_EQ(bytes({6, true, 16, 16, 32}), 16 * (4 + 24));
-  EXPECT_EQ(bytes({5, true, 32, 16, 32}), 16 * (2 + 24));
+  EXPECT_EQ(bytes({2, true, 32, 16, 32}), 16 * (2 + 8));
+  EXPECT_EQ(bytes({3, true, 32, 16, 32}), 16 * (2 + 12));
+  EXPECT_EQ(bytes({5, true, 32, 16, 32}), 16 * (2 + 20));
   EXPECT_EQ(bytes({8, true, 32, 16, 32}), 16 * (2 + 32));
   EXPECT_EQ(bytes({6, true, 16, 16, 512, at::kFloat}), 16 * 16 * (8 + 24));
   EXPECT_EQ(bytes({6, true, 16, 16, 512, at::kFloat, true}), 16 * (2 * 4 + 16 * (2 + 24)));
