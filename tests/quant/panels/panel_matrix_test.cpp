@@ -27,8 +27,8 @@ struct PanelFormat {
   bool has_two_levels = false;
 };
 
-// Rows that fill panels and rows that don't, one block and many; codes of all widths; groups of half a
-// block; scales of other types, and those that are products of a small number and one of 256
+// Rows that fill panels and rows that don't, one block and many; codes of all widths; groups of
+// half a block; scales of other types, and those that are products of a small number and one of 256
 // columns; panels of which a single token reads several at a time, and some that are left.
 constexpr PanelFormat kFormats[] = {{4, false, 32, 32, 96},
                                     {4, true, 32, 7, 32},

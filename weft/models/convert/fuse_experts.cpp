@@ -4,6 +4,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/families.h"
+#include "weft/models/decoder/weight_table.h"
 
 namespace weft::models {
 namespace {
