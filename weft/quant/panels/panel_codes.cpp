@@ -29,48 +29,48 @@ RowCodes read_sixes(const uint8_t* steps) {
   return codes;
 }
 
-// How codes of 2 to 5 bits lie: steps of `low_bits` bits in bytes, then bytes of highest bits.
+// How codes of 2 to 5 bits lie: steps of `low_bits` bits in words of four columns' bytes, then a
+// word of highest bits.
 struct SplitCodes {
   explicit SplitCodes(PanelNumbers numbers) {
     const kernels::PanelForm form{numbers};
     low_bits = form.bits() < 4 ? 2 : 4;
-    has_highest = form.bits() > low_bits;
+    has_highest = form.bits() % 2 != 0;
   }
-  // Where column `i` of a block has its lower bits, from a row's first code on.
-  size_t byte(size_t i) const {
-    const size_t step = i / 4;
-    return (low_bits == 2 ? step / 4 : step % 4) * kStepBytes + i % 4;
-  }
-  size_t shift(size_t i) const { return low_bits == 2 ? i / 4 % 4 * 2 : i / kHalfBlock * 4; }
-  size_t highest_byte(size_t i) const { return static_cast<size_t>(low_bits) * kStepBytes + i % 4; }
+  // Which word has a step's lower bits, and from which bit of each byte on.
+  size_t word(size_t step) const { return low_bits == 2 ? step / 4 : step % 4; }
+  size_t shift(size_t step) const { return low_bits == 2 ? step % 4 * 2 : step / 4 * 4; }
+  uint32_t low() const { return low_bits == 2 ? 0x03030303 : 0x0F0F0F0F; }
+  size_t num_words() const { return low_bits + (has_highest ? 1 : 0); }
 
-  int64_t low_bits;
+  size_t low_bits;
   bool has_highest;
 };
 
+constexpr size_t kSteps = kBlockColumns / 4;
+constexpr uint32_t kOnes = 0x01010101;
+
 RowCodes read_split(const SplitCodes& places, const uint8_t* steps) {
+  uint32_t words[5] = {};
+  for (size_t i = 0; i < places.num_words(); ++i) std::memcpy(words + i, steps + i * kStepBytes, 4);
   RowCodes codes;
-  const int low = (1 << places.low_bits) - 1;
-  for (size_t i = 0; i < kBlockColumns; ++i) {
-    int code = steps[places.byte(i)] >> places.shift(i) & low;
-    if (places.has_highest) {
-      code |= (steps[places.highest_byte(i)] >> (i / 4) & 1) << places.low_bits;
-    }
-    codes[i] = static_cast<uint8_t>(code);
+  for (size_t step = 0; step < kSteps; ++step) {
+    uint32_t four = words[places.word(step)] >> places.shift(step) & places.low();
+    if (places.has_highest) four |= (words[places.low_bits] >> step & kOnes) << places.low_bits;
+    std::memcpy(codes.data() + 4 * step, &four, 4);
   }
   return codes;
 }
 
 void write_split(const RowCodes& codes, const SplitCodes& places, uint8_t* steps) {
-  const int64_t vectors = places.low_bits + (places.has_highest ? 1 : 0);
-  for (int64_t v = 0; v < vectors; ++v) std::memset(steps + v * kStepBytes, 0, 4);
-  const int low = (1 << places.low_bits) - 1;
-  for (size_t i = 0; i < kBlockColumns; ++i) {
-    steps[places.byte(i)] |= static_cast<uint8_t>((codes[i] & low) << places.shift(i));
-    if (!places.has_highest) continue;
-    const int highest = codes[i] >> places.low_bits & 1;
-    steps[places.highest_byte(i)] |= static_cast<uint8_t>(highest << (i / 4));
+  uint32_t words[5] = {};
+  for (size_t step = 0; step < kSteps; ++step) {
+    uint32_t four = 0;
+    std::memcpy(&four, codes.data() + 4 * step, 4);
+    words[places.word(step)] |= (four & places.low()) << places.shift(step);
+    if (places.has_highest) words[places.low_bits] |= (four >> places.low_bits & kOnes) << step;
   }
+  for (size_t i = 0; i < places.num_words(); ++i) std::memcpy(steps + i * kStepBytes, words + i, 4);
 }
 
 void write_sixes(const RowCodes& codes, uint8_t* steps) {
