@@ -120,7 +120,7 @@ AnswerParser::Options Completions::parsing_of(const CompletionRequest& request) 
 
 // Grammars that hold in a part of the answer: calls that have to come, or whose arguments have to
 // keep to their schemas, and words behind reasoning or beside calls.
-void Completions::add_structural_tag(CompletionRequest& request) const {
+void Completions::add_structural_tag(bool begins_in_reasoning, CompletionRequest& request) const {
   std::optional<grammar::Source>& grammar = request.options.grammar;
   const bool is_required = request.tool_choice.kind == ToolChoice::Kind::kRequired;
   const bool has_tools = !request.tools.empty();
@@ -130,9 +130,9 @@ void Completions::add_structural_tag(CompletionRequest& request) const {
   if (request.options.ignores_end) {
     throw ApiError::invalid("ignore_eos", "with tools whose calls end; leave one of them out");
   }
-  TagOptions options{special_marks_, parsing_of(request).begins_in_reasoning, ""};
+  TagOptions options{special_marks_, begins_in_reasoning, ""};
   if (grammar && !is_required) {
-    const bool is_whole = !has_tools && !options.begins_in_reasoning;
+    const bool is_whole = !has_tools && !begins_in_reasoning;
     if (is_whole && tool_format_ != ToolFormat::kHarmony) return;
     if (has_tools && !has_marked_calls(tool_format_)) {
       throw ApiError::invalid(request.grammar_field,
@@ -202,25 +202,27 @@ void Completions::answer_as(std::unique_ptr<ReplyForm> form, CompletionRequest r
   check_biases(request.options.generate.sampler);
   const int64_t most = request.is_chat ? model_.scheduler->options().context : kCompletionTokens;
   request.options.generate.max_tokens = request.max_tokens.value_or(most);
+  const std::vector<Tokens> prompts = prompts_of(request);
+  AnswerParser::Options parsing = parsing_of(request);
   if (request.is_chat) {
     request.options.spelled = spelled_;
-    add_structural_tag(request);
+    add_structural_tag(parsing.begins_in_reasoning, request);
   }
-  Job job = job_of(std::move(form), request, reply);
+  const auto own_answer =
+      std::make_shared<Answer>(request, std::move(form), reply,
+                               Answer::Context{metrics_, std::move(parsing), request.request_id});
+  Job job = job_of(own_answer, request, prompts);
   request.options.grammar ? submit_with_grammar(std::move(job), request.grammar_field, reply)
                           : submit(std::move(job), reply);
 }
 
-Completions::Job Completions::job_of(std::unique_ptr<ReplyForm> form,
+Completions::Job Completions::job_of(const std::shared_ptr<Answer>& answer,
                                      const CompletionRequest& request,
-                                     const std::shared_ptr<HttpReply>& reply) const {
+                                     const std::vector<Tokens>& prompts) const {
   const int64_t adapter = prompts_.adapter_of(request.model);
-  const std::vector<Tokens> prompts = prompts_of(request);
   Job job;
   job.request_id = request.request_id;
-  job.answer =
-      std::make_shared<Answer>(request, std::move(form), reply,
-                               Answer::Context{metrics_, parsing_of(request), request.request_id});
+  job.answer = answer;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Tokens& prompt = prompts[i];
     job.usage.num_prompt += std::ssize(prompt);

@@ -51,7 +51,7 @@ class Completions {
   Tokens chat_prompt(const CompletionRequest& request) const;
   AnswerParser::Options parsing_of(const CompletionRequest& request) const;
   void note_marks();
-  void add_structural_tag(CompletionRequest& request) const;
+  void add_structural_tag(bool begins_in_reasoning, CompletionRequest& request) const;
   std::vector<Tokens> prompts_of(const CompletionRequest& request) const;
   void check_biases(const generate::SamplerOptions& options) const;
   std::string text_of(const PromptInput& input) const;
@@ -63,8 +63,8 @@ class Completions {
     Usage usage;
     std::vector<std::pair<SequenceRequest, SequenceSink>> sequences;
   };
-  Job job_of(std::unique_ptr<ReplyForm> form, const CompletionRequest& request,
-             const std::shared_ptr<HttpReply>& reply) const;
+  Job job_of(const std::shared_ptr<Answer>& answer, const CompletionRequest& request,
+             const std::vector<Tokens>& prompts) const;
   void submit(Job job, const std::shared_ptr<HttpReply>& reply) const;
   void submit_with_grammar(Job job, const std::string& field,
                            const std::shared_ptr<HttpReply>& reply);
