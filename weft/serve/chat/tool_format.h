@@ -75,7 +75,9 @@ struct TagOptions {
 };
 
 /// Whether a tool may be called.
-bool is_meant(const Tool& tool, const ToolChoice& choice);
+inline bool is_meant(const Tool& tool, const ToolChoice& choice) {
+  return choice.name.empty() || choice.name == tool.name;
+}
 
 /// Whether the family's calls begin with a mark, so that they can be told from words of any form.
 bool has_marked_calls(ToolFormat format);

@@ -258,10 +258,6 @@ std::string calls_alone(ToolFormat format, const std::vector<Tool>& tools, const
 
 }  // namespace
 
-bool is_meant(const Tool& tool, const ToolChoice& choice) {
-  return choice.name.empty() || choice.name == tool.name;
-}
-
 bool has_marked_calls(ToolFormat format) {
   return format != ToolFormat::kLlama && format != ToolFormat::kMistral;
 }
