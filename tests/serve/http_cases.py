@@ -264,6 +264,10 @@ def check_pages_elsewhere(server, failures):
             got = status, fields.get("access-control-allow-origin")
             expected = (403 if allowed is None else 204 if method == "OPTIONS" else 200, allowed)
             failures.expect(f"{method} of {origin}", got == expected, expected, got)
+        for name, data in [("a body that is too long", b"x" * (8 * MIB + 1)), ("no JSON", b"{")]:
+            _, fields, _ = exchange(server, post("/tokenize", data, fields={"Origin": origin, "X-Request-Id": "mine"}))
+            got = fields.get("access-control-allow-origin"), fields.get("x-request-id")
+            failures.expect(f"{name} of {origin}", got == (allowed, "mine"), (allowed, "mine"), got)
 
 
 def check_hosts(server, failures):

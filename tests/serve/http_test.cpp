@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/core/error_text.h"
@@ -68,6 +69,25 @@ TEST(HttpServer, RefusesWhatIsTooLongOrNoRequest) {
   EXPECT_EQ(ask("\x16\x03\x01 no http\r\n\r\n"), "HTTP/1.1 400");
   // A request that does not end: closed without an answer.
   EXPECT_EQ(ask(head), "");
+}
+
+TEST(HttpServer, RefusalsHaveTheFieldsOfEveryAnswer) {
+  HttpOptions options = small_options();
+  options.fields = [](const HttpRequest& request) {
+    return std::vector<std::pair<std::string, std::string>>{
+        {"Id", request.id}, {"From", request.method + request.path + request.origin}};
+  };
+  const HttpServer server(options, echo);
+  const auto has = [&](const std::string& text, const std::string& fields) {
+    return SocketClient(server).ask(text).find("\r\n" + fields + "\r\n") != std::string::npos;
+  };
+  const std::string named = "Origin: https://page\r\nX-Request-Id: mine\r\n";
+  const std::string fields = "Id: mine\r\nFrom: POST/sayhttps://page";
+  EXPECT_TRUE(has(post(std::string(1001, 'x'), named), fields));
+  EXPECT_TRUE(has(post("zip", named + "Content-Encoding: gzip\r\n"), fields));
+  EXPECT_TRUE(has("POST /say HTTP/1.1\r\n" + named + "X: " + std::string(2000, 'x') + "\r\n\r\n",
+                  fields));
+  EXPECT_TRUE(has("GET /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "From: GET/a"));
 }
 
 TEST(HttpServer, StreamsInPiecesAndPingsWhileNothingComes) {

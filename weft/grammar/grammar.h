@@ -35,6 +35,10 @@ struct Source {
 /// The most bytes of a source.
 inline constexpr size_t kMostSourceBytes = size_t{64} << 10;
 
+/// The most white space between two tokens of JSON: enough for any indentation, and an end to it.
+/// Structural tags say it themselves, as a schema's max_whitespace_cnt.
+inline constexpr int kMostSpaces = 64;
+
 /// Whether this build has grammars at all.
 bool is_available();
 

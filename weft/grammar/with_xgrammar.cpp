@@ -62,8 +62,6 @@ struct TokensOfSource {
 
 namespace {
 
-// Between tokens of JSON: enough for any indentation, and an end to it.
-constexpr int kMostSpaces = 64;
 constexpr size_t kMostKept = 32;
 constexpr size_t kMostMessageBytes = 300;
 constexpr int kMostRecursion = 500;

@@ -229,5 +229,22 @@ TEST_F(ToolTag, HoldsWordsBehindReasoningAndBesideCalls) {
   }
 }
 
+// A model that has run astray can't write spaces for ever.
+TEST_F(ToolTag, BoundsWhiteSpaceAsASchemaAloneDoes) {
+  const grammar::Source object = {grammar::Form::kJsonObject, ""};
+  const auto expect_bound = [](const TagGrammar& grammar, const std::string& begin,
+                               const std::string& end) {
+    EXPECT_EQ(grammar.takes(begin + std::string(64, ' ') + end), std::string::npos) << begin;
+    EXPECT_EQ(grammar.takes(begin + std::string(65, ' ') + end), begin.size() + 64) << begin;
+  };
+  expect_bound({ToolFormat::kHermes, false, {ToolChoice::Kind::kNone, "", true}, false, &object},
+               "{", "}");
+  expect_bound({ToolFormat::kHermes, false, kAny},
+               "<tool_call>\n{\"name\": \"g\", \"arguments\": {", "}}\n</tool_call>");
+  expect_bound({ToolFormat::kDeepSeekV31, true, kAny},
+               "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{",
+               "}<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+}
+
 }  // namespace
 }  // namespace weft::serve

@@ -38,11 +38,16 @@ std::string schema_of(const Tool& tool, bool is_held) {
   return tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters;
 }
 
+std::string schema_format(const std::string& schema, std::string_view style = "json") {
+  return core::join(R"({"type": "json_schema", "style": ")", style, R"(", "max_whitespace_cnt": )",
+                    grammar::kMostSpaces, R"(, "json_schema": )", schema, "}");
+}
+
 std::string tag_of(ToolFormat format, const Tool& tool, bool is_held) {
   const Frame frame = frame_of(format, tool.name);
   return core::join(R"({"type": "tag", "begin": )", core::dump_json(frame.begin),
-                    R"(, "content": {"type": "json_schema", "json_schema": )",
-                    schema_of(tool, is_held), R"(}, "end": )", core::dump_json(frame.end), "}");
+                    R"(, "content": )", schema_format(schema_of(tool, is_held)), R"(, "end": )",
+                    core::dump_json(frame.end), "}");
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -101,8 +106,7 @@ class TagWriter {
     const auto [begin, end] = frame(tool.name);
     std::vector<std::string> parts;
     add_head(begin, parts);
-    parts.push_back(core::join(R"({"type": "json_schema", "style": ")", family_.tags.style,
-                               R"(", "json_schema": )", schema_of(tool, true), "}"));
+    parts.push_back(schema_format(schema_of(tool, true), family_.tags.style));
     add_text(end, parts);
     return sequence_of(parts);
   }
@@ -265,9 +269,9 @@ bool has_marked_calls(ToolFormat format) {
 std::string format_of(const grammar::Source& source) {
   switch (source.form) {
     case grammar::Form::kJsonObject:
-      return core::join(R"({"type": "json_schema", "json_schema": )", kAnyObject, "}");
+      return schema_format(kAnyObject);
     case grammar::Form::kJsonSchema:
-      return core::join(R"({"type": "json_schema", "json_schema": )", source.text, "}");
+      return schema_format(source.text);
     case grammar::Form::kRegex:
       return core::join(R"({"type": "regex", "pattern": )", core::dump_json(source.text), "}");
     case grammar::Form::kEbnf:

@@ -46,16 +46,22 @@ std::string request_id(std::string_view given) {
   return core::join("req-", std::hex, random());
 }
 
-HttpRequest request_of(http::request<http::string_body> message) {
-  const auto field = [&](http::field name) { return std::string(message[name]); };
-  const std::string target(message.target());
+// As far as a head has been read; one that was cut short lacks fields.
+HttpRequest head_of(const http::request_header<>& head) {
+  const auto field = [&](http::field name) { return std::string(head[name]); };
+  const std::string target(head.target());
   HttpRequest request;
-  request.method = std::string(message.method_string());
+  request.method = std::string(head.method_string());
   request.path = target.substr(0, target.find('?'));
   request.authorization = field(http::field::authorization);
   request.host = field(http::field::host);
   request.origin = field(http::field::origin);
-  request.id = request_id(message["X-Request-Id"]);
+  request.id = request_id(head["X-Request-Id"]);
+  return request;
+}
+
+HttpRequest request_of(http::request<http::string_body> message) {
+  HttpRequest request = head_of(message);
   request.body = std::move(message.body());
   return request;
 }
@@ -138,7 +144,7 @@ class Connection {
     if (!error && !is_handshake) {
       count_failed_handshake("the request is plain HTTP");
       stream_.drop_tls();
-      co_await refuse(400, "plain HTTP, expected HTTPS on this port; ask https://");
+      co_await refuse({}, 400, "plain HTTP, expected HTTPS on this port; ask https://");
       co_return false;
     }
     bool is_done = false;
@@ -175,19 +181,20 @@ class Connection {
       has_memory = false;
     }
     if (!has_memory) {
-      co_await refuse(503, "no memory for this request; come back later");
+      co_await refuse(parser.get(), 503, "no memory for this request; come back later");
       co_return false;
     }
     if (error == http::error::end_of_stream) co_return false;
     if (error) {
       const int status = status_of(error);
-      co_await refuse(status, refusal_of(status, error));
+      co_await refuse(parser.get(), status, refusal_of(status, error));
       co_return false;
     }
     const std::string_view encoding = parser.get()[http::field::content_encoding];
     if (!encoding.empty() && encoding != "identity") {
-      co_await refuse(415, core::join("Content-Encoding ", core::quote(encoding),
-                                      ", expected none; send the body as it is"));
+      co_await refuse(parser.get(), 415,
+                      core::join("Content-Encoding ", core::quote(encoding),
+                                 ", expected none; send the body as it is"));
       co_return false;
     }
     co_return co_await answer(parser.release());
@@ -307,8 +314,13 @@ class Connection {
   }
 
   // Lets the client read the refusal before the connection goes, though it may still be sending.
-  asio::awaitable<void> refuse(int status, const std::string& message) {
-    const std::string text = whole_text(shared_->options.refusal(status, message), false);
+  asio::awaitable<void> refuse(const http::request_header<>& head, int status,
+                               const std::string& message) {
+    HttpAnswer answer = shared_->options.refusal(status, message);
+    if (shared_->options.fields) {
+      for (auto& field : shared_->options.fields(head_of(head))) answer.fields.push_back(field);
+    }
+    const std::string text = whole_text(answer, false);
     watchdog_.allow(kLingering);
     const error_code error = co_await stream_.write(text);
     if (error) co_return;
