@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "tests/core/error_text.h"
 #include "tests/support/run_ranks.h"
@@ -11,6 +13,7 @@
 namespace weft::dist {
 namespace {
 
+using namespace std::chrono_literals;
 using test::run_ranks;
 using testing::error_text;
 
@@ -36,6 +39,27 @@ TEST(RunTogether, ThrowsTheFirstFailureOnAllRanks) {
     // And the ranks go on together.
     group.barrier();
   });
+}
+
+// A corpus that takes an hour on rank 0 is no reason to give up the others.
+TEST(RunTogether, WaitsLongerThanACollectiveMay) {
+  for (const char* backend : {"shm", "gloo"}) {
+    run_ranks(2,
+              [](World& world) {
+                int runs = 0;
+                EXPECT_EQ(error_text([&] {
+                            run_together(world, [&] {
+                              ++runs;
+                              if (world.rank() == 1) std::this_thread::sleep_for(2500ms);
+                              core::check<core::IoError>(world.rank() == 0, "rank 1: disk full");
+                            });
+                          }),
+                          "IoError: rank 1: disk full");
+                EXPECT_EQ(runs, 1);
+                world.group().barrier();
+              },
+              {.backend = backend, .variables = {{"WEFT_TIMEOUT_S", "1"}}});
+  }
 }
 
 TEST(RunTogether, RunsHereInAGroupOfOne) {
