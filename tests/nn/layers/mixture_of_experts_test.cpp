@@ -279,6 +279,56 @@ TEST(MixtureOfExperts, HoldsItsLinearsWhereTheyCanBeExchanged) {
   EXPECT_EQ(apply_lora(*layer, {"down_proj"}), kNumExperts + 1);
 }
 
+// As loading makes experts that are dealt out whole: a cut of which one rank has all.
+Expert dealt_expert(const WholeExpert& whole, int64_t owner, const Group& group) {
+  const auto place = [&](const DenseLinearImpl& from, ShardKind kind) {
+    const bool by_rows = kind == ShardKind::kAllToSharded;
+    std::vector<int64_t> lengths(static_cast<size_t>(group.size()), 0);
+    lengths[static_cast<size_t>(owner)] = kExpertWidth;
+    return PartialLinear(
+        std::make_shared<DenseLinearImpl>(from.weight.detach().clone(), at::Tensor(), true),
+        LinearCut{kind, shard::contiguous_layout(by_rows ? 0 : 1, lengths), group});
+  };
+  return Expert(place(*whole.gate, ShardKind::kAllToSharded),
+                place(*whole.up, ShardKind::kAllToSharded),
+                place(*whole.down, ShardKind::kShardedToAll));
+}
+
+TEST(MixtureOfExperts, TrainsAdaptersOfExpertsThatAreDealtOut) {
+  on_ranks([](const Group& group) {
+    const WholeMixture whole;
+    MixtureOfExpertsParts parts = parts_of(whole, CutBy::kExpert, false, group);
+    parts.experts.clear();
+    for (const int64_t e : parts.expert_numbers) {
+      parts.experts.push_back(
+          dealt_expert(whole.experts[static_cast<size_t>(e)], group.rank(), group));
+    }
+    MixtureOfExperts dealt(parts, RoutingOptions{2, true}, group);
+    MixtureOfExperts reference(parts_of(whole, CutBy::kFfn, false, Group()),
+                               RoutingOptions{2, true}, Group());
+    for (MixtureOfExperts* layer : {&dealt, &reference}) {
+      apply_lora(**layer, {"gate_proj", "up_proj", "down_proj"}, {4, 8, 3});
+      (*layer)->to(at::kDouble);
+      const at::NoGradGuard no_grad;
+      for (const auto& item : (*layer)->named_parameters()) {
+        if (item.key().ends_with("lora_b")) item.value().copy_(seeded(item.value().sizes(), 9));
+      }
+    }
+    const at::Tensor x = seeded({9, kModelWidth}, 7), grad = seeded({9, kModelWidth}, 8);
+    const at::Tensor y = dealt->forward(leaf(x)), expected = reference->forward(leaf(x));
+    expect_close(y, expected, "forward", 1e-10);
+    y.backward(grad);
+    expected.backward(grad);
+    const auto references = reference->named_parameters();
+    for (const auto& item : dealt->named_parameters()) {
+      if (!item.value().requires_grad()) continue;
+      const at::Tensor own = item.value().grad(), other = references[item.key()].grad();
+      ASSERT_EQ(own.defined(), other.defined()) << item.key();
+      if (own.defined()) expect_close(own, other, item.key(), 1e-10);
+    }
+  });
+}
+
 TEST(MixtureOfExperts, RefusesPartsThatDoNotFit) {
   const WholeMixture whole;
   const auto error = [&](void (*change)(MixtureOfExpertsParts&), int64_t top_k) {

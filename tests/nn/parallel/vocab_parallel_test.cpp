@@ -8,6 +8,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/nn/layer_checks.h"
+#include "weft/nn/linear/adapt.h"
 #include "weft/nn/linear/dense_linear.h"
 #include "weft/nn/linear/quantized_linear.h"
 
@@ -87,6 +88,35 @@ TEST(VocabParallelHead, EqualsTheWholeTiedOrNot) {
       expect_close(inner->weight.grad(), piece(table.grad(), 0, group), "gradient of the table");
       expect_close(head_inner->weight.grad(), piece(head_whole.grad(), 0, group), "of the head");
     }
+  });
+}
+
+// Each rank looks up its own tokens alone, but the factor A is one on all ranks.
+TEST(VocabParallelEmbedding, TrainsItsAdapterLikeTheWhole) {
+  on_ranks([](const Group& group) {
+    const at::Tensor table = seeded({kVocab, kTableColumns}, 1), b = seeded({kVocab, 2}, 2);
+    const at::Tensor grad = seeded({2, 6, kTableColumns}, 3);
+    const auto adapted = [&](const Group& over) {
+      VocabParallelEmbedding embedding(
+          std::make_shared<DenseLinearImpl>(piece(table, 0, over), at::Tensor(), true), kVocab,
+          over);
+      apply_lora(*embedding, {""}, {2, 4, 3});
+      embedding->to(at::kDouble);
+      const at::NoGradGuard no_grad;
+      embedding->named_parameters()["inner.lora_b"].copy_(piece(b, 0, over));
+      return embedding;
+    };
+    VocabParallelEmbedding whole = adapted(Group()), cut = adapted(group);
+    const at::Tensor expected = whole->forward(every_token()), x = cut->forward(every_token());
+    expect_close(x, expected, "forward", 1e-12);
+    expected.backward(grad);
+    x.backward(grad);
+    const auto grad_of = [](const VocabParallelEmbedding& layer, const char* name) {
+      return layer->named_parameters()[name].grad();
+    };
+    expect_close(grad_of(cut, "inner.lora_a"), grad_of(whole, "inner.lora_a"), "A", 1e-12);
+    expect_close(grad_of(cut, "inner.lora_b"), piece(grad_of(whole, "inner.lora_b"), 0, group), "B",
+                 1e-12);
   });
 }
 

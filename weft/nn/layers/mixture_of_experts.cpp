@@ -67,6 +67,13 @@ at::Tensor PartialLinearImpl::forward(const at::Tensor& x) {
   return at::GradMode::is_enabled() ? y + (own - own.detach()) : y;
 }
 
+const LinearCut* PartialLinearImpl::adapter_cut() const {
+  if (!cut_) return nullptr;
+  const std::vector<int64_t> lengths = cut_->layout.lengths();
+  const bool is_alone = std::ranges::count(lengths, int64_t{0}) + 1 == std::ssize(lengths);
+  return is_alone ? nullptr : &*cut_;
+}
+
 int64_t PartialLinearImpl::in_features() const {
   const bool by_columns = cut_ && cut_->kind == ShardKind::kShardedToAll;
   return by_columns ? cut_->layout.size : inner_->in_features();

@@ -32,6 +32,8 @@ class PartialLinearImpl : public AnyLinear, public LinearHolder {
   std::shared_ptr<LinearLike> inner() const override { return inner_; }
   void set_inner(std::shared_ptr<LinearLike> inner) override;
   const LinearCut* cut() const override { return cut_ ? &*cut_ : nullptr; }
+  /// Null where one rank has all of it: other ranks have no such expert then.
+  const LinearCut* adapter_cut() const override;
   /// Whether this rank is the one that adds the bias.
   bool adds_bias() const;
   /// How many set_inner of this process have exchanged one: who holds the inner linears of

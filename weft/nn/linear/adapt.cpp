@@ -147,13 +147,14 @@ std::shared_ptr<LinearLike> with_lora(const HeldLinear& held, const LoraOptions&
   const bool by_columns = columns != inner->in_features();
   const std::vector<shard::Range> all = {{0, columns}};
   const auto& own = by_columns ? cut->layout.of(cut->group.rank()) : all;
+  const LinearCut* shared = held.holder->adapter_cut();
   const ShardSpec spec{{options.rank, columns}, 1, own};
   const auto a = make_shard(Init::linear_default(), spec, seed_for(options.seed, held.path));
   const auto b = at::zeros({inner->out_features(), options.rank}, at::TensorOptions(at::kFloat));
   auto lora = std::make_shared<LoraLinearImpl>(
       inner, a.set_requires_grad(true), b.set_requires_grad(true),
       options.alpha / static_cast<double>(options.rank),
-      cut == nullptr ? std::nullopt : std::optional<LinearCut>(*cut));
+      shared == nullptr ? std::nullopt : std::optional<LinearCut>(*shared));
   lora->set_dropout({options.dropout, seed_for(options.seed, held.path), 0});
   return lora;
 }

@@ -98,6 +98,9 @@ class LinearHolder {
   virtual void set_inner(std::shared_ptr<LinearLike> inner) = 0;
   /// How the inner was cut; null if it is whole.
   virtual const LinearCut* cut() const = 0;
+  /// The same for an adapter of it, whose gradients are summed over the cut's ranks: null as well
+  /// where no other rank has this layer.
+  virtual const LinearCut* adapter_cut() const { return cut(); }
 };
 
 }  // namespace weft::nn

@@ -75,8 +75,10 @@ at::Tensor LoraLinearImpl::forward(const at::Tensor& x) {
 
 at::Tensor LoraLinearImpl::rows(const at::Tensor& indices) {
   const at::Tensor rows = base_->rows(indices);
+  const at::Tensor a =
+      is_cut(cut_, ShardKind::kAllToSharded) ? ops::mp_copy(lora_a, cut_->group) : lora_a;
   const at::Tensor low = at::embedding(lora_b, indices);
-  return rows + (at::matmul(low, lora_a) * scale_).to(rows.scalar_type());
+  return rows + (at::matmul(low, a) * scale_).to(rows.scalar_type());
 }
 
 int64_t LoraLinearImpl::weight_bytes() const {
