@@ -40,6 +40,18 @@ TEST(Launchers, WeftItselfStartsTheRanks) {
   EXPECT_EQ(result.out, "[0]  a lazy dog\n[0] \n[0] In this example\n");
 }
 
+// An unknown name is refused where it is the one that counts.
+TEST(Launchers, TheFlagOfAVerbWinsOverItsLaunchersVariable) {
+  const Strings asked = joined(answer_command(), {"--backend", "smoke"});
+  const Strings all_flags[] = {{}, {"--backend", "shm"}};
+  for (const Strings& flags : all_flags) {
+    const CommandResult result =
+        weft(joined(joined(joined({"launch", "-n", "2"}, flags), {"--"}), asked));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_NE(result.err.find("this build has no smoke backend"), std::string::npos) << result.err;
+  }
+}
+
 TEST(Launchers, WeftPassesTheStatusOfTheProgram) {
   EXPECT_EQ(weft({"launch", "-n", "2", "--", "true"}).status, 0);
   EXPECT_NE(weft({"launch", "-n", "2", "--", "false"}).status, 0);

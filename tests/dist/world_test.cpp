@@ -61,6 +61,19 @@ TEST(World, RefusesABackendThatThereIsNotAlsoAlone) {
             0);
 }
 
+TEST(World, AFinalBackendIsNotReplacedByTheVariable) {
+  const auto refusal_of = [](bool is_final) {
+    const auto result = test::run_forked([is_final] {
+      setenv("WEFT_BACKEND", "smoke", 1);
+      World::from_env({.backend = "infiniband", .is_backend_final = is_final});
+      return 0;
+    });
+    return result.err.substr(0, result.err.find(';'));
+  };
+  EXPECT_EQ(refusal_of(true), "dist.World: backend: this build has no infiniband backend");
+  EXPECT_EQ(refusal_of(false), "dist.World: backend: this build has no smoke backend");
+}
+
 TEST(World, RefusesBadTimeouts) {
   const auto result = test::run_forked([] {
     setenv("WEFT_TIMEOUT_S", "soon", 1);

@@ -33,7 +33,8 @@ bool flag_from_env(const char* name, bool otherwise) {
 }
 
 WorldOptions with_environment(WorldOptions options) {
-  if (const char* backend = std::getenv("WEFT_BACKEND")) options.backend = backend;
+  const char* backend = std::getenv("WEFT_BACKEND");
+  if (backend != nullptr && !options.is_backend_final) options.backend = backend;
   options.timeout = limit_from_env("WEFT_TIMEOUT_S", options.timeout);
   options.start_timeout = start_timeout_from_env(options.start_timeout);
   options.check_collectives = flag_from_env("WEFT_CHECK_COLLECTIVES", options.check_collectives);

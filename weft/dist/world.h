@@ -14,6 +14,9 @@ namespace weft::dist {
 struct WorldOptions {
   /// "auto", or a row of the backend table: "shm", "gloo", "mpi", "nccl".
   std::string backend = "auto";
+  /// WEFT_BACKEND does not replace `backend`: for programs whose flags and files have been weighed
+  /// against the variable already.
+  bool is_backend_final = false;
   /// How long a collective may wait for a rank that is alive and well.
   std::chrono::milliseconds timeout{600'000};
   /// How long ranks may take to meet at the start.
@@ -30,11 +33,11 @@ struct WorldOptions {
 /// All ranks of the job. Made once per process; a world of one has no store and no process group.
 class World {
  public:
-  /// Meets the other ranks that the environment names. WEFT_BACKEND, WEFT_TIMEOUT_S,
-  /// WEFT_START_TIMEOUT_S and WEFT_CHECK_COLLECTIVES (0 or 1) override defaults. Collective over
-  /// all ranks. Throws ConfigError (unknown backend lists the table; environment), CommError (a
-  /// rank did not come, port or shared-memory name in use, versions or arguments differ). Under
-  /// mpirun the process gets SIGTERM when its launcher is killed.
+  /// Meets the other ranks that the environment names. WEFT_BACKEND (unless is_backend_final),
+  /// WEFT_TIMEOUT_S, WEFT_START_TIMEOUT_S and WEFT_CHECK_COLLECTIVES (0 or 1) replace what the
+  /// options say. Collective over all ranks. Throws ConfigError (unknown backend lists the table;
+  /// environment), CommError (a rank did not come, port or shared-memory name in use, versions or
+  /// arguments differ). Under mpirun the process gets SIGTERM when its launcher is killed.
   static World from_env(const WorldOptions& options = {});
   /// The world that this process made last, while somebody holds it; null without one.
   static std::shared_ptr<const World> current();

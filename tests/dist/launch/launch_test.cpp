@@ -125,6 +125,22 @@ TEST(Launch, TellsEveryRankItsPlace) {
       (std::vector<std::string>{"[0] 0/2 0/2 0 gloo 127.0.0.1", "[1] 1/2 1/2 1 gloo 127.0.0.1"}));
 }
 
+// What its ranks were asked for counts where the launcher was asked for nothing.
+TEST(Launch, SaysAutoOnlyInPlaceOfAnotherBackend) {
+  const auto backend_of_rank = [](const char* backend, const char* variable) {
+    LaunchOptions options = shell(1, "echo ${WEFT_BACKEND-none}");
+    options.backend = backend;
+    return test::run_forked([&] {
+             if (variable != nullptr) setenv("WEFT_BACKEND", variable, 1);
+             return launch(options);
+           })
+        .out;
+  };
+  EXPECT_EQ(backend_of_rank("auto", nullptr), "[0] none\n");
+  EXPECT_EQ(backend_of_rank("auto", "gloo"), "[0] auto\n");
+  EXPECT_EQ(backend_of_rank("shm", "gloo"), "[0] shm\n");
+}
+
 TEST(Launch, GivesStdinToRankZeroOnly) {
   EXPECT_EQ(run_launch(shell(2, "cat"), "hello\n").out, "[0] hello\n");
 }

@@ -106,13 +106,13 @@ void check_request(const ModelOptions& options) {
 void check_backend(const RankRequest& request) {
   dist::RankInfo info;
   info.size = info.local_size = static_cast<int>(request.num_ranks);
-  dist::find_backend(request.backend, info);
+  dist::find_backend(request.backend.value_or("auto"), info);
 }
 
 int relaunch(const RankRequest& request, const Args& command) {
   dist::LaunchOptions options;
   options.num_ranks = static_cast<int>(request.num_ranks);
-  options.backend = request.backend;
+  options.backend = request.backend.value_or("auto");
   options.prefix_output = false;
   options.command = {program_path()};
   options.command.insert(options.command.end(), command.begin(), command.end());
@@ -221,7 +221,8 @@ int run_ranks(const RankRequest& request, const Args& command,
                      request.source, " out or make them equal");
   set_threads(request.threads, info);
   dist::WorldOptions world_options;
-  world_options.backend = request.backend;
+  world_options.backend = request.backend.value_or(world_options.backend);
+  world_options.is_backend_final = request.backend.has_value();
   world_options.arguments = request.agreed;
   return body(dist::World::from_env(world_options));
 }

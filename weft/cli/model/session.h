@@ -20,7 +20,8 @@ struct RankRequest {
   std::string source;
   /// Per rank; 0: cores / ranks of this host.
   int64_t threads = 0;
-  std::string backend = "auto";
+  /// What flags, variables and files have come to; nothing: what WEFT_BACKEND says, or "auto".
+  std::optional<std::string> backend = {};
   /// What all ranks must have been asked for, as dist::WorldOptions::arguments.
   Args agreed = {};
 };

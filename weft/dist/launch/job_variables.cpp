@@ -68,10 +68,13 @@ std::vector<std::pair<std::string, std::string>> Job::variables_for(int index) c
       {"WEFT_JOB_ID", job_id_},
       {"WEFT_STORE_ADDRESS", options_.address},
       {"WEFT_STORE_PORT", std::to_string(port_)},
-      {"WEFT_BACKEND", options_.backend},
       {"WEFT_STATUS_FD", std::to_string(page_.fd())},
       {kLifelineVariable, ""},
   };
+  // "auto" leaves the choice to the program, whose own flags and files may say more.
+  if (options_.backend != "auto" || std::getenv("WEFT_BACKEND") != nullptr) {
+    variables.emplace_back("WEFT_BACKEND", options_.backend);
+  }
   if (!key_.empty()) variables.emplace_back("WEFT_JOB_KEY", key_);
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
     variables.emplace_back("TORCH_CPP_LOG_LEVEL", "FATAL");

@@ -14,8 +14,9 @@ struct LaunchOptions {
   /// Hosts of the job, with a launcher and num_ranks ranks each, and which of them this is.
   int num_hosts = 1;
   int host = 0;
-  /// Passed to the ranks as WEFT_BACKEND. For "mpi" the ranks also get places in a job of mpirun
-  /// (its path in WEFT_MPIRUN, else that of the MPI of this build).
+  /// Passed to the ranks as WEFT_BACKEND, "auto" only in place of another value that the variable
+  /// has here. For "mpi" the ranks also get places in a job of mpirun (its path in WEFT_MPIRUN, else
+  /// that of the MPI of this build).
   std::string backend = "auto";
   /// The program and its arguments.
   std::vector<std::string> command = {};
