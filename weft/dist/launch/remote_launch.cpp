@@ -1,5 +1,6 @@
 #include "weft/dist/launch/remote_launch.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,6 +78,8 @@ class RemoteHosts {
     auto [errors_read, errors_write] = make_pipe();
     SpawnRequest request;
     request.command = command;
+    // It goes on to programs that take a pipe for one that they can wait at.
+    fcntl(input_read.get(), F_SETFL, 0);
     request.stdin_fd = input_read.get();
     request.stderr_fd = errors_write.get();
     request.death_signal = SIGTERM;
