@@ -45,6 +45,9 @@ class SharedErrors {
 struct RemoteHost {
   pid_t pid = 0;
   core::FileDescriptor input;
+  OutputSink given{-1};
+  /// Its input ends with what is given already.
+  bool has_all = false;
   core::FileDescriptor errors;
   SharedErrors lines;
   bool is_remote = false;
@@ -54,10 +57,10 @@ class RemoteHosts {
  public:
   explicit RemoteHosts(const RemoteLaunch& launch) : hosts_(launch.commands.size()) {
     for (size_t i = 0; i < hosts_.size(); ++i) start(hosts_[i], launch.commands[i]);
-    for (RemoteHost& host : hosts_) give(host, launch.first_line + "\n");
+    for (RemoteHost& host : hosts_) host.given.add(launch.first_line + "\n");
     for (size_t i = 0; i < hosts_.size(); ++i) {
       hosts_[i].is_remote = launch.is_remote[i] != 0;
-      if (i > 0 && !hosts_[i].is_remote) hosts_[i].input.reset();
+      hosts_[i].has_all = i > 0 && !hosts_[i].is_remote;
     }
   }
 
@@ -78,7 +81,7 @@ class RemoteHosts {
     auto [errors_read, errors_write] = make_pipe();
     SpawnRequest request;
     request.command = command;
-    // It goes on to programs that take a pipe for one that they can wait at.
+    // Programs read it, and expect to wait there for what comes later.
     fcntl(input_read.get(), F_SETFL, 0);
     request.stdin_fd = input_read.get();
     request.stderr_fd = errors_write.get();
@@ -88,35 +91,42 @@ class RemoteHosts {
     request.signal_mask = signals_.former_mask();
     host.pid = spawn_rank(request);
     host.input = std::move(input_write);
+    host.given = OutputSink(host.input.get());
     host.errors = std::move(errors_read);
     ++alive_;
   }
 
-  void give(RemoteHost& host, std::string_view bytes) {
-    while (!bytes.empty() && host.input.is_open()) {
-      const ssize_t written = write(host.input.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno != EINTR) host.input.reset();
-      if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
-    }
-  }
-
+  // A host that does not read keeps nobody from the signals and the other hosts' errors: nothing
+  // more is read from stdin until it has what was read before.
   void wait_for_events() {
-    const int typed = hosts_.front().input.is_open() ? STDIN_FILENO : -1;
-    std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0}, {typed, POLLIN, 0}};
-    for (const RemoteHost& host : hosts_) polled.push_back({host.errors.get(), POLLIN, 0});
+    const RemoteHost& first = hosts_.front();
+    const bool takes_more = first.input.is_open() && !first.has_all && !first.given.has_pending();
+    std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0},
+                                  {takes_more ? STDIN_FILENO : -1, POLLIN, 0}};
+    for (const RemoteHost& host : hosts_) {
+      polled.push_back({host.errors.get(), POLLIN, 0});
+      polled.push_back({host.given.has_pending() ? host.input.get() : -1, POLLOUT, 0});
+    }
     constexpr int kLookMs = 500;
     if (::poll(polled.data(), polled.size(), kLookMs) <= 0) return;
     if (polled[1].revents != 0) pass_input();
     for (size_t i = 0; i < hosts_.size(); ++i) {
-      if (polled[i + 2].revents != 0) pass_errors(hosts_[i]);
+      if (polled[2 * i + 2].revents != 0) pass_errors(hosts_[i]);
+      if (polled[2 * i + 3].revents != 0) hosts_[i].given.write_some();
+      close_if_done(hosts_[i]);
     }
+  }
+
+  static void close_if_done(RemoteHost& host) {
+    const bool is_done = host.has_all && !host.given.has_pending();
+    if (is_done || host.given.is_broken()) host.input.reset();
   }
 
   void pass_input() {
     std::array<char, 4096> bytes;
     const ssize_t got = read(STDIN_FILENO, bytes.data(), bytes.size());
-    if (got > 0) give(hosts_.front(), {bytes.data(), static_cast<size_t>(got)});
-    if (got == 0) hosts_.front().input.reset();
+    if (got > 0) hosts_.front().given.add({bytes.data(), static_cast<size_t>(got)});
+    if (got == 0) hosts_.front().has_all = true;
   }
 
   void pass_errors(RemoteHost& host) {
@@ -136,9 +146,15 @@ class RemoteHosts {
       const bool is_again = std::exchange(was_asked_, true);
       for (RemoteHost& host : hosts_) {
         if (host.pid != 0 && (!host.is_remote || is_again)) kill(host.pid, info->si_signo);
-        if (host.is_remote) host.input.reset();
+        if (host.is_remote) end_input(host);
       }
     }
+  }
+
+  // Now, whatever was still to come.
+  static void end_input(RemoteHost& host) {
+    host.given = OutputSink(-1);
+    host.input.reset();
   }
 
   void reap() {
