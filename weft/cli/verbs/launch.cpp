@@ -44,11 +44,12 @@ bool is_this_host(const std::string& name) {
 }
 
 // The launcher of host number `host`, in this folder and with the key from its stdin.
-std::string launcher_on(const dist::LaunchOptions& options, size_t host, bool has_lifeline) {
+std::string launcher_on(const dist::LaunchOptions& options, size_t host, bool is_here) {
   const auto number = [](auto value) { return std::to_string(value); };
   std::string line = "cd " + shell_word(std::filesystem::current_path().string()) +
                      " && exec env -u WEFT_JOB_KEY WEFT_JOB_KEY_FILE=/dev/stdin";
-  if (has_lifeline) line += core::join(" ", dist::kLifelineVariable, "=1");
+  const char* const lifeline = host == 0 ? dist::kLifelineWithInput : "1";
+  if (!is_here) line += core::join(" ", dist::kLifelineVariable, "=", lifeline);
   const char* const passed[] = {"WEFT_START_TIMEOUT_S", "WEFT_TIMEOUT_S",
                                 "WEFT_HEARTBEAT_TIMEOUT_S", "WEFT_LOG_LEVEL", "OMP_NUM_THREADS"};
   for (const char* name : passed) {
@@ -84,9 +85,8 @@ int launch_by_ssh(dist::LaunchOptions options) {
   for (size_t host = 0; host < options.host_names.size(); ++host) {
     const std::string& name = options.host_names[host];
     const bool is_here = is_this_host(name);
-    const std::string line = launcher_on(options, host, !is_here && host > 0);
-    // The first one's stdin is rank 0's; it ends with the others.
-    remote.is_remote.push_back(!is_here && (host > 0 || options.host_names.size() > 1) ? 1 : 0);
+    const std::string line = launcher_on(options, host, is_here);
+    remote.is_remote.push_back(is_here ? 0 : 1);
     if (is_here) {
       remote.commands.push_back({"sh", "-c", line});
     } else {

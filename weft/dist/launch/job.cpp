@@ -98,6 +98,7 @@ Job::Job(const LaunchOptions& options)
       job_id_(new_job_id(options)),
       own_process_group_(isatty(STDIN_FILENO) == 0),
       lifeline_(has_lifeline() ? STDIN_FILENO : -1),
+      relayed_(RelayedInput::from_env()),
       ranks_(static_cast<size_t>(options.num_ranks)),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO),
@@ -135,6 +136,7 @@ void Job::start_all() {
     places_ = std::make_unique<MpiPlaces>(options_.num_ranks, signals_.former_mask());
   }
   for (int index = 0; index < options_.num_ranks; ++index) start_rank(index);
+  if (relayed_) relayed_->close_reader();
 }
 
 void Job::start_rank(int index) {
@@ -151,6 +153,8 @@ void Job::start_rank(int index) {
   if (rank > 0) {
     null = core::FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
     request.stdin_fd = null.get();
+  } else if (relayed_) {
+    request.stdin_fd = relayed_->reader();
   }
   std::array<core::FileDescriptor, 2> writers;
   if (options_.prefix_output) {
@@ -192,7 +196,10 @@ int Job::timeout_ms() const {
 }
 
 void Job::wait_for_events() {
-  std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0}, {lifeline_, POLLIN, 0}};
+  // That nobody holds it any more is seen also while nothing is read from it.
+  const short lifeline_events = relayed_ && relayed_->is_full() ? 0 : POLLIN;
+  std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0}, {lifeline_, lifeline_events, 0}};
+  polled.push_back({relayed_ ? relayed_->writer() : -1, POLLOUT, 0});
   for (OutputSink* sink : {&out_, &err_}) {
     polled.push_back({sink->has_pending() ? sink->fd() : -1, POLLOUT, 0});
   }
@@ -201,10 +208,11 @@ void Job::wait_for_events() {
   }
   if (::poll(polled.data(), polled.size(), timeout_ms()) <= 0) return;
   if (polled[1].revents != 0) look_at_lifeline();
-  if (polled[2].revents != 0) out_.write_some();
-  if (polled[3].revents != 0) err_.write_some();
+  if (polled[2].revents != 0) relayed_->write_some();
+  if (polled[3].revents != 0) out_.write_some();
+  if (polled[4].revents != 0) err_.write_some();
   for (size_t i = 0; i < streams_.size(); ++i) {
-    if (polled[i + 4].revents != 0) read_stream(*streams_[i]);
+    if (polled[i + 5].revents != 0) read_stream(*streams_[i]);
   }
   std::erase_if(streams_, [](const auto& stream) { return !stream->fd.is_open(); });
 }
@@ -235,8 +243,10 @@ bool Job::asks_to_end(int signal_number) const {
 
 // Who has started this launcher from another host keeps it open, and ends it by closing it.
 void Job::look_at_lifeline() {
-  std::array<char, 256> ignored;
-  if (read(lifeline_, ignored.data(), ignored.size()) > 0) return;
+  std::array<char, 4096> bytes;
+  const ssize_t got = read(lifeline_, bytes.data(), bytes.size());
+  if (got > 0 && relayed_) relayed_->feed({bytes.data(), static_cast<size_t>(got)});
+  if (got > 0) return;
   lifeline_ = -1;
   note_asked(SIGTERM);
   signal_all(SIGTERM);

@@ -15,6 +15,7 @@
 #include "weft/dist/launch/launch.h"
 #include "weft/dist/launch/launch_output.h"
 #include "weft/dist/launch/mpi_places.h"
+#include "weft/dist/launch/remote_launch.h"
 #include "weft/dist/launch/status_page.h"
 
 namespace weft::dist {
@@ -128,6 +129,8 @@ class Job {
   pid_t process_group_ = 0;
   /// Whose end asks the job to stop; -1: none.
   int lifeline_;
+  /// Only where rank 0's stdin comes through the lifeline.
+  std::unique_ptr<RelayedInput> relayed_;
   std::unique_ptr<StoreServer> store_;
   /// Only for a backend that needs them.
   std::unique_ptr<MpiPlaces> places_;

@@ -15,8 +15,8 @@ struct LaunchOptions {
   int num_hosts = 1;
   int host = 0;
   /// Passed to the ranks as WEFT_BACKEND, "auto" only in place of another value that the variable
-  /// has here. For "mpi" the ranks also get places in a job of mpirun (its path in WEFT_MPIRUN, else
-  /// that of the MPI of this build).
+  /// has here. For "mpi" the ranks also get places in a job of mpirun (its path in WEFT_MPIRUN,
+  /// else that of the MPI of this build).
   std::string backend = "auto";
   /// The program and its arguments.
   std::vector<std::string> command = {};
@@ -37,9 +37,11 @@ struct LaunchOptions {
   std::vector<std::string> host_names = {};
 };
 
-/// Set by whoever starts a launcher on another host: the end of the launcher's stdin, which is not
-/// read otherwise, asks the job to stop as SIGTERM does. A signal does not come through ssh.
+/// Set by whoever starts a launcher on another host: the end of the launcher's stdin asks the job
+/// to stop as SIGTERM does. A signal does not come through ssh. With the value below rank 0's stdin
+/// comes that way, too, in pieces (RelayedInput); with any other, all before the end is ignored.
 inline constexpr const char* kLifelineVariable = "WEFT_LAUNCH_LIFELINE";
+inline constexpr const char* kLifelineWithInput = "input";
 
 /// Starts `num_ranks` processes of `command` on this host with RANK, WORLD_SIZE, LOCAL_RANK,
 /// LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and WEFT_* set, passes SIGINT/SIGTERM/SIGHUP on, and

@@ -8,7 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "weft/core/error.h"
@@ -42,10 +46,14 @@ class SharedErrors {
   std::string rest_;
 };
 
+using Clock = std::chrono::steady_clock;
+
 struct RemoteHost {
   pid_t pid = 0;
   core::FileDescriptor input;
   OutputSink given{-1};
+  /// When it last took some of what it was given, or had nothing left to take.
+  Clock::time_point took_at = Clock::now();
   /// Its input ends with what is given already.
   bool has_all = false;
   core::FileDescriptor errors;
@@ -100,7 +108,7 @@ class RemoteHosts {
   // more is read from stdin until it has what was read before.
   void wait_for_events() {
     const RemoteHost& first = hosts_.front();
-    const bool takes_more = first.input.is_open() && !first.has_all && !first.given.has_pending();
+    const bool takes_more = first.input.is_open() && !typed_all_ && !first.given.has_pending();
     std::vector<pollfd> polled = {{signals_.fd(), POLLIN, 0},
                                   {takes_more ? STDIN_FILENO : -1, POLLIN, 0}};
     for (const RemoteHost& host : hosts_) {
@@ -112,9 +120,14 @@ class RemoteHosts {
     if (polled[1].revents != 0) pass_input();
     for (size_t i = 0; i < hosts_.size(); ++i) {
       if (polled[2 * i + 2].revents != 0) pass_errors(hosts_[i]);
-      if (polled[2 * i + 3].revents != 0) hosts_[i].given.write_some();
-      close_if_done(hosts_[i]);
+      if (polled[2 * i + 3].revents != 0) pass_on(hosts_[i]);
     }
+  }
+
+  static void pass_on(RemoteHost& host) {
+    host.given.write_some();
+    host.took_at = Clock::now();
+    close_if_done(host);
   }
 
   static void close_if_done(RemoteHost& host) {
@@ -125,8 +138,14 @@ class RemoteHosts {
   void pass_input() {
     std::array<char, 4096> bytes;
     const ssize_t got = read(STDIN_FILENO, bytes.data(), bytes.size());
-    if (got > 0) hosts_.front().given.add({bytes.data(), static_cast<size_t>(got)});
-    if (got == 0) hosts_.front().has_all = true;
+    if (got < 0) return;
+    RemoteHost& first = hosts_.front();
+    const std::string_view typed(bytes.data(), static_cast<size_t>(got));
+    first.took_at = Clock::now();
+    first.given.add(first.is_remote ? RelayedInput::piece_of(typed) : std::string(typed));
+    typed_all_ = typed.empty();
+    first.has_all = typed_all_ && !first.is_remote;
+    close_if_done(first);
   }
 
   void pass_errors(RemoteHost& host) {
@@ -145,10 +164,17 @@ class RemoteHosts {
       if (info->si_signo == SIGCHLD) continue;
       const bool is_again = std::exchange(was_asked_, true);
       for (RemoteHost& host : hosts_) {
-        if (host.pid != 0 && (!host.is_remote || is_again)) kill(host.pid, info->si_signo);
+        const bool is_told = !host.is_remote || is_again || is_clogged(host);
+        if (host.pid != 0 && is_told) kill(host.pid, info->si_signo);
         if (host.is_remote) end_input(host);
       }
     }
+  }
+
+  // The end of its input would come after all that waits on the way there.
+  static bool is_clogged(const RemoteHost& host) {
+    constexpr auto kPatience = std::chrono::seconds(2);
+    return host.given.has_pending() && Clock::now() - host.took_at > kPatience;
   }
 
   // Now, whatever was still to come.
@@ -178,11 +204,56 @@ class RemoteHosts {
   std::vector<RemoteHost> hosts_;
   OutputSink errors_{STDERR_FILENO};
   int alive_ = 0;
+  bool typed_all_ = false;
   bool was_asked_ = false;
   int status_ = 0;
 };
 
 }  // namespace
+
+std::unique_ptr<RelayedInput> RelayedInput::from_env() {
+  const char* text = std::getenv("WEFT_LAUNCH_LIFELINE");
+  const bool is_relayed = text != nullptr && std::string_view(text) == kLifelineWithInput;
+  return is_relayed ? std::make_unique<RelayedInput>() : nullptr;
+}
+
+std::string RelayedInput::piece_of(std::string_view bytes) {
+  return core::join(bytes.size(), '\n', bytes);
+}
+
+RelayedInput::RelayedInput() {
+  std::tie(reader_, writer_) = make_pipe();
+  fcntl(reader_.get(), F_SETFL, 0);
+  sink_ = OutputSink(writer_.get());
+}
+
+void RelayedInput::feed(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::string_view part = bytes.substr(0, left_ > 0 ? left_ : 1);
+    bytes.remove_prefix(part.size());
+    if (left_ > 0) {
+      left_ -= part.size();
+      if (!has_all_) sink_.add(part);
+    } else if (part != "\n") {
+      length_ += part;
+    } else {
+      // What is no number ends the input, as nothing after it could be told apart.
+      std::from_chars(length_.data(), length_.data() + length_.size(), left_);
+      length_.clear();
+      has_all_ = has_all_ || left_ == 0;
+    }
+  }
+  close_if_done();
+}
+
+void RelayedInput::write_some() {
+  sink_.write_some();
+  close_if_done();
+}
+
+void RelayedInput::close_if_done() {
+  if (sink_.is_broken() || (has_all_ && !sink_.has_pending())) writer_.reset();
+}
 
 int launch_remotely(const RemoteLaunch& launch) {
   core::check<core::ConfigError>(!launch.commands.empty(),
