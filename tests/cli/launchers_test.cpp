@@ -52,6 +52,17 @@ TEST(Launchers, TheFlagOfAVerbWinsOverItsLaunchersVariable) {
   }
 }
 
+TEST(Launchers, WeftsOwnPortHasAnotherVariableThanTheServers) {
+  const UsedPort used;
+  const auto launch_with = [&](const char* name) {
+    return weft({"launch", "-n", "1", "--", "true"}, {.variables = {{name, used.text()}}});
+  };
+  EXPECT_EQ(launch_with("WEFT_PORT").status, 0);
+  const CommandResult refused = launch_with("WEFT_LAUNCH_PORT");
+  EXPECT_EQ(refused.err, "weft: IoError: weft launch: port " + used.text() +
+                             " on 127.0.0.1 is in use; choose another port\n");
+}
+
 TEST(Launchers, WeftPassesTheStatusOfTheProgram) {
   EXPECT_EQ(weft({"launch", "-n", "2", "--", "true"}).status, 0);
   EXPECT_NE(weft({"launch", "-n", "2", "--", "false"}).status, 0);

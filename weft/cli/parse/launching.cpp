@@ -84,7 +84,7 @@ std::optional<dist::LaunchOptions> parse_launch(const Args& args) {
                  "names of the hosts, to start the job on them by ssh; or their number, where weft "
                  "launch runs on each of them (default: 1)");
   app.add_option("--hostfile", hostfile, "a file with the names of the hosts, one per line");
-  // Ranks read WEFT_HOST and WEFT_ADDRESS for other things.
+  // Ranks read WEFT_HOST, WEFT_ADDRESS and WEFT_PORT for other things.
   app.add_option("--host", options.host, "which of them this is, from 0")
       ->envname("WEFT_LAUNCH_HOST")
       ->check(whole_number(0, 1023));
@@ -92,6 +92,7 @@ std::optional<dist::LaunchOptions> parse_launch(const Args& args) {
                  "address of host 0 that all hosts reach (default: 127.0.0.1, or the first host)")
       ->envname("WEFT_LAUNCH_ADDRESS");
   app.add_option("--port", options.port, "port of the ranks' store there (default: any)")
+      ->envname("WEFT_LAUNCH_PORT")
       ->check(whole_number(0, 65535));
   if (!parse_flags(app, {args.begin(), dashes}, {"--num-ranks"})) return std::nullopt;
   check<ConfigError>(dashes != args.end() && dashes + 1 != args.end(),
