@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <regex>
 #include <string>
@@ -251,6 +252,58 @@ TEST_F(MpiBackend, GathersAndScattersTensorsOfDifferentSizes) {
     options.rootRank = 1;
     group.scatter(piece, pieces, options)->wait();
     EXPECT_TRUE(at::equal(piece[0], mpi_input(rank, sizes[rank])));
+  });
+}
+
+// Rank 0's outputs lie one after the other, those of rank 1 do not.
+TEST_F(MpiBackend, GathersWhereverTheOutputsOfEachRankLie) {
+  on_ranks(2, [](World& world) {
+    const at::Tensor whole = at::zeros({8});
+    const int rank = world.rank();
+    std::vector<Tensors> all = {{whole.narrow(0, rank * 4, 4), whole.narrow(0, 4 - rank * 4, 4)}};
+    Tensors own = {mpi_input(rank, 4)};
+    world.group().process_group()->allgather(all, own)->wait();
+    EXPECT_TRUE(at::equal(all[0][0], mpi_input(0, 4)));
+    EXPECT_TRUE(at::equal(all[0][1], mpi_input(1, 4)));
+  });
+}
+
+// `run` has 20 bytes of this rank for 16 in the first tensor, which four more floats follow.
+void expect_own_misfit(World& world,
+                       const std::function<void(c10d::ProcessGroup&, at::Tensor)>& run) {
+  const at::Tensor whole = at::zeros({8});
+  try {
+    run(*world.group().process_group(), whole.narrow(0, 0, 4));
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const core::CommError& error) {
+    const std::string rank = core::join("rank ", world.rank(), " \\(pid [0-9]+, host .+\\)");
+    const std::regex sizes(rank + " expects 16 bytes of " + rank +
+                           ", which has 20; give all ranks the same sizes");
+    EXPECT_TRUE(std::regex_search(error.what(), sizes)) << error.what();
+  }
+  EXPECT_EQ(whole.narrow(0, 4, 4).abs().sum().item<float>(), 0.0F);
+}
+
+TEST_F(MpiBackend, AnOwnPieceThatDoesNotFitIsNotWrittenPastItsOutput) {
+  on_ranks(2, [](World& world) {
+    expect_own_misfit(world, [&](c10d::ProcessGroup& group, const at::Tensor& output) {
+      const int own = world.rank();
+      Tensors sent = {mpi_input(0, own == 0 ? 5 : 2), mpi_input(1, own == 1 ? 5 : 2)};
+      Tensors got = {own == 0 ? output : at::zeros({2}), own == 1 ? output : at::zeros({2})};
+      c10d::AllToAllOptions now;
+      now.asyncOp = false;
+      group.alltoall(got, sent, now)->wait();
+    });
+  });
+  on_ranks(2, [](World& world) {
+    expect_own_misfit(world, [&](c10d::ProcessGroup& group, const at::Tensor& output) {
+      Tensors own = {mpi_input(world.rank(), 5)};
+      std::vector<Tensors> all = {{at::zeros({4}), at::zeros({4})}};
+      all[0][static_cast<size_t>(world.rank())] = output;
+      c10d::AllgatherOptions now;
+      now.asyncOp = false;
+      group.allgather(all, own, now)->wait();
+    });
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <memory>
 
 #include "weft/core/error.h"
 
@@ -22,14 +23,18 @@ void copy_block(Block from, Block to) {
 // The outputs one after the other in memory, as one call of MPI wants them.
 bool are_adjacent(std::span<const Block> blocks) {
   const std::byte* next = nullptr;
-  size_t total = 0;
   for (const Block& block : blocks) {
     if (block.bytes == 0) continue;
     if (next != nullptr && block.data != next) return false;
     next = block.data + block.bytes;
-    total += block.bytes;
   }
-  return total <= INT_MAX;
+  return true;
+}
+
+size_t bytes_of(std::span<const Block> blocks) {
+  size_t total = 0;
+  for (const Block& block : blocks) total += block.bytes;
+  return total;
 }
 
 }  // namespace
@@ -107,10 +112,32 @@ void MpiCollectives::barrier() {
   run(OpKind::kBarrier, [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
 }
 
+// The way is chosen by the sizes alone, which all ranks know alike: where a rank's outputs lie, and
+// whether its own piece fits, is not known to the others, and messages do not meet MPI's own call.
 void MpiCollectives::all_gather(Block input, std::span<const Block> outputs, c10::ScalarType) {
-  if (are_adjacent(outputs)) return gather_into(input, outputs);
-  const std::vector<Block> inputs(static_cast<size_t>(ranks_), input);
-  exchange(inputs, outputs, OpKind::kAllGather);
+  if (bytes_of(outputs) > INT_MAX) {
+    const std::vector<Block> inputs(static_cast<size_t>(ranks_), input);
+    return exchange(inputs, outputs, OpKind::kAllGather);
+  }
+  const Block& own = outputs[static_cast<size_t>(rank_)];
+  if (are_adjacent(outputs) && input.bytes == own.bytes) return gather_into(input, outputs);
+  gather_aside(input, outputs);
+}
+
+// A piece that does not fit travels with the size that the others expect, so that none waits.
+void MpiCollectives::gather_aside(Block input, std::span<const Block> outputs) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(bytes_of(outputs));
+  std::vector<Block> aside;
+  std::byte* next = buffer.get();
+  for (const Block& output : outputs) {
+    aside.push_back({next, output.bytes});
+    next += output.bytes;
+  }
+  const Block& own = aside[static_cast<size_t>(rank_)];
+  copy_block({input.data, std::min(input.bytes, own.bytes)}, own);
+  gather_into(own, aside);
+  if (input.bytes != own.bytes) give_up(OpKind::kAllGather, rank_, own.bytes, input.bytes);
+  for (size_t r = 0; r < outputs.size(); ++r) copy_block(aside[r], outputs[r]);
 }
 
 void MpiCollectives::gather_into(Block input, std::span<const Block> outputs) {
@@ -186,10 +213,13 @@ void MpiCollectives::exchange(std::span<const Block> inputs, std::span<const Blo
                    return MPI_Isend(data, bytes, MPI_BYTE, peer, kTag, comm_, request);
                  });
   const auto own = static_cast<size_t>(rank_);
-  if (own < inputs.size() && own < outputs.size()) copy_block(inputs[own], outputs[own]);
+  const bool has_both = own < inputs.size() && own < outputs.size();
+  const bool fits = !has_both || inputs[own].bytes == outputs[own].bytes;
+  if (has_both && fits) copy_block(inputs[own], outputs[own]);
   std::vector<MPI_Status> statuses(messages.requests.size());
   waiter_.wait(messages.requests, kind, statuses);
   check_received({statuses.data(), received}, {messages.pieces.data(), received}, kind);
+  if (!fits) give_up(kind, rank_, outputs[own].bytes, inputs[own].bytes);
 }
 
 void MpiCollectives::check_received(std::span<const MPI_Status> statuses,
@@ -198,11 +228,15 @@ void MpiCollectives::check_received(std::span<const MPI_Status> statuses,
     int bytes = 0;
     MPI_Get_count(&statuses[i], MPI_BYTE, &bytes);
     if (static_cast<size_t>(bytes) == pieces[i].bytes) continue;
-    const GroupMonitor& monitor = waiter_.monitor();
-    waiter_.give_up(kind, core::join(monitor.peer_name(rank_), " expects ", pieces[i].bytes,
-                                     " bytes of ", monitor.peer_name(statuses[i].MPI_SOURCE),
-                                     ", which has ", bytes, "; give all ranks the same sizes"));
+    give_up(kind, statuses[i].MPI_SOURCE, pieces[i].bytes, static_cast<size_t>(bytes));
   }
+}
+
+void MpiCollectives::give_up(OpKind kind, int source, size_t expected, size_t got) const {
+  const GroupMonitor& monitor = waiter_.monitor();
+  waiter_.give_up(kind, core::join(monitor.peer_name(rank_), " expects ", expected, " bytes of ",
+                                   monitor.peer_name(source), ", which has ", got,
+                                   "; give all ranks the same sizes"));
 }
 
 // In rounds, each with a run of every rank's piece, so that little memory is needed for what

@@ -46,12 +46,14 @@ class MpiCollectives : public BlockCollectives {
   void reduce_piece(std::byte* piece, int count, const MpiReduction& how, int root);
   void reduce_pieces(std::byte* data, int64_t count, const MpiReduction& how, int root);
   void gather_into(Block input, std::span<const Block> outputs);
+  void gather_aside(Block input, std::span<const Block> outputs);
   template <class Function>
   void begin_messages(std::span<const Block> blocks, OpKind kind, Messages& messages,
                       Function&& begin_one);
   void exchange(std::span<const Block> inputs, std::span<const Block> outputs, OpKind kind);
   void check_received(std::span<const MPI_Status> statuses, std::span<const Block> pieces,
                       OpKind kind) const;
+  [[noreturn]] void give_up(OpKind kind, int source, size_t expected, size_t got) const;
 
   MPI_Comm comm_;
   int rank_;
