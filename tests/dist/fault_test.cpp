@@ -13,6 +13,7 @@
 #include "tests/support/run_command.h"
 #include "weft/core/error.h"
 #include "weft/dist/launch/launch.h"
+#include "weft/dist/launch/process.h"
 #include "weft/dist/launch/status_page.h"
 #include "weft/dist/rendezvous/handshake.h"
 #include "weft/dist/rendezvous/peers.h"
@@ -118,6 +119,28 @@ TEST(FaultProgram, DISABLED_RankOneReducesLess) {
   }
 }
 
+// Rank 0 is done when rank 1 has its message; rank 1 gives rank 2 one later.
+TEST(FaultProgram, DISABLED_PassesAMessageOnAfterItsFirstSenderHasEnded) {
+  try {
+    const World world = World::from_env();
+    at::Tensor x = at::full({1}, getpid(), at::kLong);
+    if (world.rank() == 0) {
+      world.group().send(x, 1);
+      std::fflush(nullptr);
+      _exit(0);
+    }
+    world.group().receive(x, world.rank() - 1);
+    if (world.rank() == 2) return;
+    const auto first = static_cast<pid_t>(x.item<int64_t>());
+    while (process_start_time(first) != 0) usleep(10'000);
+    // Longer than a rank that waits goes without looking after the others.
+    usleep(500'000);
+    world.group().send(x, 2);
+  } catch (const core::Error& error) {
+    end_with(error);
+  }
+}
+
 LaunchOptions fault_program(const std::string& name, const std::string& backend) {
   LaunchOptions options;
   options.num_ranks = 3;
@@ -170,6 +193,19 @@ TEST_P(FaultOn, AStoppedRankIsNamedAndEndsTheJob) {
                              "stopped or stuck (during|after) all_reduce")))
       << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+class FaultOnOwnTransport : public test::OnEachBackend {};
+INSTANTIATE_TEST_SUITE_P(Backends, FaultOnOwnTransport, ::testing::Values("shm", "mpi"),
+                         test::backend_of);
+
+TEST_P(FaultOnOwnTransport, AMessageIsNotLostBecauseAThirdRankIsDone) {
+  const LaunchOptions options =
+      fault_program("PassesAMessageOnAfterItsFirstSenderHasEnded", GetParam());
+  const CommandResult result = test::run_forked([&] { return launch(options); },
+                                                {.variables = {{"WEFT_CHECK_COLLECTIVES", "0"}}});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_EQ(result.err, "");
 }
 
 TEST(Fault, ARankThatIsStoppedAsItStartsIsNamedInTime) {

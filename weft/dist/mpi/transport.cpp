@@ -97,7 +97,8 @@ std::function<void()> MpiTransport::begin_send(int destination, const Message& m
       return MPI_Isend(data + start, bytes, MPI_BYTE, destination, message.tag, comm, request);
     });
   });
-  return [this, begun] { waiter_.wait(begun->requests, OpKind::kSend); };
+  return
+      [this, begun, destination] { waiter_.wait_for(destination, begun->requests, OpKind::kSend); };
 }
 
 void MpiTransport::receive(int source, const Message& message, std::byte* data) {
@@ -107,7 +108,7 @@ void MpiTransport::receive(int source, const Message& message, std::byte* data) 
     return MPI_Irecv(&got, kHeadBytes, MPI_BYTE, source, message.tag, message_comm_.get(),
                      &request);
   });
-  waiter_.wait({&request, 1}, OpKind::kReceive);
+  waiter_.wait_for(source, {&request, 1}, OpKind::kReceive);
   receive_body(source, message, got, data);
 }
 
@@ -138,7 +139,7 @@ void MpiTransport::receive_body(int source, const Message& message, const Messag
                        &requests.back());
     });
   });
-  waiter_.wait(requests, OpKind::kReceive);
+  waiter_.wait_for(source, requests, OpKind::kReceive);
   if (fits) return;
   const auto name = [](int32_t dtype) {
     return c10::toString(static_cast<c10::ScalarType>(dtype));

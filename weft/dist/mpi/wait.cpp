@@ -20,6 +20,7 @@ constexpr auto kLookPeriod = 100ms;
 constexpr auto kAwake = 2ms;
 constexpr std::chrono::microseconds kShortestSleep = 20us;
 constexpr std::chrono::microseconds kLongestSleep = 500us;
+constexpr int kAnyPeer = -1;
 
 }  // namespace
 
@@ -54,20 +55,32 @@ bool MpiWaiter::test(std::span<MPI_Request> requests, OpKind kind,
 
 void MpiWaiter::wait(std::span<MPI_Request> requests, OpKind kind,
                      std::span<MPI_Status> statuses) const {
+  wait_watching(requests, kind, statuses, kAnyPeer);
+}
+
+void MpiWaiter::wait_for(int peer, std::span<MPI_Request> requests, OpKind kind) const {
+  wait_watching(requests, kind, {}, peer);
+}
+
+void MpiWaiter::wait_watching(std::span<MPI_Request> requests, OpKind kind,
+                              std::span<MPI_Status> statuses, int peer) const {
   constexpr int kFirstTests = 16;
   for (int i = 0; i < kFirstTests; ++i) {
     if (test(requests, kind, statuses)) return;
   }
-  wait_long([&] { return test(requests, kind, statuses); }, kind);
+  wait_long([&] { return test(requests, kind, statuses); }, kind, peer);
 }
 
-void MpiWaiter::wait_long(const std::function<bool()>& done, OpKind kind) const {
+void MpiWaiter::wait_long(const std::function<bool()>& done, OpKind kind, int peer) const {
   const auto start = Clock::now();
   while (Clock::now() - start < kAwake) {
     if (done()) return;
     sched_yield();
   }
   const std::unique_ptr<PeerWatch> watch = monitor_->watch();
+  if (peer != kAnyPeer) {
+    watch->look_only_after(monitor_->world_ranks()[static_cast<size_t>(peer)]);
+  }
   auto look_at = Clock::now();
   for (auto pause = kShortestSleep; !done(); pause = std::min(2 * pause, kLongestSleep)) {
     std::this_thread::sleep_for(pause);

@@ -24,6 +24,8 @@ class MpiWaiter {
   /// is gone or silent, when MPI says so, when the group was cancelled, or after its timeout.
   void wait(std::span<MPI_Request> requests, OpKind kind,
             std::span<MPI_Status> statuses = {}) const;
+  /// The same for messages to or from `peer`, its rank in the group: no other is looked after.
+  void wait_for(int peer, std::span<MPI_Request> requests, OpKind kind) const;
   /// Begins an operation by calling `function`, and throws CommError if MPI refuses.
   template <class Function>
   void begin(OpKind kind, Function&& function) const {
@@ -42,7 +44,9 @@ class MpiWaiter {
 
  private:
   bool test(std::span<MPI_Request> requests, OpKind kind, std::span<MPI_Status> statuses) const;
-  void wait_long(const std::function<bool()>& done, OpKind kind) const;
+  void wait_long(const std::function<bool()>& done, OpKind kind, int peer) const;
+  void wait_watching(std::span<MPI_Request> requests, OpKind kind, std::span<MPI_Status> statuses,
+                     int peer) const;
   void look_after_peers(PeerWatch& watch, const std::function<bool()>& done, OpKind kind) const;
 
   MpiRuntime& runtime_;

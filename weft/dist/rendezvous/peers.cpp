@@ -140,6 +140,12 @@ PeerWatch::PeerWatch(const Peers& peers, std::vector<int> ranks)
 
 PeerWatch::~PeerWatch() = default;
 
+void PeerWatch::look_only_after(int rank) {
+  ranks_ = {rank};
+  beats_ = {peers_.beat(rank)};
+  silent_ = {0ms};
+}
+
 std::optional<std::string> PeerWatch::trouble() {
   static const std::chrono::milliseconds kLimit = silence_limit();
   const auto now = Clock::now();

@@ -80,6 +80,8 @@ class PeerWatch {
   /// WEFT_HEARTBEAT_TIMEOUT_S: never) of this rank's own watching: a job that is stopped as a
   /// whole and continued is not taken for stuck.
   virtual std::optional<std::string> trouble();
+  /// Leaves all but `rank` alone from now on: the others may have ended because they were done.
+  virtual void look_only_after(int rank);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -11,6 +11,7 @@ ShmSender::ShmSender(ShmSegment& segment, int from, int to, const ShmWaiter& wai
     : channel_(segment.channel(from, to)),
       ring_(segment.channel_data(from, to)),
       capacity_(segment.layout().channel_bytes()),
+      to_(to),
       waiter_(waiter) {}
 
 void ShmSender::send(const Message& message, const std::byte* data) {
@@ -22,7 +23,7 @@ void ShmSender::write(const std::byte* data, size_t bytes) {
   while (bytes > 0) {
     // Room for one byte at least; then take what there is up to the ring's end.
     if (written_ + 1 > capacity_)
-      waiter_.wait(channel_.read, written_ + 1 - capacity_, OpKind::kSend);
+      waiter_.wait(channel_.read, written_ + 1 - capacity_, OpKind::kSend, to_);
     const uint64_t taken = channel_.read.value.load(std::memory_order_acquire);
     const size_t at = written_ % capacity_;
     const size_t room = std::min(capacity_ - (written_ - taken), capacity_ - at);
@@ -65,7 +66,7 @@ void ShmReceiver::receive(const Message& message, std::byte* data) {
 
 void ShmReceiver::read(std::byte* data, size_t bytes) {
   while (bytes > 0) {
-    waiter_.wait(channel_.written, read_ + 1, OpKind::kReceive);
+    waiter_.wait(channel_.written, read_ + 1, OpKind::kReceive, from_);
     const uint64_t there = channel_.written.value.load(std::memory_order_acquire);
     const size_t at = read_ % capacity_;
     const size_t length = std::min({there - read_, capacity_ - at, bytes});

@@ -22,6 +22,7 @@ class ShmSender {
   ShmChannel& channel_;
   std::byte* ring_;
   size_t capacity_;
+  int to_;
   const ShmWaiter& waiter_;
   uint64_t written_ = 0;
 };

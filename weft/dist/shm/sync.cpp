@@ -76,9 +76,9 @@ void ShmWaiter::wake(ShmCounter& counter) {
   syscall(SYS_futex, futex_word(counter), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void ShmWaiter::wait_long(ShmCounter& counter, uint64_t value, OpKind kind) const {
+void ShmWaiter::wait_long(ShmCounter& counter, uint64_t value, OpKind kind, int peer) const {
   if (has_room_ ? spin(counter, value) : take_turns(counter, value)) return;
-  wait_asleep(counter, value, kind);
+  wait_asleep(counter, value, kind, peer);
 }
 
 bool ShmWaiter::spin(const ShmCounter& counter, uint64_t value) const {
@@ -109,8 +109,10 @@ bool ShmWaiter::take_turns(const ShmCounter& counter, uint64_t value) const {
   return reached;
 }
 
-void ShmWaiter::wait_asleep(ShmCounter& counter, uint64_t value, OpKind kind) const {
-  PeerWatch watch(monitor_->peers(), monitor_->world_ranks());
+void ShmWaiter::wait_asleep(ShmCounter& counter, uint64_t value, OpKind kind, int peer) const {
+  const std::vector<int>& ranks = monitor_->world_ranks();
+  PeerWatch watch(monitor_->peers(), ranks);
+  if (peer != kAnyPeer) watch.look_only_after(ranks[static_cast<size_t>(peer)]);
   const Sleeping sleeping(counter);
   const auto start = Clock::now();
   auto look_at = start + kLookPeriod;

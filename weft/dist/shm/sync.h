@@ -19,20 +19,23 @@ namespace weft::dist {
 /// processor away meanwhile: another program would keep it for milliseconds.
 class ShmWaiter {
  public:
+  /// For waits in which every rank of the group counts.
+  static constexpr int kAnyPeer = -1;
+
   ShmWaiter(ShmSegment& segment, std::shared_ptr<GroupMonitor> monitor);
 
   const GroupMonitor& monitor() const { return *monitor_; }
 
   /// Returns once `counter` is at least `value`; spins first, then sleeps. `kind` is what the
-  /// message names. Throws CommError when a peer of the group is gone or silent, when a rank has
-  /// given up, or after the group's timeout.
-  void wait(ShmCounter& counter, uint64_t value, OpKind kind) const {
+  /// message names. Throws CommError when a peer of the group is gone or silent (for a message only
+  /// `peer`, its rank in the group), when a rank has given up, or after the group's timeout.
+  void wait(ShmCounter& counter, uint64_t value, OpKind kind, int peer = kAnyPeer) const {
     constexpr int kFirstSpins = 64;
     for (int i = 0; i < kFirstSpins; ++i) {
       if (counter.value.load(std::memory_order_acquire) >= value) return;
       __builtin_ia32_pause();
     }
-    wait_long(counter, value, kind);
+    wait_long(counter, value, kind, peer);
   }
 
   /// Sets `counter` and wakes those that sleep on it.
@@ -49,10 +52,10 @@ class ShmWaiter {
 
  private:
   static void wake(ShmCounter& counter);
-  void wait_long(ShmCounter& counter, uint64_t value, OpKind kind) const;
+  void wait_long(ShmCounter& counter, uint64_t value, OpKind kind, int peer) const;
   bool spin(const ShmCounter& counter, uint64_t value) const;
   bool take_turns(const ShmCounter& counter, uint64_t value) const;
-  void wait_asleep(ShmCounter& counter, uint64_t value, OpKind kind) const;
+  void wait_asleep(ShmCounter& counter, uint64_t value, OpKind kind, int peer) const;
   void check_peers(PeerWatch& watch, const ShmCounter& counter, uint64_t value, OpKind kind) const;
 
   ShmSegment& segment_;
