@@ -89,21 +89,29 @@ c10::intrusive_ptr<c10d::Store> HostLink::open_store() {
 }
 
 void HostLink::run() {
+  c10::intrusive_ptr<c10d::Store> store;
   try {
-    const auto store = open_store();
-    std::unique_lock lock(mutex_);
-    while (true) {
-      const bool stops = stop_;
-      lock.unlock();
-      round(*store);
-      lock.lock();
-      if (stops) return;
-      changed_.wait_for(lock, kPeriod);
-    }
+    store = open_store();
+    talk(*store);
   } catch (const core::ConfigError& error) {
     lose(error.exit_code(), core::join("weft launch: ConfigError: ", error.what(), "\n"));
-  } catch (const std::exception&) {
-    lose(kLostStatus, silence_of(0));
+  } catch (const std::exception& error) {
+    // Hosts that have not met have no silence between them.
+    const bool has_met = store != nullptr;
+    lose(kLostStatus,
+         has_met ? silence_of(0) : core::join("weft launch: CommError: ", error.what(), "\n"));
+  }
+}
+
+void HostLink::talk(c10d::Store& store) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const bool stops = stop_;
+    lock.unlock();
+    round(store);
+    lock.lock();
+    if (stops) return;
+    changed_.wait_for(lock, kPeriod);
   }
 }
 
@@ -177,9 +185,11 @@ std::string HostLink::silence_of(int host) const {
     const std::string& name = each == host_ ? name_ : others_[static_cast<size_t>(each)].name;
     return name.empty() ? core::join("host ", each) : core::join("host ", each, " (", name, ")");
   };
+  const bool is_never = silence_ == std::chrono::milliseconds::max();
+  const std::string time = is_never ? "" : core::join(" for ", silence_ / 1s, " s");
   return core::join("weft launch: CommError: ", name_of(0), " and ", name_of(std::max(host, host_)),
-                    " have not heard from each other for ", silence_ / 1s,
-                    " s: one of them is cut off, stopped or has ended; the ranks were ended\n");
+                    " have not heard from each other", time,
+                    ": one of them is cut off, stopped or has ended; the ranks were ended\n");
 }
 
 // A host that has not come yet is waited for by the ranks themselves. Host 0 judges for all.

@@ -62,6 +62,7 @@ class HostLink {
   };
 
   void run();
+  void talk(c10d::Store& store);
   void lose(int status, const std::string& text);
   c10::intrusive_ptr<c10d::Store> open_store();
   void round(c10d::Store& store);
