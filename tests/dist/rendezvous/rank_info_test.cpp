@@ -177,6 +177,11 @@ TEST(RankInfo, RefusesWhatContradictsItself) {
             "together with the other variables of the job");
   EXPECT_EQ(environment_refusal(without(kTorchrun, "MASTER_PORT")),
             "dist.rank_info: MASTER_ADDR is set without MASTER_PORT; set both or neither");
+  EXPECT_EQ(environment_refusal(without(kTorchrun, "LOCAL_WORLD_SIZE")),
+            "dist.rank_info: LOCAL_RANK is set without LOCAL_WORLD_SIZE; set both or neither");
+  EXPECT_EQ(environment_refusal(without(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_RANK")),
+            "dist.rank_info: OMPI_COMM_WORLD_LOCAL_SIZE is set without "
+            "OMPI_COMM_WORLD_LOCAL_RANK; set both or neither");
   EXPECT_EQ(environment_refusal(with(kTorchrun, "LOCAL_RANK", "4")),
             "dist.rank_info: local rank: expected below 4, the ranks of this host, got 4");
   EXPECT_EQ(environment_refusal(without(kWeft, "WEFT_JOB_ID")),

@@ -27,6 +27,16 @@ struct Names {
   std::string rank, size, local_rank, local_size;
 };
 
+// A local rank alone would be lost, and a size alone would make every rank of a host its first: all
+// would take the same GPU.
+void check_local(const Environment& env, const Names& names) {
+  const bool has_rank = env.has(names.local_rank);
+  const bool has_size = env.has(names.local_size);
+  check<ConfigError>(has_rank == has_size, kRankInfo,
+                     has_rank ? names.local_rank : names.local_size, " is set without ",
+                     has_rank ? names.local_size : names.local_rank, "; set both or neither");
+}
+
 RankInfo read_numbers(const Environment& env, const Names& names, const char* launcher) {
   RankInfo info;
   info.launcher = launcher;
@@ -34,6 +44,8 @@ RankInfo read_numbers(const Environment& env, const Names& names, const char* la
   info.rank = env.integer(names.rank, 0, kMaxRanks);
   check<ConfigError>(info.rank < info.size, kRankInfo, names.rank, ": expected a rank below ",
                      names.size, "=", info.size, ", got ", info.rank);
+  // One rank has one place, and SLURM says the sizes of all hosts in another way.
+  if (info.size > 1 && names.local_size != "-") check_local(env, names);
   info.local_size = env.integer_or(names.local_size, 1, info.size, 0);
   info.launcher_rank = info.rank;
   info.local_rank = env.integer_or(names.local_rank, 0, kMaxRanks, 0);
