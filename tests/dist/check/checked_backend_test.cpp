@@ -4,9 +4,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
 #include <vector>
 
 #include "tests/support/backends.h"
@@ -261,6 +264,35 @@ TEST(CheckedBackend, IsOffUnlessAskedFor) {
     EXPECT_NE(dynamic_cast<CheckedBackend*>(backend.get()), nullptr);
     EXPECT_EQ(backend->getBackendName(), "shm");
   });
+}
+
+// Does nothing, under a name.
+class IdleBackend : public c10d::Backend {
+ public:
+  explicit IdleBackend(std::string name) : Backend(0, 2), name_(std::move(name)) {}
+  const std::string getBackendName() const override { return name_; }
+
+ private:
+  std::string name_;
+};
+
+TEST(CheckedBackend, LeavesTheBackendsOfOtherDevices) {
+  const auto peers = std::make_shared<Peers>(std::vector<Peer>{{0}, {1}}, 0, nullptr);
+  const auto monitor = std::make_shared<GroupMonitor>("some", peers, std::vector<int>{0, 1},
+                                                      std::chrono::milliseconds(1000));
+  const RankInfo info;
+  const GroupRequest request{info, nullptr, monitor, 0, 2, "0-0"};
+  const auto of_cpu = c10::make_intrusive<IdleBackend>("shm");
+  const auto of_cuda = c10::make_intrusive<IdleBackend>("nccl");
+  GroupHandles handles;
+  handles.process_group = wrap_backend(request, c10d::ProcessGroup::BackendType::CUSTOM, of_cpu);
+  handles.process_group->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL,
+                                    of_cuda);
+  ASSERT_NE(add_checks(request, handles), nullptr);
+  c10d::ProcessGroup& group = *handles.process_group;
+  EXPECT_EQ(group.getBackend(c10::DeviceType::CUDA).get(), of_cuda.get());
+  const auto checked = group.getBackend(c10::DeviceType::CPU);
+  EXPECT_NE(dynamic_cast<CheckedBackend*>(checked.get()), nullptr);
 }
 
 TEST(CheckedBackend, RefusesOtherValuesOfItsVariable) {

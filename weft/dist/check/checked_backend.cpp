@@ -205,9 +205,17 @@ std::shared_ptr<CallChecker> add_checks(const GroupRequest& request, GroupHandle
   if (std::none_of(devices.begin(), devices.end(), is_cpu)) return nullptr;
   const auto backend = plain.getBackend(c10::DeviceType::CPU);
   auto checker = std::make_shared<CallChecker>(backend, request.monitor);
-  handles.process_group =
+  // A new one, as c10d keeps the backend that a process group has for a type.
+  const auto checked =
       wrap_backend(request, plain.getBackendType(),
                    c10::make_intrusive<CheckedBackend>(backend, handles.cpu, checker));
+  for (const c10::Device& device : devices) {
+    if (device.is_cpu()) continue;
+    const auto other = plain.getBackend(device.type());
+    checked->setBackend(device.type(),
+                        c10d::ProcessGroup::strToBackendType(other->getBackendName()), other);
+  }
+  handles.process_group = checked;
   return checker;
 }
 

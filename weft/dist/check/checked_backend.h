@@ -84,9 +84,9 @@ class CheckedBackend : public c10d::Backend {
   std::map<std::pair<int, int>, WorkQueue> receiving_;
 };
 
-/// Puts a CheckedBackend around the backend of `handles`' process group. Returns what Group
-/// compares its own calls with; null, and nothing is checked, if the group has no backend for CPU
-/// tensors.
+/// Puts a CheckedBackend around the backend for CPU tensors of `handles`' process group; those for
+/// other devices stay. Returns what Group compares its own calls with; null, and nothing is
+/// checked, if the group has no backend for CPU tensors.
 std::shared_ptr<CallChecker> add_checks(const GroupRequest& request, GroupHandles& handles);
 
 template <class CallOptions, class Issue>
