@@ -1,6 +1,8 @@
 #include "weft/dist/launch/process.h"
 
+#include <fcntl.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,6 +10,8 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+
+#include "weft/core/error.h"
 
 namespace weft::dist {
 namespace {
@@ -56,6 +60,14 @@ pid_t find_ancestor(std::string_view name) {
     if (stat.name == name) return pid;
   }
   return 0;
+}
+
+core::FileDescriptor open_descriptor_of(pid_t pid, int number, uint64_t device, uint64_t inode) {
+  const std::string path = core::join("/proc/", pid, "/fd/", number);
+  struct stat info {};
+  const bool is_there = ::stat(path.c_str(), &info) == 0;
+  if (!is_there || info.st_dev != device || info.st_ino != inode) return core::FileDescriptor();
+  return core::FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
 }
 
 std::string host_name() {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "weft/core/files/file.h"
+
 namespace weft::dist {
 
 /// Start of process `pid` in clock ticks since boot; 0 if there is none. A process id is used
@@ -19,6 +21,11 @@ bool is_stopped(pid_t pid);
 /// The nearest ancestor of this process whose name is `name` (at most 15 bytes, as in
 /// /proc/PID/comm); 0 if there is none.
 pid_t find_ancestor(std::string_view name);
+
+/// What another process of this user has as its descriptor `number`, opened anew, if that is file
+/// `inode` of `device`; not open otherwise. Elsewhere `pid` may be another process's, whose
+/// terminal or device must not be opened.
+core::FileDescriptor open_descriptor_of(pid_t pid, int number, uint64_t device, uint64_t inode);
 
 /// This machine's name: WEFT_HOST, or what the system says. Ranks of one name share memory.
 std::string host_name();

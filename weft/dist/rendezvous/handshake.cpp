@@ -1,10 +1,11 @@
 #include "weft/dist/rendezvous/handshake.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -23,7 +24,7 @@ namespace {
 using core::CommError;
 
 // The number is counted up when ranks of two builds of one version can no longer work together.
-constexpr const char* kBuild = "weft-" WEFT_VERSION "-protocol-4-libtorch-" TORCH_VERSION;
+constexpr const char* kBuild = "weft-" WEFT_VERSION "-protocol-5-libtorch-" TORCH_VERSION;
 
 std::string hello_key(int rank) { return "weft/hello/" + std::to_string(rank); }
 std::string arguments_key(int rank) { return "weft/arguments/" + std::to_string(rank); }
@@ -42,7 +43,7 @@ std::vector<std::string> from_text(const std::string& text) {
 }
 
 // What a rank says first: build, backend, a digest of its arguments, size, pid, start time, status
-// page's fd, host.
+// page's fd and what file that is, host.
 struct Hello {
   std::string build = kBuild;
   std::string backend;
@@ -51,18 +52,28 @@ struct Hello {
   pid_t pid = getpid();
   uint64_t start_time = process_start_time(getpid());
   int page_fd = -1;
+  uint64_t page_device = 0;
+  uint64_t page_inode = 0;
   std::string host = host_name();
 
   std::string text() const {
     return core::join(build, ' ', backend, ' ', arguments, ' ', size, ' ', pid, ' ', start_time,
-                      ' ', page_fd, ' ', host);
+                      ' ', page_fd, ' ', page_device, ' ', page_inode, ' ', host);
+  }
+
+  void offer_page(int fd) {
+    struct stat info {};
+    if (fstat(fd, &info) != 0) core::fail_errno("dist.World: status page", "fstat", errno);
+    page_fd = fd;
+    page_device = info.st_dev;
+    page_inode = info.st_ino;
   }
 
   static Hello parse(int rank, const std::string& text) {
     Hello hello;
     std::istringstream fields(text);
     fields >> hello.build >> hello.backend >> hello.arguments >> hello.size >> hello.pid >>
-        hello.start_time >> hello.page_fd >> hello.host;
+        hello.start_time >> hello.page_fd >> hello.page_device >> hello.page_inode >> hello.host;
     core::check<CommError>(!fields.fail(), "dist.World: rank ", rank,
                            ": expected a greeting of weft, got '", text.substr(0, 80), "'");
     return hello;
@@ -89,11 +100,11 @@ std::string read_hello(c10d::Store& store, int rank, const RankInfo& info,
   }
 }
 
-// Rank 0's page, opened through /proc; null if that is not allowed, and then silence of a rank is
-// noticed by the collective's timeout only.
+// Rank 0's page, opened through /proc; null if that is not allowed or shows other processes, and
+// then silence of a rank is noticed by the collective's timeout only.
 void share_page_of(const Hello& first, const RankInfo& info) {
-  const std::string path = core::join("/proc/", first.pid, "/fd/", first.page_fd);
-  core::FileDescriptor fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  core::FileDescriptor fd =
+      open_descriptor_of(first.pid, first.page_fd, first.page_device, first.page_inode);
   if (fd.is_open()) share_status_page(StatusPage::attach(std::move(fd), info.size), info.rank);
 }
 
@@ -230,7 +241,7 @@ std::shared_ptr<const Peers> meet_ranks(const Meeting& meeting, RankInfo& info,
   meeting.store->set(arguments_key(info.rank), arguments);
   if (shared_status_page() == nullptr && info.single_host() && info.rank == 0) {
     share_status_page(StatusPage::create(info.size), 0);
-    own.page_fd = shared_status_page()->fd();
+    own.offer_page(shared_status_page()->fd());
   }
   std::vector<Peer> ranks = exchange_hellos(*meeting.store, info, own, timeout);
   own_status().pid.store(getpid());

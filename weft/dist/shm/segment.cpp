@@ -167,14 +167,9 @@ std::optional<ShmSegment> ShmSegment::open_handle(const std::string& handle,
   int number = -1;
   uint64_t device = 0, inode = 0;
   if (!(text >> pid >> number >> device >> inode)) return std::nullopt;
-  const std::string path = core::join("/proc/", pid, "/fd/", number);
-  struct stat info {};
-  // Elsewhere the number may be another process's, whose terminal or device must not be opened.
-  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
-  if (info.st_dev != device || info.st_ino != inode) return std::nullopt;
-  const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const FileDescriptor fd = open_descriptor_of(pid, number, device, inode);
   if (!fd.is_open()) return std::nullopt;
-  return map(fd, layout, path);
+  return map(fd, layout, core::join("/proc/", pid, "/fd/", number));
 }
 
 void ShmSegment::link(const std::string& name) const {
