@@ -297,6 +297,16 @@ TEST(TrainVerb, SaysOrRefusesWhatAResumedRunChanges) {
   const auto length = resume("batch.sequence_length = 32", "batch.sequence_length = 16");
   EXPECT_NE(length.err.find("batch.sequence_length: "), std::string::npos) << length.err;
   EXPECT_EQ(length.status, 2) << length.err;
+  const std::string others = dir.write("others.txt", std::string(4000, 'a'));
+  for (const std::string& instead :
+       {std::string("data.eval_fraction = 0.2"), "data.eval = [\"" + others + "\"]"}) {
+    const auto split = resume("data.eval_fraction = 0.1", instead);
+    EXPECT_EQ(split.status, 2) << split.err;
+    EXPECT_NE(split.err.find("data.eval_fraction: " + dir.path() +
+                             "/run/checkpoints/step-000004 has 0.1, got 0"),
+              std::string::npos)
+        << split.err;
+  }
   const auto optimizer = resume("optimizer.lr", "optimizer.name = \"lion\"\noptimizer.lr");
   EXPECT_EQ(optimizer.status, 2) << optimizer.err;
   const auto rate = resume("optimizer.lr = 5e-3", "optimizer.lr = 4e-3");
