@@ -315,6 +315,27 @@ TEST(TrainVerb, SaysOrRefusesWhatAResumedRunChanges) {
       << rate.err;
 }
 
+TEST(TrainVerb, TellsOnceOfDocumentsWhoseEndsAreLeftOut) {
+  const TempDir dir;
+  std::string lines;
+  for (const int length : {2, 100, 3, 90, 5, 8}) {
+    lines += R"({"text": ")" + std::string(static_cast<size_t>(length), 'a') + "\"}\n";
+  }
+  const std::string documents = dir.write("documents.jsonl", lines);
+  std::string text = core::read_text_file(write_config(dir, "run", "", 2), 1 << 20);
+  text = weft::testing::replaced(text, "data.eval_fraction = 0.1\neval.every = 4\n",
+                                 "data.pack = false\n");
+  text = weft::testing::replaced(text, kConstitution, documents);
+  const auto result = train({dir.write("run.toml", text), "--dp", "2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string expected =
+      "weft: warn: DIR/run.toml:12:13: data.pack: 2 of 6 documents to train on are longer than "
+      "batch.sequence_length 32; their ends are left out\n";
+  const std::string got = weft::testing::replaced(result.err, dir.path(), "DIR");
+  EXPECT_NE(got.find(expected), std::string::npos) << got;
+  EXPECT_EQ(got.find("their ends"), got.rfind("their ends")) << got;
+}
+
 void expect_refusal(const Strings& args, const std::string& text) {
   const auto result = train(args);
   EXPECT_EQ(result.status, 2) << result.err;
