@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
+#include "weft/core/files/file.h"
 #include "weft/io/tensor_file.h"
+#include "weft/train/checkpoint/folder.h"
 
 namespace weft::cli {
 namespace {
@@ -103,6 +106,36 @@ TEST(AdapterFlag, HoldsForTheVerbsThatReadAModel) {
               1e-4);
   expect_success(weft({"logits", "--model", tuned.base(), "--adapter", tuned.run(), "--tokens",
                        "1,2,3", "--out", tuned.dir().at("logits.safetensors")}));
+}
+
+// One byte of one of the ranks' files, which nothing but its hash can tell.
+void damage(const Tuned& tuned, const std::string& run, const std::string& file) {
+  const std::string path = train::find_latest(tuned.dir().at(run)).value() + "/" + file;
+  std::string bytes = core::read_text_file(path, 1 << 30);
+  bytes.back() ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+TEST(AdapterFlag, TellsDamagedCheckpoints) {
+  const Tuned tuned;
+  damage(tuned, "run", "rank-00001.safetensors");
+  damage(tuned, "full", "rank-00000.safetensors");
+  const std::string out = tuned.dir().at("out");
+  for (const Strings& args :
+       {Strings{"convert", tuned.dir().at("full"), out},
+        {"convert", tuned.run(), out, "--peft"},
+        {"fuse", tuned.run(), out},
+        {"generate", "--model", tuned.base(), "--adapter", tuned.run(), "-p", "x"},
+        {"generate", "--model", tuned.base(), "--adapter", tuned.run(), "-p", "x", "--tp", "2"}}) {
+    const auto result = weft(args);
+    EXPECT_EQ(result.status, 3) << result.err;
+    EXPECT_EQ(num_lines(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(".safetensors: its bytes are not those that were saved (hash); take "
+                              "another checkpoint"),
+              std::string::npos)
+        << result.err;
+    EXPECT_FALSE(std::filesystem::exists(out));
+  }
 }
 
 // From the configuration alone: no text is tokenized and no folder of a run is made.

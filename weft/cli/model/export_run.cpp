@@ -72,6 +72,7 @@ void export_run(const std::string& checkpoint, const std::string& dtype,
                                  ": has adapters alone; weft fuse makes a model of them, convert "
                                  "--peft a folder of peft");
   check_new_folder(output, model_folder(), {checkpoint, text_at(trainer, "tokenizer", checkpoint)});
+  reader.check_files();
   core::AtomicFolder folder(output.out, output.force, model_folder());
   train::write_weights(reader, io_dtype(dtype), output.max_file_bytes, folder.temporary_path());
   write_rest(trainer, checkpoint, dtype, folder.temporary_path());
@@ -103,6 +104,7 @@ void fuse_run(const std::string& checkpoint, const std::string& dtype,
   check_new_folder(output, model_folder(),
                    {checkpoint, config.model.from, text_at(trainer, "tokenizer", checkpoint)});
   io::check_finite(*io::TensorFile::open(config.model.from));
+  reader.check_files();
   const auto model =
       train::make_run_model(config, train::TrainedPart::kAdapters, 0, dist::Group()).model;
   for (const nn::ParameterInfo& info : nn::describe_parameters(*model)) {
