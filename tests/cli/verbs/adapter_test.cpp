@@ -182,6 +182,19 @@ TEST(AdapterFlag, RefusesWhatIsNoAdapterOfTheModelInOneLine) {
       {"generate", "--model", kModel, "--adapter", tuned.run()}, 2,
       ": model.layers.0.mlp.down_proj: A [4, 128] and B [64, 4], expected [r, 1536] and "
       "[576, r] for '");
+  const std::string table = tuned.dir().at("table");
+  expect_success(
+      weft({"lora", tuned.dir().write("table.toml", "model.from = \"" + tuned.base() +
+                                                        "\"\ntrain.steps = 1\n"
+                                                        "lora.targets = [\"embed_tokens\"]\n" +
+                                                        common_lines(table, kConstitution))}));
+  const auto peft = weft({"convert", table, tuned.dir().at("peft"), "--peft"});
+  EXPECT_EQ(peft.status, 2);
+  EXPECT_NE(peft.err.find(": adapts 'model.embed_tokens', an embedding, whose adapters peft has in "
+                          "another form; weft fuse writes a model with them\n"),
+            std::string::npos)
+      << peft.err;
+  EXPECT_FALSE(std::filesystem::exists(tuned.dir().at("peft")));
   std::filesystem::remove_all(tuned.base());
   const auto moved = test::run_command({kWeft, "generate", "-p", "x", "--adapter", tuned.run()});
   EXPECT_EQ(moved.status, 2);

@@ -10,12 +10,14 @@
 #include "weft/core/files/atomic_folder.h"
 #include "weft/core/json.h"
 #include "weft/io/check_finite.h"
+#include "weft/models/config/sources.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/convert/export_loaded.h"
 #include "weft/models/peft_folder.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/nn/parallel/parameter_info.h"
 #include "weft/train/checkpoint/folder.h"
+#include "weft/train/checkpoint/manifest.h"
 #include "weft/train/checkpoint/reader.h"
 #include "weft/train/checkpoint/write_weights.h"
 #include "weft/train/config/config_json.h"
@@ -81,6 +83,9 @@ void export_run(const std::string& checkpoint, const std::string& dtype,
 
 void export_peft(const std::string& checkpoint, const OutputOptions& output) {
   const train::RunAdapter run = train::open_run_adapter(checkpoint);
+  const core::Json trainer = core::parse_json(train::read_manifest(checkpoint).trainer, checkpoint);
+  models::check_peft_layers(
+      *run.adapters, models::config_from_json(object_at(trainer, "model", checkpoint), checkpoint));
   const auto kind = folder_of_files({models::kPeftConfigName, models::kPeftWeightsName});
   check_new_folder(output, kind, {checkpoint, run.config.model.from});
   core::AtomicFolder folder(output.out, output.force, kind);

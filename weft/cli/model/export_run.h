@@ -17,7 +17,8 @@ void export_run(const std::string& checkpoint, const std::string& dtype,
                 const OutputOptions& output);
 
 /// Writes the adapters of a checkpoint of weft lora to a folder as Hugging Face's peft does. By one
-/// process. Throws also ConfigError for a checkpoint without adapters.
+/// process. Throws also ConfigError for a checkpoint without adapters, and for those that peft has
+/// in another form (models::check_peft_layers).
 void export_peft(const std::string& checkpoint, const OutputOptions& output);
 
 /// Writes the base of a checkpoint of weft lora with its adapters added to it, in the same form. By
