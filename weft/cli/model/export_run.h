@@ -12,7 +12,9 @@ namespace weft::cli {
 std::optional<std::string> find_checkpoint(const std::string& path);
 
 /// Writes the model of a checkpoint to a Hugging Face folder, with config.json and tokenizer;
-/// `dtype` is "float32" or "bfloat16". By one process. Throws FormatError, ConfigError, IoError.
+/// `dtype` is "float32" or "bfloat16". By one process. Where a folder has more than the parameters,
+/// or has them in another form (models::has_parameters_alone), the run's model.from is read, too.
+/// Throws FormatError, ConfigError, IoError.
 void export_run(const std::string& checkpoint, const std::string& dtype,
                 const OutputOptions& output);
 
