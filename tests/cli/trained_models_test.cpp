@@ -1,14 +1,21 @@
 // What `weft convert` makes of a run against what transformers says of a model of the same sizes
 // (tools/peers/check_trained_models.py, which compares logits, too).
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "tests/cli/weft_command.h"
+#include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
+#include "tests/text/byte_vocabulary.h"
 #include "weft/core/files/file.h"
+#include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
+#include "weft/text/tokenizer_json/write_tokenizer_json.h"
 
 namespace weft::cli {
 namespace {
@@ -82,6 +89,58 @@ TEST(TrainedModels, HaveTheFilesOfTransformers) {
     const std::string folder = converted(dir, name);
     expect_config(read_json(folder + "/config.json"), golden.at("config"));
     expect_tensors(folder, golden.at("tensors"));
+  }
+}
+
+// A golden checkpoint with a tokenizer of small letters alone, for which its vocabulary has room.
+std::string with_letters(const TempDir& dir, const std::string& family) {
+  const std::string folder = dir.at(family);
+  std::filesystem::copy(kFamilies + family, folder);
+  text::Vocabulary letters = testing::byte_vocabulary();
+  letters.tokens = {letters.tokens.begin() + 'a', letters.tokens.begin() + 'z' + 1};
+  letters.kinds.resize(letters.tokens.size());
+  std::ofstream(folder + "/tokenizer.json") << text::to_tokenizer_json(letters, "test");
+  std::ofstream(folder + "/tokenizer_config.json")
+      << text::to_tokenizer_config(letters, "{{ messages[0].content }}");
+  return folder;
+}
+
+// By their names in a model of texts alone.
+std::map<std::string, at::Tensor> tensors_of(const std::string& folder) {
+  const auto file = io::TensorFile::open(folder);
+  std::map<std::string, at::Tensor> tensors;
+  for (const io::TensorMeta& info : file->tensors()) {
+    const std::string name = testing::replaced(info.name, "model.language_model.", "model.");
+    tensors[name] = io::load_tensor(*file, info.name, at::kFloat);
+  }
+  return tensors;
+}
+
+// Trained at no rate, a model is written as it was: with tensors fused and stacked as its family
+// has them, and with those that don't train.
+TEST(TrainedModels, HaveTheirFamiliesForm) {
+  const TempDir dir;
+  const std::string text = dir.write("text.txt", std::string(100, 'a') + std::string(100, 'b'));
+  for (const char* family : {"phi3", "glm4", "glm4_moe", "gpt_oss", "gemma4", "gemma4_moe",
+                             "gemma4_small", "deepseek_v3", "qwen3_next", "qwen3_5"}) {
+    SCOPED_TRACE(family);
+    const std::string base = with_letters(dir, family);
+    const std::string run = dir.at(std::string(family) + "-run");
+    const std::string config =
+        dir.write(std::string(family) + ".toml",
+                  "model.from = \"" + base + "\"\ndata.train = [\"" + text +
+                      "\"]\nbatch.sequences = 2\nbatch.sequence_length = 8\ntrain.steps = 1\n"
+                      "optimizer.name = \"sgd\"\noptimizer.lr = 1e-30\nlog.tensorboard = false\n"
+                      "checkpoint.folder = \"" +
+                      run + "\"\n");
+    expect_success(weft({"train", config}));
+    expect_success(weft({"convert", run, run + "/model"}));
+    const auto expected = tensors_of(base);
+    auto got = tensors_of(run + "/model");
+    EXPECT_EQ(got.size(), expected.size());
+    for (const auto& [name, values] : expected) {
+      EXPECT_TRUE(got[name].defined() && at::equal(got[name], values)) << name;
+    }
   }
 }
 

@@ -98,6 +98,38 @@ TEST(PeftFolder, WritesWhatPeftWrites) {
   }
 }
 
+// An adapter of one layer, of which the header alone is asked for.
+class NamedLayer : public AdapterSource {
+ public:
+  explicit NamedLayer(const std::string& place) : AdapterSource("RUN", {{place, 1, 1, 1, 1}}) {}
+  nn::LoraFactors read(const AdapterLayer&) const override { return {}; }
+};
+
+TEST(PeftFolder, IsNotWrittenOfLayersThatAreOthersThere) {
+  const auto refusal = [](const std::string& family, const std::string& place) {
+    const auto config = read_config(*io::TensorFile::open(model_data("families/" + family)));
+    return error_text([&] { check_peft_layers(NamedLayer(place), config); });
+  };
+  const std::string instead = "; weft fuse writes a model with them";
+  for (const char* place : {"model.layers.0.self_attn.q_proj", "lm_head"}) {
+    EXPECT_EQ(refusal("llama", place), "no error");
+  }
+  EXPECT_EQ(refusal("phi3", "model.layers.0.self_attn.o_proj"), "no error");
+  for (const char* table : {"model.embed_tokens", "model.embed_tokens_per_layer"}) {
+    EXPECT_EQ(refusal("gemma4_small", table),
+              "ConfigError: RUN: adapts '" + std::string(table) +
+                  "', an embedding, whose adapters peft has in another form" + instead);
+  }
+  for (const auto& [family, place] :
+       {std::pair("phi3", "model.layers.0.self_attn.q_proj"),
+        std::pair("glm4", "model.layers.1.mlp.up_proj"),
+        std::pair("gpt_oss", "model.layers.1.mlp.experts.0.down_proj")}) {
+    EXPECT_EQ(refusal(family, place), "ConfigError: RUN: adapts '" + std::string(place) +
+                                          "', which is a part of another layer in transformers" +
+                                          instead);
+  }
+}
+
 // A folder whose files begin as those of the plain case.
 class ChangedAdapter {
  public:

@@ -32,6 +32,10 @@ struct PeftConfig {
   std::vector<std::string> targets;
 };
 
+/// Throws ConfigError for adapters of a model so configured that peft would look for elsewhere: of
+/// embeddings, and of layers that transformers has as parts of others.
+void check_peft_layers(const AdapterSource& adapters, const ModelConfig& config);
+
 /// Writes the two files to `folder`, which is there, as peft reads them. Throws FormatError,
 /// IoError.
 void write_peft_folder(const AdapterSource& adapters, const PeftConfig& config,

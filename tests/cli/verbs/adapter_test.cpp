@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "tests/cli/weft_command.h"
 #include "tests/core/temp_dir.h"
+#include "weft/core/files/file.h"
 #include "weft/io/tensor_file.h"
+#include "weft/train/checkpoint/folder.h"
 
 namespace weft::cli {
 namespace {
@@ -105,6 +108,36 @@ TEST(AdapterFlag, HoldsForTheVerbsThatReadAModel) {
                        "1,2,3", "--out", tuned.dir().at("logits.safetensors")}));
 }
 
+// One byte of one of the ranks' files, which nothing but its hash can tell.
+void damage(const Tuned& tuned, const std::string& run, const std::string& file) {
+  const std::string path = train::find_latest(tuned.dir().at(run)).value() + "/" + file;
+  std::string bytes = core::read_text_file(path, 1 << 30);
+  bytes.back() ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+TEST(AdapterFlag, TellsDamagedCheckpoints) {
+  const Tuned tuned;
+  damage(tuned, "run", "rank-00001.safetensors");
+  damage(tuned, "full", "rank-00000.safetensors");
+  const std::string out = tuned.dir().at("out");
+  for (const Strings& args :
+       {Strings{"convert", tuned.dir().at("full"), out},
+        {"convert", tuned.run(), out, "--peft"},
+        {"fuse", tuned.run(), out},
+        {"generate", "--model", tuned.base(), "--adapter", tuned.run(), "-p", "x"},
+        {"generate", "--model", tuned.base(), "--adapter", tuned.run(), "-p", "x", "--tp", "2"}}) {
+    const auto result = weft(args);
+    EXPECT_EQ(result.status, 3) << result.err;
+    EXPECT_EQ(num_lines(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(".safetensors: its bytes are not those that were saved (hash); take "
+                              "another checkpoint"),
+              std::string::npos)
+        << result.err;
+    EXPECT_FALSE(std::filesystem::exists(out));
+  }
+}
+
 // From the configuration alone: no text is tokenized and no folder of a run is made.
 TEST(LoraVerb, RefusesExactTrainingBeforeItReadsData) {
   const TempDir dir;
@@ -149,6 +182,19 @@ TEST(AdapterFlag, RefusesWhatIsNoAdapterOfTheModelInOneLine) {
       {"generate", "--model", kModel, "--adapter", tuned.run()}, 2,
       ": model.layers.0.mlp.down_proj: A [4, 128] and B [64, 4], expected [r, 1536] and "
       "[576, r] for '");
+  const std::string table = tuned.dir().at("table");
+  expect_success(
+      weft({"lora", tuned.dir().write("table.toml", "model.from = \"" + tuned.base() +
+                                                        "\"\ntrain.steps = 1\n"
+                                                        "lora.targets = [\"embed_tokens\"]\n" +
+                                                        common_lines(table, kConstitution))}));
+  const auto peft = weft({"convert", table, tuned.dir().at("peft"), "--peft"});
+  EXPECT_EQ(peft.status, 2);
+  EXPECT_NE(peft.err.find(": adapts 'model.embed_tokens', an embedding, whose adapters peft has in "
+                          "another form; weft fuse writes a model with them\n"),
+            std::string::npos)
+      << peft.err;
+  EXPECT_FALSE(std::filesystem::exists(tuned.dir().at("peft")));
   std::filesystem::remove_all(tuned.base());
   const auto moved = test::run_command({kWeft, "generate", "-p", "x", "--adapter", tuned.run()});
   EXPECT_EQ(moved.status, 2);

@@ -297,12 +297,43 @@ TEST(TrainVerb, SaysOrRefusesWhatAResumedRunChanges) {
   const auto length = resume("batch.sequence_length = 32", "batch.sequence_length = 16");
   EXPECT_NE(length.err.find("batch.sequence_length: "), std::string::npos) << length.err;
   EXPECT_EQ(length.status, 2) << length.err;
+  const std::string others = dir.write("others.txt", std::string(4000, 'a'));
+  for (const std::string& instead :
+       {std::string("data.eval_fraction = 0.2"), "data.eval = [\"" + others + "\"]"}) {
+    const auto split = resume("data.eval_fraction = 0.1", instead);
+    EXPECT_EQ(split.status, 2) << split.err;
+    EXPECT_NE(split.err.find("data.eval_fraction: " + dir.path() +
+                             "/run/checkpoints/step-000004 has 0.1, got 0"),
+              std::string::npos)
+        << split.err;
+  }
   const auto optimizer = resume("optimizer.lr", "optimizer.name = \"lion\"\noptimizer.lr");
   EXPECT_EQ(optimizer.status, 2) << optimizer.err;
   const auto rate = resume("optimizer.lr = 5e-3", "optimizer.lr = 4e-3");
   EXPECT_EQ(rate.status, 0) << rate.err;
   EXPECT_NE(rate.err.find("resumed: optimizer.lr: 0.004, was 0.005\n"), std::string::npos)
       << rate.err;
+}
+
+TEST(TrainVerb, TellsOnceOfDocumentsWhoseEndsAreLeftOut) {
+  const TempDir dir;
+  std::string lines;
+  for (const int length : {2, 100, 3, 90, 5, 8}) {
+    lines += R"({"text": ")" + std::string(static_cast<size_t>(length), 'a') + "\"}\n";
+  }
+  const std::string documents = dir.write("documents.jsonl", lines);
+  std::string text = core::read_text_file(write_config(dir, "run", "", 2), 1 << 20);
+  text = weft::testing::replaced(text, "data.eval_fraction = 0.1\neval.every = 4\n",
+                                 "data.pack = false\n");
+  text = weft::testing::replaced(text, kConstitution, documents);
+  const auto result = train({dir.write("run.toml", text), "--dp", "2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string expected =
+      "weft: warn: DIR/run.toml:12:13: data.pack: 2 of 6 documents to train on are longer than "
+      "batch.sequence_length 32; their ends are left out\n";
+  const std::string got = weft::testing::replaced(result.err, dir.path(), "DIR");
+  EXPECT_NE(got.find(expected), std::string::npos) << got;
+  EXPECT_EQ(got.find("their ends"), got.rfind("their ends")) << got;
 }
 
 void expect_refusal(const Strings& args, const std::string& text) {

@@ -52,25 +52,44 @@ TEST(Importance, IsReadAsItWasWritten) {
   ASSERT_EQ(got.tensors.size(), 2U);
   const InputStatistics& one = importance.tensors["one"];
   const InputStatistics& experts = importance.tensors["experts"];
-  EXPECT_TRUE(at::equal(got.of("one", 0, 8), one.squares[0] / 6));
+  EXPECT_TRUE(at::equal(got.of("one", {8}), one.squares[0] / 6));
   EXPECT_TRUE(at::equal(got.products_of("one"), one.products / 6));
-  EXPECT_TRUE(at::equal(got.of("experts", 2, 4), experts.squares[2] / 5));
-  EXPECT_FALSE(got.of("experts", 1, 4).defined()) << "no token reached it";
-  EXPECT_FALSE(got.of("other", 0, 4).defined());
+  EXPECT_TRUE(at::equal(got.of("experts", {4, 2, 3}), experts.squares[2] / 5));
+  EXPECT_FALSE(got.of("experts", {4, 1, 3}).defined()) << "no token reached it";
+  EXPECT_FALSE(got.of("other", {4}).defined());
   EXPECT_FALSE(got.products_of("experts").defined());
   EXPECT_EQ(
-      error_text([&] { got.of("one", 0, 16); }),
+      error_text([&] { got.of("one", {16}); }),
       "FormatError: importance matrix: 'one', expected 16 columns of matrix 0, got [1, 8]; it "
       "is of another model");
+}
+
+// Widths that divide the model's, and other numbers of experts, say nothing of this one's columns.
+TEST(Importance, OfAnotherModelIsRefused) {
+  Importance importance;
+  importance.tensors["dense"] = {at::rand({1, 8}), at::full({1}, 6.0F), {}};
+  importance.tensors["experts"] = {at::rand({4, 4}), at::ones({4}), {}};
+  const auto error = [&](const char* name, const TensorMatrix& matrix) {
+    return error_text([&] { importance.of(name, matrix); });
+  };
+  EXPECT_EQ(error("dense", {4}),
+            "FormatError: importance matrix: 'dense', expected 4 columns of matrix 0, got [1, 8]; "
+            "it is of another model");
+  EXPECT_EQ(error("dense", {4, 1, 3}),
+            "FormatError: importance matrix: 'dense', expected 4 columns of matrix 1 of 3, got "
+            "[1, 8]; it is of another model");
+  EXPECT_EQ(error("experts", {4, 0, 2}),
+            "FormatError: importance matrix: 'experts', expected 4 columns of matrix 0 of 2, got "
+            "[4, 4]; it is of another model");
 }
 
 TEST(Importance, OfTheOlderFormIsTheSame) {
   const TempDir dir;
   const Importance got = read_importance(dir.write("old", legacy_bytes()));
   ASSERT_EQ(got.tensors.size(), 1U);
-  EXPECT_TRUE(at::equal(got.of("blk.0", 0, 4), at::tensor({1.0F, 2.0F, 3.0F, 4.0F})));
+  EXPECT_TRUE(at::equal(got.of("blk.0", {4}), at::tensor({1.0F, 2.0F, 3.0F, 4.0F})));
   // All experts' numbers in one row.
-  EXPECT_TRUE(at::equal(got.of("blk.0", 1, 2), at::tensor({3.0F, 4.0F})));
+  EXPECT_TRUE(at::equal(got.of("blk.0", {2, 1, 2}), at::tensor({3.0F, 4.0F})));
 }
 
 TEST(Importance, RefusesOtherFiles) {

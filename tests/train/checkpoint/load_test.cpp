@@ -1,5 +1,6 @@
 #include "weft/train/checkpoint/load.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/core/error_text.h"
@@ -137,6 +138,32 @@ TEST(LoadCheckpoint, ErrorsOfLoadingAreThoseOfAllRanks) {
                 load_checkpoint(folder, trained.optimizer->state(), false, world.group());
               }),
               "FormatError: " + folder + "/rank-00001.safetensors: no such file; check the path");
+  };
+  test::run_ranks(2, body, with_folder(dir));
+}
+
+// Of parameters that one rank alone has it must still be known that another one wants them.
+TEST(LoadCheckpoint, RefusesToLeaveParametersOut) {
+  const TempDir dir;
+  const auto body = [&](const dist::World& world) {
+    const std::string run = folder_of(dir);
+    Trained trained(AdamwOptions(), {1, 2, 1}, world);
+    trained.step();
+    save_checkpoint(run, {1, trained.optimizer->state(), "null"}, 2, world.group());
+    const std::string folder = find_latest(run).value();
+    const auto load_without = [&](const std::vector<std::string>& names) {
+      std::vector<StateTensor> wanted = trained.optimizer->state();
+      std::erase_if(wanted, [&](const StateTensor& each) {
+        return std::ranges::find(names, each.slice.name) != names.end();
+      });
+      return error_text([&] { load_checkpoint(folder, wanted, true, world.group()); });
+    };
+    const std::string advice =
+        ", which the run does not train; resume with the model and targets that were saved, or "
+        "begin a new run";
+    EXPECT_EQ(load_without({"norm"}), "FormatError: " + folder + ": has 'norm'" + advice);
+    EXPECT_EQ(load_without({"up", "cube", "kv"}),
+              "FormatError: " + folder + ": has 'cube' and 2 other parameters" + advice);
   };
   test::run_ranks(2, body, with_folder(dir));
 }

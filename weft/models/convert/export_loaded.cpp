@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 #include <span>
 #include <string_view>
@@ -119,6 +120,14 @@ void fuse_rows(const ModelConfig& config, std::map<std::string, at::Tensor>& wei
 }
 
 }  // namespace
+
+bool has_parameters_alone(const ModelConfig& config) {
+  const bool is_stacked = has_stacked_experts(family_info(config));
+  return std::ranges::none_of(weight_places(config), [&](const PartPlace& place) {
+    return fused_row(config, place.part) != nullptr || is_bare_part(place.part) ||
+           (is_stacked && is_expert_part(place.part));
+  });
+}
 
 void export_loaded(CausalLM& model, io::Dtype dtype, uint64_t max_file_bytes,
                    const std::string& folder) {

@@ -49,6 +49,8 @@ struct GgufOutput {
   std::vector<GgufSource> sources;
 
   int64_t num_columns() const { return spec.shape.back(); }
+  /// Of experts or heads; 1: it is one itself.
+  int64_t num_matrices() const { return spec.shape.size() > 2 ? spec.shape.front() : 1; }
   int64_t num_elements() const;
 };
 

@@ -91,7 +91,8 @@ void measure(const Measure& how, const GgufOutput& output, double* losses) {
   // Of experts one stands for all: they have the same type.
   const GgufSource& source = output.sources[output.sources.size() / 2];
   const at::Tensor sample = sampled_rows(output, source, how.rows);
-  const Rounding rounding(how.importance, output.spec.name, source.expert, output.num_columns());
+  const Rounding rounding(how.importance, output.spec.name,
+                          TensorMatrix{output.num_columns(), source.expert, output.num_matrices()});
   const int64_t num_rows = output.num_elements() / output.num_columns();
   for (size_t t = 0; t < how.types.size(); ++t) {
     if (!fits(output, how.types[t])) continue;

@@ -165,22 +165,24 @@ std::string importance_name(const ModelConfig& config, const PartPlace& place) {
          ".weight";
 }
 
-at::Tensor Importance::of(const std::string& tensor, int64_t expert, int64_t columns) const {
+at::Tensor Importance::of(const std::string& tensor, const TensorMatrix& matrix) const {
   const auto found = tensors.find(tensor);
   if (found == tensors.end()) return {};
   const at::Tensor& squares = found->second.squares;
   const int64_t matrices = squares.size(0), numbers = squares.size(1);
+  const bool is_shared = matrices == 1 && numbers == matrix.columns;
   // The older form has the numbers of all experts in one row.
-  const bool is_flat = matrices == 1 && numbers % columns == 0 && numbers / columns > expert;
-  const bool is_shared = matrices == 1 && numbers == columns;
-  check<FormatError>(is_flat || is_shared || (numbers == columns && expert < matrices),
-                     "importance matrix: ", core::quote(tensor), ", expected ", columns,
-                     " columns of matrix ", expert, ", got ", core::list_text(squares.sizes()),
-                     "; it is of another model");
-  const int64_t row = matrices == 1 ? 0 : expert;
+  const bool is_flat = matrices == 1 && !is_shared && numbers == matrix.columns * matrix.count;
+  const bool has_own = matrices == matrix.count && numbers == matrix.columns;
+  const std::string others = matrix.count > 1 ? core::join(" of ", matrix.count) : "";
+  check<FormatError>(is_shared || is_flat || has_own, "importance matrix: ", core::quote(tensor),
+                     ", expected ", matrix.columns, " columns of matrix ", matrix.index, others,
+                     ", got ", core::list_text(squares.sizes()), "; it is of another model");
+  const int64_t row = matrices == 1 ? 0 : matrix.index;
   const float count = found->second.counts[row].item<float>();
   if (!(count > 0)) return {};
-  return squares[row].narrow(0, is_flat && !is_shared ? expert * columns : 0, columns) / count;
+  const int64_t first = is_flat ? matrix.index * matrix.columns : 0;
+  return squares[row].narrow(0, first, matrix.columns) / count;
 }
 
 bool Importance::has_products(const std::string& tensor) const {

@@ -30,6 +30,14 @@ struct InputStatistics {
   at::Tensor products = {};
 };
 
+/// A matrix of a tensor.
+struct TensorMatrix {
+  int64_t columns = 0;
+  /// Which one of those that the tensor has, of experts or of heads, and how many it has.
+  int64_t index = 0;
+  int64_t count = 1;
+};
+
 /// An importance matrix: by GGUF's tensor names ("blk.0.attn_q.weight") what inputs the matrices
 /// had.
 struct Importance {
@@ -43,10 +51,10 @@ struct Importance {
   /// memory than the model; null: they are in `tensors`.
   std::shared_ptr<const io::TensorFile> file = nullptr;
 
-  /// Mean squares, float32 [in], of one expert's inputs or the only matrix's, in the tensor's order
-  /// of columns. Undefined for a tensor that is not there, and for an expert that no token reached.
-  /// Throws FormatError for another number of columns, naming the tensor.
-  at::Tensor of(const std::string& tensor, int64_t expert, int64_t columns) const;
+  /// Mean squares, float32 [in], of one matrix's inputs, in the tensor's order of columns.
+  /// Undefined for a tensor that is not there, and for an expert that no token reached. Throws
+  /// FormatError for another number of columns or of matrices, naming the tensor.
+  at::Tensor of(const std::string& tensor, const TensorMatrix& matrix) const;
   bool has_products(const std::string& tensor) const;
   /// Mean products, float32 [in, in]; undefined if they were not taken. Throws FormatError for a
   /// file that has others than finite numbers, IoError.

@@ -208,7 +208,7 @@ class ScaleSearch {
       const ExportOutput* output = find(place);
       if (output == nullptr || !output->is_quantized_anew) continue;
       const std::string name = importance_name(config_, place);
-      const at::Tensor squares = importance_.of(name, 0, output->rule().in);
+      const at::Tensor squares = importance_.of(name, {output->rule().in});
       check<core::FormatError>(squares.defined(), "importance matrix: says nothing of ",
                                core::quote(name), ", expected its inputs; it is of another model");
       readers.push_back(

@@ -49,7 +49,9 @@ QuantizedFolder::Named QuantizedFolder::named(const ExportOutput& output) const 
   // GGUF has the columns of these in another order.
   const bool is_tiled =
       place.part == Part::kDeltaOut && !tiled_heads(config_, place.part).is_plain();
-  return is_tiled ? Named{} : Named{importance_name(config_, place), place.expert};
+  if (is_tiled) return {};
+  const int64_t matrices = is_expert_part(place.part) ? config_.experts.num_experts : 1;
+  return {importance_name(config_, place), {output.rule().in, place.expert, matrices}};
 }
 
 void QuantizedFolder::note_missing(const std::vector<ExportOutput>& outputs) {
@@ -79,7 +81,7 @@ void QuantizedFolder::note_missing(const std::vector<ExportOutput>& outputs) {
 const Rounding& QuantizedFolder::rounding_of(const ExportOutput& output) {
   if (!current_ || current_name_ != output.rule().name) {
     const Named name = named(output);
-    current_.emplace(rounding_.importance, name.tensor, name.expert, output.rule().in,
+    current_.emplace(rounding_.importance, name.tensor, name.matrix,
                      RoundingOptions{scales_.of_columns(output), rounding_.method.has_feedback});
     current_name_ = output.rule().name;
   }

@@ -58,7 +58,7 @@ class QuantizedFolder : public FolderForm {
  private:
   struct Named {
     std::string tensor;
-    int64_t expert = 0;
+    TensorMatrix matrix;
   };
   Named named(const ExportOutput& output) const;
   const Rounding& rounding_of(const ExportOutput& output);

@@ -173,7 +173,8 @@ std::vector<GgufKey> QuantizedForm::keys() const {
 const Rounding& QuantizedForm::rounding_of(const GgufOutput& output, const GgufSource& source) {
   std::pair<std::string, int64_t> wanted(output.spec.name, source.expert);
   if (!rounding_ || rounded_ != wanted) {
-    rounding_.emplace(options_.importance, output.spec.name, source.expert, output.num_columns());
+    rounding_.emplace(options_.importance, output.spec.name,
+                      TensorMatrix{output.num_columns(), source.expert, output.num_matrices()});
     rounded_ = std::move(wanted);
   }
   return *rounding_;

@@ -17,17 +17,17 @@ constexpr double kDamping = 0.01;
 
 }  // namespace
 
-Rounding::Rounding(const Importance& importance, const std::string& tensor, int64_t expert,
-                   int64_t columns, const RoundingOptions& options)
-    : squares_(importance.of(tensor, expert, columns)) {
+Rounding::Rounding(const Importance& importance, const std::string& tensor,
+                   const TensorMatrix& matrix, const RoundingOptions& options)
+    : squares_(importance.of(tensor, matrix)) {
   const at::Tensor& scales = options.scales;
   if (scales.defined() && squares_.defined()) squares_ = squares_ / scales.square();
   if (!options.has_feedback) return;
   products_ = importance.products_of(tensor);
   if (!products_.defined()) return;
-  core::check<core::FormatError>(products_.size(0) == columns,
+  core::check<core::FormatError>(products_.size(0) == matrix.columns,
                                  "importance matrix: ", core::quote(tensor),
-                                 ", expected products of ", columns, " columns, got ",
+                                 ", expected products of ", matrix.columns, " columns, got ",
                                  products_.size(0), "; it is of another model");
   if (scales.defined()) products_ = products_ / scales / scales.unsqueeze(1);
   const quant::OneThread one_thread;

@@ -22,9 +22,9 @@ struct RoundingOptions {
 /// its inputs, else by squares alone. The same on any number of threads.
 class Rounding {
  public:
-  /// `expert` as Importance::of has it. Throws FormatError for importances of other columns, and
-  /// for products that no inputs have.
-  Rounding(const Importance& importance, const std::string& tensor, int64_t expert, int64_t columns,
+  /// Throws FormatError for importances of other columns or matrices, and for products that no
+  /// inputs have.
+  Rounding(const Importance& importance, const std::string& tensor, const TensorMatrix& matrix,
            const RoundingOptions& options = {});
 
   /// quant::quantize_to_blocks, or with feedback. Throws as these.

@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/run_together.h"
@@ -24,22 +27,46 @@ void fill(CheckpointReader& reader, const StateTensor& wanted) {
   if (!is_direct) to.copy_(host);
 }
 
+// What no rank wants would be lost at the next save, and the run go on with less than it had.
+void check_all_wanted(const Manifest& manifest, const std::string& folder,
+                      const std::vector<StateTensor>& wanted, const dist::Group& group) {
+  group.check_agreement("parameters of the checkpoint", std::to_string(manifest.parameters.size()));
+  std::map<std::string, int64_t> places;
+  for (const auto& [name, parameter] : manifest.parameters) {
+    places.emplace(name, static_cast<int64_t>(places.size()));
+  }
+  at::Tensor is_wanted = at::zeros({static_cast<int64_t>(places.size())}, at::kInt);
+  for (const StateTensor& each : wanted) {
+    const auto found = places.find(each.slice.name);
+    if (found != places.end()) is_wanted[found->second] = 1;
+  }
+  group.all_reduce(is_wanted, dist::ReduceOp::kMax);
+  const int64_t others = is_wanted.eq(0).sum().item<int64_t>() - 1;
+  for (const auto& [name, place] : places) {
+    core::check<core::FormatError>(
+        is_wanted[place].item<int>() != 0, folder, ": has ", core::quote(name),
+        others > 0 ? core::join(" and ", others, " other parameters") : std::string(),
+        ", which the run does not train; resume with the model and targets that were saved, or "
+        "begin a new run");
+  }
+}
+
 }  // namespace
 
 LoadedCheckpoint load_checkpoint(const std::string& folder, const std::vector<StateTensor>& wanted,
                                  bool check_hashes, const dist::Group& group) {
-  LoadedCheckpoint loaded;
+  std::optional<CheckpointReader> reader;
+  dist::run_together(group, [&] { reader.emplace(folder); });
+  const Manifest& manifest = reader->manifest();
+  check_all_wanted(manifest, folder, wanted, group);
   dist::run_together(group, [&] {
-    CheckpointReader reader(folder);
     const auto step = static_cast<size_t>(group.size());
-    for (size_t i = static_cast<size_t>(group.rank()); i < reader.manifest().files.size();
-         i += step) {
-      reader.check_file(i, check_hashes);
+    for (auto i = static_cast<size_t>(group.rank()); i < manifest.files.size(); i += step) {
+      reader->check_file(i, check_hashes);
     }
-    for (const StateTensor& each : wanted) fill(reader, each);
-    loaded = {reader.manifest().step, reader.manifest().trainer};
+    for (const StateTensor& each : wanted) fill(*reader, each);
   });
-  return loaded;
+  return {manifest.step, manifest.trainer};
 }
 
 }  // namespace weft::train

@@ -65,6 +65,10 @@ void CheckpointReader::check_file(size_t index, bool hashes) const {
                      ": its bytes are not those that were saved (hash); take another checkpoint");
 }
 
+void CheckpointReader::check_files() const {
+  for (size_t i = 0; i < manifest_.files.size(); ++i) check_file(i, true);
+}
+
 const CheckpointReader::OpenFile& CheckpointReader::open(size_t index) {
   std::unique_ptr<OpenFile>& place = files_[index];
   if (place) return *place;

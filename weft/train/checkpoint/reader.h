@@ -36,6 +36,8 @@ class CheckpointReader {
   /// Throws FormatError unless file `index` of the manifest has its size and, with `hashes`, its
   /// hash, which reads all of it; IoError.
   void check_file(size_t index, bool hashes) const;
+  /// The same of all files and their hashes.
+  void check_files() const;
 
  private:
   // A rank's file and where in it its tensors begin.

@@ -58,6 +58,8 @@ class CheckpointAdapters : public models::AdapterSource {
 
  private:
   at::Tensor read_master(const std::string& name, const std::vector<int64_t>& sizes) const {
+    // Once, before the first is used: whoever asks for their sizes alone has not read them.
+    if (!std::exchange(is_checked_, true)) reader_->check_files();
     const at::Tensor values = at::empty(sizes, at::TensorOptions(at::kFloat));
     reader_->read(
         "master", {name, sizes, std::nullopt, 0, {0, values.numel()}},
@@ -66,6 +68,7 @@ class CheckpointAdapters : public models::AdapterSource {
   }
 
   std::unique_ptr<CheckpointReader> reader_;
+  mutable bool is_checked_ = false;
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ struct RunAdapter {
 };
 
 /// Reads the manifest of the checkpoint in `folder`; the adapters themselves are read when they are
-/// asked for. Throws FormatError, ConfigError for a checkpoint without adapters, IoError.
+/// asked for, all files' hashes before the first. Throws FormatError, ConfigError for a checkpoint
+/// without adapters, IoError.
 RunAdapter open_run_adapter(const std::string& folder);
 
 }  // namespace weft::train

@@ -22,9 +22,10 @@ using core::ConfigError;
 using core::quote;
 
 // A run's position in the data counts samples, whose order and contents follow from these; another
-// optimizer has another state.
-constexpr std::array<std::string_view, 4> kFixedFields = {"optimizer.name", "train.seed",
-                                                          "batch.sequence_length", "data.pack"};
+// share kept for evaluation would also evaluate with what was trained on. Another optimizer has
+// another state.
+constexpr std::array<std::string_view, 5> kFixedFields = {
+    "optimizer.name", "train.seed", "batch.sequence_length", "data.pack", "data.eval_fraction"};
 
 // How a run is computed and watched, whatever it learns.
 constexpr std::array<std::string_view, 3> kFreeSections = {"mesh", "log", "checkpoint"};

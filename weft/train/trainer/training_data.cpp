@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/core/log.h"
 #include "weft/dist/launch/run_together.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/data/documents.h"
@@ -44,6 +45,15 @@ Packing packing_of(const DataSection& data) {
   return data.respect_documents ? Packing::kWithin : Packing::kThrough;
 }
 
+// Where each document is a sequence, the ends of long ones are never learned, nor measured.
+void warn_of_cut(const TrainConfig& config, const Packer& packer, const char* whose) {
+  const int64_t cut = packer.num_cut();
+  if (cut == 0) return;
+  core::log(core::LogLevel::kWarn, config.where("data.pack"), ": ", cut, " of ",
+            packer.num_sequences(), " documents ", whose, " are longer than batch.sequence_length ",
+            packer.length(), "; their ends are left out");
+}
+
 at::Tensor tensor_of(const std::vector<int64_t>& values, const Rows& rows) {
   return at::tensor(values, at::kLong).view({rows.count, rows.length});
 }
@@ -72,6 +82,9 @@ TrainingData::TrainingData(const TrainConfig& config, const std::string& tokeniz
   }
   train_.emplace(store, packing, range, static_cast<uint64_t>(config.train.seed));
   identity_ = store->identity();
+  if (all.rank() != 0) return;
+  warn_of_cut(config, train_->packer(), "to train on");
+  if (evaluation_) warn_of_cut(config, evaluation_->packer(), "to evaluate with");
 }
 
 Microbatch TrainingData::rows(const Batches& batches, int64_t first, int64_t count) const {

@@ -17,7 +17,8 @@ namespace weft::train {
 class TrainingData {
  public:
   /// Tokenizes what was not yet, on rank 0 of `all` while the others wait, and opens it. `batch` is
-  /// the group over replica and data. Collective over `all`; throws alike on all its ranks.
+  /// the group over replica and data. Rank 0 warns of documents that are cut (Packing::kAlone).
+  /// Collective over `all`; throws alike on all its ranks.
   TrainingData(const TrainConfig& config, const std::string& tokenizer_path, const dist::Group& all,
                const dist::Group& batch);
 
