@@ -1,0 +1,49 @@
+// What a run is refused for before it reads data or weights.
+#include "weft/train/trainer/check_run.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/core/error_text.h"
+#include "tests/models/family_files.h"
+#include "weft/core/error.h"
+
+namespace weft::train {
+namespace {
+
+using weft::testing::error_text;
+using weft::testing::replaced;
+
+// A run from a file of a family's golden checkpoint.
+TrainConfig run_from(const std::string& family, const std::string& file = "model.safetensors") {
+  TrainConfig config;
+  config.model.from = test::family_path(family, file);
+  config.batch.sequence_length = 8;
+  return config;
+}
+
+std::string refusal(const TrainConfig& config, TrainedPart part, int64_t vocab_size = 0) {
+  return replaced(error_text([&] { check_run(config, part, vocab_size); }), config.model.from,
+                  "MODEL");
+}
+
+// Small floats and codebooks become plain numbers when they are read, blocks and integers don't.
+TEST(CheckRun, RefusesToTrainWhatIsQuantized) {
+  for (const char* family : {"llama", "mixtral", "qwen3_fp8", "llama_nf4"}) {
+    EXPECT_EQ(refusal(run_from(family), TrainedPart::kAll), "no error") << family;
+  }
+  for (const TrainConfig& config : {run_from("mixtral_q8_0", "model.gguf"), run_from("mixtral_mlx"),
+                                    run_from("gpt_oss_mxfp4"), run_from("qwen3_int4")}) {
+    const std::string error = refusal(config, TrainedPart::kAll);
+    EXPECT_TRUE(error.starts_with("ConfigError: model.from: MODEL: model.")) << error;
+    EXPECT_TRUE(
+        error.ends_with("weight is quantized, expected plain numbers; train adapters "
+                        "beside it with weft lora, or have weft convert write it as bf16 first"))
+        << error;
+    EXPECT_EQ(refusal(config, TrainedPart::kAdapters), "no error") << config.model.from;
+  }
+}
+
+}  // namespace
+}  // namespace weft::train
