@@ -45,5 +45,17 @@ TEST(CheckRun, RefusesToTrainWhatIsQuantized) {
   }
 }
 
+TEST(CheckRun, RefusesSequencesThatAreLongerThanTheModelKnows) {
+  for (const TrainedPart part : {TrainedPart::kAll, TrainedPart::kAdapters}) {
+    TrainConfig config = run_from("llama");
+    config.batch.sequence_length = 64;
+    EXPECT_EQ(refusal(config, part), "no error");
+    config.batch.sequence_length = 65;
+    EXPECT_EQ(refusal(config, part),
+              "ConfigError: batch.sequence_length: expected at most the 64 positions of MODEL, got "
+              "65; use shorter sequences");
+  }
+}
+
 }  // namespace
 }  // namespace weft::train

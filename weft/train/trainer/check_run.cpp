@@ -26,6 +26,13 @@ void check_has_gradients(const TrainConfig& config, const models::LoadPlan& plan
   }
 }
 
+void check_positions(const TrainConfig& config, const models::ModelConfig& model) {
+  const int64_t length = config.batch.sequence_length;
+  check<ConfigError>(length <= model.max_positions, config.where("batch.sequence_length"),
+                     ": expected at most the ", model.max_positions, " positions of ",
+                     config.model.from, ", got ", length, "; use shorter sequences");
+}
+
 }  // namespace
 
 void check_run(const TrainConfig& config, TrainedPart part, int64_t vocab_size) {
@@ -39,6 +46,7 @@ void check_run(const TrainConfig& config, TrainedPart part, int64_t vocab_size) 
     if (is_exact) models::check_trains_exactly(model, models::make_plan(model, config.mesh.tp));
     return;
   }
+  check_positions(config, model);
   const auto plan = models::make_plan(*io::TensorFile::open(config.model.from), config.mesh.tp);
   if (is_exact) models::check_trains_exactly(model, plan);
   if (part == TrainedPart::kAll) check_has_gradients(config, plan);
