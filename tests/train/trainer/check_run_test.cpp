@@ -57,5 +57,26 @@ TEST(CheckRun, RefusesSequencesThatAreLongerThanTheModelKnows) {
   }
 }
 
+TEST(CheckRun, RefusesAVocabularyThatIsSmallerThanTheTokenizers) {
+  TrainConfig config = run_from("llama");
+  EXPECT_EQ(refusal(config, TrainedPart::kAll, 101), "no error");
+  EXPECT_EQ(refusal(config, TrainedPart::kAll, 102),
+            "ConfigError: model.tokenizer: 102 tokens, expected at most the 101 of MODEL; leave it "
+            "out to use the model's own");
+  config = TrainConfig();
+  config.model.hidden_size = 16;
+  config.model.intermediate_size = 32;
+  config.model.num_layers = 1;
+  config.model.num_heads = 2;
+  config.model.max_positions = 8;
+  EXPECT_EQ(error_text([&] { check_run(config, TrainedPart::kAll, 259); }), "no error");
+  config.model.vocab_size = 259;
+  EXPECT_EQ(error_text([&] { check_run(config, TrainedPart::kAll, 259); }), "no error");
+  config.model.vocab_size = 258;
+  EXPECT_EQ(error_text([&] { check_run(config, TrainedPart::kAll, 259); }),
+            "ConfigError: model.vocab_size: expected at least the tokenizer's 259 tokens, got 258; "
+            "leave it out to have as many rows");
+}
+
 }  // namespace
 }  // namespace weft::train

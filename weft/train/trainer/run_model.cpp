@@ -49,6 +49,10 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
                                    "; leave it out to use the model's own");
     return known;
   }
+  core::check<core::ConfigError>(
+      model.vocab_size == 0 || vocab_size <= model.vocab_size, config.where("model.vocab_size"),
+      ": expected at least the tokenizer's ", vocab_size, " tokens, got ", model.vocab_size,
+      "; leave it out to have as many rows");
   models::ModelConfig sizes;
   sizes.family = model.family;
   sizes.vocab_size = model.vocab_size == 0 ? vocab_size : model.vocab_size;

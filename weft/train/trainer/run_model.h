@@ -10,8 +10,8 @@
 namespace weft::train {
 
 /// The configuration of the model that a run trains: that of config.model.from, or of the sizes
-/// given, with `vocab_size` rows unless config.model says how many. Throws ConfigError,
-/// FormatError.
+/// given, with `vocab_size` rows, the tokenizer's, unless config.model says how many. Throws
+/// ConfigError, also for a model with fewer rows than that; FormatError.
 models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_size);
 
 /// What of a model a run trains.
