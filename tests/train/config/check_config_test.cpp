@@ -103,6 +103,26 @@ TEST(CheckConfig, RefusesSizesBesideWeights) {
             "which has sizes of its own; give one of the two");
 }
 
+// They would be read and change nothing.
+TEST(CheckConfig, RefusesAllElseOfANewModelBesideWeights) {
+  const std::pair<const char*, const char*> keys[] = {{"family = \"qwen3\"", "a family"},
+                                                      {"rope_base = 5000", "a base"},
+                                                      {"norm_eps = 1e-6", "a number"},
+                                                      {"tied = false", "a head"},
+                                                      {"init_std = 0.1", "weights"}};
+  for (const auto& [key, what] : keys) {
+    TrainConfig config = config_of(core::join("[model]\nfrom = \"some/folder\"\n", key));
+    const std::string error = error_text([&] { complete_model(config); });
+    const std::string name = std::string("model.") + key;
+    EXPECT_NE(error.find(name.substr(0, name.find(' ')) +
+                         ": expected none beside model.from "
+                         "'some/folder', which has " +
+                         what + " of its own; give one of the two"),
+              std::string::npos)
+        << error;
+  }
+}
+
 TEST(CheckConfig, RefusesSchedulesLongerThanTheRun) {
   const GivenValue wsd = {"schedule.name", "wsd", "F"};
   EXPECT_EQ(complaint({{"schedule.warmup_steps", "101", "F"}}),

@@ -15,9 +15,24 @@ using core::ConfigError;
 
 constexpr int64_t kFfnMultiple = 32;
 
-const char* const kSizeNames[] = {
-    "model.vocab_size", "model.hidden_size",  "model.num_layers",        "model.num_heads",
-    "model.head_dim",   "model.num_kv_heads", "model.intermediate_size", "model.max_positions"};
+// What a model that is read has of its own.
+struct OwnKey {
+  const char* name;
+  const char* what = "sizes";
+};
+constexpr OwnKey kOwnKeys[] = {{"model.vocab_size"},
+                               {"model.hidden_size"},
+                               {"model.num_layers"},
+                               {"model.num_heads"},
+                               {"model.head_dim"},
+                               {"model.num_kv_heads"},
+                               {"model.intermediate_size"},
+                               {"model.max_positions"},
+                               {"model.family", "a family"},
+                               {"model.rope_base", "a base"},
+                               {"model.norm_eps", "a number"},
+                               {"model.tied", "a head"},
+                               {"model.init_std", "weights"}};
 
 // "1, 2 and 4": the divisors of `number`.
 std::string divisors_text(int64_t number) {
@@ -171,10 +186,10 @@ void check_new_model(const TrainConfig& config) {
 void complete_model(TrainConfig& config) {
   ModelSection& model = config.model;
   if (!model.from.empty()) {
-    for (const char* name : kSizeNames) {
-      check<ConfigError>(!config.is_given(name), config.where(name),
+    for (const OwnKey& key : kOwnKeys) {
+      check<ConfigError>(!config.is_given(key.name), config.where(key.name),
                          ": expected none beside model.from ", core::quote(model.from),
-                         ", which has sizes of its own; give one of the two");
+                         ", which has ", key.what, " of its own; give one of the two");
     }
     return;
   }

@@ -20,8 +20,8 @@ struct MeshFit {
 };
 
 /// Fills what follows from other sizes of a new model: num_kv_heads, head_dim, intermediate_size,
-/// max_positions. Throws ConfigError for sizes that are missing or don't fit each other, and for
-/// sizes beside `from`.
+/// max_positions. Throws ConfigError for sizes that are missing or don't fit each other, and beside
+/// `from` for whatever a new model is made of.
 void complete_model(TrainConfig& config);
 
 /// Checks what needs no file and no world: that values fit each other. Of a new model also that it
