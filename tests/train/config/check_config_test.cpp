@@ -144,6 +144,16 @@ TEST(CheckConfig, RefusesBetasThatAreNoPairBelowOne) {
   }
 }
 
+TEST(CheckConfig, RefusesMomentumThatForgetsNothing) {
+  for (const std::string name : {"sgd", "muon"}) {
+    EXPECT_EQ(complaint({{"optimizer.name", name, "F"}, {"optimizer.momentum", "1", "F"}}),
+              "ConfigError: F: optimizer.momentum: expected 0 to below 1 for " + name +
+                  ", got 1; e.g. 0.9");
+  }
+  EXPECT_EQ(complaint({{"optimizer.name", "adamw", "F"}, {"optimizer.momentum", "1", "F"}}),
+            "no error");
+}
+
 TEST(CheckConfig, RefusesToDropEverything) {
   for (const char* name : {"train.dropout", "lora.dropout"}) {
     EXPECT_EQ(complaint({{name, "1", "F"}}),
@@ -187,6 +197,14 @@ TEST(CheckInputs, RefusesARunWithoutFolderOrData) {
             "ConfigError: data.train: no such file or folder: '/nowhere/a.txt'; correct the path");
   config.data.train = {dir.write("a.txt", "text")};
   EXPECT_EQ(error_text([&] { check_inputs(config); }), "no error");
+  for (const bool is_eval : {true, false}) {
+    TrainConfig other = config;
+    (is_eval ? other.data.eval : other.data.train) = {dir.write("a.csv", "a,b")};
+    EXPECT_EQ(replaced(error_text([&] { check_inputs(other); }), dir.path(), "DIR"),
+              core::join("ConfigError: data.", is_eval ? "eval" : "train",
+                         ": 'DIR/a.csv': expected a name that ends in .txt, .text, .md, .jsonl or "
+                         ".ndjson; convert the file or rename it"));
+  }
 }
 
 TEST(CheckConfig, RefusesWhatHasNoOneOrderOfSums) {

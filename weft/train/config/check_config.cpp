@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/train/data/documents.h"
 #include "weft/train/pipeline/stage_layers.h"
 
 namespace weft::train {
@@ -103,6 +104,11 @@ void check_optimizer(const TrainConfig& config) {
                      config.where("optimizer.betas"),
                      ": expected two numbers from 0 to below 1, got ", core::list_text(betas),
                      "; e.g. [0.9, 0.95]");
+  const std::string& name = config.optimizer.name;
+  const bool has_momentum = name == "sgd" || name == "muon";
+  check<ConfigError>(!has_momentum || config.optimizer.momentum < 1,
+                     config.where("optimizer.momentum"), ": expected 0 to below 1 for ", name,
+                     ", got ", config.optimizer.momentum, "; e.g. 0.9");
 }
 
 void check_data(const TrainConfig& config) {
@@ -155,6 +161,13 @@ void check_exists(const TrainConfig& config, const char* name, const std::string
   std::error_code error;
   check<ConfigError>(path.empty() || std::filesystem::exists(path, error), config.where(name),
                      ": no such file or folder: ", core::quote(path), "; correct the path");
+}
+
+void check_data_files(const TrainConfig& config, const char* name,
+                      const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) check_exists(config, name, path);
+  const std::string where = config.where(name);
+  if (!paths.empty()) check_sources(list_sources(paths, where), where);
 }
 
 void check_new_model(const TrainConfig& config) {
@@ -223,8 +236,8 @@ void check_inputs(const TrainConfig& config) {
                      ": is required: the folder that the run is kept in; write it in the file");
   check<ConfigError>(!config.data.train.empty(), config.where("data.train"),
                      ": is required: text or JSONL files to train on; write it in the file");
-  for (const std::string& path : config.data.train) check_exists(config, "data.train", path);
-  for (const std::string& path : config.data.eval) check_exists(config, "data.eval", path);
+  check_data_files(config, "data.train", config.data.train);
+  check_data_files(config, "data.eval", config.data.eval);
   check_exists(config, "model.from", config.model.from);
   check_exists(config, "model.tokenizer", config.model.tokenizer);
 }

@@ -28,8 +28,9 @@ void complete_model(TrainConfig& config);
 /// fits the mesh. Throws ConfigError: one line with what would work.
 void check_config(const TrainConfig& config);
 
-/// Checks that training can begin: there is a run folder and there are data, and the files of the
-/// data, `model.from` and `model.tokenizer` exist. Throws ConfigError.
+/// Checks that training can begin: there is a run folder and there are data, in files that can be
+/// read as such, and `model.from` and `model.tokenizer` exist. Throws ConfigError, and as
+/// core::File for a data file that can't be read.
 void check_inputs(const TrainConfig& config);
 
 /// Checks that the mesh's sizes multiply to the ranks that there are. Throws ConfigError with sizes
