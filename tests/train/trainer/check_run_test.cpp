@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <vector>
 
 #include "tests/core/error_text.h"
 #include "tests/models/family_files.h"
 #include "weft/core/error.h"
+#include "weft/models/load/load.h"
+#include "weft/nn/linear/adapt.h"
 
 namespace weft::train {
 namespace {
@@ -76,6 +80,61 @@ TEST(CheckRun, RefusesAVocabularyThatIsSmallerThanTheTokenizers) {
   EXPECT_EQ(error_text([&] { check_run(config, TrainedPart::kAll, 259); }),
             "ConfigError: model.vocab_size: expected at least the tokenizer's 259 tokens, got 258; "
             "leave it out to have as many rows");
+}
+
+std::string refused_targets(TrainConfig config, const std::vector<std::string>& targets) {
+  config.lora.targets = targets;
+  return refusal(config, TrainedPart::kAdapters);
+}
+
+// Headers say which layers there are: the same as the modules do, in all families.
+TEST(CheckRun, KnowsTheLayersThatCanHaveAdapters) {
+  for (const std::string& family : test::kFamilyCheckpoints) {
+    SCOPED_TRACE(family);
+    const TrainConfig config = run_from(family);
+    const auto file = io::TensorFile::open(config.model.from);
+    std::set<std::string> held;
+    for (const auto& linear : nn::find_linears(*models::load_model(*file, {}).model)) {
+      held.insert(linear.path);
+    }
+    EXPECT_EQ(refused_targets(config, {held.begin(), held.end()}), "no error");
+    for (const auto& weight : models::make_plan(*file, 1).weights()) {
+      const std::string path = weight.rule.base();
+      if (weight.rule.is_vector() || held.contains(path)) continue;
+      EXPECT_TRUE(refused_targets(config, {path}).starts_with("ConfigError: lora.targets: "))
+          << path;
+    }
+  }
+}
+
+TEST(CheckRun, RefusesAdaptersOfLayersThatAreNotThere) {
+  EXPECT_EQ(refused_targets(run_from("mixtral"), {"q_proj", "gate"}),
+            "ConfigError: lora.targets: MODEL has no layer 'gate', expected some of [embed_tokens, "
+            "k_proj, lm_head, o_proj, q_proj, v_proj, w1, w2, w3]");
+  EXPECT_EQ(refused_targets(run_from("llama"), {}),
+            "ConfigError: lora.targets: expected one or more of [down_proj, embed_tokens, "
+            "gate_proj, k_proj, lm_head, o_proj, q_proj, up_proj, v_proj], got none");
+}
+
+TEST(CheckRun, RefusesAStageWithoutAdapters) {
+  TrainConfig config = run_from("llama");
+  config.mesh.pipe = 2;
+  EXPECT_EQ(refused_targets(config, {"q_proj", "lm_head"}), "no error");
+  EXPECT_EQ(refused_targets(config, {"lm_head"}),
+            "ConfigError: lora.targets: stage 0 of mesh.pipe 2 has none of [lm_head], expected one "
+            "at least on each stage; name one that every layer has, or use fewer stages");
+  EXPECT_EQ(refused_targets(config, {"layers.1.self_attn.q_proj", "embed_tokens"}), "no error");
+}
+
+TEST(CheckRun, RefusesToQuantizeWhatIsQuantized) {
+  TrainConfig config = run_from("qwen3_int4");
+  EXPECT_EQ(refusal(config, TrainedPart::kAdapters), "no error");
+  config.lora.quantize_bits = 4;
+  EXPECT_EQ(refusal(config, TrainedPart::kAdapters),
+            "ConfigError: lora.quantize_bits: expected 0 for MODEL, whose "
+            "model.layers.0.self_attn.q_proj.weight is quantized already, got 4; leave it out");
+  config.model.from = test::family_path("qwen3_fp8", "model.safetensors");
+  EXPECT_EQ(refusal(config, TrainedPart::kAdapters), "no error");
 }
 
 }  // namespace
