@@ -149,6 +149,16 @@ TEST(TrainVerb, ConvertsARunToAFolderThatOtherVerbsRead) {
   const auto measured =
       weft_json({"perplexity", out, "--file", kConstitution, "--json", "--ctx-size", "32"});
   EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected, 0.3);
+  for (const std::string& from :
+       {dir.path() + "/run", train::checkpoint_path(dir.path() + "/run", 3)}) {
+    const auto none = train({write_measure(dir, "more", from), "--tp", "2"});
+    EXPECT_NE(none.err.find("model.from: '" + from +
+                            "' is a run or a checkpoint of one, expected a Hugging Face folder or "
+                            "a .gguf; name what weft convert makes of it, or weft fuse of "
+                            "adapters\n"),
+              std::string::npos)
+        << none.err;
+  }
   expect_success(train({write_measure(dir, "more", out), "--tp", "2"}));
   EXPECT_NEAR(last_eval(dir, "more"), expected, 1e-4);
   const auto refused = weft({"convert", dir.path() + "/run", out + ".gguf"});

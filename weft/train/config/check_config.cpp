@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/checkpoint/manifest.h"
 #include "weft/train/data/documents.h"
 #include "weft/train/pipeline/stage_layers.h"
 
@@ -163,6 +165,20 @@ void check_exists(const TrainConfig& config, const char* name, const std::string
                      ": no such file or folder: ", core::quote(path), "; correct the path");
 }
 
+// One rank's file of a checkpoint would be taken for a model whose config.json is missing.
+void check_is_model(const TrainConfig& config) {
+  const std::string& from = config.model.from;
+  const std::filesystem::path folder(from);
+  std::error_code error;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, error); };
+  if (!std::filesystem::is_directory(folder, error) || has("config.json")) return;
+  const bool is_checkpoint = has(kManifestName) && has("rank-00000.safetensors");
+  check<ConfigError>(!is_checkpoint && !find_latest(from), config.where("model.from"), ": ",
+                     core::quote(from),
+                     " is a run or a checkpoint of one, expected a Hugging Face folder or a .gguf; "
+                     "name what weft convert makes of it, or weft fuse of adapters");
+}
+
 void check_data_files(const TrainConfig& config, const char* name,
                       const std::vector<std::string>& paths) {
   for (const std::string& path : paths) check_exists(config, name, path);
@@ -239,6 +255,7 @@ void check_inputs(const TrainConfig& config) {
   check_data_files(config, "data.train", config.data.train);
   check_data_files(config, "data.eval", config.data.eval);
   check_exists(config, "model.from", config.model.from);
+  check_is_model(config);
   check_exists(config, "model.tokenizer", config.model.tokenizer);
 }
 

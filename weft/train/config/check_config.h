@@ -29,8 +29,8 @@ void complete_model(TrainConfig& config);
 void check_config(const TrainConfig& config);
 
 /// Checks that training can begin: there is a run folder and there are data, in files that can be
-/// read as such, and `model.from` and `model.tokenizer` exist. Throws ConfigError, and as
-/// core::File for a data file that can't be read.
+/// read as such, `model.from` and `model.tokenizer` exist, and `model.from` is not the folder of a
+/// run. Throws ConfigError, and as core::File for a data file that can't be read.
 void check_inputs(const TrainConfig& config);
 
 /// Checks that the mesh's sizes multiply to the ranks that there are. Throws ConfigError with sizes
