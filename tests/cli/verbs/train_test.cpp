@@ -149,6 +149,16 @@ TEST(TrainVerb, ConvertsARunToAFolderThatOtherVerbsRead) {
   const auto measured =
       weft_json({"perplexity", out, "--file", kConstitution, "--json", "--ctx-size", "32"});
   EXPECT_NEAR(measured.at("mean_loss").get<double>(), expected, 0.3);
+  for (const std::string& from :
+       {dir.path() + "/run", train::checkpoint_path(dir.path() + "/run", 3)}) {
+    const auto none = train({write_measure(dir, "more", from), "--tp", "2"});
+    EXPECT_NE(none.err.find("model.from: '" + from +
+                            "' is a run or a checkpoint of one, expected a Hugging Face folder or "
+                            "a .gguf; name what weft convert makes of it, or weft fuse of "
+                            "adapters\n"),
+              std::string::npos)
+        << none.err;
+  }
   expect_success(train({write_measure(dir, "more", out), "--tp", "2"}));
   EXPECT_NEAR(last_eval(dir, "more"), expected, 1e-4);
   const auto refused = weft({"convert", dir.path() + "/run", out + ".gguf"});
@@ -181,6 +191,19 @@ TEST(LoraVerb, TrainsAdaptersOnEveryMeshAndFusesThem) {
   EXPECT_NE(refused.err.find("has adapters alone; weft fuse makes a model of them"),
             std::string::npos)
       << refused.err;
+}
+
+// The last stage alone has the head.
+TEST(LoraVerb, TrainsAdaptersThatNotEveryStageHas) {
+  const TempDir dir;
+  expect_success(train({write_config(dir, "run", "model.tied = false\n", 3)}));
+  const std::string base = dir.path() + "/model";
+  expect_success(weft({"convert", dir.path() + "/run", base}));
+  const std::string more =
+      "train.steps = 3\noptimizer.lr = 1e-2\nlora.targets = [\"q_proj\", \"lm_head\"]\n";
+  expect_success(weft({"lora", write_measure(dir, "whole", base, more)}));
+  expect_success(weft({"lora", write_measure(dir, "stages", base, more), "--pipe", "2"}));
+  EXPECT_NEAR(last_eval(dir, "stages"), last_eval(dir, "whole"), 1e-4);
 }
 
 TEST(TrainVerb, TellsWhatShareOfThePeakIsUsed) {
@@ -368,6 +391,24 @@ TEST(TrainVerb, RefusesWhatCannotBeBeforeAnythingStarts) {
   EXPECT_NE(other.err.find("hierarchical", other.err.find(said)), std::string::npos) << other.err;
   const auto uneven = train({config, "--dp", "5"});
   EXPECT_EQ(uneven.status, 2) << uneven.err;
+}
+
+// From headers, so that no data are tokenized and no weights read first.
+TEST(TrainVerb, RefusesWhatTheModelCannotBeTrainedFor) {
+  const TempDir dir;
+  const auto small = train({write_config(dir, "run", "model.vocab_size = 258\n")});
+  EXPECT_NE(small.err.find("model.vocab_size: expected at least the tokenizer's 259 tokens"),
+            std::string::npos)
+      << small.err;
+  const auto quantized = train({write_measure(dir, "run", kModel), "--tp", "2"});
+  EXPECT_NE(quantized.err.find("model.embed_tokens.weight is quantized, expected plain numbers"),
+            std::string::npos)
+      << quantized.err;
+  const auto unknown = weft(
+      {"lora", write_measure(dir, "run", kModel, "train.steps = 1\nlora.targets = [\"query\"]\n")});
+  EXPECT_NE(unknown.err.find("lora.targets: "), std::string::npos) << unknown.err;
+  EXPECT_NE(unknown.err.find(" has no layer 'query'"), std::string::npos) << unknown.err;
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/run"));
 }
 
 }  // namespace

@@ -103,6 +103,26 @@ TEST(CheckConfig, RefusesSizesBesideWeights) {
             "which has sizes of its own; give one of the two");
 }
 
+// They would be read and change nothing.
+TEST(CheckConfig, RefusesAllElseOfANewModelBesideWeights) {
+  const std::pair<const char*, const char*> keys[] = {{"family = \"qwen3\"", "a family"},
+                                                      {"rope_base = 5000", "a base"},
+                                                      {"norm_eps = 1e-6", "a number"},
+                                                      {"tied = false", "a head"},
+                                                      {"init_std = 0.1", "weights"}};
+  for (const auto& [key, what] : keys) {
+    TrainConfig config = config_of(core::join("[model]\nfrom = \"some/folder\"\n", key));
+    const std::string error = error_text([&] { complete_model(config); });
+    const std::string name = std::string("model.") + key;
+    EXPECT_NE(error.find(name.substr(0, name.find(' ')) +
+                         ": expected none beside model.from "
+                         "'some/folder', which has " +
+                         what + " of its own; give one of the two"),
+              std::string::npos)
+        << error;
+  }
+}
+
 TEST(CheckConfig, RefusesSchedulesLongerThanTheRun) {
   const GivenValue wsd = {"schedule.name", "wsd", "F"};
   EXPECT_EQ(complaint({{"schedule.warmup_steps", "101", "F"}}),
@@ -122,6 +142,16 @@ TEST(CheckConfig, RefusesBetasThatAreNoPairBelowOne) {
     const std::string error = complaint({{"optimizer.betas", betas, "F"}});
     EXPECT_EQ(error.rfind("ConfigError: F: optimizer.betas: expected two numbers", 0), 0U) << error;
   }
+}
+
+TEST(CheckConfig, RefusesMomentumThatForgetsNothing) {
+  for (const std::string name : {"sgd", "muon"}) {
+    EXPECT_EQ(complaint({{"optimizer.name", name, "F"}, {"optimizer.momentum", "1", "F"}}),
+              "ConfigError: F: optimizer.momentum: expected 0 to below 1 for " + name +
+                  ", got 1; e.g. 0.9");
+  }
+  EXPECT_EQ(complaint({{"optimizer.name", "adamw", "F"}, {"optimizer.momentum", "1", "F"}}),
+            "no error");
 }
 
 TEST(CheckConfig, RefusesToDropEverything) {
@@ -167,6 +197,14 @@ TEST(CheckInputs, RefusesARunWithoutFolderOrData) {
             "ConfigError: data.train: no such file or folder: '/nowhere/a.txt'; correct the path");
   config.data.train = {dir.write("a.txt", "text")};
   EXPECT_EQ(error_text([&] { check_inputs(config); }), "no error");
+  for (const bool is_eval : {true, false}) {
+    TrainConfig other = config;
+    (is_eval ? other.data.eval : other.data.train) = {dir.write("a.csv", "a,b")};
+    EXPECT_EQ(replaced(error_text([&] { check_inputs(other); }), dir.path(), "DIR"),
+              core::join("ConfigError: data.", is_eval ? "eval" : "train",
+                         ": 'DIR/a.csv': expected a name that ends in .txt, .text, .md, .jsonl or "
+                         ".ndjson; convert the file or rename it"));
+  }
 }
 
 TEST(CheckConfig, RefusesWhatHasNoOneOrderOfSums) {

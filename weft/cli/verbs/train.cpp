@@ -24,8 +24,9 @@
 #include "weft/train/metrics/progress_line.h"
 #include "weft/train/plan/plan_text.h"
 #include "weft/train/plan/sizes_of_config.h"
-#include "weft/train/trainer/exact_run.h"
+#include "weft/train/trainer/check_run.h"
 #include "weft/train/trainer/run_checkpoint.h"
+#include "weft/train/trainer/run_tokenizer.h"
 #include "weft/train/trainer/trainer.h"
 
 namespace weft::cli {
@@ -54,14 +55,16 @@ TrainConfig read_checked(const TrainOptions& options) {
   train::complete_model(config);
   train::check_config(config);
   train::check_inputs(config);
-  train::check_exact_run(config, part_of(options));
   train::find_start(config, start_of(options));
-  const train::ModelSizes sizes =
-      config.model.from.empty()
-          ? model_sizes(config)
-          : train::sizes_of(models::read_config(*io::TensorFile::open(config.model.from)));
+  const auto vocab_size = static_cast<int64_t>(
+      train::open_run_tokenizer(tokenizer_path(config)).tokenizer().vocab_size());
+  if (config.model.from.empty() && config.model.vocab_size == 0) {
+    config.model.vocab_size = vocab_size;
+  }
+  const train::ModelSizes sizes = train::sizes_of(train::run_model_config(config, vocab_size));
   train::check_model_fits(
       config, {sizes.num_layers, sizes.num_heads, sizes.vocab_size, sizes.intermediate_size});
+  train::check_run(config, part_of(options), vocab_size);
   return config;
 }
 

@@ -126,10 +126,6 @@ std::shared_ptr<LinearLike> exchange_quantized(const HeldLinear& held,
   return lora;
 }
 
-bool is_target(const std::string& path, const std::string& target) {
-  return path == target || path.ends_with("." + target);
-}
-
 // FNV-1a: layers get different numbers from one seed.
 uint64_t seed_for(uint64_t seed, const std::string& path) {
   uint64_t hash = 0xcbf29ce484222325ULL ^ seed;
@@ -170,6 +166,10 @@ std::vector<LoraLinearImpl*> adapters_of(torch::nn::Module& module) {
 
 }  // namespace
 
+bool is_lora_target(const std::string& path, const std::string& target) {
+  return path == target || path.ends_with("." + target);
+}
+
 std::vector<HeldLinear> find_linears(torch::nn::Module& module) {
   std::vector<HeldLinear> found;
   const auto add = [&](const std::string& path, torch::nn::Module& each) {
@@ -206,16 +206,16 @@ int64_t apply_lora(torch::nn::Module& module, const std::vector<std::string>& ta
                      options.dropout, ", expected 0 or more, below 1");
   const auto is_meant = [&](const std::string& path) {
     return std::any_of(targets.begin(), targets.end(),
-                       [&](const std::string& target) { return is_target(path, target); });
+                       [&](const std::string& target) { return is_lora_target(path, target); });
   };
   refuse_plain_linears(module, "nn.apply_lora", is_meant);
   const std::vector<HeldLinear> all = find_linears(module);
   for (const std::string& target : targets) {
     const bool is_found = std::any_of(all.begin(), all.end(), [&](const HeldLinear& held) {
-      return is_target(held.path, target);
+      return is_lora_target(held.path, target);
     });
-    check<ConfigError>(is_found, "nn.apply_lora: no layer ", core::quote(target), "; there are ",
-                       paths_text(all));
+    check<ConfigError>(is_found || options.is_part, "nn.apply_lora: no layer ", core::quote(target),
+                       "; there are ", paths_text(all));
   }
   std::vector<HeldLinear> meant;
   std::copy_if(all.begin(), all.end(), std::back_inserter(meant),

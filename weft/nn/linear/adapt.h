@@ -47,12 +47,17 @@ struct LoraOptions {
   uint64_t seed = 0;
   /// LoraLinear::set_dropout; layers differ by their paths.
   double dropout = 0;
+  /// The module is a part of a model, which may have none of the layers that a target names.
+  bool is_part = false;
 };
 
-/// Wraps the layers whose path, or the end of it after a dot, is one of `targets`, e.g. "wq", and
-/// freezes every parameter of the module but the adapters'. Before or after sharding: same result.
-/// Returns how many. Throws ConfigError for a target that no layer has, listing what there is, for
-/// a torch::nn::Linear and for a layer that has an adapter.
+/// Whether a target of apply_lora names the layer at `path`: that, or the end of it after a dot.
+bool is_lora_target(const std::string& path, const std::string& target);
+
+/// Wraps the layers that `targets` name (is_lora_target), e.g. "wq", and freezes every parameter of
+/// the module but the adapters'. Before or after sharding: same result. Returns how many. Throws
+/// ConfigError for a target that no layer has, listing what there is, unless the module is a part;
+/// for a torch::nn::Linear and for a layer that has an adapter.
 int64_t apply_lora(torch::nn::Module& module, const std::vector<std::string>& targets,
                    const LoraOptions& options = {});
 

@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "weft/core/error.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/checkpoint/manifest.h"
+#include "weft/train/data/documents.h"
 #include "weft/train/pipeline/stage_layers.h"
 
 namespace weft::train {
@@ -15,9 +18,24 @@ using core::ConfigError;
 
 constexpr int64_t kFfnMultiple = 32;
 
-const char* const kSizeNames[] = {
-    "model.vocab_size", "model.hidden_size",  "model.num_layers",        "model.num_heads",
-    "model.head_dim",   "model.num_kv_heads", "model.intermediate_size", "model.max_positions"};
+// What a model that is read has of its own.
+struct OwnKey {
+  const char* name;
+  const char* what = "sizes";
+};
+constexpr OwnKey kOwnKeys[] = {{"model.vocab_size"},
+                               {"model.hidden_size"},
+                               {"model.num_layers"},
+                               {"model.num_heads"},
+                               {"model.head_dim"},
+                               {"model.num_kv_heads"},
+                               {"model.intermediate_size"},
+                               {"model.max_positions"},
+                               {"model.family", "a family"},
+                               {"model.rope_base", "a base"},
+                               {"model.norm_eps", "a number"},
+                               {"model.tied", "a head"},
+                               {"model.init_std", "weights"}};
 
 // "1, 2 and 4": the divisors of `number`.
 std::string divisors_text(int64_t number) {
@@ -88,6 +106,11 @@ void check_optimizer(const TrainConfig& config) {
                      config.where("optimizer.betas"),
                      ": expected two numbers from 0 to below 1, got ", core::list_text(betas),
                      "; e.g. [0.9, 0.95]");
+  const std::string& name = config.optimizer.name;
+  const bool has_momentum = name == "sgd" || name == "muon";
+  check<ConfigError>(!has_momentum || config.optimizer.momentum < 1,
+                     config.where("optimizer.momentum"), ": expected 0 to below 1 for ", name,
+                     ", got ", config.optimizer.momentum, "; e.g. 0.9");
 }
 
 void check_data(const TrainConfig& config) {
@@ -142,6 +165,27 @@ void check_exists(const TrainConfig& config, const char* name, const std::string
                      ": no such file or folder: ", core::quote(path), "; correct the path");
 }
 
+// One rank's file of a checkpoint would be taken for a model whose config.json is missing.
+void check_is_model(const TrainConfig& config) {
+  const std::string& from = config.model.from;
+  const std::filesystem::path folder(from);
+  std::error_code error;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, error); };
+  if (!std::filesystem::is_directory(folder, error) || has("config.json")) return;
+  const bool is_checkpoint = has(kManifestName) && has("rank-00000.safetensors");
+  check<ConfigError>(!is_checkpoint && !find_latest(from), config.where("model.from"), ": ",
+                     core::quote(from),
+                     " is a run or a checkpoint of one, expected a Hugging Face folder or a .gguf; "
+                     "name what weft convert makes of it, or weft fuse of adapters");
+}
+
+void check_data_files(const TrainConfig& config, const char* name,
+                      const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) check_exists(config, name, path);
+  const std::string where = config.where(name);
+  if (!paths.empty()) check_sources(list_sources(paths, where), where);
+}
+
 void check_new_model(const TrainConfig& config) {
   const ModelSection& model = config.model;
   check_required(config, "model.hidden_size", model.hidden_size);
@@ -171,10 +215,10 @@ void check_new_model(const TrainConfig& config) {
 void complete_model(TrainConfig& config) {
   ModelSection& model = config.model;
   if (!model.from.empty()) {
-    for (const char* name : kSizeNames) {
-      check<ConfigError>(!config.is_given(name), config.where(name),
+    for (const OwnKey& key : kOwnKeys) {
+      check<ConfigError>(!config.is_given(key.name), config.where(key.name),
                          ": expected none beside model.from ", core::quote(model.from),
-                         ", which has sizes of its own; give one of the two");
+                         ", which has ", key.what, " of its own; give one of the two");
     }
     return;
   }
@@ -208,9 +252,10 @@ void check_inputs(const TrainConfig& config) {
                      ": is required: the folder that the run is kept in; write it in the file");
   check<ConfigError>(!config.data.train.empty(), config.where("data.train"),
                      ": is required: text or JSONL files to train on; write it in the file");
-  for (const std::string& path : config.data.train) check_exists(config, "data.train", path);
-  for (const std::string& path : config.data.eval) check_exists(config, "data.eval", path);
+  check_data_files(config, "data.train", config.data.train);
+  check_data_files(config, "data.eval", config.data.eval);
   check_exists(config, "model.from", config.model.from);
+  check_is_model(config);
   check_exists(config, "model.tokenizer", config.model.tokenizer);
 }
 

@@ -20,16 +20,17 @@ struct MeshFit {
 };
 
 /// Fills what follows from other sizes of a new model: num_kv_heads, head_dim, intermediate_size,
-/// max_positions. Throws ConfigError for sizes that are missing or don't fit each other, and for
-/// sizes beside `from`.
+/// max_positions. Throws ConfigError for sizes that are missing or don't fit each other, and beside
+/// `from` for whatever a new model is made of.
 void complete_model(TrainConfig& config);
 
 /// Checks what needs no file and no world: that values fit each other. Of a new model also that it
 /// fits the mesh. Throws ConfigError: one line with what would work.
 void check_config(const TrainConfig& config);
 
-/// Checks that training can begin: there is a run folder and there are data, and the files of the
-/// data, `model.from` and `model.tokenizer` exist. Throws ConfigError.
+/// Checks that training can begin: there is a run folder and there are data, in files that can be
+/// read as such, `model.from` and `model.tokenizer` exist, and `model.from` is not the folder of a
+/// run. Throws ConfigError, and as core::File for a data file that can't be read.
 void check_inputs(const TrainConfig& config);
 
 /// Checks that the mesh's sizes multiply to the ranks that there are. Throws ConfigError with sizes

@@ -10,8 +10,8 @@ namespace weft::train {
 /// [model]: which weights training starts from, or the sizes of a new model. Names are those of
 /// Hugging Face's config.json.
 struct ModelSection {
-  /// Hugging Face folder, .gguf file or weft checkpoint whose weights training starts from; empty:
-  /// a new model of the sizes below, which may not be given otherwise.
+  /// Hugging Face folder or .gguf file whose weights training starts from; empty: a new model of
+  /// what is below, `tokenizer` aside, which may not be given otherwise.
   std::string from;
   /// Folder, tokenizer.json or .gguf; empty: that of `from`, else the installed model's.
   std::string tokenizer;

@@ -56,9 +56,12 @@ bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
+std::string beginning_of(const std::string& where) { return where.empty() ? "" : where + ": "; }
+
 }  // namespace
 
-std::vector<std::string> list_sources(const std::vector<std::string>& paths) {
+std::vector<std::string> list_sources(const std::vector<std::string>& paths,
+                                      const std::string& where) {
   std::vector<std::string> sources;
   for (const std::string& path : paths) {
     std::error_code error;
@@ -74,7 +77,7 @@ std::vector<std::string> list_sources(const std::vector<std::string>& paths) {
         sources.push_back(entry.path().string());
       }
     }
-    check<core::ConfigError>(sources.size() > num_before, path,
+    check<core::ConfigError>(sources.size() > num_before, beginning_of(where), path,
                              ": expected files that end in .txt, .text, .md, .jsonl or .ndjson, "
                              "got a folder without; name files or another folder");
     std::sort(sources.begin() + static_cast<std::ptrdiff_t>(num_before), sources.end());
@@ -82,13 +85,13 @@ std::vector<std::string> list_sources(const std::vector<std::string>& paths) {
   return sources;
 }
 
-uint64_t check_sources(const std::vector<std::string>& paths) {
-  check<core::ConfigError>(!paths.empty(),
+uint64_t check_sources(const std::vector<std::string>& paths, const std::string& where) {
+  check<core::ConfigError>(!paths.empty(), beginning_of(where),
                            "training data: expected at least one file, got none; name .txt or "
                            ".jsonl files");
   uint64_t num_bytes = 0;
   for (const std::string& path : paths) {
-    check<core::ConfigError>(is_source(path), core::quote(path),
+    check<core::ConfigError>(is_source(path), beginning_of(where), core::quote(path),
                              ": expected a name that ends in .txt, .text, .md, .jsonl or .ndjson; "
                              "convert the file or rename it");
     num_bytes += core::File(path).size();

@@ -59,12 +59,15 @@ inline constexpr size_t kTextPartBytes = size_t{1} << 20;
 Document parse_json_document(const std::string& line, const std::string& where);
 
 /// The paths with each folder replaced by the files in it whose names end as those below, in order
-/// of their names; subfolders are left alone. Throws ConfigError for a folder without any, IoError.
-std::vector<std::string> list_sources(const std::vector<std::string>& paths);
+/// of their names; subfolders are left alone. Throws ConfigError for a folder without any, which
+/// begins with `where` if that is given ("run.toml:3:9: data.train"); IoError.
+std::vector<std::string> list_sources(const std::vector<std::string>& paths,
+                                      const std::string& where = "");
 
-/// Sum of the files' bytes. Throws ConfigError for no files or an ending other than .txt, .text,
-/// .md, .jsonl and .ndjson, and as core::File for one that can't be read.
-uint64_t check_sources(const std::vector<std::string>& paths);
+/// Sum of the files' bytes. Throws ConfigError, beginning with `where` if that is given, for no
+/// files or an ending other than .txt, .text, .md, .jsonl and .ndjson, and as core::File for one
+/// that can't be read.
+uint64_t check_sources(const std::vector<std::string>& paths, const std::string& where = "");
 
 /// Reads training files one after another, one document at a time. Texts are UTF-8; a byte order
 /// mark at a file's start is left out. Lines of .jsonl files without text are skipped.

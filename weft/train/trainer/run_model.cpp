@@ -25,6 +25,7 @@ std::shared_ptr<models::CausalLM> adapted_model(const TrainConfig& config,
   options.alpha = config.lora.alpha;
   options.seed = static_cast<uint64_t>(config.train.seed);
   options.dropout = config.lora.dropout;
+  options.is_part = layers.has_value() && config.mesh.pipe > 1;
   nn::apply_lora(*model, config.lora.targets, options);
   model->train();
   return model;
@@ -49,6 +50,10 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
                                    "; leave it out to use the model's own");
     return known;
   }
+  core::check<core::ConfigError>(
+      model.vocab_size == 0 || vocab_size <= model.vocab_size, config.where("model.vocab_size"),
+      ": expected at least the tokenizer's ", vocab_size, " tokens, got ", model.vocab_size,
+      "; leave it out to have as many rows");
   models::ModelConfig sizes;
   sizes.family = model.family;
   sizes.vocab_size = model.vocab_size == 0 ? vocab_size : model.vocab_size;
@@ -66,11 +71,13 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
   return models::complete_config(sizes);
 }
 
+bool is_quantized_for_lora(const std::string& path) { return path.ends_with("_proj"); }
+
 void quantize_base(models::CausalLM& model, const TrainConfig& config) {
   if (config.lora.quantize_bits == 0) return;
   const auto scheme = quant::make_scheme(quant::Mode::kAffine, config.lora.quantize_bits, 0,
                                          config.where("lora.quantize_bits"));
-  nn::quantize(model, scheme, [](const std::string& path) { return path.ends_with("_proj"); });
+  nn::quantize(model, scheme, is_quantized_for_lora);
 }
 
 models::DeferredModel make_run_model(const TrainConfig& config, TrainedPart part,

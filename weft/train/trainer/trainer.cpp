@@ -12,7 +12,7 @@
 #include "weft/nn/kernels/select.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/metrics/flops.h"
-#include "weft/train/trainer/exact_run.h"
+#include "weft/train/trainer/check_run.h"
 #include "weft/train/trainer/exact_step.h"
 #include "weft/train/trainer/run_flops.h"
 #include "weft/train/trainer/run_optimizer.h"
@@ -76,7 +76,7 @@ Trainer::Trainer(TrainConfig config, const dist::World& world, std::string token
       mesh_(make_run_mesh(config_, world)),
       schedule_(run_schedule(config_)) {
   const MeshGroups groups = mesh_groups(mesh_);
-  check_exact_run(config_, part_);
+  check_run(config_, part_);
   if (config_.train.exact) {
     // Ranks with other kernels round otherwise.
     groups.all.check_agreement("kernels of train.exact", nn::kernels::active_kernel().name);
