@@ -51,7 +51,7 @@ std::string failure_of(const std::function<void()>& work) {
 // What a rank says that is still at work: no error is this.
 constexpr std::string_view kWorks = "\1";
 // Often enough for the shortest limit of a collective.
-constexpr std::chrono::milliseconds kPeriod{500};
+constexpr std::chrono::milliseconds kSayPeriod{500};
 
 // What all ranks say, one after the other, with a NUL before and behind each.
 std::string gather_said(const Group& group, std::string_view own) {
@@ -102,7 +102,7 @@ class AwaitedWork {
 
   std::string wait_a_while() {
     std::unique_lock lock(mutex_);
-    has_changed_.wait_for(lock, kPeriod, [&] { return failure_.has_value(); });
+    has_changed_.wait_for(lock, kSayPeriod, [&] { return failure_.has_value(); });
     return failure_.value_or(std::string(kWorks));
   }
 
