@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -70,30 +71,44 @@ bool does_any_work(std::string_view said) {
 // on a thread of its own: the limit of a collective is for ranks that don't answer.
 class AwaitedWork {
  public:
-  explicit AwaitedWork(const Group& group) : beside_([this, &group] { exchange(group); }) {}
+  explicit AwaitedWork(const Group& group) : group_(group) {
+    try {
+      beside_ = std::thread([this] { exchange(); });
+    } catch (const std::system_error&) {
+      // Where no thread can begin, this rank says only how its work has ended.
+    }
+  }
   AwaitedWork(const AwaitedWork&) = delete;
   AwaitedWork& operator=(const AwaitedWork&) = delete;
   ~AwaitedWork() {
-    if (beside_.joinable()) finish("InternalError left early");
+    if (!failure_.has_value()) end("InternalError left early");
   }
 
   // The failures of all ranks, those without being empty. Throws what the collectives threw.
   std::string finish(std::string failure) {
-    {
-      const std::lock_guard lock(mutex_);
-      failure_ = std::move(failure);
-    }
-    has_changed_.notify_one();
-    beside_.join();
+    end(std::move(failure));
     if (lost_) std::rethrow_exception(lost_);
     return said_;
   }
 
  private:
-  void exchange(const Group& group) {
+  void end(std::string failure) {
+    {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::move(failure);
+    }
+    has_changed_.notify_one();
+    if (beside_.joinable()) {
+      beside_.join();
+    } else {
+      exchange();
+    }
+  }
+
+  void exchange() {
     try {
       do {
-        said_ = gather_said(group, wait_a_while());
+        said_ = gather_said(group_, wait_a_while());
       } while (does_any_work(said_));
     } catch (...) {
       lost_ = std::current_exception();
@@ -106,6 +121,7 @@ class AwaitedWork {
     return failure_.value_or(std::string(kWorks));
   }
 
+  const Group& group_;
   std::mutex mutex_;
   std::condition_variable has_changed_;
   std::optional<std::string> failure_;
