@@ -74,7 +74,8 @@ struct AnswerOptions {
   int64_t context = 0;
   /// Print one object in place of text that comes as it is written.
   bool is_json = false;
-  /// The seed was not given, so the user is told which it is.
+  bool is_seed_given = false;
+  /// The seed was not given, and draws have one, so the user is told which it is.
   bool is_seed_new = false;
 };
 

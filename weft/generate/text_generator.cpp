@@ -62,6 +62,12 @@ GenerateOptions TextGenerator::with_grammar(const TextOptions& options) {
   return generate;
 }
 
+void TextGenerator::check_options(const TextOptions& options) {
+  check_biases(options.generate.sampler, engine_.model().config().vocab_size);
+  const TextStream stream(tokenizer_, options);
+  with_grammar(options);
+}
+
 TextResult TextGenerator::complete(std::string_view prompt, const TextOptions& options,
                                    const TextSink& sink) {
   std::vector<int64_t> tokens;

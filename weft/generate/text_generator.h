@@ -48,6 +48,9 @@ class TextGenerator {
   TextResult complete_tokens(const std::vector<int64_t>& prompt, const TextOptions& options,
                              const TextSink& sink);
 
+  /// Throws as `complete` would for these options, whatever the prompt.
+  void check_options(const TextOptions& options);
+
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
   /// The most tokens kept.
   int64_t context() const { return engine_.context(); }

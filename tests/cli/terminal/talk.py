@@ -90,7 +90,14 @@ def forgets_what_does_not_fit(folder):
     expect(talk.says("word " * 200), "tokens, the context holds 160; ask a shorter one")
     expect(talk.says("/reset"), "what was said is forgotten")
     expect(talk.says(FRANCE), PARIS)
+    # A question that does not fit any more keeps its answer.
+    talk.says("/system " + "word " * 160)
+    expect(talk.says("/regen"), "ask a shorter one")
+    talk.says("/system -")
+    talk.says(f"/save {folder}/kept.json")
     talk.end()
+    messages = json.loads(pathlib.Path(folder, "kept.json").read_text())["messages"]
+    assert [each["content"] for each in messages] == [FRANCE, PARIS], messages
 
 
 def obeys_commands(folder):
@@ -102,6 +109,11 @@ def obeys_commands(folder):
     talk.says("/set max-tokens 3")
     expect(talk.says("/regen"), "The capital of\n")
     expect(talk.says("/set temp hot"), "/set temp: ")
+    # What would be refused with the next question is refused at once.
+    expect(talk.says("/set logit-bias 999999999=1"), "logit bias: token 999999999, expected 0 to 49151")
+    expect(talk.says("/set regex ("), "grammar: ")
+    expect(talk.says("/set temp 0.8"), "seed ")
+    talk.says("/set temp 0")
     talk.says("/set regex [0-9]+")
     assert re.search(r"regex +\[0-9\]\+", talk.says("/set"))
     talk.says("/set regex none")
@@ -109,6 +121,9 @@ def obeys_commands(folder):
     expect(talk.says("/set ctx-size 12"), "no setting 'ctx-size'")
     talk.says("/set max-tokens -1")
     expect(talk.says("/regen"), PARIS)
+    talk.says("/set stop of\\\rIt")  # On all ranks one setting, though it has two lines.
+    expect(talk.says("/regen"), PARIS)
+    talk.says("/set stop none")
     expect(talk.says("/undo"), f"forgotten: {FRANCE}")
     talk.says("/sys\tYou answer.")
     expect(talk.says("/system"), "system prompt: You answer.")

@@ -120,7 +120,8 @@ void check_one_of(const char* flag, const std::string& text, const char* file_fl
 // Who draws and names no seed gets other draws each time. Only rank 0's counts: it draws.
 void choose_seed(const CLI::App& app, AnswerOptions& options) {
   generate::SamplerOptions& sampler = options.text.generate.sampler;
-  options.is_seed_new = app.count("--seed") == 0 && sampler.temperature > 0;
+  options.is_seed_given = app.count("--seed") > 0;
+  options.is_seed_new = !options.is_seed_given && sampler.temperature > 0;
   if (options.is_seed_new) sampler.seed = std::random_device()();
 }
 

@@ -1,7 +1,9 @@
 // What is typed with a slash before it.
 #include <algorithm>
 #include <cstdio>
+#include <random>
 #include <sstream>
+#include <utility>
 
 #include "weft/cli/talk/notes.h"
 #include "weft/cli/talk/saved_talk.h"
@@ -60,6 +62,20 @@ std::vector<std::string> Talk::command_words() {
   return words;
 }
 
+namespace {
+
+// Draws that begin with a setting are others each time, as those that begin with a flag are.
+void choose_new_seed(const AnswerOptions& former, AnswerOptions& changed) {
+  generate::SamplerOptions& sampler = changed.text.generate.sampler;
+  const bool begins = former.text.generate.sampler.temperature == 0 && sampler.temperature > 0;
+  if (!begins || changed.is_seed_given || changed.is_seed_new) return;
+  sampler.seed = std::random_device()();
+  changed.is_seed_new = true;
+  note("seed ", sampler.seed);
+}
+
+}  // namespace
+
 Talk::Then Talk::obey(const std::string& line) {
   const size_t end = std::min(line.find(' '), line.size());
   const std::string name = line.substr(0, end);
@@ -101,7 +117,10 @@ Talk::Then Talk::reset(const std::string& /*rest*/) {
 }
 
 Talk::Then Talk::answer_again(const std::string& /*rest*/) {
-  return has_asked(chat_.ask_again()) ? Then::kAnswer : Then::kReadOn;
+  const auto former = chat_.messages();
+  if (has_asked(chat_.ask_again())) return Then::kAnswer;
+  chat_.set_messages(former);
+  return Then::kReadOn;
 }
 
 Talk::Then Talk::undo(const std::string& /*rest*/) {
@@ -153,8 +172,13 @@ Talk::Then Talk::set(const std::string& rest) {
   }
   const size_t end = std::min(rest.find(' '), rest.size());
   const std::string name = rest.substr(0, end), value = trimmed(rest.substr(end));
-  apply_setting(answer_, name, value);
-  changes_ += name + " " + value + "\n";
+  AnswerOptions changed = answer_;
+  apply_setting(changed, name, value);
+  generator_.check_options(changed.text);
+  changed.is_seed_given |= name == "seed" || name == "s";
+  choose_new_seed(answer_, changed);
+  answer_ = std::move(changed);
+  changes_ += name + " " + value + kEndOfChange;
   return Then::kReadOn;
 }
 

@@ -10,9 +10,12 @@
 
 namespace weft::cli {
 
-/// A talk as rank 0 leads it: reads what is typed, obeys commands (/help), shows what became of an
-/// answer. On a terminal Ctrl-C stops an answer, not the talk.
-class Talk {
+/// Behind each change of a setting that ranks are told.
+inline constexpr char kEndOfChange = \'\0\';
+
+    /// A talk as rank 0 leads it: reads what is typed, obeys commands (/help), shows what became of an
+    /// answer. On a terminal Ctrl-C stops an answer, not the talk.
+    class Talk {
  public:
   /// All must outlive this. `answer` is what the commands set; `path` is the model's.
   Talk(generate::Chat& chat, generate::TextGenerator& generator, AnswerOptions& answer,
@@ -20,7 +23,8 @@ class Talk {
 
   /// Reads until there is something to answer, which `chat` then knows. False: the talk ends.
   bool next();
-  /// What /set has changed since it was called last: lines of a name and its value.
+  /// What /set has changed since it was called last: each a name, a space, its value, which may
+  /// have several lines, and kEndOfChange.
   std::string take_changes();
   /// For the next answer: what the user has set, with a seed of its own.
   generate::TextOptions text_options();

@@ -58,7 +58,7 @@ Turn share_turn(const Session& session, const Turn& turn) {
 
 void apply_changes(AnswerOptions& options, const std::string& changes) {
   std::istringstream lines(changes);
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; std::getline(lines, line, kEndOfChange);) {
     const size_t end = line.find(' ');
     apply_setting(options, line.substr(0, end), line.substr(end + 1));
   }
