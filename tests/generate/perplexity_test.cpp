@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/core/error_text.h"
+#include "tests/models/family_files.h"
 #include "tests/models/model_files.h"
 #include "tests/support/run_ranks.h"
 #include "weft/generate/scoring/divergence.h"
@@ -122,6 +123,18 @@ TEST(Perplexity, ReadsWindowsByWayOfACache) {
   const double rounded = perplexity(*model, tokens, options, ignore).mean_loss;
   EXPECT_NEAR(rounded, without, 1e-3 * without);
   EXPECT_NE(rounded, without);
+}
+
+// Its ropes turn by the length of a text, so a cache may be no longer than the last window.
+TEST(Perplexity, ReadsAShortLastWindowAsWithoutACache) {
+  const auto file = io::TensorFile::open(test::family_path("phi3_long", "model.safetensors"));
+  const auto model = models::load_model(*file, dist::Group()).model;
+  auto tokens = some_tokens(12);
+  for (int64_t& token : tokens) token %= model->config().vocab_size;
+  PerplexityOptions options = perplexity_options(48, 24);
+  const double without = perplexity(*model, tokens, options, ignore).mean_loss;
+  options.uses_cache = true;
+  EXPECT_NEAR(perplexity(*model, tokens, options, ignore).mean_loss, without, 1e-5 * without);
 }
 
 TEST(Perplexity, PutsTheFirstTokenInEachWindow) {

@@ -90,12 +90,11 @@ DivergenceResult divergence(models::CausalLM& model, models::CausalLM& reference
   const c10::InferenceMode inference;
   const auto begin = std::chrono::steady_clock::now();
   std::optional<nn::KvCache> cache;
-  if (options.uses_cache) cache.emplace(model.make_cache(1, options.context));
   Scores scores;
   for (size_t done = 0; done < windows.size(); ++done) {
     const ScoredWindow& window = windows[done];
     const at::Tensor ids_BT = window_ids(tokens, window, options);
-    if (cache) cache->truncate(0);
+    begin_cache(model, window, options, cache);
     const at::Tensor x_BTD = model.forward(ids_BT, cache ? &*cache : nullptr);
     const at::Tensor reference_BTD = reference.forward(ids_BT, nullptr);
     for (int64_t from = window.first_scored; from < window.length; from += kJoinedPositions) {

@@ -49,7 +49,6 @@ struct Sums {
 
 void score(models::CausalLM& model, const at::Tensor& ids_BT, const ScoredWindow& window,
            nn::KvCache* cache, Sums& sums) {
-  if (cache != nullptr) cache->truncate(0);
   const at::Tensor x_BTD = model.forward(ids_BT, cache);
   for (int64_t begin = window.first_scored; begin < window.length; begin += kPositions) {
     const int64_t end = std::min(begin + kPositions, window.length);
@@ -68,11 +67,11 @@ PerplexityResult perplexity(models::CausalLM& model, std::span<const int64_t> to
   const c10::InferenceMode inference;
   const auto begin = std::chrono::steady_clock::now();
   std::optional<nn::KvCache> cache;
-  if (options.uses_cache) cache.emplace(model.make_cache(1, options.context));
   Sums sums;
   PerplexityResult result;
   for (const ScoredWindow& window : windows) {
     const auto ids_BT = window_ids(tokens, window, options);
+    begin_cache(model, window, options, cache);
     score(model, ids_BT, window, cache ? &*cache : nullptr, sums);
     result = sums.result(result.num_windows + 1);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;

@@ -73,4 +73,14 @@ at::Tensor window_ids(std::span<const int64_t> tokens, const ScoredWindow& windo
   return ids_BT.unsqueeze(0);
 }
 
+void begin_cache(const models::CausalLM& model, const ScoredWindow& window,
+                 const PerplexityOptions& options, std::optional<nn::KvCache>& cache) {
+  if (!options.uses_cache) return;
+  if (cache && cache->capacity() == window.length) {
+    cache->truncate(0);
+  } else {
+    cache.emplace(model.make_cache(1, window.length));
+  }
+}
+
 }  // namespace weft::generate

@@ -3,11 +3,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "weft/generate/options.h"
 #include "weft/models/config/config.h"
+#include "weft/models/model.h"
+#include "weft/nn/attention/kv_cache.h"
 
 namespace weft::generate {
 
@@ -36,5 +39,11 @@ void check_scored(const models::ModelConfig& config, std::span<const int64_t> to
 /// A window's tokens as the model reads them: int64 [1, T].
 at::Tensor window_ids(std::span<const int64_t> tokens, const ScoredWindow& window,
                       const PerplexityOptions& options);
+
+/// Where options.uses_cache: an empty cache as long as the window, as some ropes turn by the length
+/// that they may come to; the one that `cache` has where that fits. Collective over the model's
+/// group.
+void begin_cache(const models::CausalLM& model, const ScoredWindow& window,
+                 const PerplexityOptions& options, std::optional<nn::KvCache>& cache);
 
 }  // namespace weft::generate
