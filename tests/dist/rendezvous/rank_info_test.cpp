@@ -179,6 +179,10 @@ TEST(RankInfo, RefusesWhatContradictsItself) {
             "dist.rank_info: MASTER_ADDR is set without MASTER_PORT; set both or neither");
   EXPECT_EQ(environment_refusal(without(kTorchrun, "LOCAL_WORLD_SIZE")),
             "dist.rank_info: LOCAL_RANK is set without LOCAL_WORLD_SIZE; set both or neither");
+  // On one host the numbers of all ranks say it.
+  EXPECT_EQ(
+      environment_refusal(with(without(kTorchrun, "LOCAL_WORLD_SIZE"), "MASTER_ADDR", "127.0.0.1")),
+      "");
   EXPECT_EQ(environment_refusal(without(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_RANK")),
             "dist.rank_info: OMPI_COMM_WORLD_LOCAL_SIZE is set without "
             "OMPI_COMM_WORLD_LOCAL_RANK; set both or neither");

@@ -98,7 +98,8 @@ TEST(CheckRun, KnowsTheLayersThatCanHaveAdapters) {
       held.insert(linear.path);
     }
     EXPECT_EQ(refused_targets(config, {held.begin(), held.end()}), "no error");
-    for (const auto& weight : models::make_plan(*file, 1).weights()) {
+    const models::LoadPlan plan = models::make_plan(*file, 1);
+    for (const auto& weight : plan.weights()) {
       const std::string path = weight.rule.base();
       if (weight.rule.is_vector() || held.contains(path)) continue;
       EXPECT_TRUE(refused_targets(config, {path}).starts_with("ConfigError: lora.targets: "))
@@ -108,9 +109,9 @@ TEST(CheckRun, KnowsTheLayersThatCanHaveAdapters) {
 }
 
 TEST(CheckRun, RefusesAdaptersOfLayersThatAreNotThere) {
-  EXPECT_EQ(refused_targets(run_from("mixtral"), {"q_proj", "gate"}),
-            "ConfigError: lora.targets: MODEL has no layer 'gate', expected some of [embed_tokens, "
-            "k_proj, lm_head, o_proj, q_proj, v_proj, w1, w2, w3]");
+  EXPECT_EQ(refused_targets(run_from("mixtral"), {"q_proj", "up_proj"}),
+            "ConfigError: lora.targets: MODEL has no layer 'up_proj', expected some of "
+            "[embed_tokens, gate, k_proj, lm_head, o_proj, q_proj, v_proj, w1, w2, w3]");
   EXPECT_EQ(refused_targets(run_from("llama"), {}),
             "ConfigError: lora.targets: expected one or more of [down_proj, embed_tokens, "
             "gate_proj, k_proj, lm_head, o_proj, q_proj, up_proj, v_proj], got none");

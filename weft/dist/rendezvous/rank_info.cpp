@@ -27,14 +27,9 @@ struct Names {
   std::string rank, size, local_rank, local_size;
 };
 
-// A local rank alone would be lost, and a size alone would make every rank of a host its first: all
-// would take the same GPU.
-void check_local(const Environment& env, const Names& names) {
-  const bool has_rank = env.has(names.local_rank);
-  const bool has_size = env.has(names.local_size);
-  check<ConfigError>(has_rank == has_size, kRankInfo,
-                     has_rank ? names.local_rank : names.local_size, " is set without ",
-                     has_rank ? names.local_size : names.local_rank, "; set both or neither");
+void check_beside(const Environment& env, const std::string& name, const std::string& other) {
+  check<ConfigError>(!env.has(name) || env.has(other), kRankInfo, name, " is set without ", other,
+                     "; set both or neither");
 }
 
 RankInfo read_numbers(const Environment& env, const Names& names, const char* launcher) {
@@ -44,8 +39,11 @@ RankInfo read_numbers(const Environment& env, const Names& names, const char* la
   info.rank = env.integer(names.rank, 0, kMaxRanks);
   check<ConfigError>(info.rank < info.size, kRankInfo, names.rank, ": expected a rank below ",
                      names.size, "=", info.size, ", got ", info.rank);
-  // One rank has one place, and SLURM says the sizes of all hosts in another way.
-  if (info.size > 1 && names.local_size != "-") check_local(env, names);
+  // Each rank of a host would be its first, and all would take the same GPU. One rank has one
+  // place, and SLURM says the sizes of all hosts in another way.
+  if (info.size > 1 && names.local_size != "-") {
+    check_beside(env, names.local_size, names.local_rank);
+  }
   info.local_size = env.integer_or(names.local_size, 1, info.size, 0);
   info.launcher_rank = info.rank;
   info.local_rank = env.integer_or(names.local_rank, 0, kMaxRanks, 0);
@@ -60,14 +58,15 @@ void read_master(const Environment& env, RankInfo& info) {
                      "MASTER_ADDR is set without MASTER_PORT; set both or neither");
 }
 
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address == "::1" || address.rfind("127.", 0) == 0;
+bool is_here(const std::string& address) {
+  return address.empty() || address == "localhost" || address == "::1" ||
+         address.rfind("127.", 0) == 0;
 }
 
 // A launcher that says nothing of hosts: all ranks are here if the store is here or nowhere.
 void complete_local(RankInfo& info) {
   if (info.local_size == 0) {
-    const bool here = info.master_addr.empty() || is_loopback(info.master_addr);
+    const bool here = is_here(info.master_addr);
     info.local_size = here ? info.size : 1;
     info.local_rank = here ? info.rank : 0;
   }
@@ -94,14 +93,18 @@ RankInfo from_weft(const Environment& env) {
 
 // torchrun, or ranks started by hand with its variables.
 RankInfo from_torchrun(const Environment& env) {
-  RankInfo info =
-      read_numbers(env, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, "torchrun");
+  const Names names = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+  RankInfo info = read_numbers(env, names, "torchrun");
   read_master(env, info);
   const std::string by_hand = env.text("WEFT_JOB_ID").value_or("");
   check<ConfigError>(
       info.size == 1 || !info.master_addr.empty() || !by_hand.empty(), kRankInfo,
       "RANK and WORLD_SIZE are set, but where the ranks meet is not; set MASTER_ADDR "
       "and MASTER_PORT, or WEFT_JOB_ID on one host");
+  // A local rank without the number of them would be lost where the store is on another host.
+  if (info.size > 1 && !is_here(info.master_addr)) {
+    check_beside(env, names.local_rank, names.local_size);
+  }
   complete_local(info);
   info.store_is_served = env.text_or_empty("TORCHELASTIC_USE_AGENT_STORE") == "True";
   info.job_id = by_hand;

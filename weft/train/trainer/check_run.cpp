@@ -43,7 +43,7 @@ void check_positions(const TrainConfig& config, const models::ModelConfig& model
 
 using Places = std::set<std::string>;
 
-// By stage, the paths of its layers that can have an adapter. Routers are no such layers.
+// By stage, the paths of its layers that can have an adapter.
 std::vector<Places> layers_of_stages(const TrainConfig& config, const models::ModelConfig& model,
                                      const models::LoadPlan& plan) {
   using models::Part;
@@ -58,8 +58,7 @@ std::vector<Places> layers_of_stages(const TrainConfig& config, const models::Mo
   stages.back().insert(models::model_name(model, {Part::kHead}));
   for (const auto& [path, place] : models::part_places(model)) {
     const models::PlannedWeight* weight = plan.find(path + ".weight");
-    const bool is_router = place.part == Part::kRouter || place.part == Part::kSharedRouter;
-    if (weight == nullptr || weight->rule.is_vector() || is_router) continue;
+    if (weight == nullptr || weight->rule.is_vector()) continue;
     const bool is_embedding = place.part == Part::kEmbedding;
     if (is_embedding && model.is_tied) stages.back().insert(path);
     if (place.part != Part::kHead) {

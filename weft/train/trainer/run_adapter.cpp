@@ -59,7 +59,8 @@ class CheckpointAdapters : public models::AdapterSource {
  private:
   at::Tensor read_master(const std::string& name, const std::vector<int64_t>& sizes) const {
     // Once, before the first is used: whoever asks for their sizes alone has not read them.
-    if (!std::exchange(is_checked_, true)) reader_->check_files();
+    if (!is_checked_) reader_->check_files();
+    is_checked_ = true;
     const at::Tensor values = at::empty(sizes, at::TensorOptions(at::kFloat));
     reader_->read(
         "master", {name, sizes, std::nullopt, 0, {0, values.numel()}},
