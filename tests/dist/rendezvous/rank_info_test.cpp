@@ -182,7 +182,7 @@ TEST(RankInfo, RefusesWhatContradictsItself) {
   // On one host the numbers of all ranks say it.
   EXPECT_EQ(
       environment_refusal(with(without(kTorchrun, "LOCAL_WORLD_SIZE"), "MASTER_ADDR", "127.0.0.1")),
-      "");
+      "nothing was thrown");
   EXPECT_EQ(environment_refusal(without(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_RANK")),
             "dist.rank_info: OMPI_COMM_WORLD_LOCAL_SIZE is set without "
             "OMPI_COMM_WORLD_LOCAL_RANK; set both or neither");
