@@ -277,7 +277,7 @@ class IdleBackend : public c10d::Backend {
 };
 
 TEST(CheckedBackend, LeavesTheBackendsOfOtherDevices) {
-  const auto peers = std::make_shared<Peers>(std::vector<Peer>{{0}, {1}}, 0, nullptr);
+  const auto peers = std::make_shared<Peers>(std::vector<Peer>(2), 0, nullptr);
   const auto monitor = std::make_shared<GroupMonitor>("some", peers, std::vector<int>{0, 1},
                                                       std::chrono::milliseconds(1000));
   const RankInfo info;
