@@ -11,11 +11,11 @@
 namespace weft::cli {
 
 /// Behind each change of a setting that ranks are told.
-inline constexpr char kEndOfChange = \'\0\';
+inline constexpr char kEndOfChange = '\0';
 
-    /// A talk as rank 0 leads it: reads what is typed, obeys commands (/help), shows what became of an
-    /// answer. On a terminal Ctrl-C stops an answer, not the talk.
-    class Talk {
+/// A talk as rank 0 leads it: reads what is typed, obeys commands (/help), shows what became of an
+/// answer. On a terminal Ctrl-C stops an answer, not the talk.
+class Talk {
  public:
   /// All must outlive this. `answer` is what the commands set; `path` is the model's.
   Talk(generate::Chat& chat, generate::TextGenerator& generator, AnswerOptions& answer,
