@@ -90,7 +90,8 @@ std::vector<std::string> RunCheckpoints::load_from(const std::string& folder) {
                          identity->get<uint64_t>() == trainer_.data().identity();
     check<ConfigError>(is_same, folder,
                        ": was trained on other data than data.train has now; train "
-                       "on the same files with the same tokenizer, or begin a new run from it");
+                       "on the same files with the same tokenizer, or begin a new run from what "
+                       "weft convert makes of it");
     progress = {whole_number(json, "step", folder), whole_number(json, "samples", folder),
                 whole_number(json, "tokens", folder)};
     const std::string& run = trainer_.config().checkpoint.folder;
