@@ -85,8 +85,8 @@ TEST(HttpServer, RefusalsHaveTheFieldsOfEveryAnswer) {
   const std::string fields = "Id: mine\r\nFrom: POST/sayhttps://page";
   EXPECT_TRUE(has(post(std::string(1001, 'x'), named), fields));
   EXPECT_TRUE(has(post("zip", named + "Content-Encoding: gzip\r\n"), fields));
-  EXPECT_TRUE(has("POST /say HTTP/1.1\r\n" + named + "X: " + std::string(2000, 'x') + "\r\n\r\n",
-                  fields));
+  EXPECT_TRUE(
+      has("POST /say HTTP/1.1\r\n" + named + "X: " + std::string(2000, 'x') + "\r\n\r\n", fields));
   EXPECT_TRUE(has("GET /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "From: GET/a"));
 }
 

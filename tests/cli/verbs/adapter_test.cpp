@@ -138,6 +138,22 @@ TEST(AdapterFlag, TellsDamagedCheckpoints) {
   }
 }
 
+// SmolLM2's head is its embedding: a folder has no place for a head of its own.
+TEST(FuseVerb, RefusesAnAdapterOfOneUseOfASharedMatrix) {
+  const TempDir dir;
+  const std::string text = dir.write("text.txt", std::string(500, 'a'));
+  const std::string config =
+      dir.write("lora.toml", "train.steps = 1\nlora.rank = 2\nlora.targets = [\"lm_head\"]\n" +
+                                 common_lines(dir.at("run"), text));
+  expect_success(weft({"lora", config}));
+  const auto refusal = weft({"fuse", dir.at("run"), dir.at("out")});
+  EXPECT_EQ(refusal.status, 2);
+  EXPECT_TRUE(refusal.err.ends_with(
+      ": adapts the head alone of a model that has one matrix for embedding and head, expected "
+      "both or neither; leave the adapters beside the model (--adapter)\n"))
+      << refusal.err;
+}
+
 // From the configuration alone: no text is tokenized and no folder of a run is made.
 TEST(LoraVerb, RefusesExactTrainingBeforeItReadsData) {
   const TempDir dir;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@
 #include "weft/models/config/sources.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/convert/export_loaded.h"
+#include "weft/models/decoder/decoder_names.h"
 #include "weft/models/peft_folder.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/nn/parallel/parameter_info.h"
@@ -130,6 +132,26 @@ void export_peft(const std::string& checkpoint, const OutputOptions& output) {
   folder.commit();
 }
 
+namespace {
+
+// Embedding and head of one matrix stay one only if they have one adapter, or none.
+void check_tied_targets(const std::string& checkpoint, const models::ModelConfig& model,
+                        const std::vector<std::string>& targets) {
+  if (!model.is_tied) return;
+  const auto is_adapted = [&](models::Part part) {
+    return std::ranges::any_of(targets, [&](const std::string& target) {
+      return nn::is_lora_target(models::model_name(model, {part}), target);
+    });
+  };
+  const bool has_table = is_adapted(models::Part::kEmbedding);
+  core::check<core::ConfigError>(
+      has_table == is_adapted(models::Part::kHead), checkpoint, ": adapts the ",
+      has_table ? "embedding" : "head", " alone of a model that has one matrix for embedding and ",
+      "head, expected both or neither; leave the adapters beside the model (--adapter)");
+}
+
+}  // namespace
+
 void fuse_run(const std::string& checkpoint, const std::string& dtype,
               const OutputOptions& output) {
   train::CheckpointReader reader(checkpoint);
@@ -139,6 +161,9 @@ void fuse_run(const std::string& checkpoint, const std::string& dtype,
   const auto config = train::config_from_json(object_at(trainer, "config", checkpoint), checkpoint);
   check_new_folder(output, model_folder(),
                    {checkpoint, config.model.from, text_at(trainer, "tokenizer", checkpoint)});
+  check_tied_targets(checkpoint,
+                     models::config_from_json(object_at(trainer, "model", checkpoint), checkpoint),
+                     config.lora.targets);
   io::check_finite(*io::TensorFile::open(config.model.from));
   reader.check_files();
   const auto model = trained_model(reader, config, train::TrainedPart::kAdapters);
