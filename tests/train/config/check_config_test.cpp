@@ -197,9 +197,10 @@ TEST(CheckInputs, RefusesARunWithoutFolderOrData) {
             "ConfigError: data.train: no such file or folder: '/nowhere/a.txt'; correct the path");
   config.data.train = {dir.write("a.txt", "text")};
   EXPECT_EQ(error_text([&] { check_inputs(config); }), "no error");
+  const std::string table = dir.write("a.csv", "a,b");
   for (const bool is_eval : {true, false}) {
     TrainConfig other = config;
-    (is_eval ? other.data.eval : other.data.train) = {dir.write("a.csv", "a,b")};
+    (is_eval ? other.data.eval : other.data.train).assign({table});
     EXPECT_EQ(replaced(error_text([&] { check_inputs(other); }), dir.path(), "DIR"),
               core::join("ConfigError: data.", is_eval ? "eval" : "train",
                          ": 'DIR/a.csv': expected a name that ends in .txt, .text, .md, .jsonl or "
