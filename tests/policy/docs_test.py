@@ -16,7 +16,7 @@ READ = re.compile(r'(?:getenv|envname|from_env|env\.(?:text|text_or_empty|has|in
 NAMES = re.compile(r"read_numbers\([^;]*;", re.S)
 FILE = re.compile(r"`(?:[\w./]*/)?([\w-]+\.(?:h|cpp|cu|py|sh|toml|md|\*))`")
 # Names that are put together from flags and keys, of which the page has examples.
-FLAGS = {"WEFT_CTX_SIZE", "WEFT_TP", "WEFT_MODEL", "WEFT_DP", "WEFT_OPTIMIZER_LR", "WEFT_"}
+FLAGS = {"WEFT_CTX_SIZE", "WEFT_TP", "WEFT_MODEL", "WEFT_DP", "WEFT_OPTIMIZER_LR", "WEFT_PORT", "WEFT_"}
 ELSEWHERE = {"torch.h", "version.h", "NAME_fuzz.cpp"}  # not in the tree, or no file's name
 EXAMPLE = re.compile(r"build/examples/(\w+)")
 
