@@ -6,7 +6,7 @@ lengths and patterns, unions, and trees by $ref. Answers are drawn at --temp wit
 most tokens may end in the middle and is counted apart. Ends with 1 if an answer doesn't parse or satisfy its schema, or
 if a schema is refused.
 
-Usage: check_schemas.py build/weft [--model MODEL] [--schemas 200] [--seed 1] [--out FOLDER] [-- FLAG…]
+Usage: check_schemas.py [--model MODEL] [--schemas 200] [--seed 1] [--tokens 2000] [--out FOLDER] build/weft [-- FLAG…]
 Needs jsonschema (pip install jsonschema).
 """
 
