@@ -23,6 +23,16 @@ std::string checkpoint_bytes(const TempDir& dir, const std::string& name) {
   return folder ? core::read_text_file(*folder + "/rank-00000.safetensors", 1 << 30) : "";
 }
 
+// Both runs have these steps, with the same bits in their losses and last checkpoints.
+void expect_same_runs(const TempDir& dir, const std::string& one, const std::string& other,
+                      size_t steps) {
+  const auto expected = metrics_of(dir, one);
+  const auto got = metrics_of(dir, other);
+  ASSERT_EQ(got.size(), steps);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].loss, expected[i].loss) << i;
+  EXPECT_TRUE(checkpoint_bytes(dir, other) == checkpoint_bytes(dir, one));
+}
+
 // Killed in the middle and resumed: the same bits as without.
 TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
   const TempDir dir;
@@ -36,16 +46,12 @@ TEST(TrainVerb, ResumesBitForBitAfterAKillAndOnAnotherMesh) {
   }
   const auto resumed = train(joined({config, "--resume"}, mesh));
   ASSERT_EQ(resumed.status, 0) << resumed.err;
-  const auto expected = metrics_of(dir, "whole");
-  const auto got = metrics_of(dir, "cut");
-  ASSERT_EQ(got.size(), 12U);
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].loss, expected[i].loss) << i;
-  EXPECT_TRUE(checkpoint_bytes(dir, "cut") == checkpoint_bytes(dir, "whole"));
+  expect_same_runs(dir, "whole", "cut", 12);
 
   std::filesystem::remove_all(train::checkpoint_path(dir.path() + "/cut", 12));
   const auto other = train({config, "--resume", "--tp", "2"});
   ASSERT_EQ(other.status, 0) << other.err;
-  EXPECT_NEAR(metrics_of(dir, "cut").back().loss, expected.back().loss, 1e-4);
+  EXPECT_NEAR(metrics_of(dir, "cut").back().loss, metrics_of(dir, "whole").back().loss, 1e-4);
 }
 
 // What is dropped follows from the step: a resumed run drops the same.
@@ -57,11 +63,7 @@ TEST(TrainVerb, ResumesDropoutBitForBit) {
   ASSERT_EQ(train(joined({write_config(dir, "cut", more, 4)}, mesh)).status, 0);
   const auto resumed = train(joined({write_config(dir, "cut", more), "--resume"}, mesh));
   ASSERT_EQ(resumed.status, 0) << resumed.err;
-  const auto expected = metrics_of(dir, "whole");
-  const auto got = metrics_of(dir, "cut");
-  ASSERT_EQ(got.size(), 8U);
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].loss, expected[i].loss) << i;
-  EXPECT_TRUE(checkpoint_bytes(dir, "cut") == checkpoint_bytes(dir, "whole"));
+  expect_same_runs(dir, "whole", "cut", 8);
 }
 
 // The same of stages, whose checkpoint is one of the whole model, with the tied table once.
