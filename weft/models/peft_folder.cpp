@@ -18,7 +18,6 @@
 #include "weft/io/formats/write_safetensors.h"
 #include "weft/io/load_tensor.h"
 #include "weft/io/tensor_file.h"
-#include "weft/models/config/families.h"
 #include "weft/models/config/json_keys.h"
 #include "weft/models/decoder/decoder_names.h"
 #include "weft/models/decoder/weights/fused_rows.h"
@@ -239,15 +238,13 @@ std::unique_ptr<AdapterSource> open_peft_folder(const std::string& folder) {
 
 void check_peft_layers(const AdapterSource& adapters, const ModelConfig& config) {
   const auto places = part_places(config);
-  const bool is_stacked = has_stacked_experts(family_info(config));
   for (const AdapterLayer& layer : adapters.layers()) {
     const auto found = places.find(layer.place);
     if (found == places.end()) continue;
     const Part part = found->second.part;
     const bool is_embedding = part == Part::kEmbedding || part == Part::kInputEmbedding;
-    const bool is_whole =
-        fused_row(config, part) == nullptr && !(is_stacked && is_expert_part(part));
-    check<ConfigError>(!is_embedding && is_whole, adapters.path(), ": adapts ", quote(layer.place),
+    check<ConfigError>(!is_embedding && !is_joined_in_folders(config, part), adapters.path(),
+                       ": adapts ", quote(layer.place),
                        is_embedding ? ", an embedding, whose adapters peft has in another form"
                                     : ", which is a part of another layer in transformers",
                        "; weft fuse writes a model with them");

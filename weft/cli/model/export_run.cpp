@@ -78,6 +78,22 @@ void write_rest(const core::Json& trainer, const std::string& checkpoint, const 
                            text_at(trainer, "tokenizer", checkpoint), dtype, folder);
 }
 
+// Embedding and head of one matrix stay one only if they have one adapter, or none.
+void check_tied_targets(const std::string& checkpoint, const models::ModelConfig& model,
+                        const std::vector<std::string>& targets) {
+  if (!model.is_tied) return;
+  const auto is_adapted = [&](models::Part part) {
+    return std::ranges::any_of(targets, [&](const std::string& target) {
+      return nn::is_lora_target(models::model_name(model, {part}), target);
+    });
+  };
+  const bool has_table = is_adapted(models::Part::kEmbedding);
+  core::check<core::ConfigError>(
+      has_table == is_adapted(models::Part::kHead), checkpoint, ": adapts the ",
+      has_table ? "embedding" : "head", " alone of a model that has one matrix for embedding and ",
+      "head, expected both or neither; leave the adapters beside the model (--adapter)");
+}
+
 }  // namespace
 
 std::optional<std::string> find_checkpoint(const std::string& path) {
@@ -131,26 +147,6 @@ void export_peft(const std::string& checkpoint, const OutputOptions& output) {
   models::write_peft_folder(*run.adapters, config, folder.temporary_path());
   folder.commit();
 }
-
-namespace {
-
-// Embedding and head of one matrix stay one only if they have one adapter, or none.
-void check_tied_targets(const std::string& checkpoint, const models::ModelConfig& model,
-                        const std::vector<std::string>& targets) {
-  if (!model.is_tied) return;
-  const auto is_adapted = [&](models::Part part) {
-    return std::ranges::any_of(targets, [&](const std::string& target) {
-      return nn::is_lora_target(models::model_name(model, {part}), target);
-    });
-  };
-  const bool has_table = is_adapted(models::Part::kEmbedding);
-  core::check<core::ConfigError>(
-      has_table == is_adapted(models::Part::kHead), checkpoint, ": adapts the ",
-      has_table ? "embedding" : "head", " alone of a model that has one matrix for embedding and ",
-      "head, expected both or neither; leave the adapters beside the model (--adapter)");
-}
-
-}  // namespace
 
 void fuse_run(const std::string& checkpoint, const std::string& dtype,
               const OutputOptions& output) {

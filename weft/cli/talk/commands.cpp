@@ -32,6 +32,16 @@ std::string required_path(const std::string& command, const std::string& path) {
   return path;
 }
 
+// Draws that begin with a setting are others each time, as those that begin with a flag are.
+void choose_new_seed(const AnswerOptions& former, AnswerOptions& changed) {
+  generate::SamplerOptions& sampler = changed.text.generate.sampler;
+  const bool begins = former.text.generate.sampler.temperature == 0 && sampler.temperature > 0;
+  if (!begins || changed.is_seed_given || changed.is_seed_new) return;
+  sampler.seed = std::random_device()();
+  changed.is_seed_new = true;
+  note("seed ", sampler.seed);
+}
+
 }  // namespace
 
 struct Talk::Command {
@@ -61,20 +71,6 @@ std::vector<std::string> Talk::command_words() {
   for (const Command& command : commands()) words.push_back(command.name);
   return words;
 }
-
-namespace {
-
-// Draws that begin with a setting are others each time, as those that begin with a flag are.
-void choose_new_seed(const AnswerOptions& former, AnswerOptions& changed) {
-  generate::SamplerOptions& sampler = changed.text.generate.sampler;
-  const bool begins = former.text.generate.sampler.temperature == 0 && sampler.temperature > 0;
-  if (!begins || changed.is_seed_given || changed.is_seed_new) return;
-  sampler.seed = std::random_device()();
-  changed.is_seed_new = true;
-  note("seed ", sampler.seed);
-}
-
-}  // namespace
 
 Talk::Then Talk::obey(const std::string& line) {
   const size_t end = std::min(line.find(' '), line.size());

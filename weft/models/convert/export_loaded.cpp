@@ -122,10 +122,8 @@ void fuse_rows(const ModelConfig& config, std::map<std::string, at::Tensor>& wei
 }  // namespace
 
 bool has_parameters_alone(const ModelConfig& config) {
-  const bool is_stacked = has_stacked_experts(family_info(config));
   return std::ranges::none_of(weight_places(config), [&](const PartPlace& place) {
-    return fused_row(config, place.part) != nullptr || is_bare_part(place.part) ||
-           (is_stacked && is_expert_part(place.part));
+    return is_bare_part(place.part) || is_joined_in_folders(config, place.part);
   });
 }
 

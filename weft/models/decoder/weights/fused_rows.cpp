@@ -118,6 +118,11 @@ std::vector<RowGroups::Piece> RowGroups::pieces(const shard::Range& rows) const 
   return pieces;
 }
 
+bool is_joined_in_folders(const ModelConfig& config, Part part) {
+  const bool is_stacked = is_expert_part(part) && has_stacked_experts(family_info(config));
+  return is_stacked || fused_row(config, part) != nullptr;
+}
+
 RowGroups row_groups(const ModelConfig& config, const FusedRow& fused) {
   if (!fused.is_grouped) return {};
   const nn::DeltaHeads& heads = config.recurrent.heads;

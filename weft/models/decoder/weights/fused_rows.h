@@ -28,6 +28,8 @@ struct FusedRow {
 
 /// The tensor in which a family's files store a part together with others; null: it has its own.
 const FusedRow* fused_row(const ModelConfig& config, Part part);
+/// Whether a family's folders have a part within a tensor of several, fused or stacked.
+bool is_joined_in_folders(const ModelConfig& config, Part part);
 /// The tensor in which files may have a layer's experts of a part together with others, stacked;
 /// null: none has. GGUF's name may be empty.
 const FusedRow* fused_experts_row(const ModelConfig& config, Part part);
