@@ -125,32 +125,33 @@ TEST(Sampler, FiltersBeforeTheTemperature) {
             (std::set<int64_t>{1, 3}));
 }
 
-// A draw by the definition: all sorted, filtered one after the other.
+// A draw by the definition: all sorted, filtered one after the other, and of those that are left
+// the one with the largest sum of logit and Gumbel's number.
 int64_t draw_by_definition(const SamplerOptions& options, const std::vector<float>& logits,
-                           std::mt19937_64& random) {
+                           uint64_t index) {
   std::vector<std::pair<double, int64_t>> sorted;
   for (size_t id = 0; id < logits.size(); ++id) {
     sorted.emplace_back(-static_cast<double>(logits[id]), static_cast<int64_t>(id));
   }
   std::ranges::sort(sorted);
   if (options.top_k > 0) sorted.resize(static_cast<size_t>(options.top_k));
-  const auto weight = [&](size_t i, double temperature) {
-    return std::exp((sorted[0].first - sorted[i].first) / temperature);
+  const auto weight = [&](size_t i) -> double {
+    return std::exp(static_cast<float>(sorted[0].first - sorted[i].first));
   };
   double sum = 0, covered = 0;
-  for (size_t i = 0; i < sorted.size(); ++i) sum += weight(i, 1);
+  for (size_t i = 0; i < sorted.size(); ++i) sum += weight(i);
   size_t kept = 0;
   while (kept < sorted.size() &&
          (kept == 0 || options.top_p == 1 || covered < options.top_p * sum) &&
-         weight(kept, 1) >= options.min_p) {
-    covered += weight(kept++, 1);
+         weight(kept) >= options.min_p) {
+    covered += weight(kept++);
   }
-  sum = 0;
-  for (size_t i = 0; i < kept; ++i) sum += weight(i, options.temperature);
-  double left = static_cast<double>(random() >> 11) * 0x1.0p-53 * sum;
-  size_t i = 0;
-  while (i + 1 < kept && (left -= weight(i, options.temperature)) >= 0) ++i;
-  return sorted[i].second;
+  sorted.resize(kept);
+  const nn::GumbelDraw draw{options.seed, index, options.temperature};
+  return std::ranges::max_element(
+             sorted, {},
+             [&](const auto& each) { return nn::gumbel_sum(draw, each.second, -each.first); })
+      ->second;
 }
 
 TEST(Sampler, DrawsFromALargeVocabularyAsIfAllWereSorted) {
@@ -161,15 +162,33 @@ TEST(Sampler, DrawsFromALargeVocabularyAsIfAllWereSorted) {
   for (const SamplerOptions& options :
        {SamplerOptions{.temperature = 0.7},
         {.temperature = 1, .top_p = 0.9},
+        {.temperature = 1, .top_p = 0.02, .seed = 8},
         {.temperature = 2, .min_p = 0.05},
         {.temperature = 1, .top_k = 100, .top_p = 0.5},
         {.temperature = 3, .top_k = 4999, .top_p = 0.999, .min_p = 0.001}}) {
     Sampler sampler(options);
-    std::mt19937_64 same(options.seed);
-    for (int i = 0; i < 100; ++i) {
-      EXPECT_EQ(sampler.sample(logits), draw_by_definition(options, logits, same));
+    for (uint64_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(sampler.sample(logits), draw_by_definition(options, logits, i));
     }
   }
+}
+
+TEST(Sampler, TakesWhatRanksHaveDrawnWhereAnyTokenMayCome) {
+  std::mt19937_64 random(2);
+  std::vector<float> logits(900);
+  const SamplerOptions options{.temperature = 0.9, .seed = 6};
+  Sampler whole(options), cut(options);
+  for (int i = 0; i < 50; ++i) {
+    for (float& logit : logits) logit = static_cast<float>(random() % 4000) / 500;
+    const auto drawn = nn::largest_gumbel_sum(*cut.next_draw(), logits, 0);
+    EXPECT_EQ(cut.take_drawn(drawn), whole.sample(logits));
+  }
+  EXPECT_FALSE(Sampler({}).next_draw());
+  EXPECT_FALSE(Sampler({.temperature = 1, .top_k = 3}).next_draw());
+  EXPECT_FALSE(Sampler({.temperature = 1, .top_p = 0.9}).next_draw());
+  EXPECT_FALSE(Sampler({.temperature = 1, .min_p = 0.1}).next_draw());
+  EXPECT_FALSE(Sampler({.temperature = 1, .presence_penalty = 1}).next_draw());
+  EXPECT_EQ(error_text([&] { cut.take_drawn({kNan, 3}); }), kNotFinite);
 }
 
 TEST(Sampler, NeverDrawsWhatIsRuledOut) {

@@ -21,8 +21,10 @@ std::vector<Client> drawing_clients() {
   for (int64_t i = 0; i < 6; ++i) {
     Client client{request_of(12 + i, 10 * i, 40, i == 0 ? 0 : 0.9), 0, -1};
     generate::SamplerOptions& sampler = client.request.options.generate.sampler;
+    // The second and the fifth draw from all tokens.
     sampler.top_k = i == 0 ? 0 : 40 * i;
     sampler.top_p = i % 2 == 0 ? 1 : 0.9;
+    if (i % 3 == 1) sampler = {.temperature = sampler.temperature, .seed = sampler.seed};
     if (i % 3 == 0) {
       sampler.repeat_penalty = 1.2;
       sampler.frequency_penalty = 0.5;

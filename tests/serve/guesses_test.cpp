@@ -47,13 +47,13 @@ TEST(ReadsEach, TakesSeveralTokensOfASequence) {
   }
 }
 
-// Some answers repeat their prompts, so that guesses are right; some have draws, penalties, or
-// probabilities that all logits are needed for.
+// Some answers repeat their prompts, so that guesses are right; some have draws, of the likeliest
+// or of all tokens, penalties, or probabilities that all logits are needed for.
 std::vector<Client> clients_that_repeat() {
   std::vector<Client> clients;
   for (int64_t i = 0; i < 6; ++i) {
     Client client;
-    client.request = request_of(3, i, i == 3 ? 5 : 40, i == 1 ? 0.4 : 0);
+    client.request = request_of(3, i, i == 3 ? 5 : 40, i == 1 || i == 5 ? 0.4 : 0);
     for (int64_t k = 0; k < 60; ++k) client.request.prompt.push_back(500 + (k + i) % 6);
     auto& sampler = client.request.options.generate.sampler;
     if (i == 1) sampler.top_k = 20;

@@ -1,9 +1,11 @@
 #include "weft/generate/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "weft/core/error.h"
@@ -23,20 +25,18 @@ int64_t likeliest_token(const nn::Largest& logit) {
   return logit.place;
 }
 
-Sampler::Sampler(const SamplerOptions& options)
-    : options_(options), penalties_(options), random_(options.seed) {
+Sampler::Sampler(const SamplerOptions& options) : options_(options), penalties_(options) {
   check_sampler(options);
   if (options.grammar != nullptr) matcher_.emplace(options.grammar);
 }
 
-// Candidates from the likeliest on, sorted as far as they are looked at: a draw ends among the
-// first of a large vocabulary.
+// Tokens that may come, from the likeliest on as far as they are sorted.
 class Sampler::Candidates {
  public:
   explicit Candidates(std::span<const float> logits) {
     all_.reserve(logits.size());
     for (size_t id = 0; id < logits.size(); ++id) {
-      if (std::isfinite(logits[id])) all_.push_back({static_cast<int64_t>(id), logits[id]});
+      if (std::isfinite(logits[id])) all_.push_back({logits[id], static_cast<int64_t>(id)});
     }
   }
 
@@ -44,42 +44,63 @@ class Sampler::Candidates {
   Candidates(std::span<const nn::Largest> likeliest, const Penalties& penalties) {
     for (const nn::Largest& each : likeliest) {
       const float logit = penalties.changed(each.place, static_cast<float>(each.value));
-      if (std::isfinite(logit)) all_.push_back({each.place, logit});
+      if (std::isfinite(logit)) all_.push_back({logit, each.place});
     }
   }
 
-  size_t size() const { return all_.size(); }
-  // Those left, in no order.
-  std::span<const Candidate> any_order() const { return all_; }
-  const Candidate& at(size_t place) {
-    while (place >= sorted_) sort_more();
-    return all_[place];
+  bool is_empty() const { return all_.empty(); }
+  std::span<const nn::Largest> all() const { return all_; }
+  nn::Largest likeliest() const { return *std::ranges::min_element(all_, is_likelier); }
+
+  // Sorts those that it keeps, so that what is summed over them has one order.
+  void keep_likeliest(size_t count) {
+    const auto end = all_.begin() + static_cast<std::ptrdiff_t>(std::min(count, all_.size()));
+    std::ranges::partial_sort(all_, end, is_likelier);
+    all_.erase(end, all_.end());
   }
-  // Drops all but the `count` likeliest, which are sorted: what is summed over them has one order.
-  void keep(size_t count) {
-    count = std::min(count, all_.size());
-    if (count > 0) at(count - 1);
-    all_.resize(count);
-    sorted_ = std::min(sorted_, count);
+  // Of the likeliest the fewest that have this share of all weights, or more. Weights are summed by
+  // ranges of logits, so that only those of the range where the share is reached are sorted.
+  void keep_share(double share) {
+    const double best = likeliest().value;
+    const auto range_of = [&](const nn::Largest& each) {
+      return static_cast<size_t>(std::min((best - each.value) * 64.0, kRanges - 1.0));
+    };
+    std::array<double, kRanges> sums = {};
+    for (const nn::Largest& each : all_) sums[range_of(each)] += weight_of(each, best);
+    const double enough = share * std::accumulate(sums.begin(), sums.end(), 0.0);
+    double covered = 0.0;
+    size_t last = 0;
+    while (last + 1 < kRanges && covered + sums[last] < enough) covered += sums[last++];
+    drop_if([&](const nn::Largest& each) { return range_of(each) > last; });
+    const auto begin = std::partition(
+        all_.begin(), all_.end(), [&](const nn::Largest& each) { return range_of(each) < last; });
+    std::sort(begin, all_.end(), is_likelier);
+    const auto end = std::find_if(begin, all_.end(), [&](const nn::Largest& each) {
+      if (covered >= enough && &each != all_.data()) return true;
+      covered += weight_of(each, best);
+      return false;
+    });
+    all_.erase(end, all_.end());
+  }
+  void keep_as_likely(double share_of_best) {
+    const double best = likeliest().value;
+    drop_if([&](const nn::Largest& each) { return weight_of(each, best) < share_of_best; });
   }
 
  private:
-  // Twice as many as before, so that all of them cost little more than sorting them at once.
-  void sort_more() {
-    constexpr size_t kLeast = 64;
-    const size_t more = std::min(std::max(sorted_, kLeast), all_.size() - sorted_);
-    const auto is_likelier = [](const Candidate& a, const Candidate& b) {
-      return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-    };
-    const auto from = all_.begin() + static_cast<std::ptrdiff_t>(sorted_);
-    const auto to = from + static_cast<std::ptrdiff_t>(more);
-    std::nth_element(from, to - 1, all_.end(), is_likelier);
-    std::sort(from, to, is_likelier);
-    sorted_ += more;
+  static constexpr size_t kRanges = 2048;
+  static double weight_of(const nn::Largest& each, double best) {
+    return std::exp(static_cast<float>(each.value - best));
+  }
+  template <typename Is>
+  void drop_if(const Is& is) {
+    std::erase_if(all_, is);
+  }
+  static bool is_likelier(const nn::Largest& a, const nn::Largest& b) {
+    return a.value != b.value ? a.value > b.value : a.place < b.place;
   }
 
-  std::vector<Candidate> all_;
-  size_t sorted_ = 0;
+  std::vector<nn::Largest> all_;
 };
 
 int64_t Sampler::sample(std::span<const float> logits) {
@@ -108,11 +129,20 @@ int64_t Sampler::sample_likeliest(std::span<const nn::Largest> likeliest) {
   const int64_t first = likeliest_token(likeliest.front());
   if (!needs_logits()) return first;
   Candidates candidates(likeliest, penalties_);
-  check<core::FormatError>(candidates.size() > 0, kNotFinite);
-  const double best = candidates.at(0).logit;
-  const int64_t token = is_greedy() ? candidates.at(0).id : draw_from(candidates, best);
+  check<core::FormatError>(!candidates.is_empty(), kNotFinite);
+  const int64_t token = is_greedy() ? candidates.likeliest().place : draw_from(candidates);
   penalties_.add(token);
   return token;
+}
+
+std::optional<nn::GumbelDraw> Sampler::next_draw() const {
+  if (is_greedy() || changes_logits() || !keeps_all()) return std::nullopt;
+  return draw();
+}
+
+int64_t Sampler::take_drawn(const nn::Largest& drawn) {
+  ++num_draws_;
+  return likeliest_token(drawn);
 }
 
 void Sampler::mask(std::span<float> logits) {
@@ -133,50 +163,42 @@ void Sampler::mask(std::span<float> logits) {
 }
 
 int64_t Sampler::draw_from(std::span<const float> logits) {
-  const nn::Largest best = nn::largest(logits);
-  const int64_t likeliest = likeliest_token(best);
-  if (is_greedy()) return likeliest;
+  if (is_greedy()) return likeliest_token(nn::largest(logits));
+  if (keeps_all()) return take_drawn(nn::largest_gumbel_sum(draw(), logits, 0));
+  likeliest_token(nn::largest(logits));
   Candidates candidates(logits);
-  return draw_from(candidates, best.value);
+  return draw_from(candidates);
 }
 
-int64_t Sampler::draw_from(Candidates& candidates, double best) {
-  if (options_.top_k > 0) candidates.keep(static_cast<size_t>(options_.top_k));
-  keep_likely(candidates, best);
-  return draw(candidates, best);
+bool Sampler::keeps_all() const {
+  return options_.top_k == 0 && options_.top_p >= 1.0 && options_.min_p <= 0.0;
 }
 
-// What top_p and min_p leave.
-void Sampler::keep_likely(Candidates& candidates, double best) const {
-  if (options_.top_p >= 1.0 && options_.min_p <= 0.0) return;
-  const auto weight_of = [&](const Candidate& each) { return std::exp(each.logit - best); };
-  double sum = 0.0, covered = 0.0;
-  for (const Candidate& each : candidates.any_order()) sum += weight_of(each);
-  const double enough =
-      options_.top_p < 1.0 ? options_.top_p * sum : std::numeric_limits<double>::infinity();
-  size_t kept = 0;
-  for (; kept < candidates.size(); ++kept) {
-    const double weight = weight_of(candidates.at(kept));
-    if (kept > 0 && (covered >= enough || weight < options_.min_p)) break;
-    covered += weight;
+int64_t Sampler::draw_from(Candidates& candidates) {
+  if (options_.top_k > 0) candidates.keep_likeliest(static_cast<size_t>(options_.top_k));
+  if (options_.top_p < 1.0) candidates.keep_share(options_.top_p);
+  if (options_.min_p > 0.0) candidates.keep_as_likely(options_.min_p);
+  return take_drawn(drawn_from(candidates.all()));
+}
+
+// Of many all together, as if others were ruled out.
+nn::Largest Sampler::drawn_from(std::span<const nn::Largest> candidates) {
+  constexpr size_t kFew = 1000;
+  if (candidates.size() > kFew) {
+    const int64_t last = std::ranges::max(candidates, {}, &nn::Largest::place).place;
+    changed_.assign(static_cast<size_t>(last) + 1, -std::numeric_limits<float>::infinity());
+    for (const nn::Largest& each : candidates) {
+      changed_[static_cast<size_t>(each.place)] = static_cast<float>(each.value);
+    }
+    return nn::largest_gumbel_sum(draw(), changed_, 0);
   }
-  candidates.keep(kept);
-}
-
-int64_t Sampler::draw(Candidates& candidates, double best) {
-  const auto weight_of = [&](const Candidate& each) {
-    return std::exp((each.logit - best) / options_.temperature);
-  };
-  double sum = 0.0;
-  for (const Candidate& each : candidates.any_order()) sum += weight_of(each);
-  // The library's distributions differ between machines; 53 random bits are the same everywhere.
-  double left = static_cast<double>(random_() >> 11) * 0x1.0p-53 * sum;
-  size_t place = 0;
-  for (; place + 1 < candidates.size(); ++place) {
-    left -= weight_of(candidates.at(place));
-    if (left < 0) break;
+  nn::Largest best;
+  for (const nn::Largest& each : candidates) {
+    const double sum = nn::gumbel_sum(draw(), each.place, each.value);
+    const bool is_first = sum == best.value && each.place < best.place;
+    if (sum > best.value || is_first) best = {sum, each.place};
   }
-  return candidates.at(place).id;
+  return best;
 }
 
 }  // namespace weft::generate

@@ -2,21 +2,22 @@
 
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <span>
 #include <vector>
 
 #include "weft/generate/options.h"
 #include "weft/generate/penalties.h"
-#include "weft/nn/layers/largest.h"
+#include "weft/nn/logits/gumbel.h"
+#include "weft/nn/logits/largest.h"
 
 namespace weft::generate {
 
 /// The token of the largest logit. Throws ConfigError unless that is finite.
 int64_t likeliest_token(const nn::Largest& logit);
 
-/// Draws the tokens of one text after the other. The same options, prompt, logits and number of
-/// draws give the same token on every machine.
+/// Draws the tokens of one text after the other: of those that filters leave the one with the
+/// largest nn::gumbel_sum. The same options, prompt, logits and number of draws give the same token
+/// on every machine.
 class Sampler {
  public:
   /// Throws ConfigError as check_sampler does.
@@ -35,29 +36,33 @@ class Sampler {
   /// The token that sample draws from the whole vocabulary's logits, of which these are the
   /// likeliest num_likeliest() or more, as nn::largest gives them. Throws as it does.
   int64_t sample_likeliest(std::span<const nn::Largest> likeliest);
+  /// The next draw where it takes any token by its own logit; none where something changes logits
+  /// or leaves tokens out, or the likeliest one is taken.
+  std::optional<nn::GumbelDraw> next_draw() const;
+  /// The token that sample draws from the whole vocabulary's logits, which next_draw's
+  /// nn::largest_gumbel_sum is. Throws as it does.
+  int64_t take_drawn(const nn::Largest& drawn);
   /// False where the likeliest token is all it takes, so that a model need not give logits.
   bool needs_logits() const { return !is_greedy() || changes_logits(); }
 
  private:
-  struct Candidate {
-    int64_t id;
-    double logit;
-  };
   class Candidates;
   bool is_greedy() const { return options_.temperature == 0; }
   bool changes_logits() const { return matcher_ || !penalties_.is_empty(); }
   void mask(std::span<float> logits);
   int64_t draw_from(std::span<const float> logits);
-  int64_t draw_from(Candidates& candidates, double best);
-  void keep_likely(Candidates& candidates, double best) const;
-  int64_t draw(Candidates& candidates, double best);
+  bool keeps_all() const;
+  nn::GumbelDraw draw() const { return {options_.seed, num_draws_, options_.temperature}; }
+  int64_t draw_from(Candidates& candidates);
+  nn::Largest drawn_from(std::span<const nn::Largest> candidates);
 
   SamplerOptions options_;
   Penalties penalties_;
   std::optional<grammar::Matcher> matcher_;
-  /// Logits as grammar and penalties leave them.
+  /// Logits as grammar, penalties and filters leave them.
   std::vector<float> changed_;
-  std::mt19937_64 random_;
+  /// So far.
+  uint64_t num_draws_ = 0;
 };
 
 }  // namespace weft::generate

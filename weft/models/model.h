@@ -5,13 +5,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "weft/dist/group.h"
 #include "weft/models/config/config.h"
 #include "weft/nn/attention/kv_cache.h"
-#include "weft/nn/layers/largest.h"
+#include "weft/nn/logits/gumbel.h"
+#include "weft/nn/logits/largest.h"
 #include "weft/shard/sum_order.h"
 
 namespace weft::models {
@@ -77,6 +79,11 @@ class CausalLM : public torch::nn::Module {
   /// nn::largest gives them: B * T lists, equal on all ranks. Moves two numbers for each, where
   /// logits move all.
   virtual std::vector<nn::Largest> likeliest(const at::Tensor& x_BTD, int64_t count) = 0;
+  /// The token that each of `draws` takes after each of x_BTD, hidden states, and the sum by which
+  /// it was drawn, as nn::largest_gumbel_sum gives them: B * T of them, as many as draws, equal on
+  /// all ranks. Moves two numbers for each.
+  virtual std::vector<nn::Largest> drawn(const at::Tensor& x_BTD,
+                                         std::span<const nn::GumbelDraw> draws) = 0;
   /// The loss of the tokens that follow x_BTD, hidden states: -ln p of targets_BT (int64, equal on
   /// all ranks), float32 [B, T] on every rank; 0 for the target -100, which counts for nothing. No
   /// rank makes logits outside of its vocabulary's part.

@@ -121,7 +121,7 @@ TEST(VocabParallelEmbedding, TrainsItsAdapterLikeTheWhole) {
 }
 
 // Few values, so that several are alike.
-TEST(VocabParallelHead, FindsTheLikeliestWithoutTheWhole) {
+TEST(VocabParallelHead, FindsTheLikeliestAndTheDrawnWithoutTheWhole) {
   on_ranks([](const Group& group) {
     at::Tensor whole_BTV = seeded({3, 5, kVocab}, 1).mul(2).round();
     whole_BTV.select(0, 2).select(0, 4).fill_(-INFINITY);
@@ -148,9 +148,20 @@ TEST(VocabParallelHead, FindsTheLikeliestWithoutTheWhole) {
       if (std::isinf(each.value)) continue;
       EXPECT_EQ(each.place, places[i / kCount][i % kCount].item<int64_t>()) << i;
     }
+    std::vector<GumbelDraw> draws;
+    for (uint64_t row = 0; row < 15; ++row) draws.push_back({row / 4, row, 0.5 + row / 10.0});
+    const auto drawn = head->drawn(piece(whole_BTV, -1, group), draws);
+    const at::Tensor floats_BTV = whole_BTV.to(at::kFloat);
+    for (size_t row = 0; row < 15; ++row) {
+      const std::span logits(floats_BTV.const_data_ptr<float>() + row * kVocab, kVocab);
+      const Largest alone = largest_gumbel_sum(draws[row], logits, 0);
+      EXPECT_EQ(drawn[row].place, alone.place) << row;
+      EXPECT_EQ(drawn[row].value, alone.value) << row;
+    }
     whole_BTV[1][1][kVocab - 2] = NAN;
     EXPECT_TRUE(std::isnan(head->likeliest(piece(whole_BTV, -1, group), 4)[6 * 4].value));
     EXPECT_TRUE(std::isnan(head->likeliest(piece(whole_BTV, -1, group))[6].value));
+    EXPECT_TRUE(std::isnan(head->drawn(piece(whole_BTV, -1, group), draws)[6].value));
   });
 }
 

@@ -18,6 +18,7 @@
 #include "weft/models/decoder/inputs/layer_inputs.h"
 #include "weft/models/decoder/layer_parts.h"
 #include "weft/models/decoder/position_angles.h"
+#include "weft/models/decoder/stream_needs.h"
 #include "weft/models/passes/fused_attention.h"
 #include "weft/models/passes/pass_choice.h"
 #include "weft/models/passes/paused_pass.h"
@@ -196,6 +197,14 @@ class Decoder : public CausalLM, public ReadsEach, public ReadsByLayers, public 
     return head_->likeliest(logits_BTv, count);
   }
 
+  std::vector<nn::Largest> drawn(const at::Tensor& x_BTD,
+                                 std::span<const nn::GumbelDraw> draws) override {
+    check_has(stage_.is_last, "head");
+    const at::Tensor logits_BTv = head(x_BTD);
+    const core::Profiled profiled("draw, broadcast");
+    return head_->drawn(logits_BTv, draws);
+  }
+
   at::Tensor token_losses(const at::Tensor& x_BTD, const at::Tensor& targets_BT) override {
     return losses(x_BTD, targets_BT, nn::Reduction::kNone);
   }
@@ -215,16 +224,17 @@ class Decoder : public CausalLM, public ReadsEach, public ReadsByLayers, public 
     core::check<core::ConfigError>(options.dropout >= 0 && options.dropout < 1,
                                    "models.CausalLM: dropout ", options.dropout,
                                    ", expected 0 or more, below 1");
-    const char* const whole = needs_whole_stream();
+    const char* const whole = needs_whole_stream(config_);
     core::check<core::ConfigError>(!options.sequence_parallel || whole == nullptr,
                                    "models.CausalLM: sequence parallelism: ", config_.family,
                                    " with ", whole == nullptr ? "" : whole,
                                    ", expected a model without");
     const bool is_checkpointed =
         std::ranges::find(options.checkpointed, true) != options.checkpointed.end();
-    core::check<core::ConfigError>(!is_checkpointed || !has_more_than_stream(),
+    core::check<core::ConfigError>(!is_checkpointed || !has_more_than_stream(config_),
                                    "models.CausalLM: activation checkpointing: ", config_.family,
-                                   " with ", has_more_than_stream() ? needs_whole_stream() : "",
+                                   " with ",
+                                   has_more_than_stream(config_) ? needs_whole_stream(config_) : "",
                                    ", expected a model without");
     training_ = options;
     passes_->modules().set_checkpointing(options.checkpointed);
@@ -271,24 +281,12 @@ class Decoder : public CausalLM, public ReadsEach, public ReadsByLayers, public 
                                    config_.num_layers, " has none");
   }
 
-  // Layers get more than what the layer before them gives.
-  bool has_more_than_stream() const {
-    return config_.layer_inputs.is_used() || config_.reusing.count > 0;
-  }
-
-  // What of the model needs the residual stream whole; null: nothing.
-  const char* needs_whole_stream() const {
-    if (config_.layer_inputs.is_used()) return "inputs of each layer";
-    if (config_.reusing.count > 0) return "keys and values of other layers";
-    if (config_.latent.is_used()) return "latent attention";
-    return config_.experts.num_experts > 0 ? "experts" : nullptr;
-  }
-
   void check_stage() const {
     const bool is_whole = stage_.is_first && stage_.is_last;
-    core::check<core::ConfigError>(is_whole || !has_more_than_stream(),
+    core::check<core::ConfigError>(is_whole || !has_more_than_stream(config_),
                                    "models.CausalLM: stages of a pipeline: ", config_.family,
-                                   " with ", has_more_than_stream() ? needs_whole_stream() : "",
+                                   " with ",
+                                   has_more_than_stream(config_) ? needs_whole_stream(config_) : "",
                                    ", expected a model without");
   }
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <ostream>
 #include <utility>
 
@@ -61,6 +62,25 @@ std::shared_ptr<LinearLike> new_table(int64_t vocab_size, int64_t embedding_dim,
       initial_rows(vocab_size, embedding_dim, rows_of(vocab_size, group), group,
                    checked_options(options, vocab_size)),
       at::Tensor(), true);
+}
+
+std::span<Largest> list_of(std::vector<Largest>& lists, int64_t index, int64_t count) {
+  return std::span(lists).subspan(static_cast<size_t>(index * count), static_cast<size_t>(count));
+}
+
+// Lists of `count` for all rows, in parallel: take(logits, to, row) makes one.
+template <typename Take>
+void for_each_row(const at::Tensor& logits_BTv, int64_t count, std::vector<Largest>& lists,
+                  const Take& take) {
+  const at::Tensor own = logits_BTv.detach().to(at::kFloat).contiguous();
+  const int64_t v = own.size(-1), rows = own.numel() / v;
+  lists.resize(static_cast<size_t>(rows * count));
+  at::parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const logits = own.const_data_ptr<float>() + row * v;
+      take(std::span(logits, static_cast<size_t>(v)), list_of(lists, row, count), row);
+    }
+  });
 }
 
 }  // namespace
@@ -183,45 +203,54 @@ at::Tensor VocabParallelHeadImpl::forward(const at::Tensor& x_BTD) {
 }
 
 std::vector<Largest> VocabParallelHeadImpl::likeliest(const at::Tensor& logits_BTv, int64_t count) {
-  const at::Tensor own = logits_BTv.detach().to(at::kFloat).contiguous();
-  const int64_t v = own.size(-1), rows = own.numel() / v, n = group().size();
-  std::vector<Largest> best(static_cast<size_t>(rows * count));
-  const auto list_of = [count](std::vector<Largest>& lists, int64_t index) {
-    return std::span(lists).subspan(static_cast<size_t>(index * count), static_cast<size_t>(count));
-  };
-  at::parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const auto here = list_of(best, row);
-      const std::span<const float> numbers(own.const_data_ptr<float>() + row * v,
-                                           static_cast<size_t>(v));
-      if (count == 1) {
-        here.front() = largest(numbers);
-      } else {
-        largest(numbers, here);
-      }
-      for (Largest& each : here) each.place += vocab().start;
+  std::vector<Largest> own;
+  for_each_row(logits_BTv, count, own, [&](std::span<const float> logits, auto to, int64_t) {
+    if (count == 1) {
+      to.front() = largest(logits);
+    } else {
+      largest(logits, to);
     }
+    for (Largest& each : to) each.place += vocab().start;
   });
-  if (n == 1) return best;
-  std::vector<Largest> all(static_cast<size_t>(n * rows * count));
+  return join(std::move(own), count);
+}
+
+std::vector<Largest> VocabParallelHeadImpl::drawn(const at::Tensor& logits_BTv,
+                                                  std::span<const GumbelDraw> draws) {
+  const int64_t rows = logits_BTv.numel() / logits_BTv.size(-1);
+  check<core::InternalError>(rows == std::ssize(draws), "nn.VocabParallelHead: ", draws.size(),
+                             " draws, expected one for each of ", rows, " rows");
+  std::vector<Largest> own;
+  for_each_row(logits_BTv, 1, own, [&](std::span<const float> logits, auto to, int64_t row) {
+    to.front() = largest_gumbel_sum(draws[static_cast<size_t>(row)], logits, vocab().start);
+    to.front().place += vocab().start;
+  });
+  return join(std::move(own), 1);
+}
+
+// Of the ranks' own lists, each of `count`, the largest of all, on every rank.
+std::vector<Largest> VocabParallelHeadImpl::join(std::vector<Largest> own, int64_t count) {
+  const int64_t n = group().size(), rows = std::ssize(own) / count;
+  if (n == 1) return own;
+  std::vector<Largest> all(own.size() * static_cast<size_t>(n));
   const auto bytes = [](std::vector<Largest>& numbers) {
     const auto size = static_cast<int64_t>(numbers.size() * sizeof(Largest));
     return at::from_blob(numbers.data(), {size}, at::kByte);
   };
   at::Tensor whole = bytes(all);
-  group().all_gather_into(whole, bytes(best));
+  group().all_gather_into(whole, bytes(own));
   std::vector<Largest> of_ranks(static_cast<size_t>(n * count));
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t r = 0; r < n; ++r) {
-      std::ranges::copy(list_of(all, r * rows + row), list_of(of_ranks, r).begin());
+      std::ranges::copy(list_of(all, r * rows + row, count), list_of(of_ranks, r, count).begin());
     }
     if (count == 1) {
-      best[static_cast<size_t>(row)] = largest(of_ranks);
+      own[static_cast<size_t>(row)] = largest(of_ranks);
     } else {
-      largest(of_ranks, list_of(best, row));
+      largest(of_ranks, list_of(own, row, count));
     }
   }
-  return best;
+  return own;
 }
 
 at::Tensor VocabParallelHeadImpl::gather(const at::Tensor& logits_BTv) {

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "weft/dist/group.h"
-#include "weft/nn/layers/largest.h"
 #include "weft/nn/linear/fused_linear.h"
 #include "weft/nn/linear/linear_like.h"
+#include "weft/nn/logits/gumbel.h"
+#include "weft/nn/logits/largest.h"
 #include "weft/nn/parallel/init.h"
 #include "weft/shard/split.h"
 
@@ -104,6 +105,13 @@ class VocabParallelHeadImpl : public Cloned<VocabParallelHeadImpl, VocabParallel
   /// their places in the vocabulary, on every rank: B * T lists of them. No more travels. Records
   /// no gradients. Collective.
   std::vector<Largest> likeliest(const at::Tensor& logits_BTv, int64_t count = 1);
+  /// Of each row of the ranks' logits_BTv the token that its draw takes, and its sum, as
+  /// nn::largest_gumbel_sum gives them for the whole vocabulary, on every rank: B * T of them, as
+  /// many as `draws`, which are equal on all ranks. Records no gradients. Collective.
+  std::vector<Largest> drawn(const at::Tensor& logits_BTv, std::span<const GumbelDraw> draws);
+
+ private:
+  std::vector<Largest> join(std::vector<Largest> own, int64_t count);
 };
 TORCH_MODULE(VocabParallelHead);
 

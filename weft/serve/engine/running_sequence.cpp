@@ -69,10 +69,10 @@ void RunningSequence::skip_piece() {
 Wanted RunningSequence::wanted() const {
   if (request_.pooling == Pooling::kLast) return Wanted::kHidden;
   if (request_.pooling == Pooling::kMean) return Wanted::kHiddenSum;
+  if (request_.options.generate.num_logprobs >= 0) return Wanted::kLogits;
+  if (sampler_.next_draw()) return Wanted::kDrawn;
   const int64_t likeliest = sampler_.num_likeliest();
-  const bool needs_logits = likeliest == 0 || likeliest > kMostLikeliest;
-  return needs_logits || request_.options.generate.num_logprobs >= 0 ? Wanted::kLogits
-                                                                     : Wanted::kLikeliest;
+  return likeliest == 0 || likeliest > kMostLikeliest ? Wanted::kLogits : Wanted::kLikeliest;
 }
 
 StepPart RunningSequence::next_part(int64_t slot, int64_t most_at_once) const {
@@ -106,6 +106,7 @@ void RunningSequence::add_guesses(int64_t limit, int64_t context, StepPart& part
 
 void RunningSequence::want(StepPart& part) const {
   part.wanted = wanted();
+  if (part.wanted == Wanted::kDrawn) part.draw = *sampler_.next_draw();
   if (part.wanted != Wanted::kLikeliest) return;
   part.num_likeliest = sampler_.num_likeliest();
   // For a token that is drawn the sampler counts up to two more that penalties change.
@@ -115,6 +116,7 @@ void RunningSequence::want(StepPart& part) const {
 // Throws ConfigError if the logits are none.
 int64_t RunningSequence::draw(Wanted wanted, const PartScores& scores, SequenceEvent& event) {
   if (wanted == Wanted::kLikeliest) return sampler_.sample_likeliest(scores.likeliest);
+  if (wanted == Wanted::kDrawn) return sampler_.take_drawn(scores.drawn.front());
   const int64_t token = sampler_.sample(scores.logits);
   if (request_.options.generate.num_logprobs >= 0) {
     event.token =

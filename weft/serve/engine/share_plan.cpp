@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 namespace weft::serve {
@@ -10,7 +12,7 @@ namespace {
 
 // Numbers that come before a plan's copies and parts, and before a part's tokens.
 constexpr int64_t kPlanHead = 6;
-constexpr int64_t kPartHead = 9;
+constexpr int64_t kPartHead = 12;
 constexpr int64_t kCopyNumbers = 3;
 
 void append(std::vector<int64_t>& numbers, const std::vector<PageCopy>& copies) {
@@ -29,9 +31,11 @@ std::vector<int64_t> encode(const StepPlan& plan) {
                                   std::ssize(plan.freed)};
   append(numbers, plan.loads);
   for (const StepPart& part : plan.parts) {
-    numbers.insert(numbers.end(), {part.slot, part.start, static_cast<int64_t>(part.wanted),
-                                   part.adapter, part.num_likeliest, part.num_guessed,
-                                   part.first_layer, part.num_layers, std::ssize(part.tokens)});
+    numbers.insert(numbers.end(),
+                   {part.slot, part.start, static_cast<int64_t>(part.wanted), part.adapter,
+                    part.num_likeliest, part.num_guessed, part.first_layer, part.num_layers,
+                    std::bit_cast<int64_t>(part.draw.seed), std::bit_cast<int64_t>(part.draw.index),
+                    std::bit_cast<int64_t>(part.draw.temperature), std::ssize(part.tokens)});
     numbers.insert(numbers.end(), part.tokens.begin(), part.tokens.end());
   }
   append(numbers, plan.stores);
@@ -62,7 +66,9 @@ StepPlan decode(const std::vector<int64_t>& encoded) {
     part.first_layer = numbers[6];
     part.num_layers = numbers[7];
     const int64_t* const tokens = numbers + kPartHead;
-    numbers = tokens + numbers[8];
+    part.draw = {std::bit_cast<uint64_t>(numbers[8]), std::bit_cast<uint64_t>(numbers[9]),
+                 std::bit_cast<double>(numbers[10])};
+    numbers = tokens + numbers[11];
     part.tokens.assign(tokens, numbers);
   }
   numbers = decode(numbers, encoded[4], plan.stores);

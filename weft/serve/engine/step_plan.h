@@ -4,6 +4,8 @@
 #include <iterator>
 #include <vector>
 
+#include "weft/nn/logits/gumbel.h"
+
 namespace weft::serve {
 
 /// Prompts are read in pieces that begin at multiples of so many tokens, whatever else a step has:
@@ -14,9 +16,10 @@ constexpr int64_t pieces_of(int64_t positions) {
   return (positions + kPieceTokens - 1) / kPieceTokens;
 }
 
-/// What rank 0 wants to know of a part: nothing, what may follow its last token, that one's hidden
-/// state, or the sum of all its tokens'.
-enum class Wanted : int64_t { kNothing, kLikeliest, kLogits, kHidden, kHiddenSum };
+/// What rank 0 wants to know of a part: nothing, the likeliest tokens that may follow its last one,
+/// the one that is drawn, the logits of all, the last token's hidden state, or the sum of all
+/// tokens'.
+enum class Wanted : int64_t { kNothing, kLikeliest, kDrawn, kLogits, kHidden, kHiddenSum };
 
 /// Tokens that one sequence reads in a step.
 struct StepPart {
@@ -30,6 +33,8 @@ struct StepPart {
   int64_t adapter = 0;
   /// Of the likeliest tokens that may follow, how many are wanted.
   int64_t num_likeliest = 1;
+  /// How the token that follows is drawn; those that follow guesses are the next draws.
+  nn::GumbelDraw draw = {};
   /// How many of the tokens, at the end, are guesses of what is drawn next. Then they follow the
   /// sequence's last token alone, and what rank 0 wants to know it wants of each of them as well.
   int64_t num_guessed = 0;

@@ -156,6 +156,7 @@ void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScor
   std::vector<at::Tensor> last_N1D;
   std::vector<size_t> indices;
   std::vector<int64_t> adapters;
+  std::vector<nn::GumbelDraw> draws;
   int64_t num_likeliest = 1;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const StepPart& part = plan.parts[i];
@@ -165,6 +166,9 @@ void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScor
     scores[i].num_rows = static_cast<size_t>(last_N1D_[i].size(0));
     adapters.insert(adapters.end(), scores[i].num_rows, part.adapter);
     num_likeliest = std::max(num_likeliest, part.num_likeliest);
+    for (uint64_t row = 0; row < scores[i].num_rows; ++row) {
+      draws.push_back({part.draw.seed, part.draw.index + row, part.draw.temperature});
+    }
   }
   if (indices.empty()) return;
   const at::Tensor x_B1D = at::cat(last_N1D);
@@ -176,6 +180,10 @@ void StepRunner::score(const StepPlan& plan, Wanted wanted, std::vector<PartScor
       all = all.subspan(scores[i].num_rows * size);
     }
   };
+  if (wanted == Wanted::kDrawn) {
+    drawn_ = model_->drawn(x_B1D, draws);
+    return give(std::span<const nn::Largest>(drawn_), &PartScores::drawn);
+  }
   if (wanted == Wanted::kLikeliest) {
     likeliest_ = model_->likeliest(x_B1D, num_likeliest);
     return give(std::span<const nn::Largest>(likeliest_), &PartScores::likeliest);
@@ -215,6 +223,7 @@ std::vector<PartScores> StepRunner::run(const StepPlan& plan) {
   times_.pieces = core::seconds_since(read);
   std::vector<PartScores> scores(plan.parts.size());
   score(plan, Wanted::kLikeliest, scores);
+  score(plan, Wanted::kDrawn, scores);
   score(plan, Wanted::kLogits, scores);
   tell_hidden(plan, scores);
   times_.last_tokens = core::seconds_since(start) - times_.pieces;

@@ -10,7 +10,7 @@
 #include "weft/models/model.h"
 #include "weft/models/reads_by_layers.h"
 #include "weft/nn/attention/kv_cache.h"
-#include "weft/nn/layers/largest.h"
+#include "weft/nn/logits/largest.h"
 #include "weft/serve/engine/step_plan.h"
 
 namespace weft::serve {
@@ -19,11 +19,13 @@ namespace weft::serve {
 struct PartScores {
   /// At least as many as its plan wants (nn::largest).
   std::span<const nn::Largest> likeliest = {};
+  /// The token that is drawn, and its sum (nn::largest_gumbel_sum).
+  std::span<const nn::Largest> drawn = {};
   /// Of the whole vocabulary.
   std::span<const float> logits = {};
   /// As wide as the model.
   std::span<const float> hidden = {};
-  /// Of how many of the part's tokens, the last ones, likeliest or logits are, end to end.
+  /// Of how many of the part's tokens, the last ones, these are, end to end.
   size_t num_rows = 1;
 
   /// Of one of them.
@@ -31,7 +33,7 @@ struct PartScores {
     const auto of_row = [&](auto all) {
       return all.subspan(index * (all.size() / num_rows), all.size() / num_rows);
     };
-    return {of_row(likeliest), of_row(logits), hidden};
+    return {of_row(likeliest), of_row(drawn), of_row(logits), hidden};
   }
 };
 
@@ -107,6 +109,7 @@ class StepRunner {
   std::vector<at::Tensor> hidden_D_;
   at::Tensor logits_BV_;
   std::vector<nn::Largest> likeliest_;
+  std::vector<nn::Largest> drawn_;
 };
 
 }  // namespace weft::serve

@@ -1,34 +1,42 @@
-#include "weft/nn/layers/largest.h"
+#include "weft/nn/logits/largest.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
 namespace weft::nn {
 namespace {
 
-// The largest number of a run; NaN if one is NaN or plus infinity. Lanes of their own, so that it
-// takes the compiler's vectors.
+// The largest number of a run; NaN if one is NaN or plus infinity. In lanes of their own, which GCC
+// makes vectors of only where it is told of them.
 float largest_of_run(std::span<const float> numbers) {
-  constexpr size_t kLanes = 16;
-  std::array<float, kLanes> most, broken = {};
-  most.fill(-std::numeric_limits<float>::infinity());
-  const auto take = [&](float number, size_t lane) {
-    most[lane] = number > most[lane] ? number : most[lane];
+  using Lanes __attribute__((vector_size(16))) = float;
+  constexpr size_t kLanes = sizeof(Lanes) / sizeof(float);
+  constexpr float kLeast = std::numeric_limits<float>::lowest();
+  Lanes most = Lanes{} - std::numeric_limits<float>::infinity(), broken = {};
+  const auto take = [&](const Lanes& some) {
+    most = some > most ? some : most;
     // 0 for all numbers and minus infinity, NaN for NaN and infinity.
-    const float least = std::numeric_limits<float>::lowest();
-    broken[lane] += 0 * (number < least ? least : number);
+    broken += 0 * (some < kLeast ? Lanes{} + kLeast : some);
   };
+  Lanes some;
   size_t i = 0;
   for (; i + kLanes <= numbers.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) take(numbers[i + lane], lane);
+    std::memcpy(&some, numbers.data() + i, sizeof(some));
+    take(some);
   }
-  for (; i < numbers.size(); ++i) take(numbers[i], 0);
-  const float sum = std::accumulate(broken.begin(), broken.end(), 0.0F);
-  return std::isnan(sum) ? sum : *std::ranges::max_element(most);
+  some = Lanes{} - std::numeric_limits<float>::infinity();
+  std::memcpy(&some, numbers.data() + i, (numbers.size() - i) * sizeof(float));
+  take(some);
+  float largest = most[0], sum = broken[0];
+  for (size_t lane = 1; lane < kLanes; ++lane) {
+    largest = std::max(largest, most[lane]);
+    sum += broken[lane];
+  }
+  return std::isnan(sum) ? sum : largest;
 }
 
 // Of equal ones the first one.
