@@ -4,6 +4,7 @@
 #include "tests/cli/weft_command.h"
 #include "tests/core/error_text.h"
 #include "tests/core/temp_dir.h"
+#include "tests/models/model_files.h"
 #include "weft/train/metrics/metrics_file.h"
 
 namespace weft::cli {
@@ -114,6 +115,10 @@ TEST(Plan, RefusesConfigurationsInOneLine) {
   const std::string config = dir.write("run.toml", kNewModel);
   const std::string typing = dir.write("typing.toml", "[trian]\nsteps = 1\n");
   const std::string exact = dir.write("exact.toml", std::string(kNewModel) + "exact = true\n");
+  const std::string gemma = dir.write(
+      "gemma.toml", "[model]\nfrom = \"" + test::model_data("families/gemma3") +
+                        "\"\n[batch]\nsequences = 2\nsequence_length = 16\n[train]\nsteps = 1\n"
+                        "exact = true\n");
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"plan"}, "weft: ConfigError: CONFIG: none given; name a TOML file\n"},
       {{"plan", typing},
@@ -123,6 +128,10 @@ TEST(Plan, RefusesConfigurationsInOneLine) {
       {{"plan", exact},
        "weft: ConfigError: FILE:14:9: train.dtype: expected float32 with train.exact, got "
        "bfloat16; change it or leave train.exact out\n"},
+      {{"plan", gemma},
+       "weft: ConfigError: models: training with the same bits on any number of ranks: "
+       "gemma3_text with norms before and after layers, gelu in feed-forward layers, expected a "
+       "model without; leave train.exact out\n"},
       {{"plan", config, "--dp", "3"},
        "weft: ConfigError: FILE:10:13: batch.sequences: expected a multiple of 3 (mesh.replicas 1 "
        "x "

@@ -8,6 +8,7 @@
 #include "weft/core/error.h"
 #include "weft/models/config/config.h"
 #include "weft/models/config/sources.h"
+#include "weft/models/options/exact_options.h"
 #include "weft/text/tokenizer_json/tokenizer_folder.h"
 #include "weft/train/config/check_config.h"
 #include "weft/train/plan/sizes_of_config.h"
@@ -18,10 +19,11 @@ namespace {
 using core::check;
 using core::ConfigError;
 
-train::ModelSizes sizes_of_file(const std::string& path) {
+train::ModelSizes sizes_of_file(const std::string& path, bool is_exact) {
   const models::ModelConfig config = models::read_config(*io::TensorFile::open(path));
   check<ConfigError>(config.experts.num_experts == 0, path,
                      ": a model with experts, which training does not know; use one without");
+  if (is_exact) models::check_exact_options(config);
   return train::sizes_of(config);
 }
 
@@ -57,7 +59,7 @@ text::Tokenizer tokenizer_of(const train::TrainConfig& config) {
 
 train::ModelSizes model_sizes(train::TrainConfig& config) {
   train::complete_model(config);
-  if (!config.model.from.empty()) return sizes_of_file(config.model.from);
+  if (!config.model.from.empty()) return sizes_of_file(config.model.from, config.train.exact);
   if (config.model.vocab_size == 0) {
     config.model.vocab_size = static_cast<int64_t>(tokenizer_of(config).vocab_size());
   }

@@ -19,7 +19,8 @@ train::TrainConfig read_config(const PlannedRun& run);
 text::Tokenizer tokenizer_of(const train::TrainConfig& config);
 
 /// The sizes of the model that training starts from or makes new, with the vocabulary's size.
-/// Completes [model]. Throws ConfigError, FormatError; ConfigError for a model with experts.
+/// Completes [model]. Throws ConfigError, FormatError; ConfigError for a model with experts, and
+/// for one that train.exact does not know.
 train::ModelSizes model_sizes(train::TrainConfig& config);
 
 }  // namespace weft::cli

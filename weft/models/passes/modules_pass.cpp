@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "weft/models/passes/options.h"
+#include "weft/models/options/options.h"
 #include "weft/nn/layers/checkpoint.h"
 
 namespace weft::models {

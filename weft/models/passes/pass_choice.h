@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "weft/models/passes/modules_pass.h"
-#include "weft/models/passes/options.h"
+#include "weft/models/options/options.h"
 #include "weft/models/passes/pass.h"
 #include "weft/models/passes/pass_table.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "weft/models/passes/options.h"
+#include "weft/models/options/options.h"
 #include "weft/models/passes/pass.h"
 
 namespace weft::models {

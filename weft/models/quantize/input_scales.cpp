@@ -6,7 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/run_together.h"
-#include "weft/models/passes/options.h"
+#include "weft/models/options/options.h"
 #include "weft/quant/one_thread.h"
 
 namespace weft::models {

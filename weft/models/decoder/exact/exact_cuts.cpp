@@ -5,7 +5,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/decoder/weight_table.h"
-#include "weft/models/passes/options.h"
+#include "weft/models/options/exact_options.h"
 #include "weft/models/trains_exactly.h"
 
 namespace weft::models {
@@ -16,14 +16,6 @@ using nn::ordered::InputSum;
 using nn::ordered::LinearRows;
 
 constexpr const char* kExactTraining = "models: training with the same bits on any number of ranks";
-
-constexpr OptionSet kTrainsExactlyWith = {
-    Option::kWindows,           Option::kQkvBias,         Option::kOutputBias,
-    Option::kMlpBias,           Option::kNormsOfEachHead, Option::kPartialRope,
-    Option::kLayersWithoutRope, Option::kEmbeddingScale,  Option::kAttentionScale,
-    Option::kResidualScale,     Option::kLogitsScale,     Option::kRopeOfWindows,
-    Option::kQueryGrowth,
-};
 
 ExactCut cut_of(const LoadPlan& plan, std::string_view split) {
   const std::string name(split);
@@ -37,10 +29,7 @@ std::shared_ptr<dist::OrderedSum> ExactCut::sum(const dist::Group& group) const 
 }
 
 void check_trains_exactly(const ModelConfig& config, int64_t ranks) {
-  const OptionSet unknown = options_in_use(config).without(kTrainsExactlyWith);
-  core::check<core::ConfigError>(unknown.is_empty(), kExactTraining, ": ", config.family, " with ",
-                                 names_of(unknown),
-                                 ", expected a model without; leave train.exact out");
+  check_exact_options(config);
   core::check<core::ConfigError>(ranks <= kMostExactRanks, kExactTraining, ": ", ranks,
                                  " ranks, expected at most ", kMostExactRanks,
                                  "; cut over data instead, or leave train.exact out");
@@ -56,8 +45,7 @@ void check_trains_exactly(const ModelConfig& config, const LoadPlan& plan) {
 }
 
 std::optional<ExactCuts> exact_cuts(const ModelConfig& config, const LoadPlan& plan) {
-  const bool is_known = options_in_use(config).without(kTrainsExactlyWith).is_empty();
-  if (!is_known || plan.num_ranks() > kMostExactRanks) return std::nullopt;
+  if (!has_exact_options(config) || plan.num_ranks() > kMostExactRanks) return std::nullopt;
   return ExactCuts{cut_of(plan, kHeadsSplit), cut_of(plan, kFfnSplit), cut_of(plan, kVocabSplit)};
 }
 

@@ -1,4 +1,4 @@
-#include "weft/models/passes/options.h"
+#include "weft/models/options/options.h"
 
 #include <algorithm>
 #include <array>
