@@ -173,6 +173,14 @@ TEST(Sampler, DrawsFromALargeVocabularyAsIfAllWereSorted) {
   }
 }
 
+TEST(Sampler, DrawsAmongTheLikeliestAtTheLowestTemperatures) {
+  const double lowest = std::numeric_limits<double>::denorm_min();
+  for (const double top_p : {1.0, 0.9}) {
+    EXPECT_EQ(drawn({.temperature = lowest, .top_p = top_p}, {3, 1, 3, 2.999F}),
+              (std::set<int64_t>{0, 2}));
+  }
+}
+
 TEST(Sampler, TakesWhatRanksHaveDrawnWhereAnyTokenMayCome) {
   std::mt19937_64 random(2);
   std::vector<float> logits(900);

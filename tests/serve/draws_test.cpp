@@ -1,4 +1,4 @@
-// Draws from the likeliest tokens of each rank, against those from all logits.
+// Draws by each rank, and from the likeliest tokens of each, against those from all logits.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -12,7 +12,6 @@
 #include "tests/support/run_ranks.h"
 #include "weft/models/reads_each.h"
 #include "weft/serve/engine/run_steps.h"
-#include "weft/serve/engine/share_plan.h"
 
 namespace weft::serve {
 namespace {
@@ -305,33 +304,6 @@ TEST(PrefixCache, TellsPromptsAndModelsApart) {
   const auto changed = cache.keys_of(tokens);
   EXPECT_NE(keys[0], changed[0]);
   EXPECT_NE(keys[1], changed[1]);
-}
-
-TEST(SharePlan, GivesRankZerosPlanToAllRanksHoweverLongItIs) {
-  run_ranks(3, [](dist::World& world) {
-    for (const int64_t copies : {0, 2, 500}) {
-      StepPlan plan;
-      if (world.rank() == 0) {
-        for (int64_t i = 0; i < copies; ++i) plan.loads.push_back({i % 4, 128 * i, i});
-        plan.parts = {{3, 7, Wanted::kHidden, {5, 6}}, {1, 0, Wanted::kNothing, {9}}};
-        plan.parts[0].first_layer = 4;
-        plan.parts[0].num_layers = 3;
-        for (int64_t i = 0; i < copies; ++i) plan.stores.push_back({1, i, 2 * i});
-      }
-      const StepPlan got = share_plan(world.group(), plan, 4, 100);
-      EXPECT_FALSE(got.ends);
-      ASSERT_EQ(got.parts.size(), 2U);
-      EXPECT_EQ(got.parts[0].tokens, (std::vector<int64_t>{5, 6}));
-      EXPECT_EQ(std::pair(got.parts[0].first_layer, got.parts[0].num_layers), std::pair(4L, 3L));
-      EXPECT_TRUE(got.parts[1].is_whole());
-      EXPECT_EQ(got.parts[1].slot, 1);
-      ASSERT_EQ(std::ssize(got.loads), copies);
-      ASSERT_EQ(std::ssize(got.stores), copies);
-      if (copies == 0) continue;
-      EXPECT_EQ(got.loads.back().start, 128 * (copies - 1));
-      EXPECT_EQ(got.stores.back().page, 2 * (copies - 1));
-    }
-  });
 }
 
 TEST(Scheduler, LetsAClientInWhoseFewestRun) {

@@ -24,7 +24,6 @@ OLD_CYCLES = {
     "models/decoder -> models/passes",
     "models/load -> models/decoder",
     "nn/layers -> nn/linear",
-    "nn/layers -> nn/parallel",
     "nn/linear -> nn/parallel",
     "text/bpe -> text/tokenizer",
     "text/regex -> text/tokenizer",

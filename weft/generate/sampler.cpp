@@ -140,6 +140,12 @@ std::optional<nn::GumbelDraw> Sampler::next_draw() const {
   return draw();
 }
 
+// Lower temperatures give the same tokens, as long as sums can tell logits apart.
+nn::GumbelDraw Sampler::draw() const {
+  constexpr double kLeast = 1e-6;
+  return {options_.seed, num_draws_, std::max(options_.temperature, kLeast)};
+}
+
 int64_t Sampler::take_drawn(const nn::Largest& drawn) {
   ++num_draws_;
   return likeliest_token(drawn);

@@ -52,7 +52,7 @@ class Sampler {
   void mask(std::span<float> logits);
   int64_t draw_from(std::span<const float> logits);
   bool keeps_all() const;
-  nn::GumbelDraw draw() const { return {options_.seed, num_draws_, options_.temperature}; }
+  nn::GumbelDraw draw() const;
   int64_t draw_from(Candidates& candidates);
   nn::Largest drawn_from(std::span<const nn::Largest> candidates);
 

@@ -10,7 +10,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/ops/tensor_checks.h"
-#include "weft/nn/parallel/philox.h"
+#include "weft/nn/random/philox.h"
 
 namespace weft::nn {
 namespace {

@@ -23,10 +23,9 @@ OptionSet unknown_options(const ModelConfig& config) {
 bool has_exact_options(const ModelConfig& config) { return unknown_options(config).is_empty(); }
 
 void check_exact_options(const ModelConfig& config) {
-  core::check<core::ConfigError>(
-      has_exact_options(config),
-      "models: training with the same bits on any number of ranks: ", config.family, " with ",
-      names_of(unknown_options(config)), ", expected a model without; leave train.exact out");
+  core::check<core::ConfigError>(has_exact_options(config), kExactTraining, ": ", config.family,
+                                 " with ", names_of(unknown_options(config)),
+                                 ", expected a model without; leave train.exact out");
 }
 
 }  // namespace weft::models

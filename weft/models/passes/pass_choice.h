@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "weft/models/passes/modules_pass.h"
 #include "weft/models/options/options.h"
+#include "weft/models/passes/modules_pass.h"
 #include "weft/models/passes/pass.h"
 #include "weft/models/passes/pass_table.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "weft/core/error.h"
-#include "weft/nn/parallel/philox.h"
+#include "weft/nn/random/philox.h"
 
 namespace weft::nn {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "weft/nn/parallel/philox.h"
+#include "weft/nn/random/philox.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define WEFT_FOR_EACH_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))

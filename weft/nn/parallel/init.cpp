@@ -13,7 +13,7 @@
 #include <numbers>
 
 #include "weft/core/error.h"
-#include "weft/nn/parallel/philox.h"
+#include "weft/nn/random/philox.h"
 #include "weft/quant/one_thread.h"
 
 namespace weft::nn {

@@ -15,8 +15,6 @@ using nn::ordered::HeadCut;
 using nn::ordered::InputSum;
 using nn::ordered::LinearRows;
 
-constexpr const char* kExactTraining = "models: training with the same bits on any number of ranks";
-
 ExactCut cut_of(const LoadPlan& plan, std::string_view split) {
   const std::string name(split);
   return {plan.sum_order(name, 1), plan.split(name)};
