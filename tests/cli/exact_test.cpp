@@ -59,6 +59,19 @@ TEST(Exact, LogitsHaveTheSameBitsOnAnyRanksBackendsAndThreads) {
                logits_of(kModel, kText, joined(usual, {"3"})));
 }
 
+// Plain numbers could be cut anywhere: 1,536 features of a layer by five at 307.
+TEST(Exact, PlainNumbersAreCutBetweenBlocks) {
+  const TempDir dir;
+  const CommandResult converted = weft({"convert", kModel, dir.at("plain"), "--dtype", "bf16"});
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  const std::string expected = logits_of(dir.at("plain"), kBeginning, exact({}));
+  ASSERT_FALSE(expected.empty());
+  for (const char* const ranks : {"5", "7"}) {
+    EXPECT_TRUE(logits_of(dir.at("plain"), kBeginning, exact({"--tp", ranks})) == expected)
+        << ranks;
+  }
+}
+
 TEST(Exact, LogitsDoNotDependOnWhatFollows) {
   const std::string whole = logits_of(kModel, kText, exact({"--tp", "2"}, "int8"));
   const std::string beginning = logits_of(kModel, kBeginning, exact({"--tp", "3"}, "int8"));

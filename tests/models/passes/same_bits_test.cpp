@@ -8,8 +8,8 @@
 #include "tests/models/passes/pieces.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/dist/backends/names.h"
+#include "weft/models/decoder/decoder_rules.h"
 #include "weft/models/decoder/expert_split.h"
-#include "weft/models/decoder/weight_table.h"
 #include "weft/models/reads_each.h"
 #include "weft/models/registry.h"
 #include "weft/nn/linear/dense_linear.h"
@@ -71,18 +71,7 @@ std::shared_ptr<CausalLM> exact_model(const Way& way, const Group& group) {
   const ModelConfig config = test::enlarged_config(way.family);
   const auto header = header_of(config);
   WeightRules rules = find_family(config.family).rules(config, *header);
-  for (auto& [name, split] : rules.splits) {
-    const bool is_even = split.kind == DimSplit::Kind::kEven && split.unit < split.size;
-    if (is_even && name.find("vocab") == std::string::npos) {
-      split.unit = quant::kernels::kBlockColumns;
-      split.fine_unit = 0;
-    }
-    // Its segments are cut where the channels are.
-    if (name == kGatedChannelSplit) {
-      split.num_runs = split.segments.front() / quant::kernels::kBlockColumns;
-      split.num_fine_runs = 0;
-    }
-  }
+  cut_between_blocks(rules, group.size());
   if (way.experts == ExpertSplit::kExperts) split_by_experts(config, rules);
   set_head_split(way.heads, rules);
   const AgreedModel agreed(config, LoadPlan(*header, rules, group.size()), group, {"test", ""});

@@ -18,6 +18,7 @@
 #include "weft/models/decoder/weights/place_in_file.h"
 #include "weft/models/decoder/weights/tiled_heads.h"
 #include "weft/nn/attention/kv_cache.h"
+#include "weft/quant/kernels/panel_kernel.h"
 
 namespace weft::models {
 namespace {
@@ -274,6 +275,26 @@ class RulesBuilder {
 
 WeightRules decoder_rules(const ModelConfig& config, const io::TensorFile& file) {
   return RulesBuilder(config, file).build();
+}
+
+void cut_between_blocks(WeightRules& rules, int64_t num_ranks) {
+  constexpr int64_t kBlock = quant::kernels::kBlockColumns;
+  const auto is_possible = [&](int64_t size) {
+    return size % kBlock == 0 && size / kBlock >= num_ranks;
+  };
+  for (auto& [name, split] : rules.splits) {
+    const bool is_vocab = name == kVocabSplit || name == kInputVocabSplit;
+    const bool is_even = split.kind == DimSplit::Kind::kEven && split.unit % kBlock != 0;
+    if (is_even && !is_vocab && is_possible(split.size)) {
+      split.unit = std::lcm(split.unit, kBlock);
+      split.fine_unit = 0;
+    }
+    // Its segments are cut where the channels are.
+    if (name == kGatedChannelSplit && is_possible(split.segments.front())) {
+      split.num_runs = split.segments.front() / rules.splits.at(std::string(kChannelSplit)).unit;
+      split.num_fine_runs = 0;
+    }
+  }
 }
 
 }  // namespace weft::models

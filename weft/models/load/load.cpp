@@ -7,6 +7,7 @@
 #include "weft/core/memory/kept_memory.h"
 #include "weft/cuda/device.h"
 #include "weft/models/config/config_rope.h"
+#include "weft/models/decoder/decoder_rules.h"
 #include "weft/models/decoder/expert_split.h"
 #include "weft/models/decoder/tied_head.h"
 #include "weft/models/load/fingerprint.h"
@@ -159,6 +160,7 @@ LoadPlan make_plan(const io::TensorFile& given, int64_t num_ranks, const LoadOpt
   std::optional<io::ShardInfo> pieces;
   if (options.shard_info == nullptr) pieces = presharded_info(file, rules, options.functions);
   if (pieces) plan_options.shard_info = &*pieces;
+  if (options.is_exact && plan_options.shard_info == nullptr) cut_between_blocks(rules, num_ranks);
   const io::ShardInfo* cuts = plan_options.shard_info;
   set_head_split(cuts == nullptr ? options.head_split : head_split_of(*cuts), rules);
   return LoadPlan(file, rules, num_ranks, plan_options);
