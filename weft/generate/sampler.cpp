@@ -30,7 +30,7 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), penalties_(
   if (options.grammar != nullptr) matcher_.emplace(options.grammar);
 }
 
-// Tokens that may come, from the likeliest on as far as they are sorted.
+// Tokens that may come.
 class Sampler::Candidates {
  public:
   explicit Candidates(std::span<const float> logits) {
@@ -60,8 +60,7 @@ class Sampler::Candidates {
   }
   // Of the likeliest the fewest that have this share of all weights, or more. Weights are summed by
   // ranges of logits, so that only those of the range where the share is reached are sorted.
-  void keep_share(double share) {
-    const double best = likeliest().value;
+  void keep_share(double share, double best) {
     const auto range_of = [&](const nn::Largest& each) {
       return static_cast<size_t>(std::min((best - each.value) * 64.0, kRanges - 1.0));
     };
@@ -82,8 +81,7 @@ class Sampler::Candidates {
     });
     all_.erase(end, all_.end());
   }
-  void keep_as_likely(double share_of_best) {
-    const double best = likeliest().value;
+  void keep_as_likely(double share_of_best, double best) {
     drop_if([&](const nn::Largest& each) { return weight_of(each, best) < share_of_best; });
   }
 
@@ -130,7 +128,8 @@ int64_t Sampler::sample_likeliest(std::span<const nn::Largest> likeliest) {
   if (!needs_logits()) return first;
   Candidates candidates(likeliest, penalties_);
   check<core::FormatError>(!candidates.is_empty(), kNotFinite);
-  const int64_t token = is_greedy() ? candidates.likeliest().place : draw_from(candidates);
+  const nn::Largest best = candidates.likeliest();
+  const int64_t token = is_greedy() ? best.place : draw_from(candidates, best.value);
   penalties_.add(token);
   return token;
 }
@@ -169,21 +168,24 @@ void Sampler::mask(std::span<float> logits) {
 }
 
 int64_t Sampler::draw_from(std::span<const float> logits) {
-  if (is_greedy()) return likeliest_token(nn::largest(logits));
-  if (keeps_all()) return take_drawn(nn::largest_gumbel_sum(draw(), logits, 0));
-  likeliest_token(nn::largest(logits));
+  if (!is_greedy() && keeps_all()) {
+    return take_drawn(nn::largest_gumbel_sum(draw(), logits, 0));
+  }
+  const nn::Largest best = nn::largest(logits);
+  const int64_t likeliest = likeliest_token(best);
+  if (is_greedy()) return likeliest;
   Candidates candidates(logits);
-  return draw_from(candidates);
+  return draw_from(candidates, best.value);
 }
 
 bool Sampler::keeps_all() const {
   return options_.top_k == 0 && options_.top_p >= 1.0 && options_.min_p <= 0.0;
 }
 
-int64_t Sampler::draw_from(Candidates& candidates) {
+int64_t Sampler::draw_from(Candidates& candidates, double best) {
   if (options_.top_k > 0) candidates.keep_likeliest(static_cast<size_t>(options_.top_k));
-  if (options_.top_p < 1.0) candidates.keep_share(options_.top_p);
-  if (options_.min_p > 0.0) candidates.keep_as_likely(options_.min_p);
+  if (options_.top_p < 1.0) candidates.keep_share(options_.top_p, best);
+  if (options_.min_p > 0.0) candidates.keep_as_likely(options_.min_p, best);
   return take_drawn(drawn_from(candidates.all()));
 }
 

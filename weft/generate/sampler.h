@@ -53,7 +53,7 @@ class Sampler {
   int64_t draw_from(std::span<const float> logits);
   bool keeps_all() const;
   nn::GumbelDraw draw() const;
-  int64_t draw_from(Candidates& candidates);
+  int64_t draw_from(Candidates& candidates, double best);
   nn::Largest drawn_from(std::span<const nn::Largest> candidates);
 
   SamplerOptions options_;

@@ -1,5 +1,7 @@
 #include "weft/io/matrix_rules.h"
 
+#include <numeric>
+
 #include "weft/core/error.h"
 #include "weft/io/matrices/column_order.h"
 
@@ -74,6 +76,14 @@ std::vector<Range> segment_ranges(const std::vector<int64_t>& segments, int64_t 
     start += length;
   }
   return ranges;
+}
+
+DimSplit DimSplit::at_multiples_of(int64_t run) const {
+  DimSplit split = *this;
+  if (kind != Kind::kEven || size % run != 0 || unit % run == 0) return split;
+  split.unit = std::lcm(unit, run);
+  if (fine_unit == 0) split.fine_unit = unit;
+  return split;
 }
 
 shard::Layout DimSplit::layout(int64_t n, const std::string& where) const {

@@ -51,6 +51,9 @@ struct DimSplit {
   int64_t num_runs = 0;
   int64_t num_fine_runs = 0;
 
+  /// The same; kEven also at multiples of `run` alone, if the whole is one, but where that would
+  /// leave a rank with nothing.
+  DimSplit at_multiples_of(int64_t run) const;
   /// What each of n ranks holds. Throws ConfigError, beginning with `where`, if one would hold
   /// nothing.
   shard::Layout layout(int64_t n, const std::string& where) const;

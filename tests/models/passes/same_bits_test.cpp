@@ -71,7 +71,7 @@ std::shared_ptr<CausalLM> exact_model(const Way& way, const Group& group) {
   const ModelConfig config = test::enlarged_config(way.family);
   const auto header = header_of(config);
   WeightRules rules = find_family(config.family).rules(config, *header);
-  cut_between_blocks(rules, group.size());
+  cut_between_blocks(rules);
   if (way.experts == ExpertSplit::kExperts) split_by_experts(config, rules);
   set_head_split(way.heads, rules);
   const AgreedModel agreed(config, LoadPlan(*header, rules, group.size()), group, {"test", ""});

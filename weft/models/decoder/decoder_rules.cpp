@@ -45,6 +45,17 @@ DimSplit even_split(int64_t size, int64_t unit) {
   return split;
 }
 
+// A convolution's channels with those of its gates and its input: cut where the channels are.
+DimSplit gated_split(const DimSplit& channels) {
+  DimSplit gated;
+  gated.kind = DimSplit::Kind::kSegments;
+  gated.segments.assign(3, channels.size);
+  gated.size = 3 * channels.size;
+  gated.num_runs = channels.size / channels.unit;
+  if (channels.fine_unit > 0) gated.num_fine_runs = channels.size / channels.fine_unit;
+  return gated;
+}
+
 // All at the same key heads of gated delta nets.
 DimSplit delta_split(const nn::DeltaHeads& heads, std::vector<int64_t> segments) {
   DimSplit split;
@@ -180,16 +191,10 @@ class RulesBuilder {
     split(kDeltaHeadSplit) = delta_split(heads, {heads.num_value_heads});
   }
 
-  // The convolution's channels, and those of its gates and input together.
   void add_channel_splits() {
     const int64_t unit = column_unit(Part::kConvolutionOut, &ModelConfig::is_recurrent);
-    const DimSplit channels = split(kChannelSplit) = even_split(config_.width, unit);
-    DimSplit& gated = split(kGatedChannelSplit);
-    gated.kind = DimSplit::Kind::kSegments;
-    gated.segments.assign(3, config_.width);
-    gated.size = 3 * config_.width;
-    gated.num_runs = config_.width / channels.unit;
-    if (channels.fine_unit > 0) gated.num_fine_runs = config_.width / channels.fine_unit;
+    split(kChannelSplit) = even_split(config_.width, unit);
+    split(kGatedChannelSplit) = gated_split(split(kChannelSplit));
   }
 
   DimSplit& split(std::string_view name) { return rules_.splits[std::string(name)]; }
@@ -277,23 +282,14 @@ WeightRules decoder_rules(const ModelConfig& config, const io::TensorFile& file)
   return RulesBuilder(config, file).build();
 }
 
-void cut_between_blocks(WeightRules& rules, int64_t num_ranks) {
-  constexpr int64_t kBlock = quant::kernels::kBlockColumns;
-  const auto is_possible = [&](int64_t size) {
-    return size % kBlock == 0 && size / kBlock >= num_ranks;
-  };
+void cut_between_blocks(WeightRules& rules) {
   for (auto& [name, split] : rules.splits) {
     const bool is_vocab = name == kVocabSplit || name == kInputVocabSplit;
-    const bool is_even = split.kind == DimSplit::Kind::kEven && split.unit % kBlock != 0;
-    if (is_even && !is_vocab && is_possible(split.size)) {
-      split.unit = std::lcm(split.unit, kBlock);
-      split.fine_unit = 0;
-    }
-    // Its segments are cut where the channels are.
-    if (name == kGatedChannelSplit && is_possible(split.segments.front())) {
-      split.num_runs = split.segments.front() / rules.splits.at(std::string(kChannelSplit)).unit;
-      split.num_fine_runs = 0;
-    }
+    if (!is_vocab) split = split.at_multiples_of(quant::kernels::kBlockColumns);
+  }
+  const auto channels = rules.splits.find(std::string(kChannelSplit));
+  if (channels != rules.splits.end()) {
+    rules.splits[std::string(kGatedChannelSplit)] = gated_split(channels->second);
   }
 }
 

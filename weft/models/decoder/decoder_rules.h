@@ -11,9 +11,9 @@ namespace weft::models {
 /// of file. Biases are taken where the file has them and required where the configuration does.
 WeightRules decoder_rules(const ModelConfig& config, const io::TensorFile& file);
 
-/// For sums with one order, on so many ranks: features of feed-forward layers and channels are cut
-/// between blocks of quant::kernels::kBlockColumns also where plain numbers could be cut anywhere.
-/// Changes no dim whose blocks don't come out even, or are fewer than the ranks.
-void cut_between_blocks(WeightRules& rules, int64_t num_ranks);
+/// For sums with one order: features of feed-forward layers and channels are cut between blocks of
+/// quant::kernels::kBlockColumns also where plain numbers could be cut anywhere. Changes no dim
+/// whose blocks don't come out even.
+void cut_between_blocks(WeightRules& rules);
 
 }  // namespace weft::models

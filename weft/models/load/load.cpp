@@ -160,7 +160,7 @@ LoadPlan make_plan(const io::TensorFile& given, int64_t num_ranks, const LoadOpt
   std::optional<io::ShardInfo> pieces;
   if (options.shard_info == nullptr) pieces = presharded_info(file, rules, options.functions);
   if (pieces) plan_options.shard_info = &*pieces;
-  if (options.is_exact && plan_options.shard_info == nullptr) cut_between_blocks(rules, num_ranks);
+  if (options.is_exact && plan_options.shard_info == nullptr) cut_between_blocks(rules);
   const io::ShardInfo* cuts = plan_options.shard_info;
   set_head_split(cuts == nullptr ? options.head_split : head_split_of(*cuts), rules);
   return LoadPlan(file, rules, num_ranks, plan_options);

@@ -244,7 +244,7 @@ shard::SumOrder LoadPlan::sum_order(const std::string& name, int64_t run) const 
   std::vector<shard::Layout> cuts;
   for (const int64_t n : kExactNumbers) {
     for (const auto heads : {shard::HeadSplit::kEven, shard::HeadSplit::kKv}) {
-      DimSplit split = at->second;
+      DimSplit split = at->second.at_multiples_of(run);
       split.head_split = heads;
       const auto layout = possible_layout(split, n);
       if (layout && layout->common_run(0) % run == 0) cuts.push_back(*layout);

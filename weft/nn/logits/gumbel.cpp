@@ -79,8 +79,8 @@ bool mark_likely(const GumbelDraw& draw, uint64_t first_call, const float* logit
   int any = 0;
   for (size_t i = 0; i < kBlock; ++i) {
     // Conversions of signed numbers are those that vectors have.
-    const auto halved = static_cast<int32_t>(bits[i] ^ 0x80000000U);
-    u[i] = (static_cast<double>(halved) + 0x1.0p31 + 0.5) * kUnit;
+    const auto shifted = static_cast<int32_t>(bits[i] ^ 0x80000000U);
+    u[i] = (static_cast<double>(shifted) + 0x1.0p31 + 0.5) * kUnit;
     const double behind = std::max(0.0, least - logits[i] * scale);
     const double terms =
         1 + behind * (1 + behind * (1.0 / 2 + behind * (1.0 / 6 + behind * (1.0 / 24))));
