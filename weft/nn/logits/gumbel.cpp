@@ -5,13 +5,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "weft/core/each_width.h"
 #include "weft/nn/random/philox.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define WEFT_FOR_EACH_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WEFT_FOR_EACH_WIDTH
-#endif
 
 namespace weft::nn {
 namespace {

@@ -3,13 +3,7 @@
 #include <array>
 #include <cmath>
 
-// The same loops for wider vectors, chosen when the program starts. Neither fuses a product with a
-// sum (-ffp-contract=off), so all give the same bits.
-#if defined(__x86_64__) && defined(__GNUC__)
-#define WEFT_FOR_EACH_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WEFT_FOR_EACH_WIDTH
-#endif
+#include "weft/core/each_width.h"
 
 namespace weft::train {
 namespace {
