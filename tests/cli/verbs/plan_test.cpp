@@ -119,6 +119,10 @@ TEST(Plan, RefusesConfigurationsInOneLine) {
       "gemma.toml", "[model]\nfrom = \"" + test::model_data("families/gemma3") +
                         "\"\n[batch]\nsequences = 2\nsequence_length = 16\n[train]\nsteps = 1\n"
                         "exact = true\n");
+  const std::string olmo =
+      dir.write("olmo.toml", "[model]\nfamily = \"olmo2\"\n" +
+                                 std::string(kNewModel).substr(std::string("[model]\n").size()) +
+                                 "exact = true\n");
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"plan"}, "weft: ConfigError: CONFIG: none given; name a TOML file\n"},
       {{"plan", typing},
@@ -132,6 +136,10 @@ TEST(Plan, RefusesConfigurationsInOneLine) {
        "weft: ConfigError: models: training with the same bits on any number of ranks: "
        "gemma3_text with norms before and after layers, gelu in feed-forward layers, expected a "
        "model without; leave train.exact out\n"},
+      {{"plan", olmo},
+       "weft: ConfigError: models: training with the same bits on any number of ranks: olmo2 with "
+       "norms over all heads, norms after layers, expected a model without; leave train.exact "
+       "out\n"},
       {{"plan", config, "--dp", "3"},
        "weft: ConfigError: FILE:10:13: batch.sequences: expected a multiple of 3 (mesh.replicas 1 "
        "x "

@@ -63,6 +63,9 @@ train::ModelSizes model_sizes(train::TrainConfig& config) {
   if (config.model.vocab_size == 0) {
     config.model.vocab_size = static_cast<int64_t>(tokenizer_of(config).vocab_size());
   }
+  if (config.train.exact) {
+    models::check_exact_options(train::new_model_config(config.model, config.model.vocab_size));
+  }
   return train::sizes_of(config.model);
 }
 

@@ -1,5 +1,7 @@
 #include "weft/train/plan/sizes_of_config.h"
 
+#include "weft/models/config/families.h"
+
 namespace weft::train {
 
 ModelSizes sizes_of(const models::ModelConfig& config) {
@@ -17,6 +19,24 @@ ModelSizes sizes_of(const models::ModelConfig& config) {
   sizes.has_norms_over_heads = config.head_norms == models::HeadNorms::kAllHeads;
   sizes.has_norms_before_and_after = config.norm_placement == models::NormPlacement::kBoth;
   return sizes;
+}
+
+models::ModelConfig new_model_config(const ModelSection& model, int64_t vocab_size) {
+  models::ModelConfig config;
+  config.family = model.family;
+  config.vocab_size = model.vocab_size == 0 ? vocab_size : model.vocab_size;
+  config.width = model.hidden_size;
+  config.num_layers = model.num_layers;
+  config.num_heads = model.num_heads;
+  config.num_kv_heads = model.num_kv_heads;
+  config.head_dim = model.head_dim;
+  config.ffn_width = model.intermediate_size;
+  config.max_positions = model.max_positions;
+  config.norm_eps = model.norm_eps;
+  config.rope_base = model.rope_base;
+  config.is_tied = model.tied;
+  models::take_family_traits(config);
+  return config;
 }
 
 }  // namespace weft::train

@@ -2,7 +2,6 @@
 
 #include "weft/core/error.h"
 #include "weft/models/config/config.h"
-#include "weft/models/config/families.h"
 #include "weft/models/load/load.h"
 #include "weft/nn/linear/adapt.h"
 #include "weft/quant/scheme.h"
@@ -54,21 +53,7 @@ models::ModelConfig run_model_config(const TrainConfig& config, int64_t vocab_si
       model.vocab_size == 0 || vocab_size <= model.vocab_size, config.where("model.vocab_size"),
       ": expected at least the tokenizer's ", vocab_size, " tokens, got ", model.vocab_size,
       "; leave it out to have as many rows");
-  models::ModelConfig sizes;
-  sizes.family = model.family;
-  sizes.vocab_size = model.vocab_size == 0 ? vocab_size : model.vocab_size;
-  sizes.width = model.hidden_size;
-  sizes.num_layers = model.num_layers;
-  sizes.num_heads = model.num_heads;
-  sizes.num_kv_heads = model.num_kv_heads;
-  sizes.head_dim = model.head_dim;
-  sizes.ffn_width = model.intermediate_size;
-  sizes.max_positions = model.max_positions;
-  sizes.norm_eps = model.norm_eps;
-  sizes.rope_base = model.rope_base;
-  sizes.is_tied = model.tied;
-  models::take_family_traits(sizes);
-  return models::complete_config(sizes);
+  return models::complete_config(new_model_config(model, vocab_size));
 }
 
 bool is_quantized_for_lora(const std::string& path) { return path.ends_with("_proj"); }
