@@ -62,7 +62,7 @@ def write_tokenizer(writer, source):
 
 def write_config(writer, sizes):
     writer.add_name("random")
-    writer.add_context_length(8192)
+    writer.add_context_length(32768)
     writer.add_embedding_length(sizes.width)
     writer.add_block_count(sizes.layers)
     writer.add_feed_forward_length(sizes.ffn)

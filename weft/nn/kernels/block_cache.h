@@ -54,9 +54,9 @@ template <class V, int kQueries, int kCount, int kEach>
                                              int first) {
 #pragma GCC unroll 8
   for (int i = 0; i < kEach; ++i) {
-    const typename V::F values = V::load(block.values + within + i * V::kWidth);
+    const typename V::F values = V::load(block.values + within + i * V::kWidth) * block.scale;
 #pragma GCC unroll 4
-    for (int j = 0; j < kQueries; ++j) sums[j][first + i] += values * (weights[j] * block.scale);
+    for (int j = 0; j < kQueries; ++j) sums[j][first + i] += values * weights[j];
   }
 }
 

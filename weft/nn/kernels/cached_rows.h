@@ -45,6 +45,13 @@ template <class T>
 [[gnu::always_inline]] static inline void fetch_rows(const T* rows, int64_t count, const T* end,
                                                      const T* next) {
   constexpr int64_t kFar = 4096 / sizeof(T), kNear = 1024 / sizeof(T), kLine = 64 / sizeof(T);
+  if (end - rows >= kFar + count) {
+    for (int64_t i = 0; i < count; i += kLine) {
+      __builtin_prefetch(rows + kFar + i, 0, 2);
+      __builtin_prefetch(rows + kNear + i, 0, 3);
+    }
+    return;
+  }
   for (int64_t i = 0; i < count; i += kLine) {
     const T *const far = rows + kFar + i, *const near = rows + kNear + i;
     __builtin_prefetch(far < end ? far : next + (far - end), 0, 2);
