@@ -243,7 +243,7 @@ struct QuantizeOptions {
   std::string head_type;
   /// NAME=TYPE.
   std::vector<std::string> tensor_types;
-  /// 0: the mix's.
+  /// Of all that is written; 0: what the mix, or `bits`, leads to.
   double bits_per_weight = 0;
   OutputOptions output;
 };

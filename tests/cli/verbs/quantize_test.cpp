@@ -86,6 +86,15 @@ TEST_F(QuantizedFile, ByProductsIsTheSameOnAnyNumberOfRanks) {
           "4.5", "--tp", tp});
   }
   EXPECT_TRUE(dir_.read("2.gguf") == dir_.read("1.gguf"));
+  std::string bits;
+  for (const std::string tp : {"1", "2"}) {
+    bits = done({"quantize", folder_, dir_.at(tp), "--method", "awq+gptq", "--imatrix", products,
+                 "--bits-per-weight", "4.5", "--tp", tp});
+    EXPECT_EQ(bits, "4.467 bits per weight\n");
+  }
+  for (const char* file : {"/model.safetensors", "/config.json"}) {
+    EXPECT_TRUE(dir_.read(core::join("2", file)) == dir_.read(core::join("1", file))) << file;
+  }
 }
 
 // Both programs' folders by each method, which weft reads on any number of ranks.
@@ -135,6 +144,20 @@ TEST_F(QuantizedFile, OfPlainNumbersIsReadAgainWithEachFlagsTypes) {
     return weft_json(joined(measure, {"-m", model})).at("perplexity").get<double>();
   };
   EXPECT_NEAR(of(dir_.at("mixed.gguf")), of(folder_), 0.05 * of(folder_));
+}
+
+TEST_F(QuantizedFile, RefusesBitsThatAFolderCannotChoose) {
+  const std::vector<std::pair<Strings, std::string>> refusals = {
+      {{dir_.at("out"), "--bits-per-weight", "4.5", "--format", "compressed-tensors"},
+       "--bits-per-weight: 4.5, expected --format mlx or a name that ends in .gguf, got "
+       "compressed-tensors\n"},
+      {{dir_.at("out"), "--bits-per-weight", "4.5", "--mode", "mxfp4"},
+       "--bits-per-weight: 4.5, expected --mode affine, got mxfp4\n"},
+      {{dir_.at("out"), "--bits-per-weight", "4.5", "--bits", "4"},
+       "--bits: 4, expected none beside --bits-per-weight, which chooses them\n"}};
+  for (const auto& [args, message] : refusals) {
+    EXPECT_EQ(refused(joined({"quantize", folder_}, args)), "weft: ConfigError: " + message);
+  }
 }
 
 TEST_F(QuantizedFile, RefusesFlagsThatDoNotFitTheirForm) {

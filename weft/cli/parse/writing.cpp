@@ -57,8 +57,8 @@ void add_gguf_types(CLI::App& app, QuantizeOptions& options) {
                  "count (default: none)");
   app.add_option(
          "--bits-per-weight", options.bits_per_weight,
-         "of OUT.gguf: choose each matrix's type by what rounding it loses, so that the file "
-         "takes at most this on average (default: as --type has it)")
+         "choose each matrix's type, or of an MLX folder its bits, by what rounding it loses, so "
+         "that OUT takes at most this on average (default: as --type or --bits has it)")
       ->check(CLI::Range(2.0, 16.0));
   app.add_option("--token-embedding-type", options.embedding_type,
                  "of OUT.gguf: the embedding's type, e.g. Q8_0 (default: as --type has it)");
@@ -89,8 +89,8 @@ void check_form(const CLI::App& app, const std::string& out) {
     if (is_gguf) refuse(flag, "a folder: the blocks of GGUF follow from --type");
   }
   if (is_gguf) refuse("--max-shard-size", kGgufIsOneFile);
-  for (const char* flag : {"--type", "--bits-per-weight", "--token-embedding-type",
-                           "--output-tensor-type", "--tensor-type"}) {
+  for (const char* flag :
+       {"--type", "--token-embedding-type", "--output-tensor-type", "--tensor-type"}) {
     if (!is_gguf) refuse(flag, "a name that ends in .gguf");
   }
 }

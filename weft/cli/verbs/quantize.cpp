@@ -53,6 +53,18 @@ models::FolderFormat format_of(const QuantizeOptions& options, const quant::Sche
   return models::FolderFormat::kCompressed;
 }
 
+void check_budget(const QuantizeOptions& options, const models::ExportOptions& form) {
+  if (options.bits_per_weight == 0) return;
+  check<ConfigError>(options.bits == 0, "--bits: ", options.bits,
+                     ", expected none beside --bits-per-weight, which chooses them");
+  check<ConfigError>(form.scheme->mode == quant::Mode::kAffine,
+                     "--bits-per-weight: ", options.bits_per_weight,
+                     ", expected --mode affine, got ", options.mode);
+  check<ConfigError>(form.format == models::FolderFormat::kMlx,
+                     "--bits-per-weight: ", options.bits_per_weight,
+                     ", expected --format mlx or a name that ends in .gguf, got ", options.format);
+}
+
 FolderChoice folder_choice(const QuantizeOptions& options) {
   FolderChoice choice;
   const quant::Scheme scheme = scheme_of(options);
@@ -62,6 +74,7 @@ FolderChoice folder_choice(const QuantizeOptions& options) {
     choice.form.offsets =
         options.is_asymmetric ? quant::Offsets::kZeroPoints : quant::Offsets::kMiddle;
   }
+  check_budget(options, choice.form);
   choice.form.max_file_bytes = options.output.max_file_bytes;
   const std::string method = options.method.empty() ? "round" : options.method;
   choice.method = models::parse_method(method, "--method");
@@ -77,10 +90,14 @@ FolderChoice folder_choice(const QuantizeOptions& options) {
   return choice;
 }
 
+void print_bits(double bits_per_weight) {
+  std::fprintf(stderr, "%.3f bits per weight\n", bits_per_weight);
+}
+
 int quantize_on_ranks(const ModelOptions& model, const dist::World& world,
                       const QuantizeOptions& options) {
   FolderChoice choice = folder_choice(options);
-  models::FolderRounding rounding{choice.method, options.importance, {}};
+  models::FolderRounding rounding{choice.method, options.importance, {}, options.bits_per_weight};
   dist::run_together(world.group(), [&] {
     if (!options.importance.empty()) {
       rounding.importance = models::read_importance(options.importance);
@@ -91,6 +108,7 @@ int quantize_on_ranks(const ModelOptions& model, const dist::World& world,
   export_model(model.path, choice.form, "", options.output, world);
   if (world.group().rank() != 0) return 0;
   for (const std::string& note : form.notes()) std::fprintf(stderr, "%s\n", note.c_str());
+  if (options.bits_per_weight > 0) print_bits(form.bits_per_weight());
   return 0;
 }
 
@@ -149,7 +167,7 @@ int quantize_to_gguf(const std::string& model, const QuantizeOptions& options,
   if (!is_root) return 0;
   print_gguf_notes(*file);
   for (const std::string& note : form.notes()) std::fprintf(stderr, "%s\n", note.c_str());
-  std::fprintf(stderr, "%.3f bits per weight\n", form.bits_per_weight());
+  print_bits(form.bits_per_weight());
   return 0;
 }
 

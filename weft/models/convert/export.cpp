@@ -174,12 +174,12 @@ nlohmann::json export_weights(const io::TensorFile& given, const ExportOptions& 
   const ModelConfig config = folder_config(file);
   const LoadPlan plan = make_plan(file, 1);
   check_copied_head(config, file, group);
-  const std::vector<ExportOutput> outputs = choose_outputs(plan, config, options);
-  const auto files = files_of(outputs, options);
+  std::vector<ExportOutput> outputs = choose_outputs(plan, config, options);
   const RowReader reader(file, plan);
   FolderForm usual;
   FolderForm& form = options.form == nullptr ? usual : *options.form;
   form.prepare(config, reader, outputs);
+  const auto files = files_of(outputs, options);
   std::optional<io::TensorFolderWriter> writer;
   dist::run_together(group, [&] {
     if (group.rank() == 0) writer.emplace(folder, files, Role::kLaysOut);

@@ -95,9 +95,10 @@ class FolderForm {
   FolderForm& operator=(const FolderForm&) = delete;
   virtual ~FolderForm() = default;
 
-  /// May read rows. Called once, before the others, by all ranks.
+  /// May read rows, and change the bits of those that are quantized anew. Called once, before the
+  /// others, by all ranks.
   virtual void prepare(const ModelConfig& config, const RowReader& reader,
-                       const std::vector<ExportOutput>& outputs) {
+                       std::vector<ExportOutput>& outputs) {
     (void)config, (void)reader, (void)outputs;
   }
   /// Of an output with is_quantized_anew: `numbers` are rows of the weight, from `first_row` on, in

@@ -60,6 +60,16 @@ at::Tensor RowReader::plain_rows(const PlannedWeight& weight, const shard::Range
   return quant::dequantize(std::get<quant::QuantizedMatrix>(loaded), dtype);
 }
 
+at::Tensor RowReader::sampled_rows(const PlannedWeight& weight, int64_t count) const {
+  const int64_t all = num_rows(weight), step = std::max<int64_t>(1, all / count);
+  std::vector<at::Tensor> parts;
+  for (const shard::Range& run : runs(weight, {0, all}, step)) {
+    const at::Tensor rows = plain_rows(weight, run, at::kFloat);
+    parts.push_back(rows.slice(0, 0, rows.size(0), step).contiguous());
+  }
+  return at::cat(parts);
+}
+
 at::Tensor RowReader::vector(const PlannedWeight& weight, at::ScalarType dtype) const {
   const auto read_as = differs_in_file(weight.rule) ? at::kFloat : dtype;
   const at::Tensor vector = io::load_tensor(file_, plan_.recipe(weight, 0, 0), read_as);

@@ -33,6 +33,8 @@ class RowReader {
   /// As plain numbers.
   at::Tensor plain_rows(const PlannedWeight& weight, const shard::Range& rows,
                         at::ScalarType dtype) const;
+  /// About `count` rows of a matrix, every so many-th of all of them, as float32.
+  at::Tensor sampled_rows(const PlannedWeight& weight, int64_t count) const;
   /// The whole of a vector as the model has it; in float32 instead where the file has other
   /// numbers (WeightRule::stored_offset).
   at::Tensor vector(const PlannedWeight& weight, at::ScalarType dtype) const;

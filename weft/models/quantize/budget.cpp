@@ -1,72 +1,23 @@
 #include "weft/models/quantize/budget.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <queue>
+#include <utility>
 
 #include "weft/core/error.h"
-#include "weft/dist/launch/run_together.h"
-#include "weft/models/quantize/rounding.h"
-#include "weft/quant/affine.h"
-#include "weft/quant/formats/gguf_blocks.h"
-#include "weft/quant/quantizers/gguf_quantize.h"
 
 namespace weft::models {
 namespace {
 
-using core::Dtype;
-
-// Rows of a matrix that are quantized for the measure: every so many-th of all of them.
-constexpr int64_t kSampledRows = 96;
-
-struct Choice {
-  Dtype type;
-  double bits = 0;
-  double loss = 0;
-};
-
-double bits_of(const GgufOutput& output, Dtype type) {
-  const core::DtypeInfo& info = core::info(type);
-  return 8.0 * static_cast<double>(output.num_elements()) * static_cast<double>(info.block_bytes) /
-         static_cast<double>(info.block_elements);
-}
-
-bool fits(const GgufOutput& output, Dtype type) {
-  return output.num_columns() % core::info(type).block_elements == 0;
-}
-
-at::Tensor sampled_rows(const GgufOutput& output, const GgufSource& source, const GgufRows& rows) {
-  std::vector<at::Tensor> parts;
-  const int64_t columns = output.num_columns();
-  const int64_t all = source.taken_rows().length;
-  const int64_t step = std::max<int64_t>(1, all / kSampledRows);
-  int64_t before = 0;
-  rows.visit(source, at::kFloat, [&](const at::Tensor& run) {
-    const at::Tensor matrix = run.reshape({-1, columns});
-    const int64_t first = (step - before % step) % step;
-    before += matrix.size(0);
-    if (first < matrix.size(0)) parts.push_back(matrix.slice(0, first, matrix.size(0), step));
-  });
-  return at::cat(parts);
-}
-
-at::Tensor rounded_to(Dtype type, const at::Tensor& rows, const Rounding& rounding) {
-  const at::Tensor blocks = rounding.blocks(type, rows);
-  const std::span bytes(static_cast<const std::byte*>(blocks.const_data_ptr()), blocks.nbytes());
-  return quant::dequantize(quant::from_gguf_blocks(type, bytes, rows.size(0), rows.size(1)),
-                           at::kFloat);
-}
-
 // The choices of one matrix on the lower hull of loss over bits: from each to the next a bit saves
 // less than before.
-std::vector<Choice> on_hull(std::vector<Choice> choices) {
-  std::ranges::sort(choices, {}, [](const Choice& c) { return std::pair(c.bits, c.loss); });
-  std::vector<Choice> hull;
-  const auto saved_per_bit = [](const Choice& a, const Choice& b) {
+std::vector<BitChoice> on_hull(std::vector<BitChoice> choices) {
+  std::ranges::sort(choices, {}, [](const BitChoice& c) { return std::pair(c.bits, c.loss); });
+  std::vector<BitChoice> hull;
+  const auto saved_per_bit = [](const BitChoice& a, const BitChoice& b) {
     return (a.loss - b.loss) / (b.bits - a.bits);
   };
-  for (const Choice& choice : choices) {
+  for (const BitChoice& choice : choices) {
     if (!hull.empty() && choice.loss >= hull.back().loss) continue;
     while (hull.size() > 1 && saved_per_bit(hull[hull.size() - 2], hull.back()) <=
                                   saved_per_bit(hull.back(), choice)) {
@@ -77,46 +28,6 @@ std::vector<Choice> on_hull(std::vector<Choice> choices) {
   return hull;
 }
 
-// How matrices are measured.
-struct Measure {
-  const Importance& importance;
-  // Losses by products of inputs, and else by squares.
-  bool by_products;
-  const GgufRows& rows;
-  std::vector<Dtype> types;
-};
-
-// What a matrix loses as each type, float64 [types]; types that don't fit its rows stay 0.
-void measure(const Measure& how, const GgufOutput& output, double* losses) {
-  // Of experts one stands for all: they have the same type.
-  const GgufSource& source = output.sources[output.sources.size() / 2];
-  const at::Tensor sample = sampled_rows(output, source, how.rows);
-  const Rounding rounding(how.importance, output.spec.name,
-                          TensorMatrix{output.num_columns(), source.expert, output.num_matrices()});
-  const int64_t num_rows = output.num_elements() / output.num_columns();
-  for (size_t t = 0; t < how.types.size(); ++t) {
-    if (!fits(output, how.types[t])) continue;
-    const at::Tensor rounded = rounded_to(how.types[t], sample, rounding);
-    losses[t] = how.by_products ? static_cast<double>(num_rows) * rounding.loss(sample, rounded)
-                                : rounding.changed_share(sample, rounded);
-  }
-}
-
-// Of the outputs at `places`, float64 [places, types].
-at::Tensor measured(const Measure& how, const std::vector<size_t>& places,
-                    const std::vector<GgufOutput>& outputs, const dist::Group& group) {
-  const auto width = static_cast<int64_t>(how.types.size());
-  at::Tensor losses = at::zeros({static_cast<int64_t>(places.size()), width}, at::kDouble);
-  dist::run_together(group, [&] {
-    for (int64_t p = group.rank(); p < losses.size(0); p += group.size()) {
-      measure(how, outputs[places[static_cast<size_t>(p)]],
-              losses.mutable_data_ptr<double>() + p * width);
-    }
-  });
-  group.all_reduce(losses);
-  return losses;
-}
-
 // A step to the next choice of one matrix.
 struct Step {
   double saved_per_bit = 0;
@@ -125,13 +36,13 @@ struct Step {
 };
 
 // Takes steps while the budget has room, the one that saves most first.
-void raise_types(const std::vector<std::vector<Choice>>& hulls, double room,
+void raise_types(const std::vector<std::vector<BitChoice>>& hulls, double room,
                  std::vector<size_t>& at) {
   std::priority_queue<Step> steps;
   const auto push = [&](size_t m) {
     if (at[m] + 1 >= hulls[m].size()) return;
-    const Choice& now = hulls[m][at[m]];
-    const Choice& next = hulls[m][at[m] + 1];
+    const BitChoice& now = hulls[m][at[m]];
+    const BitChoice& next = hulls[m][at[m] + 1];
     steps.push({(now.loss - next.loss) / (next.bits - now.bits), m});
   };
   for (size_t m = 0; m < hulls.size(); ++m) push(m);
@@ -148,49 +59,21 @@ void raise_types(const std::vector<std::vector<Choice>>& hulls, double room,
 
 }  // namespace
 
-std::map<size_t, Dtype> types_within(double bits, const Importance& importance,
-                                     const GgufRows& rows, const std::vector<GgufOutput>& outputs,
-                                     const std::function<bool(const GgufOutput&)>& is_fixed,
-                                     const dist::Group& group) {
-  const std::vector<Dtype> types = quant::quantizable_block_types();
-  std::vector<size_t> places;
-  double taken = 0, numbers = 0;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const GgufOutput& output = outputs[i];
-    numbers += static_cast<double>(output.num_elements());
-    const bool is_free =
-        output.is_matrix && !is_fixed(output) &&
-        std::ranges::any_of(types, [&](const Dtype type) { return fits(output, type); });
-    if (is_free) {
-      places.push_back(i);
-    } else {
-      taken += bits_of(output, output.spec.dtype);
-    }
-  }
-  // Losses with and without products have other units and can't be compared.
-  const bool by_products = std::ranges::all_of(
-      places, [&](size_t i) { return importance.has_products(outputs[i].spec.name); });
-  const at::Tensor losses =
-      measured({importance, by_products, rows, types}, places, outputs, group);
-  std::vector<std::vector<Choice>> hulls;
-  for (size_t p = 0; p < places.size(); ++p) {
-    const GgufOutput& output = outputs[places[p]];
-    const double* const row = losses.const_data_ptr<double>() + p * types.size();
-    std::vector<Choice> choices;
-    for (size_t t = 0; t < types.size(); ++t) {
-      if (fits(output, types[t])) choices.push_back({types[t], bits_of(output, types[t]), row[t]});
-    }
-    hulls.push_back(on_hull(std::move(choices)));
+std::vector<size_t> forms_within(double limit, double taken, double numbers,
+                                 std::vector<std::vector<BitChoice>> choices) {
+  std::vector<std::vector<BitChoice>> hulls;
+  for (std::vector<BitChoice>& each : choices) {
+    hulls.push_back(on_hull(std::move(each)));
     taken += hulls.back().front().bits;
   }
-  core::check<core::ConfigError>(taken <= bits * numbers, "models.quantize: ", bits,
+  core::check<core::ConfigError>(taken <= limit * numbers, "models.quantize: ", limit,
                                  " bits per weight, expected at least ", taken / numbers,
                                  ", which the smallest types take");
   std::vector<size_t> at(hulls.size(), 0);
-  raise_types(hulls, bits * numbers - taken, at);
-  std::map<size_t, Dtype> chosen;
-  for (size_t p = 0; p < places.size(); ++p) chosen[places[p]] = hulls[p][at[p]].type;
-  return chosen;
+  raise_types(hulls, limit * numbers - taken, at);
+  std::vector<size_t> forms;
+  for (size_t m = 0; m < hulls.size(); ++m) forms.push_back(hulls[m][at[m]].form);
+  return forms;
 }
 
 }  // namespace weft::models

@@ -1,30 +1,26 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <map>
 #include <vector>
 
-#include "weft/core/dtype.h"
-#include "weft/dist/group.h"
-#include "weft/models/convert/gguf_outputs.h"
-#include "weft/models/convert/gguf_rows.h"
-#include "weft/models/quantize/importance.h"
-
+/// Which matrix gets how many bits, so that all take no more than they may and little is lost.
 namespace weft::models {
 
-/// Types for the matrices among `outputs`, by their index, so that all outputs together take at
-/// most `bits` bits per number and what is lost is little. Each matrix is quantized to each type
-/// that fits its rows, from a sample of them. If `importance` has products of all these matrices,
-/// a loss is what the text's loss grows by, else the share of the square of what the matrix
-/// returns that the rounding changes, inputs taken as uncorrelated. Types are then raised where a
-/// bit saves most. Outputs for which `is_fixed` holds keep their
-/// type. The ranks of `group` measure some matrices each; collective, the same on all. Throws
-/// ConfigError for a budget that even the smallest types exceed, naming the least.
-std::map<size_t, core::Dtype> types_within(double bits, const Importance& importance,
-                                           const GgufRows& rows,
-                                           const std::vector<GgufOutput>& outputs,
-                                           const std::function<bool(const GgufOutput&)>& is_fixed,
-                                           const dist::Group& group);
+/// One form that a matrix can have.
+struct BitChoice {
+  /// Of all its numbers together.
+  double bits = 0;
+  double loss = 0;
+  /// Which of the caller's forms it is.
+  size_t form = 0;
+};
+
+/// The form of each matrix among its `choices`, of which there is one at least. All start with the
+/// fewest bits, then those are raised of which a bit saves most, until all take `limit` bits for
+/// each of `numbers` numbers, with `taken`, the bits of whatever else there is. Throws ConfigError
+/// for a limit that even the smallest forms exceed, naming the least number of bits for each
+/// number.
+std::vector<size_t> forms_within(double limit, double taken, double numbers,
+                                 std::vector<std::vector<BitChoice>> choices);
 
 }  // namespace weft::models

@@ -185,6 +185,12 @@ at::Tensor Importance::of(const std::string& tensor, const TensorMatrix& matrix)
   return squares[row].narrow(0, first, matrix.columns) / count;
 }
 
+double Importance::tokens_of(const std::string& tensor, const TensorMatrix& matrix) const {
+  if (!of(tensor, matrix).defined()) return 0;
+  const at::Tensor& counts = tensors.at(tensor).counts;
+  return counts[counts.size(0) == 1 ? 0 : matrix.index].item<double>();
+}
+
 bool Importance::has_products(const std::string& tensor) const {
   const auto found = tensors.find(tensor);
   if (found == tensors.end()) return false;

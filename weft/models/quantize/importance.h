@@ -55,6 +55,8 @@ struct Importance {
   /// Undefined for a tensor that is not there, and for an expert that no token reached. Throws
   /// FormatError for another number of columns or of matrices, naming the tensor.
   at::Tensor of(const std::string& tensor, const TensorMatrix& matrix) const;
+  /// Tokens behind those; 0 for a tensor that is not there. Throws as `of`.
+  double tokens_of(const std::string& tensor, const TensorMatrix& matrix) const;
   bool has_products(const std::string& tensor) const;
   /// Mean products, float32 [in, in]; undefined if they were not taken. Throws FormatError for a
   /// file that has others than finite numbers, IoError.

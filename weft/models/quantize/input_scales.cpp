@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/run_together.h"
@@ -14,15 +16,16 @@ namespace {
 
 using core::check;
 
-// Rows of a matrix by which factors are compared: every so many-th of all of them.
-constexpr int64_t kComparedRows = 32;
+// Rows of a matrix by which factors are compared, at most and at least, and about how many of all
+// that read an input: every so many-th of a matrix's.
+constexpr int64_t kComparedRows = 32, kLeastRows = 4, kRowsOfAll = 256;
 // Powers from 0 on that are tried.
 constexpr int kPowers = 10;
 // Of the mean, so that columns which no token reached have a factor as well.
 constexpr double kLeastSize = 1e-4;
 
-// What changes nothing between a norm and the matrices that read it, between values and the output,
-// and between up and down.
+// What changes nothing between a norm and the matrices that read it, routers among them, between
+// values and the output, and between up and down.
 constexpr OptionSet kFolding = {Option::kWindows,         Option::kQkvBias,
                                 Option::kOutputBias,      Option::kMlpBias,
                                 Option::kNormsOfEachHead, Option::kNormsOfAllHeads,
@@ -32,7 +35,9 @@ constexpr OptionSet kFolding = {Option::kWindows,         Option::kQkvBias,
                                 Option::kLogitsScale,     Option::kGelu,
                                 Option::kScoreCap,        Option::kLogitsCap,
                                 Option::kRopeOfWindows,   Option::kQueryGrowth,
-                                Option::kSinks,           Option::kTurnsNeighbours};
+                                Option::kSinks,           Option::kTurnsNeighbours,
+                                Option::kExperts,         Option::kRouterBias,
+                                Option::kSigmoidRouting,  Option::kUngatedSharedExpert};
 
 // What makes an input of some matrices: a norm, or the rows of a matrix.
 struct Junction {
@@ -41,15 +46,48 @@ struct Junction {
   bool is_norm() const { return is_norm_part(maker.part); }
 };
 
-std::vector<Junction> junctions_of(const ModelConfig& config) {
+void add_experts(const ModelConfig& config, int64_t layer, std::vector<Junction>& all) {
+  Junction inputs{{Part::kFfnNorm, layer}, {}};
+  for (const Part part : {Part::kRouter, Part::kSharedRouter, Part::kSharedGate, Part::kSharedUp}) {
+    inputs.readers.push_back({part, layer});
+  }
+  for (int64_t e = 0; e < config.experts.num_experts; ++e) {
+    inputs.readers.push_back({Part::kExpertGate, layer, e});
+    inputs.readers.push_back({Part::kExpertUp, layer, e});
+    all.push_back({{Part::kExpertUp, layer, e}, {{Part::kExpertDown, layer, e}}});
+  }
+  all.push_back({{Part::kSharedUp, layer}, {{Part::kSharedDown, layer}}});
+  all.push_back(std::move(inputs));
+}
+
+std::vector<Junction> possible_junctions(const ModelConfig& config) {
   std::vector<Junction> all;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const auto at = [&](Part part) { return PartPlace{part, layer}; };
     all.push_back({at(Part::kInputNorm), {at(Part::kQuery), at(Part::kKey), at(Part::kValue)}});
     all.push_back({at(Part::kValue), {at(Part::kOutput)}});
+    if (config.has_experts(layer)) {
+      add_experts(config, layer, all);
+      continue;
+    }
     all.push_back({at(Part::kFfnNorm), {at(Part::kGate), at(Part::kUp)}});
     all.push_back({at(Part::kUp), {at(Part::kDown)}});
   }
+  return all;
+}
+
+// Of what the model has.
+std::vector<Junction> junctions_of(const ModelConfig& config) {
+  std::set<std::tuple<Part, int64_t, int64_t>> known;
+  for (const auto& [name, place] : part_places(config)) {
+    known.emplace(place.part, place.layer, place.expert);
+  }
+  const auto is_missing = [&](const PartPlace& place) {
+    return !known.contains({place.part, place.layer, place.expert});
+  };
+  std::vector<Junction> all = possible_junctions(config);
+  std::erase_if(all, [&](const Junction& each) { return is_missing(each.maker); });
+  for (Junction& each : all) std::erase_if(each.readers, is_missing);
   return all;
 }
 
@@ -60,6 +98,8 @@ struct JunctionReader {
   at::Tensor squares;
   // Undefined: errors are counted by squares.
   at::Tensor products;
+  // How many it read: tokens go to a few experts each.
+  double tokens = 0;
 };
 
 // What inputs' features are made of: several of a matrix's are one row of the maker (values that
@@ -85,17 +125,6 @@ class Sharing {
   int64_t heads_ = 1, repeats_ = 1;
 };
 
-at::Tensor rows_sample(const RowReader& reader, const PlannedWeight& weight) {
-  const int64_t all = RowReader::num_rows(weight);
-  const int64_t step = std::max<int64_t>(1, all / kComparedRows);
-  std::vector<at::Tensor> parts;
-  for (const shard::Range& run : RowReader::runs(weight, {0, all}, step)) {
-    const at::Tensor rows = reader.plain_rows(weight, run, at::kFloat);
-    parts.push_back(rows.slice(0, 0, rows.size(0), step).contiguous());
-  }
-  return at::cat(parts);
-}
-
 at::Tensor no_less(const at::Tensor& sizes) {
   return sizes.clamp_min(std::max(sizes.mean().item<double>() * kLeastSize, 1e-20));
 }
@@ -116,7 +145,8 @@ double cost_of(const JunctionReader& reader, const at::Tensor& factors) {
   const quant::OneThread one_thread;
   const at::Tensor costs = reader.products.defined() ? errors.matmul(reader.products) * errors
                                                      : errors.square() * reader.squares;
-  return costs.sum(at::kDouble).item<double>() * static_cast<double>(reader.output->rule().out) /
+  return costs.sum(at::kDouble).item<double>() * reader.tokens *
+         static_cast<double>(reader.output->rule().out) /
          static_cast<double>(reader.sample.size(0));
 }
 
@@ -158,11 +188,12 @@ class ScaleSearch {
     at::Tensor sizes, columns;
     {
       const quant::OneThread one_thread;
-      sizes = no_less(sharing.joined(readers[0].squares).sqrt());
+      sizes = no_less(sharing.joined(mean_squares(readers)).sqrt());
       columns = no_less(sharing.joined(mean_column_sizes(readers)));
     }
     double least = cost_of_all(readers, sharing.spread(best));
-    for (int k = 1; k <= 2 * kPowers; ++k) {
+    // The last would be the first half's last again.
+    for (int k = 1; k < 2 * kPowers; ++k) {
       const double power = static_cast<double>((k - 1) % kPowers + 1) / kPowers;
       const at::Tensor factors = trial(sizes, columns, power, k > kPowers);
       const double cost = cost_of_all(readers, sharing.spread(factors));
@@ -189,6 +220,16 @@ class ScaleSearch {
     return sum;
   }
 
+  static at::Tensor mean_squares(const std::vector<JunctionReader>& readers) {
+    at::Tensor sum = at::zeros_like(readers[0].squares);
+    double tokens = 0;
+    for (const JunctionReader& reader : readers) {
+      sum += reader.squares * reader.tokens;
+      tokens += reader.tokens;
+    }
+    return sum / tokens;
+  }
+
   static at::Tensor mean_column_sizes(const std::vector<JunctionReader>& readers) {
     at::Tensor sum;
     double rows = 0;
@@ -202,17 +243,25 @@ class ScaleSearch {
   }
 
   std::vector<JunctionReader> readers_of(const Junction& junction) const {
+    const auto count = static_cast<int64_t>(junction.readers.size());
+    const int64_t rows = std::clamp(kRowsOfAll / count, kLeastRows, kComparedRows);
     std::vector<JunctionReader> readers;
     bool has_products = true;
     for (const PartPlace& place : junction.readers) {
       const ExportOutput* output = find(place);
       if (output == nullptr || !output->is_quantized_anew) continue;
       const std::string name = importance_name(config_, place);
-      const at::Tensor squares = importance_.of(name, {output->rule().in});
-      check<core::FormatError>(squares.defined(), "importance matrix: says nothing of ",
-                               core::quote(name), ", expected its inputs; it is of another model");
-      readers.push_back(
-          {output, rows_sample(reader_, *output->weight), squares, importance_.products_of(name)});
+      const bool is_expert = is_expert_part(place.part);
+      const TensorMatrix matrix{output->rule().in, place.expert,
+                                is_expert ? config_.experts.num_experts : 1};
+      const at::Tensor squares = importance_.of(name, matrix);
+      const bool is_known = is_expert ? importance_.tensors.contains(name) : squares.defined();
+      check<core::FormatError>(is_known, "importance matrix: says nothing of ", core::quote(name),
+                               ", expected its inputs; it is of another model");
+      // No token reached it.
+      if (!squares.defined()) continue;
+      readers.push_back({output, reader_.sampled_rows(*output->weight, rows), squares,
+                         importance_.products_of(name), importance_.tokens_of(name, matrix)});
       has_products = has_products && readers.back().products.defined();
     }
     // Costs with and without products have other units.
@@ -294,6 +343,9 @@ at::Tensor InputScales::folded(const ExportOutput& output, int64_t first_row,
   if (rule.is_vector()) {
     const auto norm = norms_.find(rule.base());
     if (norm != norms_.end()) return norm->second;
+    // What weighs a shared expert is a matrix of one row.
+    const at::Tensor columns = of_columns(output);
+    if (columns.defined()) return numbers * columns;
     return rows == rows_.end() ? numbers : numbers / rows->second;
   }
   at::Tensor result = numbers;

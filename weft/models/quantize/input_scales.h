@@ -25,10 +25,11 @@ class InputScales {
  public:
   /// All are 1.
   InputScales() = default;
-  /// For what reads one input, the query, key and value of a layer, its gate and up, its output and
-  /// its down, tries powers of the inputs' size, with and without powers of the columns' own, and
-  /// takes those with which rounding a sample of the rows costs least. The norm before them, or the
-  /// values' or up's rows, take the inverse. The ranks of `group` search some inputs each;
+  /// For what reads one input, the query, key and value of a layer, its gate and up or all experts'
+  /// with the router, its output and each down, tries powers of the inputs' size, with and without
+  /// powers of the columns' own, and takes those with which rounding a sample of the rows costs
+  /// least; an expert's cost counts the tokens that it got. The norm before them, or the values' or
+  /// up's rows, take the inverse. The ranks of `group` search some inputs each;
   /// collective, the same on all. Throws FormatError for a matrix of which `importance` says
   /// nothing.
   InputScales(const ModelConfig& config, const RowReader& reader,

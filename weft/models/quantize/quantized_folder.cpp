@@ -23,6 +23,9 @@ constexpr NamedMethod kRoundingMethods[] = {{"round", {false, false}},
                                             {"awq", {false, true}},
                                             {"awq+gptq", {true, true}}};
 
+// Rows of a matrix by which bits are chosen.
+constexpr int64_t kBudgetRows = 96;
+
 }  // namespace
 
 RoundingMethod parse_method(const std::string& name, const std::string& where) {
@@ -34,14 +37,47 @@ RoundingMethod parse_method(const std::string& name, const std::string& where) {
 }
 
 void QuantizedFolder::prepare(const ModelConfig& config, const RowReader& reader,
-                              const std::vector<ExportOutput>& outputs) {
-  if (rounding_.method.is_plain()) return;
+                              std::vector<ExportOutput>& outputs) {
   config_ = config;
   places_ = part_places(config);
   if (rounding_.method.scales_inputs) {
     scales_ = InputScales(config, reader, outputs, rounding_.importance, group_);
   }
-  note_missing(outputs);
+  if (!rounding_.method.is_plain()) note_missing(outputs);
+  if (rounding_.bits_per_weight > 0) choose_bits(reader, outputs);
+  bits_per_weight_ = models::bits_per_weight(outputs);
+}
+
+// Losses with and without products have other units and can't be compared.
+void QuantizedFolder::choose_bits(const RowReader& reader, std::vector<ExportOutput>& outputs) {
+  const bool by_products =
+      rounding_.method.has_feedback && std::ranges::all_of(outputs, [&](const ExportOutput& each) {
+        return !each.is_quantized_anew || rounding_.importance.has_products(named(each).tensor);
+      });
+  const auto losses = [&](const ExportOutput& output) {
+    return losses_of(output, reader.sampled_rows(*output.weight, kBudgetRows), by_products);
+  };
+  set_bits_within(rounding_.bits_per_weight, {by_products, losses}, outputs, group_);
+}
+
+BitLosses QuantizedFolder::losses_of(const ExportOutput& output, const at::Tensor& rows,
+                                     bool by_products) {
+  const Rounding& rounding = rounding_of(output);
+  const at::Tensor factors = scales_.of_columns(output);
+  const at::Tensor numbers = factors.defined() ? rows * factors : rows;
+  const auto all_rows = static_cast<double>(output.rule().out);
+  ExportOutput rounded = output;
+  BitLosses losses;
+  for (size_t b = 0; b < losses.size(); ++b) {
+    rounded.scheme->bits = kAffineBits[b];
+    const quant::QuantizedMatrix codes = rounding_.method.is_plain()
+                                             ? FolderForm::quantize(rounded, 0, numbers)
+                                             : rounding.affine(rounded.affine_form(), numbers);
+    const at::Tensor values = quant::dequantize(codes, at::kFloat);
+    losses[b] = by_products ? all_rows * rounding.loss(numbers, values)
+                            : rounding.changed_share(numbers, values);
+  }
+  return losses;
 }
 
 QuantizedFolder::Named QuantizedFolder::named(const ExportOutput& output) const {

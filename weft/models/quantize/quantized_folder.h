@@ -8,6 +8,7 @@
 
 #include "weft/dist/group.h"
 #include "weft/models/convert/export_output.h"
+#include "weft/models/quantize/folder_budget.h"
 #include "weft/models/quantize/importance.h"
 #include "weft/models/quantize/input_scales.h"
 #include "weft/models/quantize/rounding.h"
@@ -33,6 +34,9 @@ struct FolderRounding {
   RoundingMethod method;
   std::string importance_path;
   Importance importance;
+  /// Of all that is written, if each matrix gets the bits at which it loses least; 0: all get those
+  /// of the scheme, which is affine.
+  double bits_per_weight = 0;
 };
 
 /// Quantizes affine matrices on their way into a folder.
@@ -42,10 +46,11 @@ class QuantizedFolder : public FolderForm {
   QuantizedFolder(FolderRounding rounding, const dist::Group& group)
       : rounding_(std::move(rounding)), group_(group) {}
 
-  /// Collective. Throws ConfigError for a family that AWQ doesn't know and for importances without
-  /// what the method needs, FormatError for those of other columns.
+  /// Collective. Throws ConfigError for a family that AWQ doesn't know, for importances without
+  /// what the method needs and for fewer bits than the smallest, FormatError for importances of
+  /// other columns.
   void prepare(const ModelConfig& config, const RowReader& reader,
-               const std::vector<ExportOutput>& outputs) override;
+               std::vector<ExportOutput>& outputs) override;
   /// Throws ShapeError for numbers whose scales the type of scales can't hold.
   quant::QuantizedMatrix quantize(const ExportOutput& output, int64_t first_row,
                                   const at::Tensor& numbers) override;
@@ -54,6 +59,8 @@ class QuantizedFolder : public FolderForm {
 
   /// One line for each thing worth knowing, after prepare.
   const std::vector<std::string>& notes() const { return notes_; }
+  /// Of all that is written, after prepare.
+  double bits_per_weight() const { return bits_per_weight_; }
 
  private:
   struct Named {
@@ -63,6 +70,8 @@ class QuantizedFolder : public FolderForm {
   Named named(const ExportOutput& output) const;
   const Rounding& rounding_of(const ExportOutput& output);
   void note_missing(const std::vector<ExportOutput>& outputs);
+  void choose_bits(const RowReader& reader, std::vector<ExportOutput>& outputs);
+  BitLosses losses_of(const ExportOutput& output, const at::Tensor& rows, bool by_products);
 
   FolderRounding rounding_;
   dist::Group group_;
@@ -73,6 +82,7 @@ class QuantizedFolder : public FolderForm {
   std::optional<Rounding> current_;
   std::string current_name_;
   std::vector<std::string> notes_;
+  double bits_per_weight_ = 0;
 };
 
 }  // namespace weft::models

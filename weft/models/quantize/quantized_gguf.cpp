@@ -6,7 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/dist/launch/run_together.h"
-#include "weft/models/quantize/budget.h"
+#include "weft/models/quantize/gguf_budget.h"
 #include "weft/models/quantize/rounding.h"
 #include "weft/quant/torch_dtype.h"
 #include "weft/shard/split.h"
