@@ -1,10 +1,13 @@
 #include "weft/models/quantize/budget.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <queue>
 #include <utility>
 
 #include "weft/core/error.h"
+#include "weft/dist/launch/run_together.h"
 
 namespace weft::models {
 namespace {
@@ -58,6 +61,19 @@ void raise_types(const std::vector<std::vector<BitChoice>>& hulls, double room,
 }
 
 }  // namespace
+
+at::Tensor measured_losses(int64_t matrices, int64_t forms,
+                           const std::function<void(size_t m, double* losses)>& measure,
+                           const dist::Group& group) {
+  at::Tensor losses = at::zeros({matrices, forms}, at::kDouble);
+  dist::run_together(group, [&] {
+    for (int64_t m = group.rank(); m < matrices; m += group.size()) {
+      measure(static_cast<size_t>(m), losses.mutable_data_ptr<double>() + m * forms);
+    }
+  });
+  group.all_reduce(losses);
+  return losses;
+}
 
 std::vector<size_t> forms_within(double limit, double taken, double numbers,
                                  std::vector<std::vector<BitChoice>> choices) {

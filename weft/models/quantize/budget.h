@@ -1,10 +1,23 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <vector>
+
+#include "weft/dist/group.h"
 
 /// Which matrix gets how many bits, so that all take no more than they may and little is lost.
 namespace weft::models {
+
+/// What each matrix loses in each form, float64 [matrices, forms]. measure(m, losses) adds to those
+/// of matrix m, which begin at 0. The ranks of `group` measure some matrices each; collective, the
+/// same on all. Throws what `measure` throws, on all ranks.
+at::Tensor measured_losses(int64_t matrices, int64_t forms,
+                           const std::function<void(size_t m, double* losses)>& measure,
+                           const dist::Group& group);
 
 /// One form that a matrix can have.
 struct BitChoice {

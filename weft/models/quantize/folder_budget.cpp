@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "weft/core/dtype.h"
-#include "weft/dist/launch/run_together.h"
 #include "weft/models/quantize/budget.h"
 
 namespace weft::models {
@@ -64,32 +63,17 @@ double bits_of(const Unit& unit) {
   return bits;
 }
 
-// Float64 [kAffineBits].
-void measure_unit(const FolderMeasure& measure, const Unit& unit, double* losses) {
+// From kAffineBits[first] on.
+void measure_unit(const FolderMeasure& measure, const Unit& unit, size_t first, double* losses) {
   const bool is_stack = unit.front()->stack_size > 0;
   const Unit measured = is_stack ? Unit{unit[unit.size() / 2]} : unit;
   double numbers = 0;
   for (const ExportOutput* output : measured) numbers += numbers_of(*output);
   for (const ExportOutput* output : measured) {
-    const BitLosses own = measure.losses(*output);
+    const BitLosses own = measure.losses(*output, first);
     const double share = measure.is_absolute ? 1 : numbers_of(*output) / numbers;
-    for (size_t b = 0; b < own.size(); ++b) losses[b] += share * own[b];
+    for (size_t b = first; b < own.size(); ++b) losses[b] += share * own[b];
   }
-}
-
-// Float64 [units, kAffineBits].
-at::Tensor measured(const FolderMeasure& measure, const std::vector<Unit>& units,
-                    const dist::Group& group) {
-  constexpr auto kForms = static_cast<int64_t>(kAffineBits.size());
-  at::Tensor losses = at::zeros({static_cast<int64_t>(units.size()), kForms}, at::kDouble);
-  dist::run_together(group, [&] {
-    for (int64_t u = group.rank(); u < losses.size(0); u += group.size()) {
-      measure_unit(measure, units[static_cast<size_t>(u)],
-                   losses.mutable_data_ptr<double>() + u * kForms);
-    }
-  });
-  group.all_reduce(losses);
-  return losses;
 }
 
 // The place in kAffineBits of the most that all may have; 0 if none fits. What few bits lose is
@@ -115,11 +99,13 @@ double bits_per_weight(const std::vector<ExportOutput>& outputs) {
 void set_bits_within(double limit, const FolderMeasure& measure, std::vector<ExportOutput>& outputs,
                      const dist::Group& group) {
   const std::vector<Unit> units = units_of(outputs);
-  const at::Tensor losses = measured(measure, units, group);
   double taken = 0;
   for (const ExportOutput& output : outputs)
     taken += output.is_quantized_anew ? 0 : bits_of(output);
   const size_t least = most_bits_of_all(limit, outputs, units);
+  const at::Tensor losses = measured_losses(
+      std::ssize(units), std::ssize(kAffineBits),
+      [&](size_t u, double* row) { measure_unit(measure, units[u], least, row); }, group);
   std::vector<std::vector<BitChoice>> choices(units.size());
   for (size_t u = 0; u < units.size(); ++u) {
     const double* const row = losses.const_data_ptr<double>() + u * kAffineBits.size();

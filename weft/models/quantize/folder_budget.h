@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -13,15 +14,16 @@ namespace weft::models {
 /// The bits that a matrix of MLX's affine format can have.
 inline constexpr std::array<int64_t, 6> kAffineBits = {2, 3, 4, 5, 6, 8};
 
-/// What rounding a matrix to each of kAffineBits loses: absolute where losses of several matrices
-/// that are stored as one add up, else shares.
+/// What rounding a matrix to each of kAffineBits loses, 0 where that is not asked: absolute where
+/// losses of several matrices that are stored as one add up, else shares.
 using BitLosses = std::array<double, kAffineBits.size()>;
 
 /// How losses are measured.
 struct FolderMeasure {
   /// Whether losses add up.
   bool is_absolute = false;
-  std::function<BitLosses(const ExportOutput& output)> losses;
+  /// Of kAffineBits[first] and more.
+  std::function<BitLosses(const ExportOutput& output, size_t first)> losses;
 };
 
 /// Sets the bits of the outputs that are quantized anew, which are affine: the most that all can

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "weft/dist/launch/run_together.h"
 #include "weft/models/quantize/budget.h"
 #include "weft/models/quantize/rounding.h"
 #include "weft/quant/affine.h"
@@ -77,21 +76,6 @@ void measure(const Measure& how, const GgufOutput& output, double* losses) {
   }
 }
 
-// Of the outputs at `places`, float64 [places, types].
-at::Tensor measured(const Measure& how, const std::vector<size_t>& places,
-                    const std::vector<GgufOutput>& outputs, const dist::Group& group) {
-  const auto width = static_cast<int64_t>(how.types.size());
-  at::Tensor losses = at::zeros({static_cast<int64_t>(places.size()), width}, at::kDouble);
-  dist::run_together(group, [&] {
-    for (int64_t p = group.rank(); p < losses.size(0); p += group.size()) {
-      measure(how, outputs[places[static_cast<size_t>(p)]],
-              losses.mutable_data_ptr<double>() + p * width);
-    }
-  });
-  group.all_reduce(losses);
-  return losses;
-}
-
 }  // namespace
 
 std::map<size_t, Dtype> types_within(double bits, const Importance& importance,
@@ -116,8 +100,10 @@ std::map<size_t, Dtype> types_within(double bits, const Importance& importance,
   // Losses with and without products have other units and can't be compared.
   const bool by_products = std::ranges::all_of(
       places, [&](size_t i) { return importance.has_products(outputs[i].spec.name); });
-  const at::Tensor losses =
-      measured({importance, by_products, rows, types}, places, outputs, group);
+  const Measure how{importance, by_products, rows, types};
+  const at::Tensor losses = measured_losses(
+      std::ssize(places), std::ssize(types),
+      [&](size_t p, double* row) { measure(how, outputs[places[p]], row); }, group);
   std::vector<std::vector<BitChoice>> choices(places.size());
   for (size_t p = 0; p < places.size(); ++p) {
     const GgufOutput& output = outputs[places[p]];

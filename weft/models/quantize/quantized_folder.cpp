@@ -54,21 +54,21 @@ void QuantizedFolder::choose_bits(const RowReader& reader, std::vector<ExportOut
       rounding_.method.has_feedback && std::ranges::all_of(outputs, [&](const ExportOutput& each) {
         return !each.is_quantized_anew || rounding_.importance.has_products(named(each).tensor);
       });
-  const auto losses = [&](const ExportOutput& output) {
-    return losses_of(output, reader.sampled_rows(*output.weight, kBudgetRows), by_products);
+  const auto losses = [&](const ExportOutput& output, size_t first) {
+    return losses_of(output, reader.sampled_rows(*output.weight, kBudgetRows), first, by_products);
   };
   set_bits_within(rounding_.bits_per_weight, {by_products, losses}, outputs, group_);
 }
 
 BitLosses QuantizedFolder::losses_of(const ExportOutput& output, const at::Tensor& rows,
-                                     bool by_products) {
+                                     size_t first, bool by_products) {
   const Rounding& rounding = rounding_of(output);
   const at::Tensor factors = scales_.of_columns(output);
   const at::Tensor numbers = factors.defined() ? rows * factors : rows;
   const auto all_rows = static_cast<double>(output.rule().out);
   ExportOutput rounded = output;
-  BitLosses losses;
-  for (size_t b = 0; b < losses.size(); ++b) {
+  BitLosses losses{};
+  for (size_t b = first; b < losses.size(); ++b) {
     rounded.scheme->bits = kAffineBits[b];
     const quant::QuantizedMatrix codes = rounding_.method.is_plain()
                                              ? FolderForm::quantize(rounded, 0, numbers)

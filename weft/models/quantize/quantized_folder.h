@@ -34,8 +34,8 @@ struct FolderRounding {
   RoundingMethod method;
   std::string importance_path;
   Importance importance;
-  /// Of all that is written, if each matrix gets the bits at which it loses least; 0: all get those
-  /// of the scheme, which is affine.
+  /// The most of all that is written, which set_bits_within spreads; 0: all matrices get those of
+  /// the scheme, which is affine.
   double bits_per_weight = 0;
 };
 
@@ -71,7 +71,8 @@ class QuantizedFolder : public FolderForm {
   const Rounding& rounding_of(const ExportOutput& output);
   void note_missing(const std::vector<ExportOutput>& outputs);
   void choose_bits(const RowReader& reader, std::vector<ExportOutput>& outputs);
-  BitLosses losses_of(const ExportOutput& output, const at::Tensor& rows, bool by_products);
+  BitLosses losses_of(const ExportOutput& output, const at::Tensor& rows, size_t first,
+                      bool by_products);
 
   FolderRounding rounding_;
   dist::Group group_;
