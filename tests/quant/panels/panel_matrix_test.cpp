@@ -89,40 +89,6 @@ at::Tensor plain_weight(int64_t out, int64_t in, at::ScalarType type) {
   return seeded({out, in}, 9, at::kFloat).to(type);
 }
 
-// Numbers of all magnitudes, which 12 bits don't hold.
-at::Tensor any_bfloat16(int64_t out, int64_t in) {
-  const at::Tensor magnitude = at::exp2(at::randint(-120, 120, {out, in}).to(at::kFloat));
-  return (magnitude * seeded({out, in}, 3, at::kFloat)).to(at::kBFloat16);
-}
-
-// Weights as models have them: few numbers are of other magnitudes than the rest.
-at::Tensor usual_bfloat16(int64_t out, int64_t in) {
-  at::Tensor w = plain_weight(out, in, at::kBFloat16);
-  w.view({-1}).slice(0, 5, w.numel(), 301).mul_(1e-9);
-  w.view({-1}).slice(0, 7, w.numel(), 400).zero_();
-  w.view({-1})[w.numel() - 1] = -1e30;
-  return w;
-}
-
-TEST(PanelMatrix, KeepsBFloat16InTwelveBits) {
-  for (const auto& [out, in] : {std::pair(16, 32), std::pair(21, 96), std::pair(70, 160)}) {
-    for (const at::Tensor& w : {usual_bfloat16(out, in), any_bfloat16(out, in)}) {
-      const PanelMatrix panels = to_panels(w);
-      EXPECT_TRUE(at::equal(panel_values(panels), w.to(at::kFloat))) << out << " rows";
-      for (const int64_t tokens : {1, 5, 16, 17}) {
-        const at::Tensor x = at::ones({tokens, in});
-        for (const auto* kernel : kernels::runnable_panel_kernels()) {
-          expect_close(panel_matmul_on(*kernel, x, panels),
-                       at::matmul(x.to(at::kDouble), w.to(at::kDouble).t()),
-                       core::join(kernel->name, ", ", out, " rows, ", tokens, " tokens"), 1e-5);
-        }
-      }
-    }
-  }
-  EXPECT_EQ(to_panels(usual_bfloat16(70, 160)).form.numbers, kernels::PanelNumbers::kShortBFloat16);
-  EXPECT_EQ(to_panels(any_bfloat16(70, 160)).form.numbers, kernels::PanelNumbers::kBFloat16);
-}
-
 TEST(PanelMatrix, KeepsEveryBit) {
   for (const PanelFormat& format : kFormats) {
     const AffineTensor w = make_weight(format);
@@ -150,9 +116,6 @@ TEST(PanelMatrix, TakesTheBytesOfItsForm) {
   EXPECT_EQ(bytes({6, true, 16, 16, 512, at::kFloat, true}), 16 * (2 * 4 + 16 * (2 + 24)));
   EXPECT_EQ(bytes({4, false, 32, 16, 288, at::kFloat, true}), 16 * (2 * 8 + 9 * (2 + 16)));
   EXPECT_EQ(bytes({4, false, 32, 17, 64, at::kFloat}), 2 * 16 * 2 * (8 + 16));
-  // 12 bits, and where each panel's exceptions begin.
-  EXPECT_EQ(to_panels(at::ones({32, 64}, at::kBFloat16)).num_bytes(), 32 * 96 + 3 * 8);
-  EXPECT_EQ(to_panels(any_bfloat16(16, 32)).num_bytes(), 16 * 64);
 }
 
 TEST(PanelMatrix, GivesRowsAsTheAffineMatrixDoes) {

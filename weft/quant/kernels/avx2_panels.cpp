@@ -341,7 +341,8 @@ void round(const float* x, int64_t num_blocks, const RoundedToken& to) {
 }  // namespace
 
 const PanelKernel kAvx2PanelKernel = {
-    "avx2", runs_here, round, multiply_panels<Avx2>, multiply_dense_avx2, unpack_short_avx2};
+    "avx2",         runs_here, round, multiply_panels<Avx2>, multiply_dense_avx2, unpack_short_avx2,
+    pack_short_avx2};
 
 }  // namespace weft::quant::kernels
 

@@ -184,14 +184,20 @@ void multiply_codes_avx512(const Panels& w, int64_t first, int64_t count, const 
   multiply_panels<Vnni>(w, first, count, x, y);
 }
 
-const PanelKernel kAvx512VnniPanelKernel = {"avx512_vnni",         runs_here,
-                                            round_codes_avx512,    multiply_codes_avx512,
-                                            multiply_dense_avx512, unpack_short_avx512};
-const PanelKernel kAvx512Bf16PanelKernel = {
-    "avx512_bf16",         runs_bfloat16_here,       round_codes_avx512,
-    multiply_codes_avx512, multiply_dense_avx512,    unpack_short_avx512,
-    round_bfloat16_avx512, multiply_bfloat16_avx512, nullptr,
-    kAvx512Bf16Panels};
+const PanelKernel kAvx512VnniPanelKernel = {
+    "avx512_vnni",         runs_here,           round_codes_avx512, multiply_codes_avx512,
+    multiply_dense_avx512, unpack_short_avx512, pack_short_avx512};
+const PanelKernel kAvx512Bf16PanelKernel = {"avx512_bf16",
+                                            runs_bfloat16_here,
+                                            round_codes_avx512,
+                                            multiply_codes_avx512,
+                                            multiply_dense_avx512,
+                                            unpack_short_avx512,
+                                            pack_short_avx512,
+                                            round_bfloat16_avx512,
+                                            multiply_bfloat16_avx512,
+                                            nullptr,
+                                            kAvx512Bf16Panels};
 
 }  // namespace weft::quant::kernels
 

@@ -10,7 +10,9 @@
 /// types F (floats) and U (as many uint32_t), widen(halves): the floats of as many float16, and
 /// kTokens, how many tokens are multiplied together, and kStreams, how many panels for a single
 /// one; and of kShortBFloat16 table_of(upper bytes) and unpack(from, table, pairs): a vector of
-/// each pair of kShortColumns columns, whose first lower bytes are at `from`.
+/// each pair of kShortColumns columns, whose first lower bytes are at `from`. What makes such
+/// numbers has load_pairs(rows, stride, pairs), which reads these vectors from rows, and
+/// pack(pairs, indices, to), which writes them and says whether all have indices.
 namespace weft::quant::kernels {
 
 /// The numbers of a pair of columns, for all rows of a panel.
@@ -155,6 +157,24 @@ void unpack_short(const Panels& w, int64_t panel, uint16_t* to) {
       }
     }
   }
+}
+
+/// PanelKernel::pack_short.
+template <class Isa>
+int64_t pack_short(const uint16_t* rows, int64_t stride, const ShortIndices& indices, int64_t count,
+                   uint8_t* to) {
+  // A vector has as many rows of a pair of columns as it has lanes of float32.
+  constexpr int64_t kRows = sizeof(typename Isa::U) / sizeof(uint32_t);
+  for (int64_t i = 0; i < count; ++i, rows += kShortColumns, to += kShortBytes) {
+    bool is_whole = true;
+    for (int64_t row = 0; row < kPanelRows; row += kRows) {
+      typename Isa::U pairs[4];
+      Isa::load_pairs(rows + row * stride, stride, pairs);
+      is_whole &= Isa::pack(pairs, indices, to + 4 * row);
+    }
+    if (!is_whole) return i;
+  }
+  return count;
 }
 
 /// kPanels panels for a tile of kTokens tokens.

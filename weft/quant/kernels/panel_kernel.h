@@ -137,6 +137,16 @@ inline constexpr int64_t kShortColumns = 8;
 inline constexpr int64_t kShortNumbers = kPanelRows * kShortColumns;
 inline constexpr int64_t kShortBytes = kShortNumbers + kShortNumbers / 2;
 
+/// Where each byte stands among 16 upper bytes, by its upper four bits and then by its lower ones.
+struct ShortIndices {
+  /// No index: it stands nowhere.
+  static constexpr uint8_t kNone = 0x80;
+  uint8_t by_halves[16][16];
+  /// The upper halves of bytes that stand somewhere, and how many these are.
+  uint8_t upper_halves[16];
+  int64_t num_halves = 0;
+};
+
 /// Tokens that are multiplied together.
 inline constexpr int64_t kTileTokens = 8;
 
@@ -220,6 +230,11 @@ struct PanelKernel {
                          const PanelOutputs& y);
   /// A panel of kShortBFloat16 as one of bfloat16.
   void (*unpack_short)(const Panels& w, int64_t panel, uint16_t* to);
+  /// Of kPanelRows rows of bfloat16, which lie `stride` numbers apart, kShortColumns columns after
+  /// the other as kShortBFloat16, until some have a number without index: how many it has written,
+  /// `count` at most. Null where such numbers are written one by one.
+  int64_t (*pack_short)(const uint16_t* rows, int64_t stride, const ShortIndices& indices,
+                        int64_t count, uint8_t* to);
   /// Where the processor multiplies pairs of bfloat16, null elsewhere: rounds a token's blocks to
   /// nearest, ties to even, and writes block b at b * stride blocks; and the product of bfloat16
   /// panels, summed in float32, without those of two low parts.
@@ -242,14 +257,18 @@ void multiply_dense_plain(const Panels& w, int64_t first, int64_t count, const D
 /// PanelKernel::unpack_short of each instruction set.
 void unpack_short_plain(const Panels& w, int64_t panel, uint16_t* to);
 #if defined(__x86_64__)
-/// The same two with AVX-512.
+/// The same two, and PanelKernel::pack_short, with AVX-512.
 void multiply_dense_avx512(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                            const PanelOutputs& y);
 void unpack_short_avx512(const Panels& w, int64_t panel, uint16_t* to);
-/// The same two with AVX2.
+int64_t pack_short_avx512(const uint16_t* rows, int64_t stride, const ShortIndices& indices,
+                          int64_t count, uint8_t* to);
+/// The same three with AVX2.
 void multiply_dense_avx2(const Panels& w, int64_t first, int64_t count, const DenseInputs& x,
                          const PanelOutputs& y);
 void unpack_short_avx2(const Panels& w, int64_t panel, uint16_t* to);
+int64_t pack_short_avx2(const uint16_t* rows, int64_t stride, const ShortIndices& indices,
+                        int64_t count, uint8_t* to);
 /// PanelKernel::round and multiply for AVX-512 with VNNI.
 void round_codes_avx512(const float* x, int64_t num_blocks, const RoundedToken& to);
 void multiply_codes_avx512(const Panels& w, int64_t first, int64_t count, const RoundedInputs& x,

@@ -174,6 +174,6 @@ void multiply(const Panels& w, int64_t first, int64_t count, const RoundedInputs
 }  // namespace
 
 const PanelKernel kPlainPanelKernel = {
-    "plain", runs_here, round, multiply, multiply_dense_plain, unpack_short_plain};
+    "plain", runs_here, round, multiply, multiply_dense_plain, unpack_short_plain, nullptr};
 
 }  // namespace weft::quant::kernels

@@ -12,6 +12,7 @@
 
 #include "weft/core/error.h"
 #include "weft/quant/formats/two_level_scales.h"
+#include "weft/quant/kernels/panel_select.h"
 #include "weft/quant/large_tensor.h"
 #include "weft/quant/panels/panel_codes.h"
 #include "weft/quant/panels/panel_places.h"
@@ -214,10 +215,11 @@ PanelMatrix to_short_panels(const at::Tensor& w, const UpperBytes& upper) {
   form.numbers = PanelNumbers::kShortBFloat16;
   PanelMatrix made = empty_panels(w.size(0), w.size(1), form);
   const auto numbers = std::make_shared<ShortBFloat16>(upper);
+  const kernels::PanelKernel& kernel = kernels::active_panel_kernel();
   std::vector<std::vector<ShortBFloat16::Exception>> exceptions(
       static_cast<size_t>(num_panels(w.size(0))));
   fill_panels(made, [&](int64_t i, uint8_t* panel) {
-    exceptions[static_cast<size_t>(i)] = numbers->write(w, i, panel);
+    exceptions[static_cast<size_t>(i)] = numbers->write(kernel, w, i, panel);
   });
   numbers->keep(exceptions);
   made.short_numbers = numbers;

@@ -31,14 +31,32 @@ struct ShortPlace {
 
 // What a sample of numbers has of each upper byte.
 std::array<int64_t, 256> count_upper_bytes(const at::Tensor& w) {
-  constexpr int64_t kSample = 1 << 20;
+  // Enough numbers to see a byte that one in a thousand has, and one in so many of large matrices.
+  constexpr int64_t kLeast = 1 << 15, kShare = 64;
   const auto* bits = static_cast<const uint16_t*>(w.const_data_ptr());
-  const int64_t step = std::max<int64_t>(1, w.numel() / kSample);
-  std::array<int64_t, 256> counts{};
+  const int64_t sample = std::max(kLeast, w.numel() / kShare);
+  const int64_t step = std::max<int64_t>(1, w.numel() / sample);
+  // Neighbours are counted apart: a count that has just changed takes a while to be read again.
+  std::array<std::array<int64_t, 256>, 4> counts{};
   for (int64_t row = 0; row < w.size(0); row += step) {
-    for (int64_t i = row * w.size(1); i < (row + 1) * w.size(1); ++i) ++counts[bits[i] >> 8];
+    const auto* numbers = bits + row * w.size(1);
+    for (int64_t i = 0; i < w.size(1); ++i) ++counts[static_cast<size_t>(i % 4)][numbers[i] >> 8];
   }
-  return counts;
+  for (size_t i = 0; i < 256; ++i) counts[0][i] += counts[1][i] + counts[2][i] + counts[3][i];
+  return counts[0];
+}
+
+// Where each of the bytes stands among them.
+kernels::ShortIndices indices_of(const std::array<uint8_t, 16>& bytes) {
+  kernels::ShortIndices made{};
+  for (auto& lower : made.by_halves) std::ranges::fill(lower, kernels::ShortIndices::kNone);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    made.by_halves[bytes[i] >> 4][bytes[i] & 15] = static_cast<uint8_t>(i);
+    const auto half = static_cast<uint8_t>(bytes[i] >> 4);
+    const std::span known(std::data(made.upper_halves), static_cast<size_t>(made.num_halves));
+    if (std::ranges::find(known, half) == known.end()) made.upper_halves[made.num_halves++] = half;
+  }
+  return made;
 }
 
 // Where a panel has an exception.
@@ -62,37 +80,51 @@ std::optional<UpperBytes> UpperBytes::choose(const at::Tensor& w) {
   std::ranges::stable_sort(order.begin() + 1, order.end(), std::ranges::greater(),
                            [&](uint8_t byte) { return counts[byte]; });
   UpperBytes chosen;
-  chosen.indices.fill(kNone);
   int64_t covered = 0;
   for (size_t i = 0; i < chosen.bytes.size(); ++i) {
     chosen.bytes[i] = order[i];
-    chosen.indices[order[i]] = static_cast<uint8_t>(i);
     covered += counts[order[i]];
   }
+  chosen.indices = indices_of(chosen.bytes);
   const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   if ((all - covered) * 256 > all) return std::nullopt;
   return chosen;
 }
 
-std::vector<ShortBFloat16::Exception> ShortBFloat16::write(const at::Tensor& w, int64_t index,
-                                                           uint8_t* panel) const {
-  const int64_t in = w.size(1), first = index * kPanelRows;
-  const int64_t rows = std::min(kPanelRows, w.size(0) - first);
-  const auto* bits = static_cast<const uint16_t*>(w.const_data_ptr()) + first * in;
-  std::vector<Exception> exceptions;
-  std::fill_n(panel, in / kShortColumns * kernels::kShortBytes, uint8_t{0});
-  for (int64_t column = 0; column < in; ++column) {
-    for (int64_t row = 0; row < rows; ++row) {
-      const uint16_t number = bits[row * in + column];
-      const uint8_t upper = upper_.indices[number >> 8];
+void ShortBFloat16::write_columns(const WrittenRows& from, int64_t first, uint8_t* panel,
+                                  std::vector<Exception>& exceptions) const {
+  std::fill_n(panel + first / kShortColumns * kernels::kShortBytes, kernels::kShortBytes,
+              uint8_t{0});
+  for (int64_t column = first; column < first + kShortColumns; ++column) {
+    for (int64_t row = 0; row < from.count; ++row) {
+      const uint16_t number = from.bits[row * from.stride + column];
+      const uint8_t upper = upper_.indices.by_halves[number >> 12][number >> 8 & 15];
       const ShortPlace place(row, column);
-      if (upper == UpperBytes::kNone) {
+      if (upper == kernels::ShortIndices::kNone) {
         exceptions.push_back({static_cast<uint32_t>(place.unpacked), number});
         continue;
       }
       panel[place.lower] = static_cast<uint8_t>(number);
       panel[place.upper] |= static_cast<uint8_t>(upper << place.shift);
     }
+  }
+}
+
+std::vector<ShortBFloat16::Exception> ShortBFloat16::write(const kernels::PanelKernel& kernel,
+                                                           const at::Tensor& w, int64_t index,
+                                                           uint8_t* panel) const {
+  const int64_t in = w.size(1), first = index * kPanelRows, runs = in / kShortColumns;
+  const auto* bits = static_cast<const uint16_t*>(w.const_data_ptr()) + first * in;
+  const WrittenRows rows{bits, in, std::min(kPanelRows, w.size(0) - first)};
+  const bool has_kernel = kernel.pack_short != nullptr && rows.count == kPanelRows;
+  std::vector<Exception> exceptions;
+  for (int64_t run = 0; run < runs;) {
+    if (has_kernel) {
+      run += kernel.pack_short(bits + run * kShortColumns, in, upper_.indices, runs - run,
+                               panel + run * kernels::kShortBytes);
+      if (run == runs) break;
+    }
+    write_columns(rows, run++ * kShortColumns, panel, exceptions);
   }
   return exceptions;
 }

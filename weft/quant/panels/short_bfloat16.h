@@ -18,12 +18,10 @@ namespace weft::quant {
 struct UpperBytes {
   /// By index; the first is 0, so that a number of index 0 and lower byte 0 is 0.
   std::array<uint8_t, 16> bytes{};
-  /// The index of each byte, or kNone.
-  std::array<uint8_t, 256> indices{};
-  static constexpr uint8_t kNone = 255;
+  kernels::ShortIndices indices{};
 
   /// The most frequent of w's, a contiguous bfloat16 matrix, by a sample of its rows. None if more
-  /// than one number in 256 has another: then 12 bits don't pay.
+  /// than one number in 256 of them has another: then 12 bits don't pay.
   static std::optional<UpperBytes> choose(const at::Tensor& w);
 };
 
@@ -40,7 +38,8 @@ class ShortBFloat16 {
   explicit ShortBFloat16(const UpperBytes& upper) : upper_(upper) {}
 
   /// Writes panel `index` of w, a contiguous bfloat16 matrix, and returns its exceptions.
-  std::vector<Exception> write(const at::Tensor& w, int64_t index, uint8_t* panel) const;
+  std::vector<Exception> write(const kernels::PanelKernel& kernel, const at::Tensor& w,
+                               int64_t index, uint8_t* panel) const;
   /// Keeps the exceptions of all panels, in order.
   void keep(const std::vector<std::vector<Exception>>& by_panel);
   /// Panel `index` of w as one of bfloat16: room for all its numbers.
@@ -56,6 +55,15 @@ class ShortBFloat16 {
   int64_t num_bytes() const;
 
  private:
+  /// Rows of a panel that is written.
+  struct WrittenRows {
+    const uint16_t* bits;
+    int64_t stride, count;
+  };
+
+  /// Columns from `first` on that lie together.
+  void write_columns(const WrittenRows& from, int64_t first, uint8_t* panel,
+                     std::vector<Exception>& exceptions) const;
   std::span<const Exception> exceptions_of(int64_t panel) const;
 
   UpperBytes upper_;
