@@ -2,6 +2,7 @@
 #include "weft/models/quantize/collect.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <torch/types.h>
 
 #include "tests/core/error_text.h"
@@ -21,11 +22,13 @@ using testing::error_text;
 const std::vector<int64_t> kTokens = {5,  17, 60, 2, 33, 8, 51, 4, 12,
                                       57, 30, 6,  6, 54, 9, 20, 3, 1};
 constexpr int64_t kChunk = 8, kChunks = 2, kFirst = 1;
+constexpr uint64_t kSeed = 7;
 
 CollectOptions options_of_test() {
   CollectOptions options;
   options.context = kChunk;
   options.first_token = kFirst;
+  options.seed = kSeed;
   return options;
 }
 
@@ -56,7 +59,8 @@ class DirectLlama {
   DirectLlama()
       : file_(io::TensorFile::open(test::family_path("llama"))), config_(read_config(*file_)) {}
 
-  // Adds up squares and products of one chunk; the loss is summed over the tokens that have a next.
+  // Adds up squares and products of one chunk; the loss is summed over the tokens that have a next,
+  // which is drawn.
   void read(const at::Tensor& ids_T) {
     const at::Tensor table = weight("model.embed_tokens").requires_grad_(false);
     at::Tensor x_TD = table.index_select(0, ids_T).requires_grad_(true);
@@ -64,12 +68,18 @@ class DirectLlama {
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) x_TD = block(layer, x_TD);
     const at::Tensor logits = multiply("output", "lm_head", norm(x_TD, "model.norm"));
     const int64_t last = ids_T.size(0) - 1;
-    at::cross_entropy_loss(logits.narrow(0, 0, last), ids_T.narrow(0, 1, last), {},
-                           at::Reduction::Sum)
-        .backward();
+    const at::Tensor p_TV = logits.detach().softmax(-1);
+    const at::Tensor drawn_T =
+        at::multinomial(p_TV.narrow(0, 0, last), 1, false, draws_).squeeze(1);
+    at::cross_entropy_loss(logits.narrow(0, 0, last), drawn_T, {}, at::Reduction::Sum).backward();
     for (const auto& [name, x, y] : calls_) {
       add(squares, name, x.square().sum(0));
-      const at::Tensor counts_T1 = y.grad().square().mean(1, true);
+      at::Tensor counts_T1 = y.grad().square().mean(1, true);
+      // What all draws give on average.
+      if (name == "output.weight") {
+        counts_T1 = (p_TV * (1 - p_TV)).mean(1, true);
+        counts_T1[last] = 0;
+      }
       add(products, name, x.t().matmul(x * counts_T1));
     }
     add(products, "token_embd.weight",
@@ -129,6 +139,7 @@ class DirectLlama {
   std::shared_ptr<const io::TensorFile> file_;
   ModelConfig config_;
   std::vector<Call> calls_;
+  at::Generator draws_ = at::make_generator<at::CPUGeneratorImpl>(kSeed);
 };
 
 DirectLlama read_directly() {

@@ -1,6 +1,7 @@
 #include "weft/models/quantize/collect.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -203,33 +204,45 @@ int64_t count_chunks(const CausalLM& model, std::span<const int64_t> tokens,
   return chunks;
 }
 
-// The mean square of the loss's gradients by what the head's product gives for each token: of
-// logits p - 1 at the next token and p at the others, which then go back through cap and scale.
-at::Tensor head_gradients(CausalLM& model, const at::Tensor& x_TD, const at::Tensor& next_T) {
-  const ModelConfig& config = model.config();
+// What the head says about the next token.
+struct Predictions {
+  at::Tensor logits_TV;
+  at::Tensor probabilities_TV;
+};
+
+Predictions predict(CausalLM& model, const at::Tensor& x_TD) {
   const at::Tensor logits_TV = model.logits(x_TD.unsqueeze(0)).squeeze(0).to(at::kFloat);
-  const at::Tensor minus_TV = at::full_like(next_T, -1, at::kFloat).unsqueeze(1);
-  at::Tensor gradients_TV = logits_TV.softmax(-1).scatter_add(1, next_T.unsqueeze(1), minus_TV);
-  gradients_TV = gradients_TV * config.logits_scale;
-  if (config.logits_cap != 0) {
-    gradients_TV = gradients_TV * (1 - (logits_TV / config.logits_cap).square());
-  }
-  return gradients_TV.square().mean(-1);
+  return {logits_TV, logits_TV.softmax(-1)};
 }
 
-void read_chunk(CausalLM& model, const at::Tensor& ids_BT, bool takes_products,
-                nn::InputSums& head) {
+// The mean square of the loss's gradients by what the head's product gives for each token. Where
+// the next token is one of those that the model predicts, as often as it predicts them, that is
+// p (1 - p) of each logit, which then go back through cap and scale.
+at::Tensor head_gradients(const ModelConfig& config, const Predictions& predictions) {
+  const at::Tensor& p_TV = predictions.probabilities_TV;
+  at::Tensor squares_TV = p_TV * (1 - p_TV) * (config.logits_scale * config.logits_scale);
+  if (config.logits_cap != 0) {
+    const at::Tensor capped_TV = predictions.logits_TV / config.logits_cap;
+    squares_TV = squares_TV * (1 - capped_TV.square()).square();
+  }
+  return squares_TV.mean(-1);
+}
+
+void read_chunk(CausalLM& model, const at::Tensor& ids_BT, bool takes_products, nn::InputSums& head,
+                at::Generator& draws) {
   if (!takes_products) return head.add(model.forward(ids_BT, nullptr));
   const at::Tensor x_BTD = model.forward(TokenBatch{ids_BT});
   head.add(x_BTD);
-  const int64_t last = ids_BT.size(1) - 1;
-  const at::Tensor read_BTD = x_BTD.narrow(1, 0, last), next_BT = ids_BT.narrow(1, 1, last);
+  const at::Tensor read_BTD = x_BTD.narrow(1, 0, ids_BT.size(1) - 1);
+  at::Tensor drawn_T1;
   {
     const at::NoGradGuard no_grad;
     const at::Tensor x_TD = read_BTD.detach().squeeze(0);
-    head.add_products(x_TD, head_gradients(model, x_TD, next_BT.squeeze(0)));
+    const Predictions predictions = predict(model, x_TD);
+    head.add_products(x_TD, head_gradients(model.config(), predictions));
+    drawn_T1 = at::multinomial(predictions.probabilities_TV, 1, false, draws);
   }
-  model.loss_sum(read_BTD, next_BT).backward();
+  model.loss_sum(read_BTD, drawn_T1.t()).backward();
 }
 
 InputStatistics statistics_of(const at::Tensor& squares, double count, const at::Tensor& products) {
@@ -265,8 +278,9 @@ Importance collect_importance(CausalLM& model, std::span<const int64_t> tokens,
   const at::AutoGradMode grad(options.takes_products);
   const Observation observation(model, options.takes_products);
   nn::InputSums head(model.config().width, options.takes_products);
+  at::Generator draws = at::make_generator<at::CPUGeneratorImpl>(options.seed);
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    read_chunk(model, chunk_ids(tokens, options, chunk), options.takes_products, head);
+    read_chunk(model, chunk_ids(tokens, options, chunk), options.takes_products, head, draws);
     progress(chunk + 1, chunks);
   }
   Importance importance;

@@ -23,10 +23,9 @@ struct InputStatistics {
   /// Tokens behind them: float32 [matrices].
   at::Tensor counts;
   /// Sums of the products of every two inputs of a token times the mean square of the gradients of
-  /// the text's loss by what the matrix returned for it: float32 [in, in]; undefined: not taken, or
-  /// still in the file.
-  /// With D the error of a matrix, the trace of D P D^T over twice the tokens is about what the
-  /// loss of a token grows by.
+  /// the loss by what the matrix returned for it (collect.h): float32 [in, in]; undefined: not
+  /// taken, or still in the file. With D the error of a matrix, the trace of D P D^T over twice the
+  /// tokens is about what the loss of a token grows by.
   at::Tensor products = {};
 };
 
