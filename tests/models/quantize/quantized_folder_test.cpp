@@ -100,19 +100,22 @@ class FolderModel {
   int count_ = 0;
 };
 
-ExportOptions folder_options(int64_t bits, FolderFormat format = FolderFormat::kMlx,
-                             quant::Offsets offsets = quant::Offsets::kAny) {
+ExportOptions folder_options(int64_t bits) {
   ExportOptions options;
   options.scheme = {quant::Mode::kAffine, bits, 64};
-  options.format = format;
+  return options;
+}
+
+ExportOptions compressed_options(int64_t bits, quant::Offsets offsets = quant::Offsets::kMiddle) {
+  ExportOptions options = folder_options(bits);
+  options.format = FolderFormat::kCompressed;
   options.offsets = offsets;
   return options;
 }
 
 std::vector<ExportOptions> all_formats(int64_t bits) {
-  return {folder_options(bits),
-          folder_options(bits, FolderFormat::kCompressed, quant::Offsets::kMiddle),
-          folder_options(bits, FolderFormat::kCompressed, quant::Offsets::kZeroPoints)};
+  return {folder_options(bits), compressed_options(bits),
+          compressed_options(bits, quant::Offsets::kZeroPoints)};
 }
 
 // All formats are as good as each other for what AWQ folds, so the other families have one.
@@ -209,9 +212,9 @@ TEST(QuantizedFolder, SaysInConfigJsonWhatItIs) {
   EXPECT_EQ(model.config().at("quantization"), mlx);
   EXPECT_EQ(model.config().at("quantization_config"), mlx);
   for (const bool is_symmetric : {true, false}) {
-    model.lost(folder_options(4, FolderFormat::kCompressed,
-                              is_symmetric ? quant::Offsets::kMiddle : quant::Offsets::kZeroPoints),
-               "round");
+    model.lost(
+        compressed_options(4, is_symmetric ? quant::Offsets::kMiddle : quant::Offsets::kZeroPoints),
+        "round");
     EXPECT_FALSE(model.config().contains("quantization"));
     const json weights = {{"actorder", nullptr},
                           {"block_structure", nullptr},
@@ -249,8 +252,7 @@ TEST(QuantizedFolder, SaysInConfigJsonWhatItIs) {
 TEST(QuantizedFolder, HasTheExpertsOfAMixtureAsItsProgramReadsThem) {
   FolderModel model("mixtral");
   model.collect();
-  const ExportOptions options =
-      folder_options(4, FolderFormat::kCompressed, quant::Offsets::kMiddle);
+  const ExportOptions options = compressed_options(4);
   const double rounded = model.lost(options, "round");
   const json expected = {"model.layers.0.block_sparse_moe.gate",
                          "model.layers.1.block_sparse_moe.gate", "lm_head"};
@@ -265,12 +267,12 @@ TEST(QuantizedFolder, HasTheExpertsOfAMixtureAsItsProgramReadsThem) {
 
 TEST(QuantizedFolder, TakesGemma4WithoutExperts) {
   FolderModel model("gemma4");
-  EXPECT_EQ(model.error(folder_options(4, FolderFormat::kCompressed), "round"), "no error");
+  EXPECT_EQ(model.error(compressed_options(4), "round"), "no error");
 }
 
 TEST(QuantizedFolder, RefusesWhatItCannotWrite) {
   FolderModel oss("gpt_oss");
-  EXPECT_EQ(oss.error(folder_options(4, FolderFormat::kCompressed), "round"),
+  EXPECT_EQ(oss.error(compressed_options(4), "round"),
             "ConfigError: models.export: 'gpt_oss' has a layer's experts in one tensor, expected "
             "single ones for compressed-tensors; write MLX's format");
   FolderModel model("olmo2");
@@ -288,6 +290,12 @@ TEST(QuantizedFolder, RefusesWhatItCannotWrite) {
   EXPECT_EQ(llama.error(folder_options(4), "awq"),
             "FormatError: importance matrix: says nothing of 'blk.1.attn_q.weight', expected its "
             "inputs; it is of another model");
+  EXPECT_EQ(llama.error(compressed_options(4), "round", 5),
+            "ConfigError: models.quantize: 5 bits per weight: expected MLX's format with affine "
+            "codes, of which each matrix has its own bits");
+  EXPECT_EQ(llama.error(compressed_options(4, quant::Offsets::kAny), "round"),
+            "ConfigError: models.export: compressed-tensors with offsets of any kind, expected the "
+            "middle or zero points; set ExportOptions::offsets");
   EXPECT_EQ(error_text([] { parse_method("gptq2", "--method"); }),
             "ConfigError: --method: 'gptq2', expected round, gptq, awq or awq+gptq");
 }

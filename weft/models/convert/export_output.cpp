@@ -50,6 +50,9 @@ class FormChooser {
       check_group(outputs.back());
     }
     const bool is_compressed = options_.format == FolderFormat::kCompressed;
+    check<ConfigError>(!is_compressed || options_.offsets != quant::Offsets::kAny,
+                       "models.export: compressed-tensors with offsets of any kind, expected the "
+                       "middle or zero points; set ExportOptions::offsets");
     const bool has_experts = config_.experts.num_experts > 0;
     check<ConfigError>(!is_compressed || !has_experts || !is_stacked_everywhere(),
                        "models.export: ", quote(config_.family),

@@ -120,7 +120,7 @@ class FolderForm {
 /// Gemma 4's, of which gates and ups are one tensor. Routers stay floating: rounding one would
 /// choose other experts. compressed-tensors has single experts, and leaves embedding and head
 /// plain. Throws ConfigError for quant groups that MLX lacks, for parts of one tensor that are
-/// stored in several ways, and for experts that compressed-tensors can't have.
+/// stored in several ways, and for experts and offsets that compressed-tensors can't have.
 std::vector<ExportOutput> choose_outputs(const LoadPlan& plan, const ModelConfig& config,
                                          const ExportOptions& options);
 

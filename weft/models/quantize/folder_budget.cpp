@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "weft/core/dtype.h"
+#include "weft/core/error.h"
 #include "weft/models/quantize/budget.h"
 
 namespace weft::models {
@@ -99,6 +101,12 @@ double bits_per_weight(const std::vector<ExportOutput>& outputs) {
 void set_bits_within(double limit, const FolderMeasure& measure, std::vector<ExportOutput>& outputs,
                      const dist::Group& group) {
   const std::vector<Unit> units = units_of(outputs);
+  const bool has_bits = std::ranges::all_of(outputs, [](const ExportOutput& each) {
+    return !each.is_quantized_anew || (each.is_affine() && each.format == FolderFormat::kMlx);
+  });
+  core::check<core::ConfigError>(has_bits, "models.quantize: ", limit,
+                                 " bits per weight: expected MLX's format with affine codes, of "
+                                 "which each matrix has its own bits");
   double taken = 0;
   for (const ExportOutput& output : outputs)
     taken += output.is_quantized_anew ? 0 : bits_of(output);
