@@ -28,9 +28,9 @@ struct FolderMeasure {
 
 /// Sets the bits of the outputs that are quantized anew: the most that all can have while all
 /// outputs take at most `limit` bits for each number, and more where a bit saves most. What is one
-/// tensor has as many bits everywhere, of a layer's experts one stands for all. The ranks of `group` measure some
-/// each; collective, the same on all. Throws ConfigError as forms_within, and for outputs that are
-/// not MLX's affine ones.
+/// tensor has as many bits everywhere, of a layer's experts one stands for all. The ranks of
+/// `group` measure some each; collective, the same on all. Throws ConfigError as forms_within, and
+/// for outputs that are not MLX's affine ones.
 void set_bits_within(double limit, const FolderMeasure& measure, std::vector<ExportOutput>& outputs,
                      const dist::Group& group);
 
