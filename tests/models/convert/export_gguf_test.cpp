@@ -9,6 +9,7 @@
 
 #include "tests/core/error_text.h"
 #include "tests/models/family_files.h"
+#include "tests/models/shared_folder.h"
 #include "tests/ops/tensor_checks.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/convert/folder_config.h"
@@ -185,25 +186,12 @@ TEST(ExportWeights, WritesExpertsThatAreStackedEachByItself) {
   }
 }
 
-// A folder of the first rank's that all ranks see.
-std::string shared_folder(const TempDir& dir, const Group& group) {
-  constexpr int64_t kMostCharacters = 256;
-  at::Tensor letters = at::zeros({kMostCharacters}, at::kLong);
-  for (size_t i = 0; i < dir.path().size(); ++i) letters[static_cast<int64_t>(i)] = dir.path()[i];
-  group.broadcast(letters, 0);
-  std::string path;
-  for (int64_t i = 0; letters[i].item<int64_t>() != 0; ++i) {
-    path += static_cast<char>(letters[i].item<int64_t>());
-  }
-  return path;
-}
-
 // Each rank writes its rows of q, k and v to their places in one tensor.
 TEST(ExportWeights, WritesFusedMatricesAsOneOnAnyNumberOfRanks) {
   test::on_ranks(
       [](const Group& group) {
         const TempDir dir;
-        const std::string folder = shared_folder(dir, group);
+        const std::string folder = test::shared_folder(dir.path(), group);
         ExportOptions options;
         options.dtype = at::kBFloat16;
         const auto gguf = io::TensorFile::open(family_path("phi3", "model.gguf"));

@@ -9,6 +9,8 @@
 #include "tests/core/error_text.h"
 #include "tests/models/enlarged_family.h"
 #include "tests/models/model_logits.h"
+#include "tests/models/shared_folder.h"
+#include "tests/support/run_ranks.h"
 #include "weft/models/convert/export_loaded.h"
 #include "weft/models/load/load.h"
 #include "weft/models/quantize/collect.h"
@@ -78,6 +80,19 @@ class FolderModel {
     notes = form.notes();
     bits_per_weight = form.bits_per_weight();
     return ((logits(written) - logits_TV_).norm() / logits_TV_.norm()).item<double>();
+  }
+
+  // The bytes of the weights that AWQ gives, written by `group` to a folder of the first rank's.
+  std::string bytes_of(ExportOptions options, const dist::Group& group) {
+    const std::string own = dir_.at("of-" + std::to_string(++count_));
+    std::filesystem::create_directory(own);
+    const std::string folder = test::shared_folder(own, group);
+    QuantizedFolder form({parse_method("awq", "test"), "FILE", importance, 0}, group);
+    options.form = &form;
+    export_weights(*file_, options, group, folder, [](uint64_t, uint64_t) {});
+    const std::string bytes = core::read_text_file(folder + "/model.safetensors", 1 << 26);
+    group.barrier();
+    return bytes;
   }
 
   std::string error(const ExportOptions& options, const std::string& method, double limit = 0) {
@@ -263,6 +278,17 @@ TEST(QuantizedFolder, HasTheExpertsOfAMixtureAsItsProgramReadsThem) {
                 "FILE: has no products of inputs of model.layers.0.block_sparse_moe.experts.0.w1 "
                 "and 23 others, which are rounded without"});
   EXPECT_LT(model.lost(options, "awq"), rounded);
+}
+
+TEST(QuantizedFolder, OfAMixtureIsTheSameOnAnyNumberOfRanks) {
+  FolderModel model("mixtral");
+  model.collect();
+  const std::string alone = model.bytes_of(folder_options(4), Group());
+  for (const int ranks : {2, 3}) {
+    test::run_ranks(ranks, [&](dist::World& world) {
+      EXPECT_TRUE(model.bytes_of(folder_options(4), world.group()) == alone);
+    });
+  }
 }
 
 TEST(QuantizedFolder, TakesGemma4WithoutExperts) {
