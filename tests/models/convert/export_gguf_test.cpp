@@ -9,8 +9,8 @@
 
 #include "tests/core/error_text.h"
 #include "tests/models/family_files.h"
-#include "tests/models/shared_folder.h"
 #include "tests/ops/tensor_checks.h"
+#include "tests/support/shared_folder.h"
 #include "weft/models/convert/export.h"
 #include "weft/models/convert/folder_config.h"
 #include "weft/models/convert/keys/gguf_model_keys.h"
