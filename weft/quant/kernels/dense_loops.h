@@ -11,8 +11,10 @@
 /// kTokens, how many tokens are multiplied together, and kStreams, how many panels for a single
 /// one; and of kShortBFloat16 table_of(upper bytes) and unpack(from, table, pairs): a vector of
 /// each pair of kShortColumns columns, whose first lower bytes are at `from`. What makes such
-/// numbers has load_pairs(rows, stride, pairs), which reads these vectors from rows, and
-/// pack(pairs, indices, to), which writes them and says whether all have indices.
+/// numbers has Bytes (a vector of uint8_t); load_rows(rows, stride, row): kShortColumns numbers of
+/// row `row` of each four rows, a lane of 16 bytes each; and, within lanes, low_words and
+/// high_words, which interleave halves of two U, join_bytes(a, b), the lower bytes of all numbers
+/// of 16 bits, which must have no others, and look_up(table, places); has_upper_bit: of any byte.
 namespace weft::quant::kernels {
 
 /// The numbers of a pair of columns, for all rows of a panel.
@@ -159,6 +161,57 @@ void unpack_short(const Panels& w, int64_t panel, uint16_t* to) {
   }
 }
 
+/// The numbers of a pair of columns of four rows each, pair by pair.
+template <class Isa>
+[[gnu::always_inline]] inline void load_pairs(const uint16_t* rows, int64_t stride,
+                                              typename Isa::U (&pairs)[4]) {
+  typename Isa::U row[4];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r) row[r] = Isa::load_rows(rows, stride, r);
+  const auto even_low = Isa::low_words(row[0], row[2]), odd_low = Isa::low_words(row[1], row[3]);
+  const auto even_high = Isa::high_words(row[0], row[2]),
+             odd_high = Isa::high_words(row[1], row[3]);
+  pairs[0] = Isa::low_words(even_low, odd_low);
+  pairs[1] = Isa::high_words(even_low, odd_low);
+  pairs[2] = Isa::low_words(even_high, odd_high);
+  pairs[3] = Isa::high_words(even_high, odd_high);
+}
+
+/// The index of each byte, or ShortIndices::kNone.
+template <class Isa>
+[[gnu::always_inline]] inline typename Isa::Bytes find_indices(typename Isa::Bytes bytes,
+                                                               const ShortIndices& indices) {
+  using Bytes = typename Isa::Bytes;
+  const Bytes upper = bytes >> 4, lower = bytes & 15;
+  Bytes found = Bytes{} + ShortIndices::kNone;
+  for (int64_t i = 0; i < indices.num_halves; ++i) {
+    const uint8_t half = indices.upper_halves[i];
+    const Bytes own = Isa::look_up(Isa::table_of(indices.by_halves[half]), lower);
+    found = upper == half ? own : found;
+  }
+  return found;
+}
+
+/// Writes what unpack reads; false if a number has no index.
+template <class Isa>
+[[gnu::always_inline]] inline bool pack_pairs(const typename Isa::U (&pairs)[4],
+                                              const ShortIndices& indices, uint8_t* to) {
+  using Bytes = typename Isa::Bytes;
+  constexpr uint32_t kLower = 0x00FF00FF;
+  Bytes lower[2], found[2];
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const typename Isa::U a = pairs[2 * i], b = pairs[2 * i + 1];
+    lower[i] = Isa::join_bytes(a & kLower, b & kLower);
+    found[i] = find_indices<Isa>(Isa::join_bytes(a >> 8 & kLower, b >> 8 & kLower), indices);
+  }
+  const Bytes both = found[0] | found[1] << 4;
+  __builtin_memcpy(to, &lower[0], sizeof(Bytes));
+  __builtin_memcpy(to + kShortNumbers / 2, &lower[1], sizeof(Bytes));
+  __builtin_memcpy(to + kShortNumbers, &both, sizeof(Bytes));
+  return !Isa::has_upper_bit(found[0] | found[1]);
+}
+
 /// PanelKernel::pack_short.
 template <class Isa>
 int64_t pack_short(const uint16_t* rows, int64_t stride, const ShortIndices& indices, int64_t count,
@@ -169,8 +222,8 @@ int64_t pack_short(const uint16_t* rows, int64_t stride, const ShortIndices& ind
     bool is_whole = true;
     for (int64_t row = 0; row < kPanelRows; row += kRows) {
       typename Isa::U pairs[4];
-      Isa::load_pairs(rows + row * stride, stride, pairs);
-      is_whole &= Isa::pack(pairs, indices, to + 4 * row);
+      load_pairs<Isa>(rows + row * stride, stride, pairs);
+      is_whole &= pack_pairs<Isa>(pairs, indices, to + 4 * row);
     }
     if (!is_whole) return i;
   }
