@@ -5,6 +5,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/types.h>
 
+#include <cmath>
+
 #include "tests/core/error_text.h"
 #include "tests/models/family_files.h"
 #include "tests/support/run_ranks.h"
@@ -221,6 +223,24 @@ TEST(CollectImportance, RefusesWhatIsNoChunk) {
       error({1, 2, 3, 4, 5, 6, 7, 101}),
       "ConfigError: models.collect_importance: token 101, expected one below the vocabulary's "
       "101");
+}
+
+TEST(CollectImportance, RefusesProductsOfAModelThatSaysNoNumbers) {
+  LoadOptions load;
+  load.is_trainable = true;
+  const LoadedModel loaded =
+      load_model(*io::TensorFile::open(test::family_path("llama")), Group(), load);
+  {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& weight : loaded.model->parameters()) weight.fill_(NAN);
+  }
+  CollectOptions options = options_of_test();
+  options.takes_products = true;
+  EXPECT_EQ(error_text([&] {
+              collect_importance(*loaded.model, kTokens, options, [](int64_t, int64_t) {});
+            }),
+            "FormatError: models.collect_importance: logits, expected finite numbers, got others; "
+            "look for weights that are not finite");
 }
 
 }  // namespace

@@ -12,6 +12,9 @@
 /// Which matrix gets how many bits, so that all take no more than they may and little is lost.
 namespace weft::models {
 
+/// About how many rows of a matrix are rounded to see what it loses: every so many-th of all.
+inline constexpr int64_t kBudgetRows = 96;
+
 /// What each matrix loses in each form, float64 [matrices, forms]. measure(m, losses) adds to those
 /// of matrix m, which begin at 0. The ranks of `group` measure some matrices each; collective, the
 /// same on all. Throws what `measure` throws, on all ranks.

@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -212,7 +213,11 @@ struct Predictions {
 
 Predictions predict(CausalLM& model, const at::Tensor& x_TD) {
   const at::Tensor logits_TV = model.logits(x_TD.unsqueeze(0)).squeeze(0).to(at::kFloat);
-  return {logits_TV, logits_TV.softmax(-1)};
+  const at::Tensor probabilities_TV = logits_TV.softmax(-1);
+  check<core::FormatError>(std::isfinite(probabilities_TV.sum().item<float>()), kWhere,
+                           ": logits, expected finite numbers, got others; look for weights that "
+                           "are not finite");
+  return {logits_TV, probabilities_TV};
 }
 
 // The mean square of the loss's gradients by what the head's product gives for each token. Where

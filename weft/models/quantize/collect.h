@@ -39,7 +39,8 @@ using CollectProgress = std::function<void(int64_t done, int64_t chunks)>;
 /// text's own tokens give a worse estimate. Source: Kunstner et al. 2019, arXiv:1905.12558. A last
 /// chunk that is not full is left out. The model is as before afterwards. Collective over its
 /// group; the same on all ranks. Throws ConfigError for less than one chunk, for a token outside of
-/// the vocabulary, and for products on more than one rank.
+/// the vocabulary, and for products on more than one rank, FormatError for products of a model
+/// whose logits are not finite.
 Importance collect_importance(CausalLM& model, std::span<const int64_t> tokens,
                               const CollectOptions& options, const CollectProgress& progress);
 

@@ -16,9 +16,6 @@ namespace {
 
 using core::Dtype;
 
-// Rows of a matrix that are quantized for the measure: every so many-th of all of them.
-constexpr int64_t kSampledRows = 96;
-
 double bits_of(const GgufOutput& output, Dtype type) {
   const core::DtypeInfo& info = core::info(type);
   return 8.0 * static_cast<double>(output.num_elements()) * static_cast<double>(info.block_bytes) /
@@ -33,7 +30,7 @@ at::Tensor sampled_rows(const GgufOutput& output, const GgufSource& source, cons
   std::vector<at::Tensor> parts;
   const int64_t columns = output.num_columns();
   const int64_t all = source.taken_rows().length;
-  const int64_t step = std::max<int64_t>(1, all / kSampledRows);
+  const int64_t step = std::max<int64_t>(1, all / kBudgetRows);
   int64_t before = 0;
   rows.visit(source, at::kFloat, [&](const at::Tensor& run) {
     const at::Tensor matrix = run.reshape({-1, columns});

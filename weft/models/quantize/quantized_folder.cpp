@@ -6,6 +6,7 @@
 
 #include "weft/core/error.h"
 #include "weft/models/decoder/weights/tiled_heads.h"
+#include "weft/models/quantize/budget.h"
 
 namespace weft::models {
 namespace {
@@ -22,9 +23,6 @@ constexpr NamedMethod kRoundingMethods[] = {{"round", {false, false}},
                                             {"gptq", {true, false}},
                                             {"awq", {false, true}},
                                             {"awq+gptq", {true, true}}};
-
-// Rows of a matrix by which bits are chosen.
-constexpr int64_t kBudgetRows = 96;
 
 }  // namespace
 
